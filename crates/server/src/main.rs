@@ -1,0 +1,2 @@
+//! The `quintet` binary.
+fn main() {}
