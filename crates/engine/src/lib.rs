@@ -1,1 +1,31 @@
-//! The engine.
+//! The queue engine: messages, queues, leases, timers.
+//!
+//! Deterministic and without a world: time is an argument, nothing here knows
+//! of sockets, files, threads or configuration files. [`Engine::submit`]
+//! decides a command into facts and applies them; replaying the facts with
+//! the same `apply` gives the same durable state.
+
+mod body;
+mod command;
+mod engine;
+mod fact;
+mod message;
+mod name;
+mod outcome;
+mod settings;
+mod stats;
+mod time;
+
+pub use body::{Body, ChunkPlace, LargeBody};
+pub use command::{
+    BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk, LeaseOwner,
+    LeaseTime, ListState, Party, Peek, Principal, Put, PutMore, StatsOf, Take, Wait, When,
+};
+pub use engine::Engine;
+pub use fact::{Fact, Journal};
+pub use message::{Attachment, Extra, Home, Message, MessageId, QueueId, RANK_DEFAULT, State};
+pub use name::Name;
+pub use outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
+pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
+pub use stats::{MessageStats, QueueGauges, QueueStats, QueueTotals, ShardStats, StatsReply};
+pub use time::Ms;

@@ -1,1 +1,22 @@
-//! Voices.
+//! The voices: each a folder with a pure [`Session`], its transcripts and one
+//! line of registration in [`VOICES`].
+
+mod output;
+mod session;
+mod tally;
+mod voice;
+
+pub use output::Output;
+pub use session::{
+    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, ServerStats, Session, Step, plain_put,
+};
+pub use tally::Tally;
+pub use voice::{Listener, OptionSpec, Options, Value, Voice};
+
+/// Every voice this build speaks, in the order they are shown.
+pub const VOICES: &[Voice] = &[];
+
+/// The voice of this name.
+pub fn voice(name: &str) -> Option<&'static Voice> {
+    VOICES.iter().find(|voice| voice.name == name)
+}

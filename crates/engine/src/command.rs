@@ -1,0 +1,452 @@
+//! What can be asked of a shard. One vocabulary for all voices: a voice that
+//! lacks a word adds it here, for everybody.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::body::Body;
+use crate::message::{Attachment, Message, MessageId};
+use crate::name::Name;
+use crate::settings::Overrides;
+use crate::time::Ms;
+
+/// A connection, a child process or another part of the server that can hold
+/// leases and wait. Unique while the process lives; never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Party(pub u64);
+
+/// On whose behalf a command runs; 0 is anonymous.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Principal(pub u32);
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Caller {
+    /// Holds the leases and waits.
+    pub party: Party,
+    /// Whose rights count.
+    pub principal: Principal,
+}
+
+/// A moment named by a client: sessions have no clock of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum When {
+    /// At once.
+    #[default]
+    Now,
+    /// So many milliseconds after the command is decided.
+    In(u64),
+    /// At this time.
+    At(Ms),
+}
+
+/// When a put message expires.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Expiry {
+    /// As the queue's settings say.
+    #[default]
+    Default,
+    /// Never, unless the queue has an upper bound.
+    Never,
+    /// So many milliseconds after the put.
+    In(u64),
+    /// At this time; one that is past stores and expires at once.
+    At(Ms),
+}
+
+/// A new message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Put {
+    /// Where to; made on first use.
+    pub queue: Name,
+    /// What.
+    pub body: Body,
+    /// `None`: the queue's default.
+    pub rank: Option<u32>,
+    /// Opaque client flags.
+    pub flags: u32,
+    /// Not taken before.
+    pub due: When,
+    /// Gone after.
+    pub expires: Expiry,
+    /// Time to run in ms; `Some(0)` means "no deadline".
+    pub ttr_ms: Option<u64>,
+    /// What a plain message does not have.
+    pub more: Option<Box<PutMore>>,
+}
+
+/// The rarer parts of a put.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutMore {
+    /// True: held back (never selected on its own).
+    pub held_back: bool,
+    /// True: prepared, not yet in the queue's order.
+    pub prepared: bool,
+    /// Grouping key.
+    pub key: Option<Arc<[u8]>>,
+    /// Named values; sorted by the engine.
+    pub attrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// Files beside the log.
+    pub attachments: Vec<Attachment>,
+    /// Refuses or returns the first put with the same id in the queue.
+    pub dedupe: Option<Dedupe>,
+    /// Repeating the put with the same token within a day returns the first
+    /// one's id and stores nothing.
+    pub token: Option<Box<[u8]>>,
+}
+
+/// What makes a put a repeat of an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dedupe {
+    /// Compared within the queue.
+    pub id: Box<[u8]>,
+    /// For how long the first put is remembered, ms.
+    pub window_ms: u64,
+    /// True: a repeat is answered as if it were the first; false: refused.
+    pub return_first: bool,
+}
+
+/// Which end of the best rank is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum End {
+    /// First in, first out: all voices but pinpriq.
+    #[default]
+    Oldest,
+    /// The newest of the best rank (pinpriq).
+    Newest,
+}
+
+/// Companions of the same key leave together, up to these limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupLimit {
+    /// Messages in a group at most.
+    pub messages_max: u32,
+    /// Bytes of keys and bodies in a group at most; the first always fits.
+    pub bytes_max: u64,
+}
+
+/// How long a take waits for a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wait {
+    /// Not at all.
+    #[default]
+    No,
+    /// So many milliseconds.
+    For(u64),
+    /// Until this time.
+    Until(Ms),
+    /// Until there is one.
+    Forever,
+}
+
+/// Who a lease belongs to, and so when it ends by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeaseOwner {
+    /// The caller's connection: ends with it, and with a restart.
+    Connection,
+    /// The caller's child process: ends with it, and with a restart.
+    Process,
+    /// Time alone: survives disconnect and restart.
+    Time,
+    /// Time alone, unless the lease has no deadline: then the connection
+    /// (Go Job Queue ttp 0, so that a crash cannot lose the job).
+    TimeElseConnection,
+}
+
+/// How long a lease lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeaseTime {
+    /// The message's ttr if it was given one, else no deadline.
+    OwnTtr,
+    /// The message's ttr, else the queue's default.
+    TtrOrDefault,
+    /// So many ms; 0: no deadline.
+    Fixed(u64),
+}
+
+/// Where a message goes when it comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BackTo {
+    /// Its old place in its rank.
+    #[default]
+    Place,
+    /// The head of its rank (memcache abort).
+    Head,
+}
+
+/// The lease a take asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseAsk {
+    /// Who holds it.
+    pub owner: LeaseOwner,
+    /// How long.
+    pub time: LeaseTime,
+    /// Where the message goes when the lease ends unsettled.
+    pub back_to: BackTo,
+    /// Leases the caller may hold in the same queue before this take is
+    /// refused ([`crate::Refusal::HeldLimit`]); 0: no limit.
+    pub held_max: u32,
+}
+
+/// Takes or looks at messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Take {
+    /// The best message over all of these. Absent queues are empty queues.
+    pub queues: SmallVec<[Name; 1]>,
+    /// Which end of the best rank.
+    pub end: End,
+    /// Pull companions of the same key too.
+    pub group: Option<GroupLimit>,
+    /// `None`: the message is removed.
+    pub lease: Option<LeaseAsk>,
+    /// True: only look; nothing changes.
+    pub look: bool,
+    /// What to do when there is nothing.
+    pub wait: Wait,
+    /// Messages at most (all those there are, if fewer); 0 counts as 1.
+    pub messages_max: u32,
+    /// Bodies longer than this are skipped and counted.
+    pub body_max: Option<u64>,
+    /// Refused with [`crate::Refusal::HeldLimit`] if the caller holds this
+    /// many leases in the queue; 0: no limit. For takes without lease.
+    pub refuse_if_held: u32,
+    /// Answer `DeadlineSoon` when nothing is ready and a lease of the caller
+    /// ends within so many ms, now or while waiting (beanstalkd).
+    pub deadline_soon_ms: Option<u64>,
+}
+
+/// Who may act on a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The holder of its lease.
+    Owner,
+    /// The holder of its lease, or anybody if it is not reserved.
+    OwnerOrFree,
+    /// Anybody (Go Job Queue DELETE, the operator).
+    Anyone,
+}
+
+/// The end of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The message is done and gone.
+    Finish,
+    /// The message is done and kept for the queue's retention time.
+    Archive {
+        /// True: `relayed`, false: `done`.
+        relayed: bool,
+        /// Status text.
+        status: Box<[u8]>,
+    },
+    /// Back into the queue.
+    Release {
+        /// New rank, if it changes.
+        rank: Option<u32>,
+        /// Not taken before.
+        due: When,
+        /// Where in its rank; `None`: as the lease says.
+        back_to: Option<BackTo>,
+    },
+    /// Set aside.
+    Bury {
+        /// New rank, if it changes.
+        rank: Option<u32>,
+        /// Why, for the operator.
+        reason: Box<[u8]>,
+    },
+}
+
+/// Which message to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// This one, whatever its state.
+    Id(MessageId),
+    /// The next one that a FIFO taker would get; ignores pause.
+    Ready(Name),
+    /// The delayed one that is due first.
+    Delayed(Name),
+    /// The one that was buried first.
+    Buried(Name),
+    /// Up to `max` messages of one state in order, from an id on (console).
+    List {
+        /// The queue.
+        queue: Name,
+        /// Which state.
+        state: ListState,
+        /// Skip ids up to and including this one.
+        after: Option<MessageId>,
+        /// Messages at most.
+        max: u32,
+    },
+}
+
+/// States as an operator lists them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListState {
+    /// Ready now, held back included.
+    Ready,
+    /// Waiting for their due time.
+    Delayed,
+    /// Under a lease.
+    Reserved,
+    /// Set aside.
+    Buried,
+    /// Not yet committed.
+    Prepared,
+    /// Done or relayed.
+    Archived,
+}
+
+/// Changes to a stored message that is not reserved by somebody else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// New rank.
+    pub rank: Option<u32>,
+    /// New due time.
+    pub due: Option<When>,
+    /// New status text.
+    pub status: Option<Box<[u8]>>,
+    /// Attributes to set (`Some`) or remove (`None`).
+    pub attrs: Vec<(Box<[u8]>, Option<Box<[u8]>>)>,
+    /// New list of attachments.
+    pub attachments: Option<Vec<Attachment>>,
+}
+
+/// What statistics are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatsOf {
+    /// The shard as a whole.
+    Shard,
+    /// One queue.
+    Queue(Name),
+    /// Every queue, by name.
+    Queues,
+    /// One message.
+    Message(MessageId),
+}
+
+/// A command. Each is decided and applied as one indivisible step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Stores a message (and its copies in the queue's children).
+    Put(Put),
+    /// Stores all of these or none.
+    PutMany(Vec<Put>),
+    /// Takes, leases or looks; may wait.
+    Take(Take),
+    /// Sets or clears the caller's standing take: it waits in line beside the
+    /// caller's other commands and its outcome comes as a delivery of its own.
+    Watch(Option<Box<Take>>),
+    /// Ends the caller's waiting take with `Empty`.
+    StopWaiting,
+    /// Ends a lease, by id. Also acts on messages that are not reserved if
+    /// `by` allows it.
+    Settle {
+        /// Which message.
+        id: MessageId,
+        /// Who may.
+        by: By,
+        /// How.
+        how: How,
+    },
+    /// Ends leases the caller holds in a queue (`None`: in any), oldest first,
+    /// `max` at most. Answers how many.
+    SettleHeld {
+        /// The queue.
+        queue: Option<Name>,
+        /// How.
+        how: How,
+        /// Leases at most.
+        max: u32,
+    },
+    /// Starts the lease's time again, from its ttr.
+    Touch(MessageId),
+    /// Leases this very message if it is ready, delayed or buried.
+    ReserveId {
+        /// Which message.
+        id: MessageId,
+        /// The lease.
+        lease: LeaseAsk,
+    },
+    /// Looks without taking.
+    Peek(Peek),
+    /// Removes a message in any state.
+    Delete {
+        /// Which message.
+        id: MessageId,
+        /// Who may.
+        by: By,
+    },
+    /// Buried messages back to ready, oldest first; only if there are none,
+    /// delayed ones. Answers how many.
+    Kick {
+        /// The queue.
+        queue: Name,
+        /// Messages at most.
+        max: u64,
+    },
+    /// One buried or delayed message back to ready.
+    KickId(MessageId),
+    /// Moves a message that is not reserved to the tail of another queue.
+    Move {
+        /// Which message.
+        id: MessageId,
+        /// Where to.
+        to: Name,
+    },
+    /// Moves messages of one state, in order. Answers how many.
+    MoveAll {
+        /// From where.
+        from: Name,
+        /// Where to.
+        to: Name,
+        /// Which of them.
+        state: ListState,
+        /// Messages at most.
+        max: u64,
+    },
+    /// Puts a prepared message into its queue's order.
+    Commit(MessageId),
+    /// Changes a stored message.
+    Edit(MessageId, Box<Edit>),
+    /// Takes are not served until the time is over (`None`: until resumed;
+    /// `Some(0)`: resumes). Refused if the queue does not exist.
+    Pause {
+        /// The queue.
+        queue: Name,
+        /// For how long, ms.
+        for_ms: Option<u64>,
+    },
+    /// Changes a queue's settings until cleared (`None`: clears all changes).
+    /// Makes the queue if it does not exist.
+    Configure {
+        /// The queue.
+        queue: Name,
+        /// The changes.
+        overrides: Option<Box<Overrides>>,
+    },
+    /// From now on `child` gets a copy of every put to `parent` (Kestrel
+    /// fan-out). No effect if it already does.
+    Join {
+        /// Whose puts.
+        parent: Name,
+        /// Who gets the copies.
+        child: Name,
+    },
+    /// Discards waiting messages; reserved ones may still come back.
+    Flush(Name),
+    /// [`Command::Flush`] on every queue.
+    FlushAll,
+    /// Discards the queue and all in it; reserved messages vanish when they
+    /// are released.
+    Drop(Name),
+    /// Discards expired messages now (`None`: everywhere). Answers how many.
+    FlushExpired(Option<Name>),
+    /// Uses up one id without storing anything (beanstalkd EXPECTED_CRLF).
+    BurnId,
+    /// Undoes a removing take whose reply never began to leave.
+    Restore(Vec<Message>),
+    /// Asks for numbers.
+    Stats(StatsOf),
+}

@@ -1,0 +1,154 @@
+//! A message as the engine keeps it and as a voice is shown it.
+
+use std::sync::Arc;
+
+use crate::body::Body;
+use crate::time::Ms;
+
+/// Identity of a message: rises, is never reused, stays below 2^63, survives
+/// restart. The first id of a fresh one-shard server is 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct MessageId(pub u64);
+
+/// Number of a queue in this shard's queue table. Facts use it in place of the
+/// name; voices never see it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct QueueId(pub u32);
+
+/// Which part of the log holds a message's image: the number of the segment.
+/// The engine only counts messages by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Home(pub u32);
+
+/// Rank of messages put without one, unless the listener or queue says else
+/// (`protocols/union.md`, conflict 3).
+pub const RANK_DEFAULT: u32 = 1024;
+
+/// Where a message is in its life. *Delayed* is not here: it is *ready* with a
+/// due time still to come, a predicate on engine time that needs no fact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum State {
+    /// Created, not yet committed; attributes and attachments may change.
+    Prepared,
+    /// Waiting to be taken, from its due time on.
+    #[default]
+    Ready,
+    /// Held by a taker under a lease.
+    Reserved,
+    /// Set aside until somebody acts (RQ `err`, beanstalkd *buried*).
+    Buried,
+    /// Finished and kept for a while (RQ `done`).
+    Done,
+    /// Finished by passing it on, and kept for a while (RQ `relayed`).
+    Relayed,
+}
+
+/// A message. Owned by the engine while stored; handed out by value when a
+/// take removes it and as a copy (sharing the body) when it is leased or
+/// looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Identity.
+    pub id: MessageId,
+    /// Order inside a rank; the id at birth unless something moved it.
+    pub place: i64,
+    /// When it was put.
+    pub created: Ms,
+    /// The bytes.
+    pub body: Body,
+    /// Everything a plain message does not have.
+    pub extra: Option<Box<Extra>>,
+    /// Time to run in ms, given by the putter; `None`: not given;
+    /// `Some(0)`: given as "no deadline" (Go Job Queue).
+    pub ttr_ms: Option<u64>,
+    /// 0 is the most urgent.
+    pub rank: u32,
+    /// Number of the queue in its shard.
+    pub queue: QueueId,
+    /// Client's flags (memcache); opaque, 0 from other voices.
+    pub flags: u32,
+    /// Leases so far.
+    pub reserves: u32,
+    /// Segment that holds this message's newest image.
+    pub home: Home,
+    /// Where it is in its life.
+    pub state: State,
+    /// False: held back (pinpriq priority 0), leaves only as a companion, by
+    /// id, by ttl or by flush.
+    pub selectable: bool,
+    /// True: its queue was dropped while it was reserved, so it vanishes when
+    /// it is released.
+    pub doomed: bool,
+}
+
+/// The rarer parts of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Extra {
+    /// Groups messages for pinpriq; `None` is not the empty key.
+    pub key: Option<Arc<[u8]>>,
+    /// Not taken before this time.
+    pub due: Option<Ms>,
+    /// Gone from this time on, unless reserved.
+    pub expires: Option<Ms>,
+    /// Named values, sorted by name (RQ src, dest, params, ...).
+    pub attrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// Files that belong to the message, beside the log.
+    pub attachments: Vec<Attachment>,
+    /// What was last said about it: status text, reason of the last failure.
+    pub status: Box<[u8]>,
+    /// When its state last changed.
+    pub changed: Ms,
+    /// Leases that ran out.
+    pub timeouts: u32,
+    /// Times it was given back.
+    pub releases: u32,
+    /// Times it was buried.
+    pub buries: u32,
+    /// Times it was kicked.
+    pub kicks: u32,
+}
+
+/// A file beside the log, named by a fact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Name shown to users.
+    pub name: Box<[u8]>,
+    /// Length in bytes.
+    pub len: u64,
+    /// MD5 of the content, as RQ shows it.
+    pub md5: [u8; 16],
+}
+
+impl Message {
+    /// The grouping key, if any.
+    pub fn key(&self) -> Option<&Arc<[u8]>> {
+        self.extra.as_ref()?.key.as_ref()
+    }
+
+    /// Due time, if it was put or released with a delay.
+    pub fn due(&self) -> Option<Ms> {
+        self.extra.as_ref()?.due
+    }
+
+    /// Expiry time, if any.
+    pub fn expires(&self) -> Option<Ms> {
+        self.extra.as_ref()?.expires
+    }
+
+    /// True if it is waiting for its due time at `now`.
+    pub fn is_delayed(&self, now: Ms) -> bool {
+        self.state == State::Ready && self.due().is_some_and(|due| due > now)
+    }
+
+    /// True if its time ran out at `now`. Expiry does not touch reserved,
+    /// buried and archived messages (`protocols/union.md`, States).
+    pub fn is_expired(&self, now: Ms) -> bool {
+        matches!(self.state, State::Ready | State::Prepared)
+            && self.expires().is_some_and(|at| at <= now)
+    }
+
+    /// The rarer parts, made on first use.
+    pub fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+}

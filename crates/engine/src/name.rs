@@ -1,0 +1,63 @@
+//! Queue names: short byte strings, usually stored without an allocation.
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+/// The name of a queue: any bytes, 1 to 65,535 of them.
+///
+/// Each voice lets through only the names that are legal in its protocol
+/// (`protocols/union.md`, conflict 9); the engine itself takes any bytes.
+/// Names of up to 24 bytes live inside the value.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Name(SmallVec<[u8; 24]>);
+
+impl Name {
+    /// Copies `bytes` into a name.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(SmallVec::from_slice(bytes))
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// True for the name of no bytes, which no queue can have.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        Self::new(text.as_bytes())
+    }
+}
+
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    /// Printable form: bytes outside printable ASCII as `\xNN`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in &self.0 {
+            match byte {
+                b'\\' => f.write_str("\\\\")?,
+                0x20..=0x7e => write!(f, "{}", byte as char)?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}

@@ -1,0 +1,133 @@
+//! What a shard answers.
+
+use smallvec::SmallVec;
+
+use crate::command::Party;
+use crate::message::{Message, MessageId};
+use crate::name::Name;
+use crate::stats::StatsReply;
+
+/// The engine's normal "no". Exhaustive on purpose: a new one stops every
+/// voice compiling until it says how to tell its client. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Refusal {
+    /// The queue has as many messages or bytes as its settings allow.
+    QueueFull,
+    /// The body is longer than the queue's settings allow.
+    MessageTooLarge,
+    /// No such message, or it is in a state or with an owner that does not
+    /// allow this.
+    NotFound,
+    /// No such queue.
+    QueueNotFound,
+    /// The caller already holds as many leases in the queue as it may.
+    HeldLimit,
+    /// A put with the same dedupe id was accepted before.
+    Duplicate(MessageId),
+    /// The queue is administratively down.
+    QueueDown,
+    /// The server is draining: no puts.
+    Draining,
+    /// The disk is full: no puts, but what empties queues still works.
+    NoSpace,
+    /// The memory limit is reached and nothing more can be held.
+    NoMemory,
+    /// As many queues as the settings allow.
+    TooManyQueues,
+    /// As many waiting takes as the settings allow.
+    TooManyWaiters,
+    /// The empty name, or one over 65,535 bytes.
+    BadName,
+    /// The caller has no right to do this.
+    NotPermitted,
+}
+
+impl Refusal {
+    /// A short English text, fit for operators and for protocols that show
+    /// free text.
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::QueueFull => "queue full",
+            Refusal::MessageTooLarge => "message too large",
+            Refusal::NotFound => "message not found",
+            Refusal::QueueNotFound => "queue not found",
+            Refusal::HeldLimit => "close current item first",
+            Refusal::Duplicate(_) => "duplicate message",
+            Refusal::QueueDown => "queue is down",
+            Refusal::Draining => "server is draining",
+            Refusal::NoSpace => "disk full",
+            Refusal::NoMemory => "out of memory",
+            Refusal::TooManyQueues => "too many queues",
+            Refusal::TooManyWaiters => "too many waiting clients",
+            Refusal::BadName => "bad queue name",
+            Refusal::NotPermitted => "not permitted",
+        }
+    }
+}
+
+/// Messages handed to a taker, each with the name of the queue it came from.
+pub type Handed = SmallVec<[Message; 1]>;
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Done, nothing to tell.
+    Done,
+    /// Stored under this id; `fresh` is false if an earlier put was repeated.
+    Put {
+        /// The message.
+        id: MessageId,
+        /// False for a repeat.
+        fresh: bool,
+    },
+    /// All stored, ids in order.
+    PutMany(Vec<MessageId>),
+    /// Messages taken, leased or looked at. Never empty.
+    Messages(Handed),
+    /// Nothing there, or nothing came in time.
+    Empty,
+    /// Nothing there, and a lease of the caller is about to end.
+    DeadlineSoon,
+    /// So many.
+    Count(u64),
+    /// Numbers.
+    Stats(Box<StatsReply>),
+    /// No.
+    Refused(Refusal),
+}
+
+/// What has to be true before a reply may leave (DESIGN section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Nothing of its own, only its turn.
+    Turn,
+    /// Everything recorded so far is durable.
+    Durable,
+    /// Everything recorded so far is written to the OS, and the puts of ids up
+    /// to this one are durable.
+    Written(MessageId),
+}
+
+/// The engine's answer to a command.
+#[derive(Debug)]
+pub enum Answer {
+    /// The outcome, and what its reply waits for.
+    Now(Outcome, Hold),
+    /// The take waits; a [`Delivery`] to the caller will follow.
+    Later,
+}
+
+/// An outcome for a take that waited.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Who waited.
+    pub to: Party,
+    /// True for the party's standing take ([`crate::Command::Watch`]).
+    pub standing: bool,
+    /// What came. For a standing take always messages; it is then cleared.
+    pub outcome: Outcome,
+    /// What its reply waits for.
+    pub hold: Hold,
+    /// Name of the queue the messages came from (the first one's).
+    pub queue: Name,
+}

@@ -1,0 +1,339 @@
+//! Settings the engine decides by. They come from the configuration file and
+//! from facts; `decide` reads them, `apply` never does.
+
+use crate::name::Name;
+
+/// What a put to a full queue does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WhenFull {
+    /// Refuse the put.
+    #[default]
+    Refuse,
+    /// Drop the oldest message of the least urgent rank.
+    DropOldest,
+}
+
+/// What happens to a message that was reserved `attempts_max` times and came
+/// back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum DeadLetter {
+    /// It is buried in its queue.
+    #[default]
+    Bury,
+    /// It goes to this queue, with the reason in its attributes.
+    To(Name),
+}
+
+/// Settings of one queue, resolved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueSettings {
+    /// Rank of a put that names none.
+    pub default_rank: u32,
+    /// Time to run of a lease that needs one when the message has none, ms.
+    pub default_ttr_ms: u64,
+    /// Waiting (ready, delayed, held back) messages at most; 0: no limit.
+    pub messages_max: u64,
+    /// Bytes of waiting bodies at most; 0: no limit.
+    pub bytes_max: u64,
+    /// Bytes of one body at most.
+    pub message_bytes_max: u64,
+    /// Reserves without finish before the dead-letter rule; 0: no limit.
+    pub attempts_max: u32,
+    /// The dead-letter rule.
+    pub dead_letter: DeadLetter,
+    /// Time to live of a put that gives none, ms; 0: for ever.
+    pub ttl_ms: u64,
+    /// Upper bound on any time to live, ms (Kestrel `maxAge`); 0: none.
+    pub ttl_max_ms: u64,
+    /// Expired messages go here instead of vanishing (Kestrel `expireToQueue`).
+    pub expire_to: Option<Name>,
+    /// What a full queue does.
+    pub when_full: WhenFull,
+    /// A put whose key was put within this time is refused, ms; 0: off.
+    pub dedupe_by_key_ms: u64,
+    /// How long archived messages are kept, ms.
+    pub retention_ms: u64,
+    /// An empty queue nobody refers to is dropped after this time, ms; 0: never.
+    pub idle_ms: u64,
+    /// Takes are not served.
+    pub paused: bool,
+    /// Puts and takes are refused.
+    pub down: bool,
+    /// Never logged: gone at restart.
+    pub memory: bool,
+    /// Direct puts go only to the children (Kestrel `fanoutOnly`).
+    pub fanout_only: bool,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            default_rank: crate::message::RANK_DEFAULT,
+            default_ttr_ms: 60_000,
+            messages_max: 0,
+            bytes_max: 0,
+            message_bytes_max: 64 << 20,
+            attempts_max: 0,
+            dead_letter: DeadLetter::Bury,
+            ttl_ms: 0,
+            ttl_max_ms: 0,
+            expire_to: None,
+            when_full: WhenFull::Refuse,
+            dedupe_by_key_ms: 0,
+            retention_ms: 24 * 3600 * 1000,
+            idle_ms: 0,
+            paused: false,
+            down: false,
+            memory: false,
+            fanout_only: false,
+        }
+    }
+}
+
+/// Changes to a queue's settings: `Some` wins over what lies below.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Overrides {
+    /// See [`QueueSettings::default_rank`].
+    pub default_rank: Option<u32>,
+    /// See [`QueueSettings::default_ttr_ms`].
+    pub default_ttr_ms: Option<u64>,
+    /// See [`QueueSettings::messages_max`].
+    pub messages_max: Option<u64>,
+    /// See [`QueueSettings::bytes_max`].
+    pub bytes_max: Option<u64>,
+    /// See [`QueueSettings::message_bytes_max`].
+    pub message_bytes_max: Option<u64>,
+    /// See [`QueueSettings::attempts_max`].
+    pub attempts_max: Option<u32>,
+    /// See [`QueueSettings::dead_letter`].
+    pub dead_letter: Option<DeadLetter>,
+    /// See [`QueueSettings::ttl_ms`].
+    pub ttl_ms: Option<u64>,
+    /// See [`QueueSettings::ttl_max_ms`].
+    pub ttl_max_ms: Option<u64>,
+    /// See [`QueueSettings::expire_to`].
+    pub expire_to: Option<Name>,
+    /// See [`QueueSettings::when_full`].
+    pub when_full: Option<WhenFull>,
+    /// See [`QueueSettings::dedupe_by_key_ms`].
+    pub dedupe_by_key_ms: Option<u64>,
+    /// See [`QueueSettings::retention_ms`].
+    pub retention_ms: Option<u64>,
+    /// See [`QueueSettings::idle_ms`].
+    pub idle_ms: Option<u64>,
+    /// See [`QueueSettings::paused`].
+    pub paused: Option<bool>,
+    /// See [`QueueSettings::down`].
+    pub down: Option<bool>,
+    /// See [`QueueSettings::memory`]. Only from the configuration: a queue
+    /// cannot become durable or stop being so while it exists.
+    pub memory: Option<bool>,
+    /// See [`QueueSettings::fanout_only`].
+    pub fanout_only: Option<bool>,
+}
+
+macro_rules! lay_over {
+    ($from:expr, $onto:expr, $($field:ident),*) => {
+        $(if let Some(value) = &$from.$field { $onto.$field = value.clone().into(); })*
+    };
+}
+
+impl Overrides {
+    /// Lays these over `settings`.
+    pub fn lay_over(&self, settings: &mut QueueSettings) {
+        lay_over!(
+            self,
+            settings,
+            default_rank,
+            default_ttr_ms,
+            messages_max,
+            bytes_max,
+            message_bytes_max,
+            attempts_max,
+            dead_letter,
+            ttl_ms,
+            ttl_max_ms,
+            expire_to,
+            when_full,
+            dedupe_by_key_ms,
+            retention_ms,
+            idle_ms,
+            paused,
+            down,
+            memory,
+            fanout_only
+        );
+    }
+
+    /// Lays `newer` over these; its `Some` win.
+    pub fn merge(&mut self, newer: &Overrides) {
+        macro_rules! merge {
+            ($($field:ident),*) => {
+                $(if newer.$field.is_some() { self.$field = newer.$field.clone(); })*
+            };
+        }
+        merge!(
+            default_rank,
+            default_ttr_ms,
+            messages_max,
+            bytes_max,
+            message_bytes_max,
+            attempts_max,
+            dead_letter,
+            ttl_ms,
+            ttl_max_ms,
+            expire_to,
+            when_full,
+            dedupe_by_key_ms,
+            retention_ms,
+            idle_ms,
+            paused,
+            down,
+            memory,
+            fanout_only
+        );
+    }
+}
+
+/// Which queues a rule is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// This name only.
+    Exact(Name),
+    /// `*` stands for any run of bytes, `?` for any one byte.
+    Glob(Vec<u8>),
+}
+
+impl Pattern {
+    /// Reads a pattern: a glob if it has `*` or `?` in it, else an exact name.
+    pub fn new(text: &str) -> Self {
+        if text.bytes().any(|b| b == b'*' || b == b'?') {
+            Pattern::Glob(text.as_bytes().to_vec())
+        } else {
+            Pattern::Exact(Name::from(text))
+        }
+    }
+
+    /// True if the rule is about `name`.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        match self {
+            Pattern::Exact(exact) => exact.as_bytes() == name,
+            Pattern::Glob(glob) => glob_matches(glob, name),
+        }
+    }
+}
+
+/// Linear-time glob: on a mismatch only the last `*` is tried again.
+fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
+    let (mut g, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match glob.get(g) {
+            Some(b'*') => {
+                retry = Some((g, n));
+                g += 1;
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                g += 1;
+                n += 1;
+            }
+            _ => match retry {
+                Some((star, from)) => {
+                    g = star + 1;
+                    n = from + 1;
+                    retry = Some((star, n));
+                }
+                None => return false,
+            },
+        }
+    }
+    glob[g..].iter().all(|&c| c == b'*')
+}
+
+/// All settings the engine decides by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Below every rule.
+    pub defaults: QueueSettings,
+    /// Rules in the order of the file; later ones win, exact names win over
+    /// globs.
+    pub rules: Vec<(Pattern, Overrides)>,
+    /// Queues at most.
+    pub queues_max: u32,
+    /// Waiting takes at most, over all queues.
+    pub waiters_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            defaults: QueueSettings::default(),
+            rules: Vec::new(),
+            queues_max: 100_000,
+            waiters_max: 1_000_000,
+        }
+    }
+}
+
+impl Settings {
+    /// What the file says about the queue `name`.
+    pub fn resolve(&self, name: &[u8]) -> QueueSettings {
+        let mut settings = self.defaults.clone();
+        for (pattern, overrides) in &self.rules {
+            if matches!(pattern, Pattern::Glob(_)) && pattern.matches(name) {
+                overrides.lay_over(&mut settings);
+            }
+        }
+        for (pattern, overrides) in &self.rules {
+            if matches!(pattern, Pattern::Exact(_)) && pattern.matches(name) {
+                overrides.lay_over(&mut settings);
+            }
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (glob, name, expected) in [
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*c*", "abcabx", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*", "", true),
+            ("a*b", "acccd", false),
+            ("**x", "yyx", true),
+        ] {
+            assert_eq!(
+                glob_matches(glob.as_bytes(), name.as_bytes()),
+                expected,
+                "{glob} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn exact_wins_over_glob_and_later_over_earlier() {
+        let rule = |p: &str, n| {
+            (
+                Pattern::new(p),
+                Overrides {
+                    messages_max: Some(n),
+                    ..Overrides::default()
+                },
+            )
+        };
+        let settings = Settings {
+            rules: vec![rule("work", 1), rule("w*", 2), rule("wo*", 3)],
+            ..Settings::default()
+        };
+        assert_eq!(settings.resolve(b"work").messages_max, 1);
+        assert_eq!(settings.resolve(b"worm").messages_max, 3);
+        assert_eq!(settings.resolve(b"x").messages_max, 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! Numbers, for every voice's statistics and for operators.
+
+use crate::message::{Message, State};
+use crate::name::Name;
+use crate::time::Ms;
+
+macro_rules! counters {
+    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident),* $(,)? }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct $name { $($(#[$doc])* pub $field: u64),* }
+
+        impl $name {
+            /// The names of the counters, in the order of [`Self::values`].
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            /// The values, in the order of [`Self::NAMES`].
+            pub fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$field),*]
+            }
+
+            /// The counters from their values; missing ones are 0.
+            pub fn from_values(values: &[u64]) -> Self {
+                let mut all = values.iter().copied();
+                Self { $($field: all.next().unwrap_or(0)),* }
+            }
+
+            /// Adds `other` to each counter.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Totals of one queue since it was made. Durable.
+    ///
+    /// Written to the log in this order: add new ones at the end only.
+    QueueTotals {
+        /// Messages put.
+        puts,
+        /// Bytes of bodies put.
+        put_bytes,
+        /// Messages removed by takes.
+        taken,
+        /// Leases given.
+        leases,
+        /// Leases finished.
+        finished,
+        /// Messages deleted by id.
+        deleted,
+        /// Messages given back by their holder.
+        releases,
+        /// Leases ended by a disconnect or a restart.
+        cancels,
+        /// Leases that ran out.
+        timeouts,
+        /// Messages buried.
+        buries,
+        /// Messages kicked.
+        kicks,
+        /// Messages whose ttl ran out.
+        expired,
+        /// Messages dropped because the queue was full.
+        discarded,
+        /// Messages discarded by flush.
+        flushed,
+        /// Flushes.
+        flushes,
+        /// Messages moved away.
+        moved_out,
+        /// Messages moved in.
+        moved_in,
+        /// Messages that went by the dead-letter rule.
+        dead_letters,
+        /// Takes that only looked and saw a message. Not durable.
+        looks,
+        /// Takes that found nothing. Not durable.
+        misses,
+        /// Bodies skipped because the taker's protocol cannot frame them. Not durable.
+        skipped,
+        /// Puts refused because the queue was full. Not durable.
+        refused_full,
+        /// Puts answered as repeats. Not durable.
+        repeats,
+        /// Times the queue was paused (beanstalkd cmd-pause-tube). Not durable.
+        pauses,
+        /// Deletes by id (beanstalkd cmd-delete), leases finished included. Not durable.
+        delete_commands,
+    }
+}
+
+counters! {
+    /// What a queue holds now.
+    QueueGauges {
+        /// Ready now, held-back ones not counted.
+        ready,
+        /// Ready with rank below 1024 (beanstalkd *urgent*).
+        urgent,
+        /// Held back.
+        held_back,
+        /// Waiting for their due time.
+        delayed,
+        /// Under a lease.
+        reserved,
+        /// Set aside.
+        buried,
+        /// Not yet committed.
+        prepared,
+        /// Done and kept.
+        done,
+        /// Relayed and kept.
+        relayed,
+        /// Bytes of bodies that are ready, held back or delayed.
+        waiting_bytes,
+        /// Bytes of all bodies.
+        bytes,
+        /// Takes waiting in line.
+        waiters,
+    }
+}
+
+/// Numbers of one queue.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct QueueStats {
+    /// Its name.
+    pub name: Name,
+    /// When it was made.
+    pub created: Ms,
+    /// What it holds.
+    pub gauges: QueueGauges,
+    /// What went through it.
+    pub totals: QueueTotals,
+    /// How long the message taken last had waited, ms (Kestrel *age*).
+    pub age_ms: u64,
+    /// How long the oldest waiting message has waited, ms.
+    pub oldest_ms: u64,
+    /// Takes are not served.
+    pub paused: bool,
+    /// End of the pause; 0 if it has none.
+    pub paused_until: Ms,
+    /// Length of the pause as asked, ms.
+    pub paused_for_ms: u64,
+    /// Administratively down.
+    pub down: bool,
+    /// Not logged.
+    pub memory: bool,
+    /// The queue whose puts it gets copies of.
+    pub parent: Option<Name>,
+}
+
+/// Numbers of one shard.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ShardStats {
+    /// Queues that exist.
+    pub queues: u64,
+    /// Queues made since the data directory was.
+    pub queues_made: u64,
+    /// Queues dropped by command.
+    pub queues_dropped: u64,
+    /// Queues dropped because idle.
+    pub queues_expired: u64,
+    /// The id of the newest message (0: none yet).
+    pub last_id: u64,
+    /// Sum over the queues.
+    pub gauges: QueueGauges,
+    /// Sum over the queues, dropped ones included.
+    pub totals: QueueTotals,
+    /// Takes waiting in line.
+    pub waiters: u64,
+    /// Bytes of memory the messages and their indexes are reckoned to use.
+    pub memory_bytes: u64,
+}
+
+/// Numbers of one message.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MessageStats {
+    /// The message.
+    pub message: Message,
+    /// Name of its queue.
+    pub queue: Name,
+    /// Waiting for its due time.
+    pub delayed: bool,
+    /// Time left until it is due or its lease ends, ms.
+    pub left_ms: u64,
+    /// Age since it was put, ms.
+    pub age_ms: u64,
+}
+
+impl MessageStats {
+    /// The state's name as beanstalkd gives it.
+    pub fn state_word(&self) -> &'static str {
+        match self.message.state {
+            State::Ready if self.delayed => "delayed",
+            State::Ready => "ready",
+            State::Reserved => "reserved",
+            State::Buried => "buried",
+            State::Prepared => "prepared",
+            State::Done => "done",
+            State::Relayed => "relayed",
+        }
+    }
+}
+
+/// An answer to a stats command.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StatsReply {
+    /// The shard, or all shards summed.
+    Shard(ShardStats),
+    /// One queue.
+    Queue(QueueStats),
+    /// All queues, sorted by name.
+    Queues(ShardStats, Vec<QueueStats>),
+    /// One message.
+    Message(MessageStats),
+}

@@ -1,0 +1,84 @@
+//! Where replies are written.
+
+use quintet_engine::{Body, LargeBody};
+
+/// Reply bytes, with large bodies by reference: they leave from the log to the
+/// socket without passing through here.
+#[derive(Debug, Default)]
+pub struct Output {
+    bytes: Vec<u8>,
+    large: Vec<(usize, LargeBody)>,
+}
+
+impl Output {
+    /// Empty output.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends bytes.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a decimal number.
+    pub fn number(&mut self, mut value: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            // The remainder of a division by ten fits a byte.
+            digits[at] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        self.bytes.extend_from_slice(&digits[at..]);
+    }
+
+    /// Appends a body.
+    pub fn body(&mut self, body: &Body) {
+        match body {
+            Body::Small(bytes) => self.put(bytes),
+            Body::Large(large) => self.large.push((self.bytes.len(), large.clone())),
+        }
+    }
+
+    /// The bytes, without the large bodies.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// For voices that write with `std::fmt` or append in place.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// The large bodies, each with the offset in [`Output::bytes`] it stands
+    /// before, in order.
+    pub fn large(&self) -> &[(usize, LargeBody)] {
+        &self.large
+    }
+
+    /// Takes the large bodies out.
+    pub fn take_large(&mut self) -> Vec<(usize, LargeBody)> {
+        std::mem::take(&mut self.large)
+    }
+
+    /// Number of bytes held in memory.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True if nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.large.is_empty()
+    }
+
+    /// Forgets what was written; keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.large.clear();
+    }
+}

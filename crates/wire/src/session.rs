@@ -1,0 +1,214 @@
+//! What every voice implements: bytes in, commands out; outcomes in, bytes out.
+
+use quintet_engine::{Body, Command, LargeBody, Ms, Name, Outcome, Put};
+
+use crate::output::Output;
+use crate::tally::Tally;
+
+/// One connection's protocol state. Pure: no socket, clock, lock or engine.
+///
+/// The host calls [`Session::decode`] until it answers [`Step::More`] and asks
+/// the engine; then, **in the order of the requests**, [`Session::encode`] with
+/// each outcome. Several requests may be decoded before the first is encoded,
+/// so a session keeps what it needs for a reply in a queue of its own. While a
+/// request waits (a blocking take), the host decodes nothing more of the
+/// connection unless it must notice a half-close.
+pub trait Session: Send {
+    /// Reads at most one request from the front of `input`.
+    ///
+    /// `input` holds all unconsumed bytes. The host drops the `used` bytes of
+    /// the answer before the next call. May be called again with `used = 0`
+    /// answers in between (one request that becomes two commands).
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step;
+
+    /// Writes the reply to the oldest unanswered request.
+    ///
+    /// `outcome` is what the engine said; [`Given::Own`] for [`Ask::Own`] and
+    /// [`Ask::Close`], whose reply the session already knows.
+    fn encode(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next;
+
+    /// Writes a delivery of the standing take ([`Command::Watch`]).
+    /// Only voices that watch need it.
+    fn deliver(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next {
+        let _ = (given, env, output);
+        Next::Done
+    }
+
+    /// A large body announced by [`Step::Stream`] has been stored (`Ok`), or
+    /// could not be (`Err`: its bytes were read and dropped). The next
+    /// `decode` sees the bytes behind it.
+    fn streamed(&mut self, body: Result<LargeBody, quintet_engine::Refusal>);
+
+    /// The client has closed its sending side and no complete request is left.
+    /// Answers what becomes of a take that waits and of the connection.
+    fn half_closed(&mut self) -> HalfClose {
+        HalfClose::Close
+    }
+}
+
+/// What a session may know of the world around it.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// Engine time when this turn began.
+    pub now: Ms,
+    /// Counts the voice's commands and errors on this thread.
+    pub tally: &'a Tally,
+}
+
+/// What [`Session::decode`] found.
+#[derive(Debug)]
+pub enum Step {
+    /// No complete request; more bytes are needed. The host promises to call
+    /// again only when there are more bytes. Bounded: a session that would
+    /// need more than its limits allow answers with a fault instead.
+    More,
+    /// A request. `used` bytes of the input belong to it.
+    Ask {
+        /// Bytes consumed.
+        used: usize,
+        /// What to do.
+        ask: Ask,
+    },
+    /// Bytes to drop that are part of no request (the body of a refused put,
+    /// read and thrown away).
+    Skip {
+        /// Bytes consumed.
+        used: usize,
+    },
+    /// A body of `len` bytes follows the `used` ones that is too large to pass
+    /// through memory: the host stores it and then calls
+    /// [`Session::streamed`].
+    Stream {
+        /// Bytes consumed before the body.
+        used: usize,
+        /// Length of the body in bytes.
+        len: u64,
+        /// Queue it is meant for (for limits and shards).
+        queue: Name,
+    },
+}
+
+/// One decoded request.
+#[derive(Debug)]
+pub enum Ask {
+    /// Ask the engine.
+    Engine(Command),
+    /// Ask the engine; if it refuses, the connection closes after the reply
+    /// and no later request of it is decided.
+    EngineOrClose(Command),
+    /// Ask the host.
+    Host(HostAsk),
+    /// The session answers by itself when it is its turn.
+    Own,
+    /// The same, then the connection closes (a broken protocol, `quit`).
+    Close,
+}
+
+/// What a session can ask of the server around the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostAsk {
+    /// Numbers of the server ([`Given::Server`]).
+    Stats,
+    /// Numbers of the server and of every queue ([`Given::Server`] with
+    /// `queues`).
+    StatsWithQueues,
+    /// Reload hooks and settings (Kestrel `reload`, as SIGHUP).
+    Reload,
+    /// The effective configuration as text (Kestrel `dump_config`).
+    Config,
+    /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
+    Shutdown,
+}
+
+/// What a reply is made of.
+#[derive(Debug)]
+pub enum Given {
+    /// The engine's outcome; the name is the queue the first message came
+    /// from, if there is one (empty otherwise).
+    Engine(Outcome, Name),
+    /// Numbers of the server.
+    Server(Box<ServerStats>),
+    /// Text from the host, or why not.
+    Host(Result<String, String>),
+    /// Nothing: the session knows.
+    Own,
+}
+
+/// What follows a reply.
+#[derive(Debug)]
+pub enum Next {
+    /// The request is answered.
+    Done,
+    /// The request goes on with this command before later ones are looked at;
+    /// `encode` is called again with its outcome (Kestrel `monitor`).
+    Again(Box<Command>),
+    /// The reply ends the connection.
+    Close,
+}
+
+/// What becomes of a half-closed connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HalfClose {
+    /// It closes now; a waiting take is dropped.
+    Close,
+    /// A waiting take ends with `Empty`, its reply is sent, then it closes.
+    StopWaiting,
+    /// A waiting take may still be answered; then it closes.
+    Finish,
+}
+
+/// Numbers of the server around the engine.
+#[derive(Clone, Debug, Default)]
+pub struct ServerStats {
+    /// Version of the server, as in `CARGO_PKG_VERSION`.
+    pub version: &'static str,
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since the server was ready.
+    pub uptime_s: u64,
+    /// Unix time in seconds.
+    pub time_s: u64,
+    /// Connections open now, over all voices.
+    pub connections: u64,
+    /// Connections accepted since start.
+    pub connections_total: u64,
+    /// Bytes read from clients since start.
+    pub bytes_read: u64,
+    /// Bytes written to clients since start.
+    pub bytes_written: u64,
+    /// User and system CPU time of the process, microseconds.
+    pub cpu_user_us: u64,
+    /// See `cpu_user_us`.
+    pub cpu_system_us: u64,
+    /// Memory limit in bytes, 0 if none.
+    pub memory_limit: u64,
+    /// Resident bytes of the process.
+    pub resident_bytes: u64,
+    /// Bytes of the log on disk.
+    pub log_bytes: u64,
+    /// Segments of the log begun since start.
+    pub log_rotations: u64,
+    /// Segments retired since start.
+    pub log_retired: u64,
+    /// The server takes no puts any more.
+    pub draining: bool,
+    /// Sum over threads of this voice's tally, by [`Tally`] index.
+    pub tally: Vec<u64>,
+    /// The shards summed.
+    pub shard: quintet_engine::ShardStats,
+    /// Every queue by name, if asked for.
+    pub queues: Vec<quintet_engine::QueueStats>,
+}
+
+/// Bodies over this many bytes are announced with [`Step::Stream`] instead of
+/// being held in the connection's input (DESIGN section 6).
+pub const STREAM_OVER: u64 = 64 * 1024;
+
+/// A put of `body` into `queue` with everything else at its default.
+pub fn plain_put(queue: Name, body: Body) -> Put {
+    Put {
+        queue,
+        body,
+        ..Put::default()
+    }
+}

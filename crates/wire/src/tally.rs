@@ -1,0 +1,44 @@
+//! Command counters of a voice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters by index; each voice says what its indexes mean
+/// ([`crate::Voice::tally_names`]). One instance per voice and I/O thread, so
+/// the adds are not contended; statistics sum them.
+#[derive(Debug)]
+pub struct Tally([AtomicU64; Tally::LEN]);
+
+impl Tally {
+    /// Number of counters.
+    pub const LEN: usize = 48;
+
+    /// All zero.
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; Self::LEN])
+    }
+
+    /// Adds one. Only the owning thread writes, so a plain load and store do.
+    pub fn bump(&self, index: usize) {
+        let counter = &self.0[index];
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The value of one counter.
+    pub fn get(&self, index: usize) -> u64 {
+        self.0[index].load(Ordering::Relaxed)
+    }
+
+    /// Adds all counters to `sum`.
+    pub fn add_to(&self, sum: &mut Vec<u64>) {
+        sum.resize(Self::LEN, 0);
+        for (sum, counter) in sum.iter_mut().zip(&self.0) {
+            *sum += counter.load(Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
