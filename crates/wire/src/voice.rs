@@ -33,7 +33,7 @@ pub trait Listener: Send + Sync {
 
 /// One option of a listener.
 #[derive(Debug, Clone, Copy)]
-pub struct OptionSpec {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
     /// Its key.
     pub name: &'static str,
     /// Its default, which also gives its type.
