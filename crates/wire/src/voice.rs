@@ -32,8 +32,8 @@ pub trait Listener: Send + Sync {
 }
 
 /// One option of a listener.
-#[derive(Debug, Clone, Copy)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionSpec {
     /// Its key.
     pub name: &'static str,
     /// Its default, which also gives its type.
