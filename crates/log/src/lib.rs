@@ -1,1 +1,27 @@
-//! The log.
+//! The log: what a Quintet server must remember, in order, as frames of opaque bytes.
+//!
+//! [`Log`] is the contract. [`LocalLog`] keeps segments in a directory (`docs/log-format.md`
+//! describes every byte), [`MemLog`] is its twin for tests. Nothing here knows of messages,
+//! queues, clocks or sockets: time and storage are arguments.
+//!
+//! Layers, from the bottom: [`storage`](Storage), `frame`, `segment`, `scan` (reading frames from
+//! a file), `local` (appending), `recovery` (opening), `spares`, and beside them `check`, `repair`
+//! and `backup`.
+
+mod error;
+mod frame;
+mod local;
+mod lock;
+mod mem;
+mod storage;
+mod traits;
+mod types;
+
+pub use error::LogError;
+pub use frame::{FRAME_HEADER_BYTES, FrameBuf, FrameKind, PAYLOAD_BYTES_MAX};
+pub use local::*;
+pub use lock::DirLock;
+pub use mem::{MemLog, MemStore};
+pub use storage::{Disk, Storage, StorageFile};
+pub use traits::{BodyReader, Log, ReadBodies, SyncPoint, SyncWork};
+pub use types::{Epoch, Placed, Position, ReplayFrame, SegmentInfo, SegmentNumber, Stamp};

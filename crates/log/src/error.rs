@@ -1,0 +1,247 @@
+//! What can go wrong with a log, in words that say what to do about it.
+
+use std::{error::Error, fmt, io};
+
+use crate::{Epoch, Position, SegmentNumber};
+
+/// Why the log refused or failed.
+///
+/// [`LogError::is_final`] tells the two classes apart: after a final error nothing may be answered
+/// from memory, and the caller exits; the next start reads what the disk has.
+#[derive(Debug)]
+pub enum LogError {
+    /// The log does not end where the caller expected: somebody else appended, or this append was
+    /// done before. Nothing was written.
+    Moved {
+        /// Where the caller expected the end.
+        expected: Position,
+        /// Where the log ends.
+        end: Position,
+    },
+    /// A later epoch has written to the log: this writer no longer owns it. Nothing was written.
+    Fenced {
+        /// The caller's epoch.
+        epoch: Epoch,
+        /// The latest epoch in the log.
+        latest: Epoch,
+    },
+    /// The payload is longer than a frame may hold. Nothing was written.
+    TooLarge {
+        /// Length of the payload, bytes.
+        bytes: u64,
+        /// The longest allowed, bytes.
+        limit: u64,
+    },
+    /// The disk is full. The log is as it was; the same append may be tried again once there is
+    /// room.
+    NoSpace {
+        /// The file that could not grow.
+        file: String,
+    },
+    /// No such segment: it was retired, or never existed.
+    NoSegment(SegmentNumber),
+    /// A reader asked for a payload that is not at this place, or no longer reads as written.
+    BadRead {
+        /// File that was read.
+        file: String,
+        /// Offset of the payload, bytes.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// Something that had been durable does not read as it was written. Nothing was changed.
+    Damaged {
+        /// The damaged or missing file.
+        file: String,
+        /// Where in the file, bytes.
+        offset: u64,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A file was written by a later program in a format this one does not know.
+    NewerFormat {
+        /// The file.
+        file: String,
+        /// What of its format is unknown.
+        what: String,
+        /// The program that wrote it.
+        written_by: String,
+    },
+    /// The directory holds the log of other shards.
+    OtherShard {
+        /// The file that says so.
+        file: String,
+        /// The shard in the file.
+        found: u16,
+        /// The shard asked for.
+        wanted: u16,
+    },
+    /// Another process uses the directory.
+    Locked {
+        /// The directory.
+        dir: String,
+        /// Its process id, where the lock file tells.
+        pid: Option<u32>,
+    },
+    /// The directory for a backup already holds a log.
+    NotEmpty {
+        /// A file of that log.
+        file: String,
+    },
+    /// The caller's replay function refused a frame.
+    Replay {
+        /// File of the frame.
+        file: String,
+        /// Offset of its payload, bytes.
+        offset: u64,
+        /// What the caller said.
+        why: String,
+    },
+    /// The storage failed. Final.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file or directory.
+        file: String,
+        /// Where in it, bytes (0 where that means nothing).
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An earlier write or sync failed, so what the disk holds is unknown. Final.
+    Stopped {
+        /// The earlier failure.
+        why: String,
+    },
+}
+
+impl LogError {
+    /// Whether the process must stop using the log: what is on the disk is no longer known.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::Stopped { .. })
+    }
+
+    pub(crate) fn io(doing: &'static str, file: &str, offset: u64, source: io::Error) -> Self {
+        Self::Io {
+            doing,
+            file: file.to_owned(),
+            offset,
+            source,
+        }
+    }
+
+    pub(crate) fn damaged(file: &str, offset: u64, why: impl Into<String>) -> Self {
+        Self::Damaged {
+            file: file.to_owned(),
+            offset,
+            why: why.into(),
+        }
+    }
+}
+
+/// Whether the system refused for want of room, which is not a failure of the disk.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Moved { expected, end } => {
+                write!(f, "the log ends at {end}, not at {expected} as expected")
+            }
+            Self::Fenced { epoch, latest } => {
+                write!(
+                    f,
+                    "epoch {epoch} no longer owns the log: epoch {latest} has written to it"
+                )
+            }
+            Self::TooLarge { bytes, limit } => {
+                write!(
+                    f,
+                    "a frame of {bytes} bytes is over the limit of {limit} bytes"
+                )
+            }
+            Self::NoSpace { file } => {
+                write!(
+                    f,
+                    "no space left to write {file}: free some, or delete messages"
+                )
+            }
+            Self::NoSegment(number) => write!(f, "segment {number} is not in the log"),
+            Self::BadRead { file, offset, why } => {
+                write!(
+                    f,
+                    "cannot read the payload at byte {offset} of {file}: {why}"
+                )
+            }
+            Self::Damaged { file, offset, why } => write!(
+                f,
+                "{file} is damaged at byte {offset}: {why}; `quintet check` shows the extent, \
+                 `quintet repair` salvages the rest, or restore a backup"
+            ),
+            Self::NewerFormat {
+                file,
+                what,
+                written_by,
+            } => write!(
+                f,
+                "{file} was written by {written_by} and has {what}, which this program does not \
+                 know: start that program or a later one"
+            ),
+            Self::OtherShard {
+                file,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "{file} is the log of shard {found}, not of shard {wanted}: use the directory it \
+                 was made in"
+            ),
+            Self::Locked {
+                dir,
+                pid: Some(pid),
+            } => write!(
+                f,
+                "{dir} is in use by process {pid}: stop it first, or choose another directory"
+            ),
+            Self::Locked { dir, pid: None } => write!(
+                f,
+                "{dir} is in use by another process: stop it first, or choose another directory"
+            ),
+            Self::NotEmpty { file } => {
+                write!(
+                    f,
+                    "the target already holds a log ({file}): choose an empty directory"
+                )
+            }
+            Self::Replay { file, offset, why } => {
+                write!(
+                    f,
+                    "cannot replay the frame at byte {offset} of {file}: {why}"
+                )
+            }
+            Self::Io {
+                doing,
+                file,
+                offset,
+                source,
+            } => {
+                write!(f, "cannot {doing} {file} at byte {offset}: {source}")
+            }
+            Self::Stopped { why } => write!(f, "the log stopped after an earlier failure: {why}"),
+        }
+    }
+}
+
+impl Error for LogError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

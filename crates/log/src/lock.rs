@@ -1,0 +1,62 @@
+//! One process per data directory.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use crate::LogError;
+
+/// The exclusive right to a data directory, held until dropped or the process ends, however it
+/// ends. Children of the process do not inherit it.
+#[derive(Debug)]
+pub struct DirLock {
+    // Held for its lock: closing the file gives the lock back.
+    _file: File,
+}
+
+impl DirLock {
+    /// Takes the lock of `dir`, making the directory where there is none.
+    ///
+    /// # Errors
+    /// [`LogError::Locked`] names the process that has it. Nothing is changed then.
+    pub fn acquire(dir: &Path) -> Result<Self, LogError> {
+        let path = dir.join("lock");
+        let shown = path.display().to_string();
+        let failed = |doing, source| LogError::io(doing, &shown, 0, source);
+        fs::create_dir_all(dir).map_err(|error| {
+            LogError::io("make the directory", &dir.display().to_string(), 0, error)
+        })?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| failed("open", error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // The number is a courtesy: the lock is what counts.
+                let read = file.read_to_string(&mut text);
+                let pid = read.ok().and_then(|_| text.trim().parse().ok());
+                return Err(LogError::Locked {
+                    dir: dir.display().to_string(),
+                    pid,
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
+        }
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| writeln!(file, "{}", std::process::id()));
+        match written {
+            // A full disk must not keep a server from starting: it may be what frees it.
+            Err(error) if !crate::error::is_full(&error) => Err(failed("write", error)),
+            _ => Ok(Self { _file: file }),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The contract of every log.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::{
+    FRAME_HEADER_BYTES, FrameBuf, LogError, Placed, Position, SegmentInfo, SegmentNumber, Stamp,
+    StorageFile, frame::FrameHeader, storage::read_full,
+};
+
+/// An ordered, durable sequence of frames with one writer.
+///
+/// Written is not durable: [`Log::append`] hands a frame to the operating system, and only a
+/// [`SyncPoint`] waited for and given back with [`Log::synced`] makes it survive a power cut.
+pub trait Log: Send {
+    /// Where the next frame goes.
+    fn end(&self) -> Position;
+
+    /// Every frame that ends at or before this survives a crash. Never falls.
+    fn durable(&self) -> Position;
+
+    /// Writes a frame at the end: one write, no copy. It is not durable yet.
+    ///
+    /// `expected` must be [`Log::end`]: a writer that was overtaken, or repeats itself, is told
+    /// instead of appending twice. The buffer keeps its payload and may be cleared and used again.
+    ///
+    /// Never begins a segment on its own, since only the caller can put a snapshot first: see
+    /// [`Log::segment_bytes_left`] and [`Log::begin_segment`]. A frame that does not fit makes the
+    /// segment longer.
+    ///
+    /// # Errors
+    /// [`LogError::Moved`], [`LogError::Fenced`], [`LogError::TooLarge`] and [`LogError::NoSpace`]
+    /// leave the log as it was. Others are final.
+    fn append(
+        &mut self,
+        expected: Position,
+        stamp: Stamp,
+        frame: &mut FrameBuf,
+    ) -> Result<Placed, LogError>;
+
+    /// Makes the next append begin a new segment; nothing is written before. Does nothing while
+    /// the current segment has no frame.
+    fn begin_segment(&mut self);
+
+    /// The segment of the last frame, or the first one's number while there is none.
+    fn segment(&self) -> SegmentNumber;
+
+    /// Payload bytes that one more frame may have before it makes the segment longer than it
+    /// should be. 0 when there is no room for a frame, and after [`Log::begin_segment`] the room
+    /// of an empty segment.
+    fn segment_bytes_left(&self) -> u64;
+
+    /// Everything appended so far, as a thing to wait for without holding the log.
+    fn sync_point(&mut self) -> SyncPoint;
+
+    /// Records that `point` was waited for, and so how far the log is durable.
+    ///
+    /// # Panics
+    /// If [`SyncPoint::wait`] was not called on it, or failed: that would promise what is not so.
+    fn synced(&mut self, point: SyncPoint);
+
+    /// The segments, oldest first.
+    fn segments(&self) -> Vec<SegmentInfo>;
+
+    /// Gives up every segment up to and including `through`, oldest first; returns the bytes
+    /// freed or recycled. The segment being written always stays. Everything that must be
+    /// remembered has been appended again, and is durable, before this is called. Does a few
+    /// directory operations.
+    ///
+    /// # Errors
+    /// Final, with some of the segments given up.
+    fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError>;
+
+    /// Reads payloads by place, without the log.
+    fn reader(&self) -> BodyReader;
+}
+
+/// Where the log ended at some moment, and how to make it durable up to there.
+///
+/// Points are waited for, and given back, in the order they were taken.
+#[must_use = "a sync point that is not waited for makes nothing durable"]
+pub struct SyncPoint {
+    end: Position,
+    /// For the log that made it: which directory changes the work covers.
+    pub(crate) mark: u64,
+    work: Option<Box<dyn SyncWork>>,
+    done: AtomicBool,
+}
+
+/// What waiting for a [`SyncPoint`] does. Written by those who implement [`Log`].
+pub trait SyncWork: Send + Sync {
+    /// Returns when everything before the point is durable.
+    ///
+    /// # Errors
+    /// Final: the log has been told, and refuses everything from now on.
+    fn sync(&self) -> Result<(), LogError>;
+}
+
+impl SyncPoint {
+    /// A point at `end`; `work` is absent when everything is durable already.
+    pub fn new(end: Position, work: Option<Box<dyn SyncWork>>) -> Self {
+        Self {
+            end,
+            mark: 0,
+            done: AtomicBool::new(work.is_none()),
+            work,
+        }
+    }
+
+    /// The position this makes durable.
+    pub fn end(&self) -> Position {
+        self.end
+    }
+
+    /// Whether there is nothing to wait for.
+    pub fn is_idle(&self) -> bool {
+        self.work.is_none()
+    }
+
+    /// Returns when everything before [`SyncPoint::end`] is durable; blocks on the disk.
+    ///
+    /// # Errors
+    /// Final. What the disk holds is unknown, and a second sync could succeed without having
+    /// written anything, so the log refuses everything from now on.
+    pub fn wait(&self) -> Result<(), LogError> {
+        if let Some(work) = &self.work {
+            work.sync()?;
+        }
+        self.done.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Asserts that this was waited for, and returns its position. For implementors of [`Log`].
+    ///
+    /// # Panics
+    /// If it was not.
+    pub fn finish(&self) -> Position {
+        assert!(
+            self.done.load(Ordering::Acquire),
+            "synced() was given a point nobody waited for"
+        );
+        self.end
+    }
+}
+
+impl fmt::Debug for SyncPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncPoint")
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a [`BodyReader`] gets the files of segments from. Written by those who implement [`Log`].
+pub trait ReadBodies: Send + Sync {
+    /// The file of a segment; as long as the handle lives, its content stays.
+    ///
+    /// # Errors
+    /// [`LogError::NoSegment`] when it was retired.
+    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>, LogError>;
+
+    /// The name to show in errors.
+    fn name(&self, segment: SegmentNumber) -> String;
+}
+
+/// Reads payloads by segment and offset, from any thread.
+#[derive(Clone)]
+pub struct BodyReader {
+    files: Arc<dyn ReadBodies>,
+}
+
+impl BodyReader {
+    /// Reads from `files`.
+    pub fn new(files: Arc<dyn ReadBodies>) -> Self {
+        Self { files }
+    }
+
+    /// The file of a segment. Holding it keeps the content, also when the segment is retired
+    /// meanwhile; a body on its way to a client holds it until the last byte.
+    ///
+    /// # Errors
+    /// [`LogError::NoSegment`] when it was retired before.
+    pub fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>, LogError> {
+        self.files.open(segment)
+    }
+
+    /// Fills `out` from `offset` of a segment. Verifies nothing.
+    ///
+    /// # Errors
+    /// [`LogError::BadRead`] when the file ends before; else as [`BodyReader::open`].
+    pub fn read(
+        &self,
+        segment: SegmentNumber,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), LogError> {
+        let file = self.files.open(segment)?;
+        self.fill(&*file, segment, offset, out)
+    }
+
+    /// The payload of `len` bytes at `offset` ([`Placed`] tells both), verified against its
+    /// frame's checksum. Allocates `len` bytes.
+    ///
+    /// # Errors
+    /// [`LogError::BadRead`] when there is no such payload or it does not read as written.
+    pub fn read_frame_payload(
+        &self,
+        segment: SegmentNumber,
+        offset: u64,
+        len: u32,
+    ) -> Result<Vec<u8>, LogError> {
+        let bad = |why: &str| LogError::BadRead {
+            file: self.files.name(segment),
+            offset,
+            why: why.to_owned(),
+        };
+        let start = offset
+            .checked_sub(FRAME_HEADER_BYTES as u64)
+            .ok_or_else(|| bad("no frame begins before it"))?;
+        let file = self.files.open(segment)?;
+        let mut head = [0; FRAME_HEADER_BYTES];
+        self.fill(&*file, segment, start, &mut head)?;
+        let (found, checksum) = FrameHeader::decode_unsalted(&head);
+        if found != len {
+            return Err(bad("the frame there has another length"));
+        }
+        let mut payload = vec![0; len as usize];
+        self.fill(&*file, segment, offset, &mut payload)?;
+        if crc32c::crc32c(&payload) != checksum {
+            return Err(bad("the payload's checksum is wrong"));
+        }
+        Ok(payload)
+    }
+
+    fn fill(
+        &self,
+        file: &dyn StorageFile,
+        segment: SegmentNumber,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), LogError> {
+        let name = || self.files.name(segment);
+        let read = read_full(file, offset, out)
+            .map_err(|error| LogError::io("read", &name(), offset, error))?;
+        if read < out.len() {
+            let why = "the file ends before it does".to_owned();
+            return Err(LogError::BadRead {
+                file: name(),
+                offset,
+                why,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for BodyReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyReader").finish_non_exhaustive()
+    }
+}
