@@ -211,6 +211,9 @@ pub struct Take {
     /// Refused with [`crate::Refusal::HeldLimit`] if the caller holds this
     /// many leases in the queue; 0: no limit. For takes without lease.
     pub refuse_if_held: u32,
+    /// True: both limits on held leases ([`LeaseAsk::held_max`] and
+    /// `refuse_if_held`) count the caller's leases in all queues (Darner).
+    pub held_anywhere: bool,
     /// Answer `DeadlineSoon` when nothing is ready and a lease of the caller
     /// ends within so many ms, now or while waiting (beanstalkd).
     pub deadline_soon_ms: Option<u64>,

@@ -1,0 +1,240 @@
+//! The memcache voice: the memcached text protocol as Darner and Kestrel bend
+//! it into queues. What it maps to what, and where it differs from the
+//! originals, is in `docs/voices/memcache.md`.
+
+mod line;
+mod reply;
+mod request;
+mod session;
+mod stats;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::session::Session;
+use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
+
+/// The voice's registration.
+pub(crate) const VOICE: Voice = Voice {
+    name: "memcache",
+    port: 22133,
+    about: "Darner and Kestrel: queues over the memcached text protocol",
+    options: OPTIONS,
+    tally_names: TALLY_NAMES,
+    listener,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "max_line",
+        default: Value::Bytes(2048),
+        help: "longest command line with its end, 64 bytes to 64KiB; a longer one closes the \
+               connection",
+    },
+    OptionSpec {
+        name: "max_name",
+        default: Value::Bytes(250),
+        help: "longest queue name, 1 to 4096 bytes",
+    },
+    OptionSpec {
+        name: "max_item_size",
+        default: Value::Bytes(64 << 20),
+        help: "longest item, 1 byte to 4GiB; a longer one is read, dropped and answered with \
+               NOT_STORED",
+    },
+    OptionSpec {
+        name: "max_open_reads",
+        default: Value::Number(1),
+        help: "open reads of one connection in one queue, 1 to 1000000",
+    },
+    OptionSpec {
+        name: "single_open_read",
+        default: Value::Bool(false),
+        help: "Darner's rule: one open read per connection over all queues, closed or aborted \
+               under any name",
+    },
+    OptionSpec {
+        name: "flags",
+        default: Value::Text("store"),
+        help: "\"store\" keeps the flags of a set and returns them, \"zero\" always returns 0 as \
+               Darner and Kestrel do",
+    },
+    OptionSpec {
+        name: "flush_all_reply",
+        default: Value::Text("kestrel"),
+        help: "\"kestrel\" answers flush_all with \"Flushed all queues.\", \"ok\" with \"OK\" as \
+               memcached does",
+    },
+    OptionSpec {
+        name: "version",
+        default: Value::Text(env!("CARGO_PKG_VERSION")),
+        help: "what the version command and statistics show; printable, without spaces",
+    },
+    OptionSpec {
+        name: "allow_shutdown",
+        default: Value::Bool(false),
+        help: "whether the shutdown command stops the server",
+    },
+];
+
+/// Indexes of this voice's counters.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    Get,
+    Set,
+    Peek,
+    Hit,
+    Miss,
+    Settle,
+    Remove,
+    Other,
+    Fault,
+}
+
+const TALLY_NAMES: &[&str] = &[
+    "cmd_get",
+    "cmd_set",
+    "cmd_peek",
+    "get_hits",
+    "get_misses",
+    "cmd_settle",
+    "cmd_remove",
+    "cmd_other",
+    "protocol_errors",
+];
+
+/// What one listener's sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    line_max: usize,
+    name_max: usize,
+    item_max: u64,
+    open_reads_max: u32,
+    single_open_read: bool,
+    keep_flags: bool,
+    flush_all_ok: bool,
+    version: Box<str>,
+    allow_shutdown: bool,
+    status: AtomicU8,
+}
+
+/// Kestrel's server states, set by the `status` command for the listener it
+/// came in on. They end with the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// Everything is served.
+    Up = 0,
+    /// No new items, nothing flushed or deleted.
+    ReadOnly = 1,
+    /// Nothing is fetched either; open reads can still be settled.
+    Quiescent = 2,
+}
+
+impl Shared {
+    fn new(options: &Options) -> Result<Self, String> {
+        let version = options.text("version");
+        if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("version takes printable ASCII without spaces".to_owned());
+        }
+        Ok(Self {
+            line_max: within(options, "max_line", 64, 64 << 10)?,
+            name_max: within(options, "max_name", 1, 4096)?,
+            item_max: within(options, "max_item_size", 1, 4 << 30)?,
+            open_reads_max: within(options, "max_open_reads", 1, 1_000_000)?,
+            single_open_read: options.flag("single_open_read"),
+            keep_flags: one_of(options, "flags", ["store", "zero"])? == "store",
+            flush_all_ok: one_of(options, "flush_all_reply", ["kestrel", "ok"])? == "ok",
+            version: version.into(),
+            allow_shutdown: options.flag("allow_shutdown"),
+            status: AtomicU8::new(Status::Up as u8),
+        })
+    }
+
+    fn status(&self) -> Status {
+        match self.status.load(Ordering::Relaxed) {
+            1 => Status::ReadOnly,
+            2 => Status::Quiescent,
+            _ => Status::Up,
+        }
+    }
+
+    fn set_status(&self, status: Status) {
+        self.status.store(status as u8, Ordering::Relaxed);
+    }
+}
+
+/// The value of a numeric option, or which values it takes.
+fn within<T: TryFrom<u64>>(
+    options: &Options,
+    name: &str,
+    least: u64,
+    most: u64,
+) -> Result<T, String> {
+    let value = options.number(name);
+    T::try_from(value)
+        .ok()
+        .filter(|_| (least..=most).contains(&value))
+        .ok_or_else(|| format!("{name} takes {least} to {most}, not {value}"))
+}
+
+/// The value of an option with two words to choose from.
+fn one_of<'a>(options: &'a Options, name: &str, words: [&str; 2]) -> Result<&'a str, String> {
+    let value = options.text(name);
+    if words.contains(&value) {
+        Ok(value)
+    } else {
+        let [first, second] = words;
+        Err(format!(
+            "{name} takes \"{first}\" or \"{second}\", not \"{value}\""
+        ))
+    }
+}
+
+struct MemcacheListener(Arc<Shared>);
+
+impl Listener for MemcacheListener {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(session::MemcacheSession::new(Arc::clone(&self.0)))
+    }
+}
+
+fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
+    Ok(Box::new(MemcacheListener(Arc::new(Shared::new(options)?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let refused = |name, value| {
+            let mut options = Options::new(OPTIONS);
+            options.set(name, value).unwrap();
+            Shared::new(&options).unwrap_err()
+        };
+        assert_eq!(
+            refused("max_line", Value::Bytes(10)),
+            "max_line takes 64 to 65536, not 10"
+        );
+        assert_eq!(
+            refused("flags", Value::Text("keep")),
+            "flags takes \"store\" or \"zero\", not \"keep\""
+        );
+        assert_eq!(
+            refused("max_open_reads", Value::Number(0)),
+            "max_open_reads takes 1 to 1000000, not 0"
+        );
+        assert_eq!(
+            refused("version", Value::Text("1 2")),
+            "version takes printable ASCII without spaces"
+        );
+        Shared::new(&Options::new(OPTIONS)).unwrap();
+    }
+
+    #[test]
+    fn every_counter_has_a_name() {
+        assert_eq!(TALLY_NAMES.len(), Count::Fault as usize + 1);
+        assert!(TALLY_NAMES.len() <= crate::Tally::LEN);
+    }
+}

@@ -1,0 +1,138 @@
+//! What is remembered of a request until its reply is written, and the texts
+//! of errors.
+
+use quintet_engine::{Ms, Name, Refusal};
+
+use crate::output::Output;
+
+/// A protocol error's reply line. All of them close the connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fault(pub(super) &'static str);
+
+impl Fault {
+    /// Unknown verb, empty line, wrong number of words, bad number.
+    pub(super) const SYNTAX: Self = Self("ERROR\r\n");
+    pub(super) const NO_NAME: Self = Self("CLIENT_ERROR\r\n");
+    pub(super) const BAD_NAME: Self = Self("CLIENT_ERROR bad queue name\r\n");
+    pub(super) const BAD_OPTION: Self = Self("CLIENT_ERROR bad option\r\n");
+    pub(super) const ABORT_ALONE: Self = Self("CLIENT_ERROR abort must be by itself\r\n");
+    pub(super) const OPEN_AND_PEEK: Self = Self("CLIENT_ERROR cannot open and peek\r\n");
+    pub(super) const CLOSE_AND_PEEK: Self = Self("CLIENT_ERROR cannot close and peek\r\n");
+    pub(super) const CLOSE_FIRST: Self = Self("CLIENT_ERROR close current item first\r\n");
+    pub(super) const BAD_DATA: Self = Self("CLIENT_ERROR bad data chunk\r\n");
+    pub(super) const LONG_LINE: Self = Self("CLIENT_ERROR line too long\r\n");
+    pub(super) const NOT_A_CACHE: Self = Self("CLIENT_ERROR not supported by a queue server\r\n");
+    pub(super) const FAR_TOO_LARGE: Self = Self("SERVER_ERROR item too large\r\n");
+    pub(super) const READ_ONLY: Self = Self("SERVER_ERROR server is read-only\r\n");
+    pub(super) const QUIESCENT: Self = Self("SERVER_ERROR server is quiescent\r\n");
+    pub(super) const NO_SHUTDOWN: Self = Self("SERVER_ERROR shutdown is not allowed\r\n");
+}
+
+impl std::fmt::Debug for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.trim_end())
+    }
+}
+
+/// The reply a request is owed.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// None: the first of a request's commands.
+    Silent,
+    /// A fixed line, if the engine does not refuse.
+    Line(&'static str),
+    /// An error, then the connection closes.
+    Fault(Fault),
+    /// What the host refused about a data block, then the connection closes.
+    Refused(Refusal),
+    /// To a set.
+    Stored { noreply: bool },
+    /// To a get that fetches.
+    Value { peek: bool },
+    /// To a confirm.
+    Confirmed,
+    /// So many.
+    Count,
+    /// `VERSION`.
+    Version,
+    /// `STAT` lines.
+    Stats,
+    /// Kestrel's statistics, of these queues or of all.
+    DumpStats(Box<[Name]>),
+    /// The effective configuration.
+    Config,
+    /// `Reloaded config.`
+    Reloaded,
+    /// A monitor that goes on.
+    Monitor(Box<Monitor>),
+    /// Nothing, and the connection closes.
+    Goodbye,
+}
+
+impl Reply {
+    /// To a set whose item was dropped.
+    pub(super) fn not_stored(noreply: bool) -> Self {
+        Self::Line(if noreply { "" } else { "NOT_STORED\r\n" })
+    }
+}
+
+/// A Kestrel monitor.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    /// Which queue.
+    pub(super) queue: Name,
+    /// When it ends.
+    pub(super) until: Ms,
+    /// Items it may still fetch.
+    pub(super) left: u64,
+}
+
+/// Writes an error of the server's side: `SERVER_ERROR text`, with line breaks
+/// in the text made spaces.
+pub(super) fn server_error(text: &str, output: &mut Output) {
+    output.put(b"SERVER_ERROR ");
+    for byte in text.bytes() {
+        let byte = if byte.is_ascii_control() { b' ' } else { byte };
+        output.put(&[byte]);
+    }
+    output.put(b"\r\n");
+}
+
+/// Writes the reply to a refused command, other than a full queue's to a set.
+pub(super) fn refused(refusal: Refusal, output: &mut Output) {
+    match refusal {
+        Refusal::HeldLimit => output.put(Fault::CLOSE_FIRST.0.as_bytes()),
+        Refusal::QueueFull
+        | Refusal::MessageTooLarge
+        | Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::Duplicate(_)
+        | Refusal::QueueDown
+        | Refusal::Draining
+        | Refusal::NoSpace
+        | Refusal::NoMemory
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName
+        | Refusal::NotPermitted => server_error(refusal.text(), output),
+    }
+}
+
+/// True for what a set answers with `NOT_STORED`: the item is the trouble, not
+/// the server.
+pub(super) fn not_stored(refusal: Refusal) -> bool {
+    match refusal {
+        Refusal::QueueFull | Refusal::MessageTooLarge | Refusal::Duplicate(_) => true,
+        Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::HeldLimit
+        | Refusal::QueueDown
+        | Refusal::Draining
+        | Refusal::NoSpace
+        | Refusal::NoMemory
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName
+        | Refusal::NotPermitted => false,
+    }
+}

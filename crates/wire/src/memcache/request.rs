@@ -1,0 +1,361 @@
+//! The commands, one by one.
+
+use quintet_engine::{BackTo, Command, How, Name, Take, Wait, When};
+
+use super::line::{Announced, GetOptions, Target, Words, number};
+use super::reply::{Fault, Monitor, Reply};
+use super::session::{MemcacheSession, Set, State, Unwanted};
+use super::{Count, Status};
+use crate::session::{Ask, Env, HostAsk, Step};
+
+/// A data block this many times longer than an item may be is not even read
+/// and dropped.
+const SWALLOW_TIMES_MAX: u64 = 16;
+
+/// The longest verb.
+const VERB_MAX: usize = "flush_all_expired".len();
+
+/// A request's first step; `None` if it waits in the session's parts or state.
+type Begun = Result<Option<Step>, Fault>;
+
+impl MemcacheSession {
+    /// Begins the request of a whole line.
+    pub(super) fn request(&mut self, line: &[u8], env: &Env<'_>) -> Begun {
+        let used = line.len();
+        let mut words = Words::new(line);
+        let verb = words.next().unwrap_or_default();
+        let mut lower = [0; VERB_MAX];
+        let lower = lower.get_mut(..verb.len()).ok_or(Fault::SYNTAX)?;
+        lower.copy_from_slice(verb);
+        lower.make_ascii_lowercase();
+        match &*lower {
+            b"get" | b"gets" => self.get(used, words, env),
+            b"set" => self.set(used, words, env),
+            b"delete" => self.delete(used, words, env),
+            b"flush" => self.flush(used, words, env),
+            b"flush_all" => self.flush_all(used, words, env),
+            b"flush_expired" => self.flush_expired(used, words, env),
+            b"flush_all_expired" => {
+                no_more(&words)?;
+                self.may_write()?;
+                env.tally.bump(Count::Remove as usize);
+                let command = Command::FlushExpired(None);
+                Ok(self.last(used, Ask::Engine(command), Reply::Count))
+            }
+            b"monitor" => self.monitor(used, words, env),
+            b"confirm" => self.confirm(used, words, env),
+            b"add" | b"replace" | b"append" | b"prepend" => self.not_a_cache(used, words, false),
+            b"cas" => self.not_a_cache(used, words, true),
+            b"incr" | b"decr" | b"touch" => Err(Fault::NOT_A_CACHE),
+            b"quit" => {
+                self.state = State::Over;
+                Ok(self.last(used, Ask::Close, Reply::Goodbye))
+            }
+            b"version" | b"stats" | b"dump_stats" | b"dump_config" | b"reload" | b"status"
+            | b"shutdown" => {
+                env.tally.bump(Count::Other as usize);
+                self.about_server(lower, used, words)
+            }
+            _ => Err(Fault::SYNTAX),
+        }
+    }
+
+    fn get(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let word = words.next().ok_or(Fault::SYNTAX)?;
+        no_more(&words)?;
+        let target = Target::parse(word, self.shared.name_max)?;
+        let options = GetOptions::parse(target.options)?;
+        let queue = Name::new(target.name);
+        if options.abort || options.close && !options.open {
+            env.tally.bump(Count::Settle as usize);
+            let how = if options.abort {
+                How::Release {
+                    rank: None,
+                    due: When::Now,
+                    back_to: Some(BackTo::Head),
+                }
+            } else {
+                How::Finish
+            };
+            let command = self.settle(queue, how, 1);
+            return Ok(self.last(used, Ask::Engine(command), Reply::Line("END\r\n")));
+        }
+        if self.shared.status() == Status::Quiescent {
+            return Err(Fault::QUIESCENT);
+        }
+        env.tally.bump(if options.peek {
+            Count::Peek as usize
+        } else {
+            Count::Get as usize
+        });
+        self.join(&target);
+        if options.close {
+            env.tally.bump(Count::Settle as usize);
+            let command = self.settle(queue.clone(), How::Finish, 1);
+            self.parts
+                .push_back((0, Ask::Engine(command), Reply::Silent));
+        }
+        let single = self.shared.single_open_read;
+        let take = Take {
+            queues: [queue].into(),
+            lease: options.open.then(|| self.open_read()),
+            look: options.peek,
+            wait: if options.wait_ms == 0 {
+                Wait::No
+            } else {
+                Wait::For(options.wait_ms)
+            },
+            messages_max: 1,
+            // Kestrel lets a client with an open read look; Darner does not.
+            refuse_if_held: u32::from(!options.open && (!options.peek || single)),
+            held_anywhere: single,
+            ..Take::default()
+        };
+        Ok(self.last(
+            used,
+            Ask::EngineOrClose(Command::Take(take)),
+            Reply::Value { peek: options.peek },
+        ))
+    }
+
+    fn set(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let word = words.next().ok_or(Fault::SYNTAX)?;
+        let target = Target::parse(word, self.shared.name_max)?;
+        // Every reply already waits as the server's `sync` setting says.
+        if !matches!(target.options, b"" | b"/sync") {
+            return Err(Fault::BAD_OPTION);
+        }
+        let announced = Announced::parse(words, false).ok_or(Fault::SYNTAX)?;
+        self.may_write()?;
+        self.not_far_too_large(announced.len)?;
+        env.tally.bump(Count::Set as usize);
+        let set = Set {
+            queue: Name::new(target.name),
+            flags: announced.flags,
+            expires: announced.expires,
+            len: announced.len,
+            noreply: announced.noreply,
+        };
+        let state = self.announced(used, set);
+        if let State::Unwanted { .. } = state {
+            self.state = state;
+            return Ok(Some(Step::Skip { used }));
+        }
+        self.join(&target);
+        self.state = state;
+        Ok(None)
+    }
+
+    /// A storage command of memcached that a queue cannot serve: its data is
+    /// read, lest it be taken for commands.
+    fn not_a_cache(&mut self, used: usize, mut words: Words<'_>, cas: bool) -> Begun {
+        words.next().ok_or(Fault::SYNTAX)?;
+        let announced = Announced::parse(words, cas).ok_or(Fault::SYNTAX)?;
+        self.not_far_too_large(announced.len)?;
+        self.state = State::unwanted(announced.len, Unwanted::NotACache);
+        Ok(Some(Step::Skip { used }))
+    }
+
+    fn delete(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let queue = self.queue(words.next())?;
+        let noreply = only_number_and_noreply(words)?;
+        self.may_write()?;
+        env.tally.bump(Count::Remove as usize);
+        let reply = Reply::Line(if noreply { "" } else { "DELETED\r\n" });
+        Ok(self.last(used, Ask::Engine(Command::Drop(queue)), reply))
+    }
+
+    fn flush(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let queue = self.queue(words.next())?;
+        no_more(&words)?;
+        self.may_write()?;
+        env.tally.bump(Count::Remove as usize);
+        Ok(self.last(
+            used,
+            Ask::Engine(Command::Flush(queue)),
+            Reply::Line("END\r\n"),
+        ))
+    }
+
+    fn flush_all(&mut self, used: usize, words: Words<'_>, env: &Env<'_>) -> Begun {
+        let noreply = only_number_and_noreply(words)?;
+        self.may_write()?;
+        env.tally.bump(Count::Remove as usize);
+        let reply = Reply::Line(match (noreply, self.shared.flush_all_ok) {
+            (true, _) => "",
+            (false, true) => "OK\r\n",
+            (false, false) => "Flushed all queues.\r\n",
+        });
+        Ok(self.last(used, Ask::Engine(Command::FlushAll), reply))
+    }
+
+    fn flush_expired(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let queue = self.queue(words.next())?;
+        no_more(&words)?;
+        self.may_write()?;
+        env.tally.bump(Count::Remove as usize);
+        let command = Command::FlushExpired(Some(queue));
+        Ok(self.last(used, Ask::Engine(command), Reply::Count))
+    }
+
+    fn monitor(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let word = words.next().ok_or(Fault::SYNTAX)?;
+        let target = Target::parse(word, self.shared.name_max)?;
+        let queue = Name::new(target.name);
+        let seconds = words.next().and_then(number).ok_or(Fault::SYNTAX)?;
+        let left = match words.next() {
+            None => u64::MAX,
+            Some(word) => number(word).filter(|&n| n > 0).ok_or(Fault::SYNTAX)?,
+        };
+        no_more(&words)?;
+        if !target.options.is_empty() {
+            return Err(Fault::BAD_OPTION);
+        }
+        if self.shared.status() == Status::Quiescent {
+            return Err(Fault::QUIESCENT);
+        }
+        env.tally.bump(Count::Get as usize);
+        self.join(&target);
+        let monitor = Box::new(Monitor {
+            queue,
+            until: env.now + seconds.saturating_mul(1000),
+            left,
+        });
+        // Not one that closes when refused: at the limit of open reads a
+        // monitor merely ends.
+        let ask = Ask::Engine(self.monitor_take(&monitor));
+        Ok(self.last(used, ask, Reply::Monitor(monitor)))
+    }
+
+    fn confirm(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
+        let queue = self.queue(words.next())?;
+        let max = words.next().and_then(number).ok_or(Fault::SYNTAX)?;
+        no_more(&words)?;
+        env.tally.bump(Count::Settle as usize);
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let command = self.settle(queue, How::Finish, max);
+        Ok(self.last(used, Ask::Engine(command), Reply::Confirmed))
+    }
+
+    /// Commands about the server, not about messages.
+    fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
+        let (ask, reply) = match verb {
+            b"stats" => (Ask::Host(HostAsk::StatsWithQueues), Reply::Stats),
+            b"dump_stats" => {
+                let only = words
+                    .map(|word| self.queue(Some(word)))
+                    .collect::<Result<_, _>>()?;
+                (Ask::Host(HostAsk::StatsWithQueues), Reply::DumpStats(only))
+            }
+            b"status" => {
+                let line = self.status_reply(words.next())?;
+                no_more(&words)?;
+                (Ask::Own, Reply::Line(line))
+            }
+            _ => {
+                no_more(&words)?;
+                match verb {
+                    b"version" => (Ask::Own, Reply::Version),
+                    b"dump_config" => (Ask::Host(HostAsk::Config), Reply::Config),
+                    b"reload" => (Ask::Host(HostAsk::Reload), Reply::Reloaded),
+                    b"shutdown" if self.shared.allow_shutdown => {
+                        (Ask::Host(HostAsk::Shutdown), Reply::Goodbye)
+                    }
+                    b"shutdown" => return Err(Fault::NO_SHUTDOWN),
+                    _ => return Err(Fault::SYNTAX),
+                }
+            }
+        };
+        Ok(self.last(used, ask, reply))
+    }
+
+    /// Shows or sets the listener's state.
+    fn status_reply(&self, word: Option<&[u8]>) -> Result<&'static str, Fault> {
+        let Some(word) = word else {
+            return Ok(match self.shared.status() {
+                Status::Up => "UP\r\n",
+                Status::ReadOnly => "READONLY\r\n",
+                Status::Quiescent => "QUIESCENT\r\n",
+            });
+        };
+        let states = [
+            ("up", Status::Up),
+            ("readonly", Status::ReadOnly),
+            ("quiescent", Status::Quiescent),
+        ];
+        let (_, status) = states
+            .into_iter()
+            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
+            .ok_or(Fault::SYNTAX)?;
+        self.shared.set_status(status);
+        Ok("END\r\n")
+    }
+
+    /// A queue's name without options.
+    fn queue(&self, word: Option<&[u8]>) -> Result<Name, Fault> {
+        let word = word.ok_or(Fault::SYNTAX)?;
+        Target::parse(word, self.shared.name_max)?
+            .alone()
+            .map(Name::new)
+    }
+
+    /// A fan-out name makes its queue a child from its first mention on. Asked
+    /// every time, because the queue may have been deleted since.
+    fn join(&mut self, target: &Target<'_>) {
+        if let Some(plus) = target.parent {
+            let command = Command::Join {
+                parent: Name::new(&target.name[..plus]),
+                child: Name::new(target.name),
+            };
+            self.parts
+                .push_back((0, Ask::EngineOrClose(command), Reply::Silent));
+        }
+    }
+
+    fn settle(&self, queue: Name, how: How, max: u32) -> Command {
+        Command::SettleHeld {
+            queue: (!self.shared.single_open_read).then_some(queue),
+            how,
+            max,
+        }
+    }
+
+    fn may_write(&self) -> Result<(), Fault> {
+        match self.shared.status() {
+            Status::Up => Ok(()),
+            Status::ReadOnly => Err(Fault::READ_ONLY),
+            Status::Quiescent => Err(Fault::QUIESCENT),
+        }
+    }
+
+    fn not_far_too_large(&self, len: u64) -> Result<(), Fault> {
+        if len / SWALLOW_TIMES_MAX > self.shared.item_max {
+            Err(Fault::FAR_TOO_LARGE)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn no_more(words: &Words<'_>) -> Result<(), Fault> {
+    if words.more() {
+        Err(Fault::SYNTAX)
+    } else {
+        Ok(())
+    }
+}
+
+/// Old clients send a time with deletes and flushes; it is not heeded. True if
+/// no reply is wanted.
+fn only_number_and_noreply(mut words: Words<'_>) -> Result<bool, Fault> {
+    let mut word = words.next();
+    if word.is_some_and(|word| number(word).is_some()) {
+        word = words.next();
+    }
+    no_more(&words)?;
+    match word {
+        None => Ok(false),
+        Some(b"noreply") => Ok(true),
+        Some(_) => Err(Fault::SYNTAX),
+    }
+}

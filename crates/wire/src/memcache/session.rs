@@ -1,0 +1,481 @@
+//! One connection: lines and data blocks in, replies out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use memchr::memchr;
+use quintet_engine::{
+    Body, Command, Expiry, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, Refusal,
+    Take, Wait, When,
+};
+
+use super::reply::{Fault, Monitor, Reply, not_stored, refused, server_error};
+use super::{Count, Shared, stats};
+use crate::output::Output;
+use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Session, Step};
+
+/// What follows every data block.
+const CRLF: &[u8] = b"\r\n";
+
+/// Protocol state of one connection.
+pub(super) struct MemcacheSession {
+    pub(super) shared: Arc<Shared>,
+    pub(super) state: State,
+    /// Bytes of the input known to hold no line end.
+    scanned: usize,
+    /// Further commands of the request last read, each with the bytes it
+    /// consumes: all but the last consume none, so that the host comes back.
+    pub(super) parts: VecDeque<(usize, Ask, Reply)>,
+    /// What the requests not yet answered are owed.
+    replies: VecDeque<Reply>,
+}
+
+/// What the input's front is.
+pub(super) enum State {
+    /// A command line.
+    Line,
+    /// A set's line, whose data block is held in the input until it is whole.
+    Small { line: usize, set: Set },
+    /// A set's line, whose data block is to be streamed.
+    Announced { line: usize, set: Set },
+    /// A data block on its way to the log.
+    Streaming { set: Set },
+    /// The end of a data block that was streamed.
+    Streamed {
+        set: Set,
+        body: Result<LargeBody, Refusal>,
+    },
+    /// A data block nobody wants; the bytes of it still to come, its end
+    /// included.
+    Unwanted { left: u64, then: Unwanted },
+    /// Nothing more: the connection is closing.
+    Over,
+}
+
+impl State {
+    /// A data block of `len` bytes to be dropped.
+    pub(super) fn unwanted(len: u64, then: Unwanted) -> Self {
+        Self::Unwanted {
+            left: len.saturating_add(CRLF.len() as u64),
+            then,
+        }
+    }
+}
+
+/// A set before its data.
+pub(super) struct Set {
+    pub(super) queue: Name,
+    pub(super) flags: u32,
+    pub(super) expires: Expiry,
+    pub(super) len: u64,
+    pub(super) noreply: bool,
+}
+
+/// Why a data block is unwanted.
+#[derive(Clone, Copy)]
+pub(super) enum Unwanted {
+    /// Longer than the listener allows.
+    TooLarge { noreply: bool },
+    /// It belongs to a storage command that queues do not have.
+    NotACache,
+}
+
+impl MemcacheSession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            state: State::Line,
+            scanned: 0,
+            parts: VecDeque::new(),
+            replies: VecDeque::new(),
+        }
+    }
+
+    /// Hands a command out and remembers its reply.
+    fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
+        self.replies.push_back(reply);
+        Step::Ask { used, ask }
+    }
+
+    /// Hands out the last command of a request, behind its other parts.
+    pub(super) fn last(&mut self, used: usize, ask: Ask, reply: Reply) -> Option<Step> {
+        if self.parts.is_empty() {
+            Some(self.ask(used, ask, reply))
+        } else {
+            self.parts.push_back((used, ask, reply));
+            None
+        }
+    }
+
+    /// Answers an error and closes.
+    fn fault(&mut self, used: usize, fault: Fault, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        self.state = State::Over;
+        self.parts.clear();
+        self.ask(used, Ask::Close, Reply::Fault(fault))
+    }
+
+    /// The first line of the input with its end, if it is there.
+    fn line<'a>(&mut self, input: &'a [u8]) -> Result<Option<&'a [u8]>, Fault> {
+        let window = &input[..input.len().min(self.shared.line_max)];
+        let from = self.scanned.min(window.len());
+        match memchr(b'\n', &window[from..]) {
+            Some(at) => {
+                self.scanned = 0;
+                Ok(Some(&input[..=from + at]))
+            }
+            None if window.len() == self.shared.line_max => Err(Fault::LONG_LINE),
+            None => {
+                self.scanned = window.len();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes on with a data block.
+    fn data(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        match std::mem::replace(&mut self.state, State::Line) {
+            State::Line => Step::More,
+            State::Small { line, set } => {
+                // Blocks this short fit `usize`.
+                let end = line + set.len as usize;
+                let Some(after) = input.get(end..end + CRLF.len()) else {
+                    self.state = State::Small { line, set };
+                    return Step::More;
+                };
+                let used = end + CRLF.len();
+                if after != CRLF {
+                    return self.fault(used, Fault::BAD_DATA, env);
+                }
+                self.store(used, set, Body::new(&input[line..end]))
+            }
+            State::Announced { line, set } => {
+                let step = Step::Stream {
+                    used: line,
+                    len: set.len,
+                    queue: set.queue.clone(),
+                };
+                self.state = State::Streaming { set };
+                step
+            }
+            State::Streaming { set } => {
+                self.state = State::Streaming { set };
+                Step::More
+            }
+            State::Streamed { set, body } => {
+                let Some(after) = input.get(..CRLF.len()) else {
+                    self.state = State::Streamed { set, body };
+                    return Step::More;
+                };
+                let used = CRLF.len();
+                if after != CRLF {
+                    return self.fault(used, Fault::BAD_DATA, env);
+                }
+                match body {
+                    Ok(body) => self.store(used, set, Body::Large(body)),
+                    Err(refusal) if not_stored(refusal) => {
+                        self.ask(used, Ask::Own, Reply::not_stored(set.noreply))
+                    }
+                    Err(refusal) => {
+                        self.state = State::Over;
+                        self.ask(used, Ask::Close, Reply::Refused(refusal))
+                    }
+                }
+            }
+            State::Unwanted { left, then } => self.unwanted(left, then, input, env),
+            State::Over if input.is_empty() => {
+                self.state = State::Over;
+                Step::More
+            }
+            State::Over => {
+                self.state = State::Over;
+                Step::Skip { used: input.len() }
+            }
+        }
+    }
+
+    /// Drops what has come of a data block, and checks its end.
+    fn unwanted(&mut self, left: u64, then: Unwanted, input: &[u8], env: &Env<'_>) -> Step {
+        let end = CRLF.len() as u64;
+        if left > end {
+            let used = input
+                .len()
+                .min(usize::try_from(left - end).unwrap_or(usize::MAX));
+            self.state = State::Unwanted {
+                left: left - used as u64,
+                then,
+            };
+            return if used == 0 {
+                Step::More
+            } else {
+                Step::Skip { used }
+            };
+        }
+        let Some(after) = input.get(..CRLF.len()) else {
+            self.state = State::Unwanted { left, then };
+            return Step::More;
+        };
+        match then {
+            Unwanted::NotACache => self.fault(CRLF.len(), Fault::NOT_A_CACHE, env),
+            Unwanted::TooLarge { .. } if after != CRLF => {
+                self.fault(CRLF.len(), Fault::BAD_DATA, env)
+            }
+            Unwanted::TooLarge { noreply } => {
+                self.ask(CRLF.len(), Ask::Own, Reply::not_stored(noreply))
+            }
+        }
+    }
+
+    fn store(&mut self, used: usize, set: Set, body: Body) -> Step {
+        let put = Put {
+            queue: set.queue,
+            body,
+            rank: None,
+            flags: set.flags,
+            due: When::Now,
+            expires: set.expires,
+            ttr_ms: None,
+            more: None,
+        };
+        let reply = Reply::Stored {
+            noreply: set.noreply,
+        };
+        self.ask(used, Ask::Engine(Command::Put(put)), reply)
+    }
+
+    /// What a set is announced with decides how its data is read.
+    pub(super) fn announced(&self, line: usize, set: Set) -> State {
+        if set.len > self.shared.item_max {
+            let noreply = set.noreply;
+            State::unwanted(set.len, Unwanted::TooLarge { noreply })
+        } else if set.len > STREAM_OVER {
+            State::Announced { line, set }
+        } else {
+            State::Small { line, set }
+        }
+    }
+
+    /// The lease of an open read.
+    pub(super) fn open_read(&self) -> LeaseAsk {
+        LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::OwnTtr,
+            back_to: quintet_engine::BackTo::Head,
+            held_max: if self.shared.single_open_read {
+                1
+            } else {
+                self.shared.open_reads_max
+            },
+        }
+    }
+
+    /// The next take of a monitor.
+    pub(super) fn monitor_take(&self, monitor: &Monitor) -> Command {
+        Command::Take(Take {
+            queues: [monitor.queue.clone()].into(),
+            lease: Some(self.open_read()),
+            held_anywhere: self.shared.single_open_read,
+            wait: Wait::Until(monitor.until),
+            messages_max: 1,
+            ..Take::default()
+        })
+    }
+
+    fn write_messages(&self, outcome: &quintet_engine::Handed, queue: &Name, output: &mut Output) {
+        for message in outcome {
+            output.put(b"VALUE ");
+            output.put(queue.as_bytes());
+            output.put(b" ");
+            output.number(if self.shared.keep_flags {
+                u64::from(message.flags)
+            } else {
+                0
+            });
+            output.put(b" ");
+            output.number(message.body.len());
+            output.put(CRLF);
+            output.body(&message.body);
+            output.put(CRLF);
+        }
+        output.put(b"END\r\n");
+    }
+
+    /// The connection ends after what has just been written.
+    fn close(&mut self) -> Next {
+        self.state = State::Over;
+        Next::Close
+    }
+
+    fn monitored(
+        &mut self,
+        mut monitor: Box<Monitor>,
+        given: Given,
+        env: &Env<'_>,
+        output: &mut Output,
+    ) -> Next {
+        match given {
+            Given::Engine(Outcome::Messages(messages), queue) => {
+                self.write_messages(&messages, &queue, output);
+                monitor.left = monitor.left.saturating_sub(1);
+                if monitor.left > 0 && env.now < monitor.until {
+                    let take = self.monitor_take(&monitor);
+                    self.replies.push_front(Reply::Monitor(monitor));
+                    return Next::Again(Box::new(take));
+                }
+            }
+            Given::Engine(Outcome::Empty, _) => {}
+            // As many are open as may be: the client is to confirm some.
+            Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
+            other => return self.unexpected(&other, output),
+        }
+        output.put(b"END\r\n");
+        Next::Done
+    }
+
+    /// A refusal, or an answer that does not fit the question.
+    fn unexpected(&mut self, given: &Given, output: &mut Output) -> Next {
+        match given {
+            Given::Engine(Outcome::Refused(refusal), _) => refused(*refusal, output),
+            Given::Host(Err(text)) => server_error(text, output),
+            Given::Engine(..) | Given::Server(_) | Given::Host(Ok(_)) | Given::Own => {
+                server_error("unexpected answer", output);
+            }
+        }
+        self.close()
+    }
+}
+
+/// To a queue that does not exist nothing can be done, and nothing need be.
+fn no_queue_no_matter(given: Given) -> Given {
+    match given {
+        Given::Engine(Outcome::Refused(Refusal::QueueNotFound), queue) => {
+            Given::Engine(Outcome::Count(0), queue)
+        }
+        other => other,
+    }
+}
+
+impl Session for MemcacheSession {
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        if matches!(self.state, State::Line) && self.parts.is_empty() {
+            let line = match self.line(input) {
+                Ok(Some(line)) => line,
+                Ok(None) => return Step::More,
+                Err(fault) => return self.fault(input.len(), fault, env),
+            };
+            match self.request(line, env) {
+                Ok(Some(step)) => return step,
+                Ok(None) => {}
+                Err(fault) => return self.fault(line.len(), fault, env),
+            }
+        }
+        if let Some((used, ask, reply)) = self.parts.pop_front() {
+            return self.ask(used, ask, reply);
+        }
+        self.data(input, env)
+    }
+
+    fn encode(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next {
+        let Some(reply) = self.replies.pop_front() else {
+            return Next::Close;
+        };
+        match (reply, no_queue_no_matter(given)) {
+            (Reply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
+                if !noreply {
+                    output.put(b"STORED\r\n");
+                }
+            }
+            (Reply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
+                if not_stored(refusal) =>
+            {
+                if !noreply {
+                    output.put(b"NOT_STORED\r\n");
+                }
+            }
+            (Reply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
+                if !peek {
+                    env.tally.bump(Count::Hit as usize);
+                }
+                self.write_messages(&messages, &queue, output);
+            }
+            (Reply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
+                if !peek {
+                    env.tally.bump(Count::Miss as usize);
+                }
+                output.put(b"END\r\n");
+            }
+            (Reply::Monitor(monitor), given) => {
+                return self.monitored(monitor, given, env, output);
+            }
+            (Reply::Line(line), Given::Own) => output.put(line.as_bytes()),
+            (Reply::Silent | Reply::Line(_), given @ Given::Engine(Outcome::Refused(_), _)) => {
+                return self.unexpected(&given, output);
+            }
+            (Reply::Silent, _) => {}
+            (Reply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
+            (Reply::Fault(fault), _) => {
+                output.put(fault.0.as_bytes());
+                return self.close();
+            }
+            (Reply::Refused(refusal), _) => {
+                refused(refusal, output);
+                return self.close();
+            }
+            (Reply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
+                output.put(if count > 0 { b"END\r\n" } else { b"ERROR\r\n" });
+            }
+            (Reply::Count, Given::Engine(Outcome::Count(count), _)) => {
+                output.number(count);
+                output.put(CRLF);
+            }
+            (Reply::Version, _) => {
+                output.put(b"VERSION ");
+                output.put(self.shared.version.as_bytes());
+                output.put(CRLF);
+            }
+            (Reply::Stats, Given::Server(server)) => {
+                stats::write_stats(&server, &self.shared.version, output);
+            }
+            (Reply::DumpStats(only), Given::Server(server)) => {
+                stats::write_dump(&server, &only, output);
+            }
+            (Reply::Config, Given::Host(Ok(text))) => {
+                for line in text.lines() {
+                    output.put(line.as_bytes());
+                    output.put(CRLF);
+                }
+                output.put(b"END\r\n");
+            }
+            (Reply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
+            (Reply::Goodbye, Given::Host(Err(text))) => {
+                server_error(&text, output);
+                return self.close();
+            }
+            (Reply::Goodbye, _) => return self.close(),
+            (
+                Reply::Stored { .. }
+                | Reply::Value { .. }
+                | Reply::Line(_)
+                | Reply::Confirmed
+                | Reply::Count
+                | Reply::Stats
+                | Reply::DumpStats(_)
+                | Reply::Config
+                | Reply::Reloaded,
+                given,
+            ) => return self.unexpected(&given, output),
+        }
+        Next::Done
+    }
+
+    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+        self.state = match std::mem::replace(&mut self.state, State::Line) {
+            State::Streaming { set } => State::Streamed { set, body },
+            other => other,
+        };
+    }
+
+    fn half_closed(&mut self) -> HalfClose {
+        HalfClose::StopWaiting
+    }
+}

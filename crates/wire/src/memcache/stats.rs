@@ -1,0 +1,150 @@
+//! The numbers Kestrel shows, under its names.
+
+use quintet_engine::{Name, QueueStats};
+
+use super::Count;
+use crate::output::Output;
+use crate::session::ServerStats;
+
+/// Writes the reply to `stats`.
+pub(super) fn write_stats(server: &ServerStats, version: &str, output: &mut Output) {
+    let shard = &server.shard;
+    let tally = |count: Count| server.tally.get(count as usize).copied().unwrap_or(0);
+    stat(output, "uptime", server.uptime_s);
+    stat(output, "time", server.time_s);
+    output.put(b"STAT version ");
+    output.put(version.as_bytes());
+    output.put(b"\r\n");
+    stat(output, "curr_items", waiting(&shard.gauges));
+    stat(output, "total_items", shard.totals.puts);
+    stat(output, "bytes", shard.gauges.waiting_bytes);
+    output.put(b"STAT reserved_memory_ratio ");
+    ratio(output, shard.memory_bytes, server.memory_limit);
+    output.put(b"\r\n");
+    for (key, value) in [
+        ("curr_connections", server.connections),
+        ("total_connections", server.connections_total),
+        ("cmd_get", tally(Count::Get)),
+        ("cmd_set", tally(Count::Set)),
+        ("cmd_peek", tally(Count::Peek)),
+        ("get_hits", tally(Count::Hit)),
+        ("get_misses", tally(Count::Miss)),
+        ("bytes_read", server.bytes_read),
+        ("bytes_written", server.bytes_written),
+        ("queue_creates", shard.queues_made),
+        ("queue_deletes", shard.queues_dropped),
+        ("queue_expires", shard.queues_expired),
+    ] {
+        stat(output, key, value);
+    }
+    for queue in server.queues.iter().filter(|queue| shown(&queue.name)) {
+        for (key, value) in numbers(queue, server) {
+            output.put(b"STAT queue_");
+            output.put(queue.name.as_bytes());
+            output.put(b"_");
+            output.put(key.as_bytes());
+            output.put(b" ");
+            output.number(value);
+            output.put(b"\r\n");
+        }
+    }
+    output.put(b"END\r\n");
+}
+
+/// Writes the reply to `dump_stats`, about the queues `only` or, if there are
+/// none, about all.
+pub(super) fn write_dump(server: &ServerStats, only: &[Name], output: &mut Output) {
+    for queue in &server.queues {
+        if !shown(&queue.name) || !only.is_empty() && !only.contains(&queue.name) {
+            continue;
+        }
+        output.put(b"queue '");
+        output.put(queue.name.as_bytes());
+        output.put(b"' {\r\n");
+        for (key, value) in numbers(queue, server) {
+            output.put(b"  ");
+            output.put(key.as_bytes());
+            output.put(b"=");
+            output.number(value);
+            output.put(b"\r\n");
+        }
+        output.put(b"}\r\n");
+    }
+    output.put(b"END\r\n");
+}
+
+/// One queue's numbers. Items and bytes exclude open reads. One log holds all
+/// queues: the size of a queue's share is that of its bodies, and what the log
+/// did is told with every queue.
+fn numbers(queue: &QueueStats, server: &ServerStats) -> [(&'static str, u64); 16] {
+    let (gauges, totals) = (&queue.gauges, &queue.totals);
+    let items = waiting(gauges);
+    let canceled = totals.cancels + totals.releases + totals.timeouts;
+    [
+        ("items", items),
+        ("bytes", gauges.waiting_bytes),
+        ("total_items", totals.puts),
+        ("logsize", if queue.memory { 0 } else { gauges.bytes }),
+        ("expired_items", totals.expired),
+        ("mem_items", items),
+        ("mem_bytes", gauges.waiting_bytes),
+        ("age", queue.age_ms),
+        ("discarded", totals.discarded),
+        ("waiters", gauges.waiters),
+        ("open_transactions", gauges.reserved),
+        ("transactions", totals.leases),
+        ("canceled_transactions", canceled),
+        ("total_flushes", totals.flushes),
+        ("journal_rewrites", server.log_retired),
+        ("journal_rotations", server.log_rotations),
+    ]
+}
+
+fn waiting(gauges: &quintet_engine::QueueGauges) -> u64 {
+    gauges.ready + gauges.held_back + gauges.delayed
+}
+
+/// Queues of other voices may have names that would break these lines.
+fn shown(name: &Name) -> bool {
+    name.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+fn stat(output: &mut Output, key: &str, value: u64) {
+    output.put(b"STAT ");
+    output.put(key.as_bytes());
+    output.put(b" ");
+    output.number(value);
+    output.put(b"\r\n");
+}
+
+/// Writes `part / whole` with three decimals; 0.000 of nothing.
+fn ratio(output: &mut Output, part: u64, whole: u64) {
+    let thousandths = if whole == 0 {
+        0
+    } else {
+        u128::from(part) * 1000 / u128::from(whole)
+    };
+    let thousandths = u64::try_from(thousandths).unwrap_or(u64::MAX);
+    output.number(thousandths / 1000);
+    output.put(b".");
+    for unit in [100, 10, 1] {
+        output.number(thousandths / unit % 10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_have_three_decimals() {
+        let text = |part, whole| {
+            let mut output = Output::new();
+            ratio(&mut output, part, whole);
+            String::from_utf8(output.bytes().to_vec()).unwrap()
+        };
+        assert_eq!(text(1, 0), "0.000");
+        assert_eq!(text(5, 1000), "0.005");
+        assert_eq!(text(3, 2), "1.500");
+    }
+}
