@@ -96,6 +96,9 @@ pub enum Ask {
     /// Ask the engine; if it refuses, the connection closes after the reply
     /// and no later request of it is decided.
     EngineOrClose(Command),
+    /// Ask the engine, and decode nothing more of the connection until the
+    /// request is answered: `encode` may ask to go on ([`Next::Again`]).
+    EngineAlone(Command),
     /// Ask the host.
     Host(HostAsk),
     /// The session answers by itself when it is its turn.
@@ -140,7 +143,8 @@ pub enum Next {
     /// The request is answered.
     Done,
     /// The request goes on with this command before later ones are looked at;
-    /// `encode` is called again with its outcome (Kestrel `monitor`).
+    /// `encode` is called again with its outcome (Kestrel `monitor`). Only
+    /// after [`Ask::EngineAlone`].
     Again(Box<Command>),
     /// The reply ends the connection.
     Close,

@@ -223,7 +223,7 @@ impl MemcacheSession {
         });
         // Not one that closes when refused: at the limit of open reads a
         // monitor merely ends.
-        let ask = Ask::Engine(self.monitor_take(&monitor));
+        let ask = Ask::EngineAlone(self.monitor_take(&monitor));
         Ok(self.last(used, ask, Reply::Monitor(monitor)))
     }
 
