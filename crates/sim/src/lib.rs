@@ -1,1 +1,3 @@
 //! Simulated world for tests.
+
+pub mod transcript;

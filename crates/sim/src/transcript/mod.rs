@@ -1,0 +1,177 @@
+//! Recorded exchanges with a server, replayed over any [`Link`]: a session in
+//! memory, or a socket of a real server.
+//!
+//! A transcript is a text file; each line is one of
+//!
+//! | line | means |
+//! |---|---|
+//! | `> text` | sent; CR LF is added unless the line ends in a backslash |
+//! | `< text` | received |
+//! | `~ 300` | so many milliseconds pass |
+//! | `EOF` | the server has closed the connection |
+//! | `close` | the client closes it |
+//! | `shut` | the client closes its sending side |
+//! | `@ option NAME VALUE` | the listener is set up so |
+//! | `@ queue NAME KEY VALUE` | the queue is set up so |
+//! | `# text`, nothing | for the reader |
+//!
+//! Connections have numbers: `c2> text` is sent on the second one, which is
+//! opened by being mentioned; no number means the first. In text, `\r`, `\n`,
+//! `\\` and `\xNN` are bytes, `{repeat N x}` is `x` N times, `{bytes}` is all
+//! 256 byte values, `{now-5}` a Unix time, and in what is received `{any}` is
+//! whatever comes before the line's end. Sent lines that follow each other on
+//! one connection leave as one write.
+
+mod run;
+mod text;
+
+pub use run::{Chunking, Link, Received};
+
+use text::Part;
+
+/// A parsed transcript.
+#[derive(Debug)]
+pub struct Transcript {
+    setup: Vec<Setup>,
+    steps: Vec<Step>,
+    source: Vec<String>,
+}
+
+/// How the server is set up for a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setup {
+    /// An option of the listener.
+    Option {
+        /// Its name.
+        name: String,
+        /// Its value as written.
+        value: String,
+    },
+    /// A setting of a queue.
+    Queue {
+        /// The queue's name or pattern.
+        queue: String,
+        /// The setting's name.
+        key: String,
+        /// Its value as written.
+        value: String,
+    },
+}
+
+/// What happens in one line.
+#[derive(Debug)]
+struct Step {
+    /// Line number, from 1.
+    line: usize,
+    /// Which connection; 0 for a step that concerns none.
+    connection: u8,
+    act: Act,
+}
+
+#[derive(Debug)]
+enum Act {
+    Send(Vec<Part>),
+    Expect(Vec<Part>),
+    End,
+    Close,
+    Shut,
+    Wait(u64),
+}
+
+impl Transcript {
+    /// Reads a transcript.
+    ///
+    /// # Errors
+    /// The number of the line that is none of the above, and why.
+    pub fn parse(source: &str) -> Result<Self, String> {
+        let mut transcript = Self {
+            setup: Vec::new(),
+            steps: Vec::new(),
+            source: source.lines().map(str::to_owned).collect(),
+        };
+        for (index, text) in source.lines().enumerate() {
+            let line = index + 1;
+            transcript
+                .line(line, text)
+                .map_err(|error| format!("line {line}: {error}"))?;
+        }
+        Ok(transcript)
+    }
+
+    /// How the server is to be set up.
+    pub fn setup(&self) -> &[Setup] {
+        &self.setup
+    }
+
+    fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
+        if text.is_empty() || text.starts_with('#') {
+            return Ok(());
+        }
+        if let Some(setup) = text.strip_prefix("@ ") {
+            self.setup.push(setup_line(setup)?);
+            return Ok(());
+        }
+        if let Some(ms) = text.strip_prefix("~ ") {
+            let ms = ms.parse().map_err(|_| format!("bad time {ms}"))?;
+            self.steps.push(Step {
+                line,
+                connection: 0,
+                act: Act::Wait(ms),
+            });
+            return Ok(());
+        }
+        let (connection, rest) = connection(text);
+        let act = match rest {
+            "EOF" => Act::End,
+            "close" => Act::Close,
+            "shut" => Act::Shut,
+            ">" => Act::Send(text::parse("")?),
+            "<" => Act::Expect(text::parse("")?),
+            _ => {
+                if let Some(sent) = rest.strip_prefix("> ") {
+                    let parts = text::parse(sent)?;
+                    if parts.contains(&Part::Any) {
+                        return Err("{any} cannot be sent".to_owned());
+                    }
+                    Act::Send(parts)
+                } else if let Some(expected) = rest.strip_prefix("< ") {
+                    Act::Expect(text::parse(expected)?)
+                } else {
+                    return Err(format!("not a line of a transcript: \"{text}\""));
+                }
+            }
+        };
+        self.steps.push(Step {
+            line,
+            connection,
+            act,
+        });
+        Ok(())
+    }
+}
+
+/// `c2> x`, `c2 close`: 2 and what follows; 1 without a number.
+fn connection(text: &str) -> (u8, &str) {
+    let numbered = text.strip_prefix('c').and_then(|rest| {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number = rest[..digits].parse().ok().filter(|&number| number > 0)?;
+        Some((number, rest[digits..].trim_start()))
+    });
+    numbered.unwrap_or((1, text))
+}
+
+fn setup_line(text: &str) -> Result<Setup, String> {
+    let words: Vec<&str> = text.split(' ').collect();
+    match words.as_slice() {
+        ["option", name, value] => Ok(Setup::Option {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        }),
+        ["queue", queue, key, value] => Ok(Setup::Queue {
+            queue: (*queue).to_owned(),
+            key: (*key).to_owned(),
+            value: (*value).to_owned(),
+        }),
+        _ => Err("@ option NAME VALUE, or @ queue NAME KEY VALUE".to_owned()),
+    }
+}
