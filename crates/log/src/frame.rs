@@ -73,8 +73,12 @@ impl FrameBuf {
     }
 
     /// Bytes of payload.
+    ///
+    /// # Panics
+    /// If [`FrameBuf::payload_mut`] was used to take the header's room away.
     pub fn len(&self) -> usize {
-        self.bytes.len() - FRAME_HEADER_BYTES
+        let len = self.bytes.len().checked_sub(FRAME_HEADER_BYTES);
+        len.expect("payload_mut() was used to shorten the frame")
     }
 
     /// Whether there is no payload.

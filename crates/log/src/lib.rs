@@ -9,19 +9,29 @@
 //! and `backup`.
 
 mod error;
+mod failure;
+mod files;
 mod frame;
 mod local;
 mod lock;
 mod mem;
+mod recovery;
+mod salvage_skel;
+mod scan;
+mod segment;
+mod spares;
 mod storage;
 mod traits;
 mod types;
 
 pub use error::LogError;
 pub use frame::{FRAME_HEADER_BYTES, FrameBuf, FrameKind, PAYLOAD_BYTES_MAX};
-pub use local::*;
+pub use local::{LocalLog, Options};
 pub use lock::DirLock;
 pub use mem::{MemLog, MemStore};
+pub use recovery::{Cut, Recovery};
+pub use salvage_skel::*;
+pub use spares::{SpareState, Spares};
 pub use storage::{Disk, Storage, StorageFile};
 pub use traits::{BodyReader, Log, ReadBodies, SyncPoint, SyncWork};
 pub use types::{Epoch, Placed, Position, ReplayFrame, SegmentInfo, SegmentNumber, Stamp};

@@ -1,18 +1,34 @@
-//! The local log.
-use std::sync::{Arc, atomic::AtomicBool};
+//! The local log: appending, rotating, syncing, retiring.
 
-use crate::*;
+use std::{collections::VecDeque, sync::Arc};
 
-/// How a local log is laid out.
+use crate::{
+    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
+    Position, Recovery, ReplayFrame, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
+    StorageFile, SyncPoint, SyncWork,
+    error::is_full,
+    failure::Failure,
+    files::Files,
+    recovery,
+    segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_tmp_name},
+    storage::write_all,
+};
+
+/// How a local log is laid out. None of it must stay the same from one start to the next.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size of a segment's file, bytes. 64 MiB unless told.
+    /// Size of a segment's file, bytes: 64 MiB unless told, at least 8 KiB. Larger segments rotate
+    /// less often; smaller ones give disk space back sooner.
     pub segment_bytes: u64,
-    /// Spare segments to keep. 2 unless told.
+    /// Spare segments to keep, 2 unless told: one for the next rotation, one in reserve for a full
+    /// disk.
     pub spares: usize,
-    /// The shard this log serves; 0xFFFF: all of the process.
+    /// The shard this log serves; 0xFFFF: all shards of the process.
     pub shard: u16,
 }
+
+/// The least a segment may be asked to hold: its header and as much again.
+const SEGMENT_BYTES_MIN: u64 = 2 * SEGMENT_HEADER_BYTES;
 
 impl Default for Options {
     fn default() -> Self {
@@ -24,236 +40,401 @@ impl Default for Options {
     }
 }
 
-/// What opening a log found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Frames replayed.
-    pub frames: u64,
-    /// Records in them, as their writers counted.
-    pub records: u64,
-    /// Bytes of those frames, headers included.
-    pub bytes: u64,
-    /// Segments read.
-    pub segments: u64,
-    /// Where the log ends.
-    pub end: Position,
-    /// The highest epoch in the log; 0 when it is empty.
-    pub last_epoch: Epoch,
-    /// The highest wall clock in the log, Unix ms; 0 when it is empty.
-    pub last_time_ms: u64,
-    /// The unsynced tail that was cut, if any.
-    pub cut: Option<Cut>,
+/// A log in a directory of segments, as `docs/log-format.md` describes it.
+pub struct LocalLog {
+    storage: Arc<dyn Storage>,
+    segment_bytes: u64,
+    shard: u16,
+    files: Arc<Files>,
+    spares: Spares,
+    failure: Failure,
+    /// Oldest first; the last one is written to, unless `begin` says that a new one comes first.
+    segments: VecDeque<Segment>,
+    /// The file of the last segment; `None` only while there is no segment.
+    current: Option<Arc<dyn StorageFile>>,
+    next_number: SegmentNumber,
+    begin: bool,
+    end: Position,
+    durable: Position,
+    epoch: Epoch,
+    /// Segments that may hold frames not yet durable, oldest first.
+    unsynced: Vec<Unsynced>,
+    /// Changes made to the directory that the log depends on, and how many are durable.
+    dir_changes: u64,
+    dir_synced: u64,
 }
 
-/// An unsynced tail that a crash left half written, and that is no longer part of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The file in which the log now ends.
-    pub file: String,
-    /// Where in it, bytes.
-    pub offset: u64,
-    /// Bytes of frames behind it that could be recognised, in this and later segments.
-    pub bytes: u64,
-    /// What was wrong with the first frame.
-    pub why: String,
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    /// Where its last frame ends.
+    pub(crate) end: Position,
+    pub(crate) modified_ms: u64,
 }
 
-/// A log in a directory.
-pub struct LocalLog(MemLog);
+#[derive(Clone)]
+struct Unsynced {
+    number: SegmentNumber,
+    file: Arc<dyn StorageFile>,
+}
 
 impl LocalLog {
     /// Opens the log in `storage`, beginning one where there is none, and hands every frame to
-    /// `replay`, oldest first. The caller holds the directory's [`DirLock`].
+    /// `replay`, oldest first. All of it is durable when this returns. Reads each segment once;
+    /// holds one frame, or 1 MiB, in memory. The caller holds the directory's
+    /// [`DirLock`](crate::DirLock).
     ///
     /// # Errors
-    /// [`LogError::Damaged`], [`LogError::NewerFormat`] and [`LogError::OtherShard`] change
-    /// nothing.
+    /// [`LogError::Damaged`], [`LogError::NewerFormat`], [`LogError::OtherShard`] and
+    /// [`LogError::Replay`] change nothing. `replay` may have seen frames by then: what it built is
+    /// worth nothing.
     pub fn open(
-        _storage: Arc<dyn Storage>,
-        _options: Options,
+        storage: Arc<dyn Storage>,
+        options: Options,
         replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
     ) -> Result<(Self, Recovery), LogError> {
-        Ok((
-            Self(MemLog::open(MemStore::default(), replay)?),
-            Recovery::default(),
-        ))
+        let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
+        let found = recovery::recover(&*storage, options.shard, replay)?;
+        let (spares, next_spare) = recovery::find_spares(&*storage, segment_bytes, options.spares)?;
+        let files = Arc::new(Files::new(Arc::clone(&storage)));
+        for segment in &found.segments {
+            files.add(segment.header.number, None);
+        }
+        if let (Some(segment), Some(file)) = (found.segments.back(), &found.current) {
+            files.add(segment.header.number, Some(Arc::clone(file)));
+        }
+        let end = found.recovery.end;
+        let log = Self {
+            spares: Spares::new(
+                Arc::clone(&storage),
+                segment_bytes,
+                options.spares,
+                spares,
+                next_spare,
+            ),
+            storage,
+            segment_bytes,
+            shard: options.shard,
+            files,
+            failure: Failure::default(),
+            begin: found.current.is_none() || found.recovery.cut.is_some(),
+            segments: found.segments,
+            current: found.current,
+            next_number: found.next_number,
+            end,
+            durable: end,
+            epoch: found.recovery.last_epoch,
+            unsynced: Vec::new(),
+            dir_changes: 0,
+            dir_synced: 0,
+        };
+        Ok((log, found.recovery))
     }
 
     /// The keeper of the spare segments, for a background thread.
     pub fn spares(&self) -> Spares {
-        Spares {}
+        self.spares.clone()
+    }
+
+    /// Makes the next segment from a spare, or a new file, and its header durable, under the name
+    /// it will keep. One sync of one page; the directory's own sync is left to the next
+    /// [`SyncPoint`].
+    fn rotate(&mut self, time_ms: u64) -> Result<(), LogError> {
+        let number = self.next_number;
+        let name = segment_name(number);
+        let header = SegmentHeader {
+            shard: self.shard,
+            number,
+            salt: self.storage.random(),
+            first: self.end,
+            created_ms: time_ms,
+            synced_through: self.durable,
+        };
+        let spare = self.spares.take();
+        let is_spare = spare.is_some();
+        let (from, file) = match spare {
+            Some(spare) => spare,
+            None => {
+                let tmp = segment_tmp_name(number);
+                let made = self.storage.create(&tmp);
+                (
+                    tmp,
+                    made.map_err(|error| self.refused("create", &name, 0, error))?,
+                )
+            }
+        };
+        let written = write_all(&*file, 0, &header.encode()).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            let error = self.refused("begin", &name, 0, error);
+            if matches!(error, LogError::NoSpace { .. }) {
+                if is_spare {
+                    self.spares.give((from, file));
+                } else if let Err(error) = self.storage.remove(&from) {
+                    return Err(self.failure.record(LogError::io("remove", &from, 0, error)));
+                }
+            }
+            return Err(error);
+        }
+        self.storage
+            .rename(&from, &name)
+            .map_err(|error| self.failure.record(LogError::io("rename", &from, 0, error)))?;
+        self.dir_changes += 1;
+        self.next_number = SegmentNumber(number.0 + 1);
+        self.files.add(number, Some(Arc::clone(&file)));
+        self.segments.push_back(Segment {
+            header,
+            end: self.end,
+            modified_ms: time_ms,
+        });
+        self.unsynced.push(Unsynced {
+            number,
+            file: Arc::clone(&file),
+        });
+        self.current = Some(file);
+        self.begin = false;
+        Ok(())
+    }
+
+    /// A full disk refuses and leaves the log as it was; everything else is final.
+    fn refused(
+        &self,
+        doing: &'static str,
+        name: &str,
+        offset: u64,
+        error: std::io::Error,
+    ) -> LogError {
+        if is_full(&error) {
+            LogError::NoSpace {
+                file: name.to_owned(),
+            }
+        } else {
+            self.failure
+                .record(LogError::io(doing, name, offset, error))
+        }
+    }
+
+    /// Gives up the oldest segment. Its file becomes a spare if nobody else has it.
+    fn retire_oldest(&mut self, number: SegmentNumber) -> Result<u64, LogError> {
+        let name = segment_name(number);
+        let fail = |doing, error| self.failure.record(LogError::io(doing, &name, 0, error));
+        // Out of the readers' reach first: then who has the file now is all who ever will.
+        let file = match self.files.take(number) {
+            Some(file) => file,
+            None => self
+                .storage
+                .open(&name)
+                .map_err(|error| fail("open", error))?,
+        };
+        self.unsynced.retain(|unsynced| unsynced.number != number);
+        let bytes = file.len().map_err(|error| fail("measure", error))?;
+        let recycle =
+            self.spares.wanted() && bytes >= self.spares.bytes() && Arc::strong_count(&file) == 1;
+        if !recycle {
+            self.storage
+                .remove(&name)
+                .and_then(|()| self.storage.sync_dir())
+                .map_err(|error| fail("remove", error))?;
+            return Ok(bytes);
+        }
+        // Renamed before its links are counted: a backup links by segment name, so afterwards
+        // their number can only fall.
+        let spare = self.spares.new_name();
+        self.storage
+            .rename(&name, &spare)
+            .and_then(|()| self.storage.sync_dir())
+            .map_err(|error| fail("rename", error))?;
+        if file.links().map_err(|error| fail("inspect", error))? > 1 {
+            self.storage
+                .remove(&spare)
+                .and_then(|()| self.storage.sync_dir())
+                .map_err(|error| fail("remove", error))?;
+            return Ok(bytes);
+        }
+        if bytes > self.spares.bytes() {
+            file.set_len(self.spares.bytes())
+                .map_err(|error| fail("shorten", error))?;
+        }
+        self.spares.give((spare, file));
+        Ok(bytes)
     }
 }
 
 impl Log for LocalLog {
     fn end(&self) -> Position {
-        self.0.end()
+        self.end
     }
+
     fn durable(&self) -> Position {
-        self.0.durable()
+        self.durable
     }
+
     fn append(
         &mut self,
         expected: Position,
         stamp: Stamp,
         frame: &mut FrameBuf,
     ) -> Result<Placed, LogError> {
-        self.0.append(expected, stamp, frame)
+        self.failure.check()?;
+        if expected != self.end {
+            return Err(LogError::Moved {
+                expected,
+                end: self.end,
+            });
+        }
+        if stamp.epoch < self.epoch {
+            return Err(LogError::Fenced {
+                epoch: stamp.epoch,
+                latest: self.epoch,
+            });
+        }
+        let bytes = frame.len() as u64;
+        let len = match u32::try_from(bytes) {
+            Ok(len) if bytes <= PAYLOAD_BYTES_MAX => len,
+            _ => {
+                return Err(LogError::TooLarge {
+                    bytes,
+                    limit: PAYLOAD_BYTES_MAX,
+                });
+            }
+        };
+        if self.begin {
+            self.rotate(stamp.time_ms)?;
+        }
+        let (Some(file), Some(segment)) = (&self.current, self.segments.back_mut()) else {
+            unreachable!("rotate() leaves a current segment");
+        };
+        let offset = segment.header.offset_of(self.end);
+        let sealed = frame.seal(segment.header.salt, self.end, stamp, self.durable, len);
+        if let Err(error) = write_all(&**file, offset, sealed) {
+            // What was written of the frame is not in the log: its place is written again.
+            let name = segment_name(segment.header.number);
+            return Err(self.refused("write", &name, offset, error));
+        }
+        let number = segment.header.number;
+        if self
+            .unsynced
+            .last()
+            .is_none_or(|last| last.number != number)
+        {
+            self.unsynced.push(Unsynced {
+                number,
+                file: Arc::clone(file),
+            });
+        }
+        self.end = Position(self.end.0 + sealed.len() as u64);
+        segment.end = self.end;
+        segment.modified_ms = stamp.time_ms;
+        self.epoch = stamp.epoch;
+        let offset = offset + FRAME_HEADER_BYTES as u64;
+        Ok(Placed {
+            segment: number,
+            offset,
+            len,
+            end: self.end,
+        })
     }
+
     fn begin_segment(&mut self) {
-        self.0.begin_segment();
+        self.begin |= self
+            .segments
+            .back()
+            .is_some_and(|last| last.end > last.header.first);
     }
+
     fn segment(&self) -> SegmentNumber {
-        self.0.segment()
+        self.segments
+            .back()
+            .map_or(self.next_number, |last| last.header.number)
     }
+
     fn segment_bytes_left(&self) -> u64 {
-        self.0.segment_bytes_left()
+        let used = match self.segments.back() {
+            Some(last) if !self.begin => last.header.offset_of(last.end),
+            _ => SEGMENT_HEADER_BYTES,
+        };
+        self.segment_bytes
+            .saturating_sub(used + FRAME_HEADER_BYTES as u64)
     }
+
     fn sync_point(&mut self) -> SyncPoint {
-        self.0.sync_point()
+        let dir = self.dir_changes > self.dir_synced;
+        let work = (dir || !self.unsynced.is_empty()).then(|| {
+            Box::new(Sync {
+                failure: self.failure.clone(),
+                files: self.unsynced.clone(),
+                dir: dir.then(|| Arc::clone(&self.storage)),
+            }) as Box<dyn SyncWork>
+        });
+        let mut point = SyncPoint::new(self.end, work);
+        point.mark = self.dir_changes;
+        point
     }
+
     fn synced(&mut self, point: SyncPoint) {
-        self.0.synced(point);
+        self.durable = self.durable.max(point.finish());
+        self.dir_synced = self.dir_synced.max(point.mark);
+        // A segment that began before the point may still have frames after it.
+        let durable = self.durable;
+        let segments = &self.segments;
+        self.unsynced.retain(|unsynced| {
+            let found = segments
+                .iter()
+                .rev()
+                .find(|one| one.header.number == unsynced.number);
+            found.is_some_and(|segment| segment.end > durable)
+        });
     }
+
     fn segments(&self) -> Vec<SegmentInfo> {
-        self.0.segments()
+        let describe = |segment: &Segment| SegmentInfo {
+            number: segment.header.number,
+            first: segment.header.first,
+            bytes: segment.header.offset_of(segment.end),
+            modified_ms: segment.modified_ms,
+        };
+        self.segments.iter().map(describe).collect()
     }
+
     fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError> {
-        self.0.retire(through)
+        self.failure.check()?;
+        let mut freed = 0;
+        while self.segments.len() > 1 {
+            let number = self.segments[0].header.number;
+            if number > through {
+                break;
+            }
+            freed += self.retire_oldest(number)?;
+            self.segments.pop_front();
+        }
+        Ok(freed)
     }
+
     fn reader(&self) -> BodyReader {
-        self.0.reader()
+        BodyReader::new(Arc::clone(&self.files) as Arc<dyn crate::ReadBodies>)
     }
 }
 
-/// Keeps spare segments ready. Belongs in a background thread.
-#[derive(Clone)]
-pub struct Spares {}
-
-/// How the spares stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpareState {
-    /// All there.
-    Ready,
-    /// One is being filled: call again.
-    Filling,
-    /// The disk is full: try again later.
-    Low,
+/// What waiting for a sync point does.
+struct Sync {
+    failure: Failure,
+    files: Vec<Unsynced>,
+    dir: Option<Arc<dyn Storage>>,
 }
 
-impl Spares {
-    /// Zero-fills one slice (at most 1 MiB, written and synced) of a missing spare. The caller
-    /// paces the calls.
-    pub fn fill_slice(&self) -> Result<SpareState, LogError> {
-        Ok(SpareState::Ready)
+impl SyncWork for Sync {
+    fn sync(&self) -> Result<(), LogError> {
+        self.failure.check()?;
+        for unsynced in &self.files {
+            unsynced.file.sync_data().map_err(|error| {
+                let name = segment_name(unsynced.number);
+                self.failure.record(LogError::io("sync", &name, 0, error))
+            })?;
+        }
+        if let Some(dir) = &self.dir {
+            dir.sync_dir().map_err(|error| {
+                self.failure
+                    .record(LogError::io("sync", "the log's directory", 0, error))
+            })?;
+        }
+        Ok(())
     }
-
-    /// Fills until every spare is there, the disk is full, or `stop` is set.
-    pub fn fill(&self, _stop: &AtomicBool) -> Result<SpareState, LogError> {
-        Ok(SpareState::Ready)
-    }
-
-    /// Whether a spare could not be made because the disk is full. Until that changes, accept
-    /// nothing that is not needed to free space.
-    pub fn low(&self) -> bool {
-        false
-    }
-}
-
-/// What a check has to tell, as it goes.
-#[derive(Debug)]
-pub enum Finding<'a> {
-    /// So many bytes of so many have been read.
-    Progress {
-        /// Bytes read.
-        done: u64,
-        /// Bytes to read.
-        total: u64,
-    },
-    /// A good frame.
-    Frame(ReplayFrame<'a>),
-    /// A range that had been durable and does not read as written.
-    Damage(LostRange),
-    /// An unsynced tail, which the next start will cut. Not damage.
-    Tail(Cut),
-}
-
-/// A range of the log that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostRange {
-    /// The damaged or missing file.
-    pub file: String,
-    /// Where the range begins in it, bytes.
-    pub offset: u64,
-    /// Its length, bytes.
-    pub bytes: u64,
-    /// What is wrong.
-    pub why: String,
-}
-
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckSummary {
-    /// Segments read.
-    pub segments: u64,
-    /// Good frames.
-    pub frames: u64,
-    /// Records in them.
-    pub records: u64,
-    /// Bytes of good frames.
-    pub bytes: u64,
-    /// Damaged ranges; 0: the log opens.
-    pub damaged: u64,
-    /// Bytes in them.
-    pub damaged_bytes: u64,
-    /// Whether an unsynced tail would be cut.
-    pub tail: bool,
-    /// Where the log ends.
-    pub end: Position,
-}
-
-/// Reads the whole log and verifies every frame. Changes nothing and needs no lock.
-pub fn check(
-    _storage: &dyn Storage,
-    _report: &mut dyn FnMut(Finding<'_>),
-) -> Result<CheckSummary, LogError> {
-    Ok(CheckSummary::default())
-}
-
-/// What a repair did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RepairSummary {
-    /// What was lost, in order.
-    pub lost: Vec<LostRange>,
-    /// Segments written anew; the files they replace are kept as `*.damaged`.
-    pub rewritten: u64,
-    /// Good frames in the log now.
-    pub frames: u64,
-}
-
-/// Makes a damaged log open again. The caller holds the directory's [`DirLock`].
-pub fn repair(
-    _storage: &dyn Storage,
-    _report: &mut dyn FnMut(Finding<'_>),
-) -> Result<RepairSummary, LogError> {
-    Ok(RepairSummary::default())
-}
-
-/// What a backup holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BackupSummary {
-    /// Segments in it.
-    pub segments: u64,
-    /// How many of them share their bytes with the original.
-    pub linked: u64,
-    /// Bytes copied.
-    pub copied_bytes: u64,
-    /// Where the log in the backup ends.
-    pub end: Position,
-}
-
-/// Makes a consistent copy of the log in `target`, an existing empty directory, also while a
-/// server, in this process or another, writes to `source`. The copy opens as a log.
-pub fn backup(_source: &dyn Storage, _target: &dyn Storage) -> Result<BackupSummary, LogError> {
-    Ok(BackupSummary::default())
 }

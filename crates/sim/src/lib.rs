@@ -1,3 +1,9 @@
-//! Simulated world for tests.
+//! A simulated world for tests: a disk that loses things, chance from a seed, and suites that every
+//! implementation of a contract must pass. Nothing depends on this but tests.
 
+pub mod disk;
+pub mod log_tests;
+mod random;
 pub mod transcript;
+
+pub use random::Random;

@@ -1,0 +1,365 @@
+//! Opening a log: reading it, telling a torn tail from damage, and making what was read durable.
+//!
+//! The rule, and why it is this one: "Recovery" in `docs/log-format.md`.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    Epoch, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Storage,
+    StorageFile,
+    frame::FrameHeader,
+    local::Segment,
+    scan::{Scan, Step, Stop, Window},
+    segment::{SegmentHeader, is_tmp_name, parse_segment_name, parse_spare_name, segment_name},
+    spares::Spare,
+    storage::{read_full, write_all},
+};
+
+/// What opening a log found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Frames replayed.
+    pub frames: u64,
+    /// Records in them, as their writers counted.
+    pub records: u64,
+    /// Bytes of those frames, headers included.
+    pub bytes: u64,
+    /// Segments the log has.
+    pub segments: u64,
+    /// Where the log ends.
+    pub end: Position,
+    /// The highest epoch in the log; 0 when it is empty.
+    pub last_epoch: Epoch,
+    /// The highest wall clock in the log, Unix ms; 0 when it is empty.
+    pub last_time_ms: u64,
+    /// The unsynced tail that was cut, if any.
+    pub cut: Option<Cut>,
+}
+
+/// An unsynced tail that a crash left half written, and that is no longer part of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The file in which the log now ends.
+    pub file: String,
+    /// Where in it, bytes.
+    pub offset: u64,
+    /// Bytes of the frames behind that place that could be recognised, in this and later segments.
+    pub bytes: u64,
+    /// What was wrong with the first frame.
+    pub why: String,
+}
+
+/// An open log, before it is one.
+pub(crate) struct Found {
+    pub(crate) recovery: Recovery,
+    pub(crate) segments: VecDeque<Segment>,
+    pub(crate) current: Option<Arc<dyn StorageFile>>,
+    pub(crate) next_number: SegmentNumber,
+}
+
+/// A segment's file, opened.
+struct File {
+    name: String,
+    header: SegmentHeader,
+    file: Arc<dyn StorageFile>,
+}
+
+impl Segment {
+    fn empty(file: &File) -> Self {
+        let header = file.header.clone();
+        Self {
+            end: header.first,
+            modified_ms: header.created_ms,
+            header,
+        }
+    }
+}
+
+/// Where reading in order ended.
+struct End {
+    /// The segment, by index.
+    index: usize,
+    position: Position,
+    stop: Stop,
+}
+
+/// Reads the log, decides where it ends, and makes it durable up to there.
+pub(crate) fn recover(
+    storage: &dyn Storage,
+    shard: u16,
+    replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
+) -> Result<Found, LogError> {
+    let files = open_segments(storage, shard)?;
+    let mut recovery = Recovery::default();
+    let mut segments: VecDeque<Segment> = files.iter().map(Segment::empty).collect();
+    let mut window = Window::default();
+    let mut synced = files
+        .iter()
+        .map(|file| file.header.synced_through)
+        .max()
+        .unwrap_or_default();
+    let next_number = files.last().map_or(1, |last| last.header.number.0 + 1);
+    let next_number = SegmentNumber(next_number);
+
+    let end = read_in_order(&files, &mut window, |index, header, offset, payload| {
+        let file = &files[index];
+        replay(ReplayFrame {
+            position: header.position,
+            epoch: header.epoch,
+            time_ms: header.time_ms,
+            kind: header.kind,
+            segment: file.header.number,
+            offset,
+            first_in_segment: header.position == file.header.first,
+            count: header.count,
+            payload,
+        })
+        .map_err(|why| LogError::Replay {
+            file: file.name.clone(),
+            offset,
+            why,
+        })?;
+        recovery.frames += 1;
+        recovery.records += u64::from(header.count);
+        recovery.bytes += header.frame_len();
+        recovery.last_epoch = recovery.last_epoch.max(header.epoch);
+        recovery.last_time_ms = recovery.last_time_ms.max(header.time_ms);
+        synced = synced.max(header.synced_through);
+        segments[index].end = header.end();
+        segments[index].modified_ms = header.time_ms;
+        Ok(())
+    })?;
+    let Some(end) = end else {
+        // No segment at all. The directory's own durability still matters to the first one.
+        storage.sync_dir().map_err(sync_dir_failed)?;
+        return Ok(Found {
+            recovery,
+            segments,
+            current: None,
+            next_number,
+        });
+    };
+
+    let evidence = look_behind(&files, &end, &mut window)?;
+    synced = synced.max(evidence.synced);
+    let last = &files[end.index];
+    if end.position < synced {
+        return Err(damage(&files, &end, synced));
+    }
+    let beyond = &files[end.index + 1..];
+    if end.stop.looks_like_frame || evidence.bytes > 0 || !beyond.is_empty() {
+        recovery.cut = Some(Cut {
+            file: last.name.clone(),
+            offset: last.header.offset_of(end.position),
+            bytes: evidence.bytes,
+            why: end.stop.why.to_owned(),
+        });
+    }
+
+    segments.truncate(end.index + 1);
+    rewrite(&files, &segments, synced)?;
+    for file in beyond {
+        storage
+            .remove(&file.name)
+            .map_err(|error| LogError::io("remove", &file.name, 0, error))?;
+    }
+    storage.sync_dir().map_err(sync_dir_failed)?;
+    recovery.end = end.position;
+    recovery.segments = segments.len() as u64;
+    Ok(Found {
+        recovery,
+        segments,
+        current: Some(Arc::clone(&last.file)),
+        next_number,
+    })
+}
+
+/// Removes what was never finished, and picks the spares that can be used again.
+pub(crate) fn find_spares(
+    storage: &dyn Storage,
+    bytes: u64,
+    want: usize,
+) -> Result<(Vec<Spare>, u32), LogError> {
+    let mut spares = Vec::new();
+    let mut next_number = 1_u32;
+    let mut names = list(storage)?;
+    names.sort_unstable();
+    for name in names {
+        let number = parse_spare_name(&name);
+        if let Some(number) = number {
+            next_number = next_number.max(number.wrapping_add(1));
+            let file = storage
+                .open(&name)
+                .map_err(|error| LogError::io("open", &name, 0, error))?;
+            let len = file
+                .len()
+                .map_err(|error| LogError::io("measure", &name, 0, error))?;
+            let links = file
+                .links()
+                .map_err(|error| LogError::io("inspect", &name, 0, error))?;
+            if len == bytes && links == 1 && spares.len() < want {
+                spares.push((name, file));
+                continue;
+            }
+        }
+        if number.is_some() || is_tmp_name(&name) {
+            storage
+                .remove(&name)
+                .map_err(|error| LogError::io("remove", &name, 0, error))?;
+        }
+    }
+    Ok((spares, next_number))
+}
+
+fn open_segments(storage: &dyn Storage, shard: u16) -> Result<Vec<File>, LogError> {
+    let mut numbers: Vec<SegmentNumber> = list(storage)?
+        .iter()
+        .filter_map(|name| parse_segment_name(name))
+        .collect();
+    numbers.sort_unstable();
+    let mut files: Vec<File> = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let name = segment_name(number);
+        let file = storage
+            .open(&name)
+            .map_err(|error| LogError::io("open", &name, 0, error))?;
+        let header = SegmentHeader::read(&*file, &name)?;
+        if header.shard != shard {
+            return Err(LogError::OtherShard {
+                file: name,
+                found: header.shard,
+                wanted: shard,
+            });
+        }
+        if files
+            .last()
+            .is_some_and(|last| last.header.first > header.first)
+        {
+            return Err(LogError::damaged(
+                &name,
+                32,
+                "it begins before the segment before it",
+            ));
+        }
+        files.push(File { name, header, file });
+    }
+    Ok(files)
+}
+
+/// Reads frames until one is not good; `None` when there are no segments.
+fn read_in_order(
+    files: &[File],
+    window: &mut Window,
+    mut visit: impl FnMut(usize, &FrameHeader, u64, &[u8]) -> Result<(), LogError>,
+) -> Result<Option<End>, LogError> {
+    let mut position = files
+        .first()
+        .map_or(Position(0), |first| first.header.first);
+    for (index, file) in files.iter().enumerate() {
+        let limit = files.get(index + 1).map(|next| next.header.first);
+        let mut scan = Scan::new(&*file.file, &file.name, &file.header, limit, window)?;
+        loop {
+            match scan.at(position)? {
+                Step::Frame(header) => {
+                    let offset = file.header.offset_of(position) + FRAME_HEADER_BYTES as u64;
+                    visit(index, &header, offset, scan.payload()?)?;
+                    position = header.end();
+                }
+                Step::Limit => break,
+                Step::Stop(stop) => {
+                    return Ok(Some(End {
+                        index,
+                        position,
+                        stop,
+                    }));
+                }
+            }
+        }
+    }
+    // The last segment has no limit, so its scan ends in a stop.
+    Ok(None)
+}
+
+/// What is behind the place where reading ended.
+#[derive(Default)]
+struct Evidence {
+    bytes: u64,
+    synced: Position,
+}
+
+fn look_behind(files: &[File], end: &End, window: &mut Window) -> Result<Evidence, LogError> {
+    let mut evidence = Evidence::default();
+    for (index, file) in files.iter().enumerate().skip(end.index) {
+        let limit = files.get(index + 1).map(|next| next.header.first);
+        let mut scan = Scan::new(&*file.file, &file.name, &file.header, limit, window)?;
+        let mut from = if index == end.index {
+            end.position
+        } else {
+            file.header.first
+        };
+        while let Some(header) = scan.look_for_header(from)? {
+            evidence.bytes += header.frame_len();
+            evidence.synced = evidence.synced.max(header.synced_through);
+            from = header.end();
+        }
+    }
+    Ok(evidence)
+}
+
+fn damage(files: &[File], end: &End, synced: Position) -> LogError {
+    let file = &files[end.index];
+    let next = files.get(end.index + 1);
+    let gap = next.filter(|next| next.header.number.0 > file.header.number.0 + 1);
+    if gap.is_some() && !end.stop.looks_like_frame {
+        let missing = segment_name(SegmentNumber(file.header.number.0 + 1));
+        return LogError::damaged(&missing, 0, "the file is missing");
+    }
+    let why = format!(
+        "{}, and the log was durable up to position {synced}",
+        end.stop.why
+    );
+    LogError::damaged(&file.name, file.header.offset_of(end.position), why)
+}
+
+/// Writes everything from `synced` on again, with the same bytes, and syncs it.
+///
+/// Syncing alone is not enough: after a sync that failed, the system may hold pages in memory as
+/// clean that never reached the disk.
+fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Result<(), LogError> {
+    let mut bytes = vec![0; 1 << 20];
+    for (file, segment) in files.iter().zip(segments) {
+        let mut offset = file.header.offset_of(synced.max(file.header.first));
+        let end = file.header.offset_of(segment.end);
+        if offset >= end {
+            continue;
+        }
+        while offset < end {
+            let want = usize::try_from(end - offset)
+                .unwrap_or(usize::MAX)
+                .min(bytes.len());
+            let read = read_full(&*file.file, offset, &mut bytes[..want])
+                .map_err(|error| LogError::io("read", &file.name, offset, error))?;
+            if read < want {
+                let error = std::io::ErrorKind::UnexpectedEof.into();
+                return Err(LogError::io("read", &file.name, offset, error));
+            }
+            write_all(&*file.file, offset, &bytes[..want])
+                .map_err(|error| LogError::io("write", &file.name, offset, error))?;
+            offset += want as u64;
+        }
+        file.file
+            .sync_data()
+            .map_err(|error| LogError::io("sync", &file.name, 0, error))?;
+    }
+    Ok(())
+}
+
+fn list(storage: &dyn Storage) -> Result<Vec<String>, LogError> {
+    storage
+        .list()
+        .map_err(|error| LogError::io("list", "the log's directory", 0, error))
+}
+
+fn sync_dir_failed(error: std::io::Error) -> LogError {
+    LogError::io("sync", "the log's directory", 0, error)
+}

@@ -1,0 +1,182 @@
+//! A segment's name and header. The layout is the table "Segment" in `docs/log-format.md`.
+
+use crate::{
+    LogError, Position, SegmentNumber, StorageFile,
+    frame::{u32_at, u64_at},
+    storage::read_full,
+};
+
+/// Where the first frame of a segment begins, bytes.
+pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
+
+const COPY_BYTES: usize = 2048;
+const MAGIC: &[u8; 8] = b"QUINTLOG";
+const VERSION: u16 = 1;
+const WRITTEN_BY: &str = concat!("quintet ", env!("CARGO_PKG_VERSION"));
+/// Far beyond any log (four exabytes).
+const POSITION_MAX: u64 = 1 << 62;
+const WRITTEN_BY_BYTES: usize = 32;
+
+/// A segment's header, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) shard: u16,
+    pub(crate) number: SegmentNumber,
+    pub(crate) salt: u64,
+    pub(crate) first: Position,
+    pub(crate) created_ms: u64,
+    pub(crate) synced_through: Position,
+}
+
+/// A header, and what is wrong with the copy of it that could not be used, if one could not.
+pub(crate) struct ReadHeader {
+    pub(crate) header: SegmentHeader,
+    /// Offset of the bad copy, and why it is bad.
+    pub(crate) bad_copy: Option<(u64, &'static str)>,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; COPY_BYTES];
+        out[..8].copy_from_slice(MAGIC);
+        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        out[10..12].copy_from_slice(&self.shard.to_le_bytes());
+        out[12..16].copy_from_slice(&self.number.0.to_le_bytes());
+        out[24..32].copy_from_slice(&self.salt.to_le_bytes());
+        out[32..40].copy_from_slice(&self.first.0.to_le_bytes());
+        out[40..48].copy_from_slice(&self.created_ms.to_le_bytes());
+        out[48..56].copy_from_slice(&self.synced_through.0.to_le_bytes());
+        let writer = &WRITTEN_BY.as_bytes()[..WRITTEN_BY.len().min(WRITTEN_BY_BYTES)];
+        out[56..56 + writer.len()].copy_from_slice(writer);
+        let crc = crc32c::crc32c(&out[..COPY_BYTES - 4]);
+        out[COPY_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        out.extend_from_within(..);
+        out
+    }
+
+    /// File offset of a position in this segment; `position` is not before the first.
+    pub(crate) fn offset_of(&self, position: Position) -> u64 {
+        SEGMENT_HEADER_BYTES + (position.0 - self.first.0)
+    }
+
+    /// Reads the header of a segment's file; both copies must be good.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`], [`LogError::NewerFormat`], [`LogError::Io`].
+    pub(crate) fn read(file: &dyn StorageFile, name: &str) -> Result<Self, LogError> {
+        let found = Self::salvage(file, name)?;
+        match found.bad_copy {
+            Some((offset, why)) => Err(LogError::damaged(name, offset, why)),
+            None => Ok(found.header),
+        }
+    }
+
+    /// Reads the header from whichever copy is good.
+    pub(crate) fn salvage(file: &dyn StorageFile, name: &str) -> Result<ReadHeader, LogError> {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        let len =
+            read_full(file, 0, &mut bytes).map_err(|error| LogError::io("read", name, 0, error))?;
+        let copies = [
+            Self::decode_copy(&bytes[..len.min(COPY_BYTES)], name)?,
+            Self::decode_copy(&bytes[len.min(COPY_BYTES)..len], name)?,
+        ];
+        let second = COPY_BYTES as u64;
+        let (header, bad_copy) = match copies {
+            [Ok(one), Ok(two)] if one == two => (one, None),
+            // Both are whole and differ: no crash and no bit flip does this.
+            [Ok(_), Ok(_)] => {
+                return Err(LogError::damaged(
+                    name,
+                    second,
+                    "the two copies of the header differ",
+                ));
+            }
+            [Ok(one), Err(why)] => (one, Some((second, why))),
+            [Err(why), Ok(two)] => (two, Some((0, why))),
+            [Err(why), Err(_)] => return Err(LogError::damaged(name, 0, why)),
+        };
+        if parse_segment_name(name) != Some(header.number) {
+            let why = format!("its header says that it is segment {}", header.number);
+            return Err(LogError::damaged(name, 12, why));
+        }
+        Ok(ReadHeader { header, bad_copy })
+    }
+
+    fn decode_copy(bytes: &[u8], name: &str) -> Result<Result<Self, &'static str>, LogError> {
+        if bytes.len() < COPY_BYTES {
+            return Ok(Err("the file ends inside its header"));
+        }
+        if bytes[..8] != *MAGIC {
+            return Ok(Err("it does not begin as a segment does"));
+        }
+        if u32_at(bytes, COPY_BYTES - 4) != crc32c::crc32c(&bytes[..COPY_BYTES - 4]) {
+            return Ok(Err("the header's checksum is wrong"));
+        }
+        let newer = |what| {
+            let writer = String::from_utf8_lossy(&bytes[56..56 + WRITTEN_BY_BYTES]);
+            let written_by = writer.trim_end_matches('\0').to_owned();
+            Err(LogError::NewerFormat {
+                file: name.to_owned(),
+                what,
+                written_by,
+            })
+        };
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version != VERSION {
+            return newer(format!("format version {version}"));
+        }
+        let features = u32_at(bytes, 16);
+        if features != 0 {
+            return newer(format!("feature flags {features:#x}"));
+        }
+        // Nothing of this size is ever written; refusing it here keeps sums from overflowing.
+        if u64_at(bytes, 32) > POSITION_MAX || u32_at(bytes, 12) == u32::MAX {
+            return Ok(Err("the header is not one this version writes"));
+        }
+        Ok(Ok(Self {
+            shard: u16::from_le_bytes([bytes[10], bytes[11]]),
+            number: SegmentNumber(u32_at(bytes, 12)),
+            salt: u64_at(bytes, 24),
+            first: Position(u64_at(bytes, 32)),
+            created_ms: u64_at(bytes, 40),
+            synced_through: Position(u64_at(bytes, 48)),
+        }))
+    }
+}
+
+pub(crate) fn segment_name(number: SegmentNumber) -> String {
+    format!("segment-{:010}.log", number.0)
+}
+
+pub(crate) fn segment_tmp_name(number: SegmentNumber) -> String {
+    format!("segment-{:010}.tmp", number.0)
+}
+
+pub(crate) fn spare_name(number: u32) -> String {
+    format!("spare-{number:010}.log")
+}
+
+pub(crate) fn spare_tmp_name(number: u32) -> String {
+    format!("spare-{number:010}.tmp")
+}
+
+pub(crate) fn parse_segment_name(name: &str) -> Option<SegmentNumber> {
+    parse(name, "segment-", ".log").map(SegmentNumber)
+}
+
+pub(crate) fn parse_spare_name(name: &str) -> Option<u32> {
+    parse(name, "spare-", ".log")
+}
+
+/// Whether a file is one of ours that was never finished.
+pub(crate) fn is_tmp_name(name: &str) -> bool {
+    parse(name, "segment-", ".tmp").is_some() || parse(name, "spare-", ".tmp").is_some()
+}
+
+fn parse(name: &str, prefix: &str, suffix: &str) -> Option<u32> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+    if digits.len() != 10 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}

@@ -1,0 +1,49 @@
+//! What the log's tests share.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::sync::Arc;
+
+use quintet_log::{LocalLog, LogError, Options, Recovery, ReplayFrame, Stamp, Storage};
+use quintet_sim::log_tests::Seen;
+
+/// Small enough that tests rotate, and that every byte can be tried.
+pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
+
+pub(crate) fn options() -> Options {
+    Options {
+        segment_bytes: SEGMENT_BYTES,
+        ..Options::default()
+    }
+}
+
+pub(crate) fn seen(frame: ReplayFrame<'_>) -> Seen {
+    Seen {
+        position: frame.position,
+        stamp: Stamp {
+            epoch: frame.epoch,
+            time_ms: frame.time_ms,
+        },
+        kind: frame.kind,
+        count: frame.count,
+        first_in_segment: frame.first_in_segment,
+        payload: frame.payload.to_vec(),
+    }
+}
+
+/// Opens a local log and returns all that it replayed.
+pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<(LocalLog, Recovery, Vec<Seen>), LogError> {
+    open_with(storage, options())
+}
+
+pub(crate) fn open_with(
+    storage: Arc<dyn Storage>,
+    options: Options,
+) -> Result<(LocalLog, Recovery, Vec<Seen>), LogError> {
+    let mut frames = Vec::new();
+    let (log, recovery) = LocalLog::open(storage, options, &mut |frame| {
+        frames.push(seen(frame));
+        Ok(())
+    })?;
+    Ok((log, recovery, frames))
+}
