@@ -1,5 +1,6 @@
 //! What a message carries.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The bytes of a message: shared and immutable, or in the log.
@@ -86,6 +87,7 @@ pub struct LargeBody(Arc<Large>);
 struct Large {
     id: u64,
     len: u64,
+    home: AtomicU32,
     places: Mutex<Vec<ChunkPlace>>,
 }
 
@@ -132,8 +134,10 @@ impl LargeBody {
             .push(place);
     }
 
-    /// Replaces all places, after the chunks were copied to newer segments.
-    pub fn set_places(&self, places: Vec<ChunkPlace>) {
+    /// Replaces all places, after the chunks were copied to newer segments, of
+    /// which `home` is the oldest.
+    pub fn set_places(&self, places: Vec<ChunkPlace>, home: u32) {
+        self.0.home.store(home, Ordering::Release);
         *self.0.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
     }
 

@@ -1,51 +1,459 @@
-//! The shard's engine.
+//! The shard's engine: decides, applies, and knows who waits.
+
+use smallvec::SmallVec;
 
 use crate::command::{Caller, Command, Party};
-use crate::fact::Journal;
-use crate::outcome::{Answer, Delivery};
+use crate::fact::{Bound, Fact, Journal, Removal, Return};
+use crate::message::{Home, Message, MessageId, QueueId};
+use crate::name::Name;
+use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::settings::Settings;
+use crate::store::{Queue, Store};
 use crate::time::Ms;
+use crate::waiters::Waiters;
 
-/// One shard: durable state and those who wait.
-#[derive(Debug, Default)]
-pub struct Engine {}
+pub use crate::store::CopiedOut;
 
-#[allow(unused_variables, missing_docs, clippy::todo)]
+/// How much room there is for facts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Space {
+    /// Enough.
+    #[default]
+    Enough,
+    /// The disk is full: no puts. Leases, settles and deletes still work.
+    NoPuts,
+    /// The reserve runs out too: no leases either. Settles and deletes work.
+    NoLeases,
+}
+
+/// One shard: durable state, and those who wait.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) store: Store,
+    pub(crate) waiters: Waiters,
+    pub(crate) settings: Settings,
+    pub(crate) now: Ms,
+    pub(crate) home: Home,
+    pub(crate) space: Space,
+    pub(crate) draining: bool,
+    /// When idle queues are looked for next.
+    pub(crate) idle_scan: Ms,
+    pub(crate) any_idle: bool,
+}
+
+/// A step's surroundings: the journal, and where deliveries go.
+pub(crate) struct Cx<'a, J> {
+    pub(crate) journal: &'a mut J,
+    pub(crate) deliveries: &'a mut Vec<Delivery>,
+}
+
+/// Forgotten messages freed with each command, and with each tick.
+const REAP_PER_COMMAND: usize = 64;
+const REAP_PER_TICK: usize = 4096;
+
 impl Engine {
+    /// An empty shard, number `shard` of `shards`.
     pub fn new(shard: u8, shards: u8, settings: Settings) -> Self {
-        todo!()
+        let mut engine = Self {
+            store: Store::new(shard, shards),
+            waiters: Waiters::default(),
+            settings: Settings::default(),
+            now: Ms(0),
+            home: Home(0),
+            space: Space::Enough,
+            draining: false,
+            idle_scan: Ms(0),
+            any_idle: false,
+        };
+        engine.configure(settings);
+        engine
     }
+
     /// Replaces the configured settings (start, SIGHUP).
     pub fn configure(&mut self, settings: Settings) {
-        todo!()
+        self.any_idle = settings.defaults.idle_ms > 0
+            || settings.rules.iter().any(|(_, rule)| rule.idle_ms.is_some_and(|ms| ms > 0));
+        self.settings = settings;
+        let queues: Vec<QueueId> =
+            self.store.queues.iter().flatten().map(|queue| queue.id).collect();
+        for queue in queues {
+            self.resettle(queue);
+        }
     }
-    /// Decides and applies one command; facts go to `journal`, outcomes for others that waited to `deliveries`.
-    pub fn submit(
+
+    /// Resolves a queue's settings anew.
+    pub(crate) fn resettle(&mut self, id: QueueId) {
+        let Some(queue) = self.store.queue_mut(id) else { return };
+        let memory = queue.live.settings.memory && queue.live.recorded;
+        let mut settings = self.settings.resolve(queue.name.as_bytes());
+        queue.overrides.lay_over(&mut settings);
+        // A queue cannot become durable, or stop being so, while it exists.
+        if queue.live.recorded {
+            settings.memory = memory;
+        }
+        self.any_idle |= settings.idle_ms > 0;
+        queue.live.settings = settings;
+        self.store.rearm(id);
+    }
+
+    /// Decides and applies one command. Facts go to `journal`, outcomes for
+    /// others who waited to `deliveries`.
+    pub fn submit<J: Journal>(
         &mut self,
         now: Ms,
         caller: Caller,
         command: Command,
-        journal: &mut impl Journal,
+        journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) -> Answer {
-        todo!()
+        self.advance(now);
+        if !self.store.graves.is_empty() {
+            self.store.reap(REAP_PER_COMMAND);
+        }
+        let mut cx = Cx { journal, deliveries };
+        let cx = &mut cx;
+        let durable = |result: Result<Outcome, Refusal>| {
+            Answer::Now(result.unwrap_or_else(Outcome::Refused), Hold::Durable)
+        };
+        match command {
+            Command::Put(put) => durable(self.put(cx, put)),
+            Command::Take(take) => self.take(cx, caller.party, take),
+            Command::Settle { id, by, how } => durable(self.settle(cx, caller.party, id, by, how)),
+            Command::SettleHeld { queue, how, max } => {
+                durable(self.settle_held(cx, caller.party, queue, &how, max))
+            }
+            Command::Delete { id, by } => durable(self.delete(cx, caller.party, id, by)),
+            Command::Touch(id) => durable(self.touch(cx, caller.party, id)),
+            Command::ReserveId { id, lease } => self.reserve_id(cx, caller.party, id, lease),
+            Command::PutMany(puts) => durable(self.put_many(cx, puts)),
+            Command::Watch(take) => self.watch(cx, caller.party, take),
+            Command::StopWaiting => {
+                self.stop_waiting(cx, caller.party);
+                Answer::Now(Outcome::Done, Hold::Turn)
+            }
+            Command::Peek(peek) => durable(self.peek(cx, &peek)),
+            Command::Kick { queue, max } => durable(self.kick(cx, &queue, max)),
+            Command::KickId(id) => durable(self.kick_id(cx, id)),
+            Command::Move { id, to } => durable(self.move_one(cx, id, to)),
+            Command::MoveAll { from, to, state, max } => {
+                durable(self.move_all(cx, &from, to, state, max))
+            }
+            Command::Commit(id) => durable(self.commit(cx, id)),
+            Command::Edit(id, edit) => durable(self.edit(cx, id, *edit)),
+            Command::Pause { queue, for_ms } => durable(self.pause(cx, &queue, for_ms)),
+            Command::Configure { queue, overrides } => {
+                durable(self.configure_queue(cx, queue, overrides))
+            }
+            Command::Join { parent, child } => durable(self.join(cx, parent, child)),
+            Command::Flush(queue) => durable(self.flush(cx, &queue)),
+            Command::FlushAll => durable(self.flush_all(cx)),
+            Command::Drop(queue) => durable(self.drop_queue(cx, &queue)),
+            Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue)),
+            Command::BurnId => durable(self.burn_id(cx)),
+            Command::Restore(messages) => durable(self.restore(cx, messages)),
+            Command::Stats(of) => match self.stats(&of) {
+                Ok(stats) => Answer::Now(Outcome::Stats(Box::new(stats)), Hold::Turn),
+                Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+            },
+        }
     }
-    /// Does what is due by `now`: ends leases, promotes delayed messages, expires, ends waits and pauses.
-    pub fn tick(&mut self, now: Ms, journal: &mut impl Journal, deliveries: &mut Vec<Delivery>) {
-        todo!()
+
+    /// Does what is due by `now`: ends leases, promotes delayed messages,
+    /// drops expired ones, ends waits and pauses. Bounded work per call; call
+    /// again while [`Engine::next_deadline`] is not later than `now`.
+    pub fn tick<J: Journal>(
+        &mut self,
+        now: Ms,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) {
+        self.advance(now);
+        let mut cx = Cx { journal, deliveries };
+        self.end_leases(&mut cx);
+        self.ring_alarms(&mut cx);
+        self.sweep_expired(&mut cx);
+        self.end_waits(&mut cx);
+        self.store.forget_marks(self.now, 256);
+        self.drop_idle(&mut cx);
+        self.store.reap(REAP_PER_TICK);
     }
-    /// When `tick` should be called next; `Ms::NEVER` if nothing is pending.
+
+    /// When [`Engine::tick`] should be called next; [`Ms::NEVER`] if nothing
+    /// is pending.
     pub fn next_deadline(&self) -> Ms {
-        todo!()
+        if !self.store.graves.is_empty() {
+            return self.now;
+        }
+        let store = &self.store;
+        let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
+        if let Some(&(at, _)) = store.lease_ends.first() {
+            next = next.min(at);
+        }
+        if let Some(&(at, _)) = store.alarms.first() {
+            next = next.min(at);
+        }
+        if let Some(&(at, _)) = store.expiries.first() {
+            next = next.min(at);
+        }
+        if let Some((at, _)) = store.mark_ends.first() {
+            next = next.min(*at);
+        }
+        if self.any_idle {
+            next = next.min(self.idle_scan);
+        }
+        next
     }
-    /// The party is gone: drops its waits, ends leases bound to it.
-    pub fn disconnect(
+
+    /// The party is gone: its waits end, leases bound to it end, and the
+    /// messages keep their own order.
+    pub fn disconnect<J: Journal>(
         &mut self,
         now: Ms,
         party: Party,
-        journal: &mut impl Journal,
+        journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) {
-        todo!()
+        self.advance(now);
+        let mut cx = Cx { journal, deliveries };
+        for queue in self.waiters.forget(party, &mut self.store) {
+            self.forget_unused(queue);
+        }
+        let Some(held) = self.store.held.get(&party) else { return };
+        // Newest first: each goes in front of what went before, so that in the
+        // end the oldest stands first.
+        let held: Vec<MessageId> = held.iter().rev().copied().collect();
+        let mut queues: SmallVec<[QueueId; 4]> = SmallVec::new();
+        for id in held {
+            let Some(slot) = self.store.slot(id) else { continue };
+            let bound = self.store.leases.get(&slot).map(|lease| lease.bound);
+            if !matches!(bound, Some(Bound::Connection | Bound::Process)) {
+                continue;
+            }
+            let Some(message) = self.store.message(id) else { continue };
+            let queue = message.queue;
+            self.give_back(&mut cx, id, Return::Lost);
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
+        }
+        self.store.held.remove(&party);
+        for queue in queues {
+            self.serve(&mut cx, queue);
+        }
+    }
+
+    /// Applies one fact found in the log, in segment `home`.
+    pub fn replay(&mut self, fact: Fact, home: Home) {
+        let configure = match &fact {
+            Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } => Some(*queue),
+            _ => None,
+        };
+        self.store.apply(fact, home);
+        if let Some(queue) = configure {
+            self.resettle(queue);
+        }
+        if !self.store.graves.is_empty() {
+            self.store.reap(REAP_PER_COMMAND);
+        }
+    }
+
+    /// Begins this process's (or owner's) time: ends the leases that were bound
+    /// to what is gone. Call after replay, before the first command.
+    pub fn begin_epoch<J: Journal>(&mut self, now: Ms, epoch: u64, journal: &mut J) {
+        self.advance(now);
+        let lost: Vec<MessageId> = self
+            .store
+            .leases
+            .iter()
+            .filter(|(_, lease)| matches!(lease.bound, Bound::Connection | Bound::Process))
+            .filter_map(|(&slot, _)| self.store.messages.get(slot).map(|message| message.id))
+            .collect();
+        let fact = Fact::Epoch { epoch, now: self.now };
+        journal.record(&fact);
+        self.store.apply(fact, self.home);
+        let mut deliveries = Vec::new();
+        let mut cx = Cx { journal, deliveries: &mut deliveries };
+        let mut lost = lost;
+        lost.sort_unstable();
+        for id in lost {
+            self.bury_if_spent(&mut cx, id);
+        }
+    }
+
+    /// The segment in which the facts of the next commands will land.
+    pub fn set_home(&mut self, home: Home) {
+        self.home = home;
+    }
+
+    /// The facts a new segment begins with.
+    pub fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
+        self.store.snapshot(record);
+    }
+
+    /// Durable state as facts in a fixed order; equal states give equal lists.
+    pub fn image(&self) -> Vec<Fact> {
+        self.store.image()
+    }
+
+    /// Messages and marks whose newest image lies in `home`.
+    pub fn homes_live(&self, home: Home) -> u64 {
+        self.store.homes.get(&home).copied().unwrap_or(0)
+    }
+
+    /// The oldest segment something live lies in.
+    pub fn oldest_home(&self) -> Option<Home> {
+        self.store.homes.first_key_value().map(|(&home, _)| home)
+    }
+
+    /// Writes images of what lives in `home`, a slice of `max` slots from
+    /// `from` on, so that the segment can be retired when they are durable.
+    pub fn copy_out<J: Journal>(
+        &mut self,
+        home: Home,
+        from: u32,
+        max: u32,
+        journal: &mut J,
+    ) -> CopiedOut {
+        let into = self.home;
+        self.store.copy_out(home, into, from, max, &mut |fact, memory| {
+            if !memory {
+                journal.record(fact);
+            }
+        })
+    }
+
+    /// Bytes the live messages would take in the log, about.
+    pub fn live_bytes(&self) -> u64 {
+        const RECORD: u64 = 40;
+        let large: u64 = self.store.queues.iter().flatten().map(|queue| queue.bytes).sum();
+        large + self.store.messages.len() as u64 * RECORD
+    }
+
+    /// Tells how much room there is; puts and leases are refused accordingly.
+    pub fn set_space(&mut self, space: Space) {
+        self.space = space;
+    }
+
+    /// Refuses puts from now on, or no longer.
+    pub fn set_draining(&mut self, draining: bool) {
+        self.draining = draining;
+    }
+
+    /// The id of the newest message; 0 if there was none.
+    pub fn last_id(&self) -> MessageId {
+        self.store.last_id()
+    }
+
+    /// The newest epoch found in the log; 0 if there was none.
+    pub fn epoch(&self) -> u64 {
+        self.store.epoch
+    }
+
+    /// Engine time.
+    pub fn now(&self) -> Ms {
+        self.now
+    }
+
+    /// The name of a queue a message came from; empty if it is gone.
+    pub fn queue_name(&self, queue: QueueId) -> Name {
+        self.store.name_of(queue)
+    }
+
+    /// Time never goes back.
+    pub(crate) fn advance(&mut self, now: Ms) {
+        self.now = self.now.max(now);
+    }
+
+    /// Records a fact and applies it. Facts about queues that are only in
+    /// memory are not recorded; a message that crosses over is recorded as
+    /// what it is for the log.
+    pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
+        if let Fact::Moved { at, to, .. } = &fact {
+            let at = *at;
+            match (self.is_memory(at.queue), self.is_memory(*to)) {
+                (false, false) => cx.journal.record(&fact),
+                (true, true) => {}
+                (false, true) => cx.journal.record(&Fact::Removed { at, why: Removal::Deleted }),
+                (true, false) => {
+                    let removed = self.store.apply(fact, self.home);
+                    if let Some(message) = self.store.message(at.id) {
+                        cx.journal.record(&Fact::Image(message.clone(), None));
+                    }
+                    return removed;
+                }
+            }
+        } else if !fact.queue().is_some_and(|queue| self.is_memory(queue)) {
+            cx.journal.record(&fact);
+        }
+        self.store.apply(fact, self.home)
+    }
+
+    fn is_memory(&self, queue: QueueId) -> bool {
+        self.store.queue(queue).is_some_and(|queue| queue.live.settings.memory)
+    }
+
+    /// A message's next id. Ids of messages that are not logged are covered by
+    /// a mark, so that no id is seen twice after a restart.
+    pub(crate) fn next_id<J: Journal>(&mut self, cx: &mut Cx<'_, J>, logged: bool) -> MessageId {
+        const BLOCK: u64 = 1024;
+        let number = self.store.next_id;
+        if !logged && number >= self.store.marked {
+            let fact = Fact::IdMark(number + 1);
+            cx.journal.record(&Fact::IdMark(number + BLOCK));
+            self.store.apply(fact, self.home);
+            self.store.marked = number + BLOCK;
+        }
+        self.store.next_id = number + 1;
+        MessageId(number | self.store.id_bits)
+    }
+
+    /// The queue of this name, made in memory if there is none.
+    pub(crate) fn find_or_make(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+        if let Some(id) = self.store.find(name) {
+            return Ok(id);
+        }
+        if name.is_empty() || name.as_bytes().len() > 65_535 {
+            return Err(Refusal::BadName);
+        }
+        if self.store.names.len() >= self.settings.queues_max as usize {
+            return Err(Refusal::TooManyQueues);
+        }
+        let id = self
+            .store
+            .free_queues
+            .pop()
+            .unwrap_or(QueueId(u32::try_from(self.store.queues.len()).unwrap_or(u32::MAX)));
+        let mut queue = Queue { id, name: name.clone(), created: self.now, ..Queue::default() };
+        queue.live.used = self.now;
+        self.store.seat_queue(queue);
+        self.resettle(id);
+        Ok(id)
+    }
+
+    /// Makes sure the log knows the queue before a fact names it.
+    pub(crate) fn record_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
+        let Some(queue) = self.store.queue(id) else { return };
+        if queue.live.recorded {
+            return;
+        }
+        let fact = Fact::QueueMade {
+            queue: id,
+            name: queue.name.clone(),
+            parent: queue.parent,
+            created: queue.created,
+        };
+        self.store.counts.made += 1;
+        self.fact(cx, fact);
+    }
+
+    /// Forgets a queue that exists only because somebody waited on it.
+    pub(crate) fn forget_unused(&mut self, id: QueueId) {
+        if let Some(queue) = self.store.queue(id)
+            && !queue.live.recorded
+            && queue.live.line.is_empty()
+            && queue.is_empty()
+        {
+            self.store.unseat_queue(id);
+        }
     }
 }

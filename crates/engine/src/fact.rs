@@ -1,11 +1,350 @@
-//! Facts.
+//! Facts: everything that must be remembered.
+//!
+//! The durable state of a shard is a function of its facts in order. A fact
+//! holds values that were resolved when it was decided, so applying it reads
+//! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
-/// A fact.
-#[derive(Debug, Clone)]
-pub enum Fact {}
+use crate::command::{BackTo, Party};
+use crate::message::{Attachment, At, Message, MessageId, QueueId};
+use crate::name::Name;
+use crate::settings::Overrides;
+use crate::stats::QueueTotals;
+use crate::time::Ms;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A process (or a new owner) began: every lease bound to a connection or
+    /// a child process ends, in an order that keeps the messages' own order.
+    Epoch {
+        /// Rises with each.
+        epoch: u64,
+        /// When.
+        now: Ms,
+    },
+    /// Ids below this one are used up.
+    IdMark(u64),
+    /// A queue came into being. Repeated in snapshots: no effect if it exists.
+    QueueMade {
+        /// Its number, never used before.
+        queue: QueueId,
+        /// Its name.
+        name: Name,
+        /// It gets copies of this queue's puts.
+        parent: Option<QueueId>,
+        /// When.
+        created: Ms,
+    },
+    /// A queue's own settings from now on.
+    QueueConfigured {
+        /// The queue.
+        queue: QueueId,
+        /// All of them; the default clears all.
+        overrides: Box<Overrides>,
+    },
+    /// A queue is paused or resumed.
+    QueuePaused {
+        /// The queue.
+        queue: QueueId,
+        /// `None`: it is not paused.
+        pause: Option<Pause>,
+    },
+    /// What waits in a queue is discarded.
+    QueueFlushed {
+        /// The queue.
+        queue: QueueId,
+        /// The newest id there was.
+        through: MessageId,
+        /// How many went.
+        count: u64,
+    },
+    /// A queue and all in it are gone.
+    QueueDropped {
+        /// The queue.
+        queue: QueueId,
+        /// The newest id there was.
+        through: MessageId,
+        /// Because nobody used it.
+        idle: bool,
+    },
+    /// Snapshot: a queue's totals and counters, absolute.
+    QueueCounted {
+        /// The queue.
+        queue: QueueId,
+        /// Its totals.
+        totals: Box<QueueTotals>,
+        /// The lowest place given to an aborted message so far.
+        head: i64,
+        /// The last turn given to a buried message.
+        bury_order: u64,
+    },
+    /// Snapshot: the shard's counters, absolute.
+    ShardCounted(ShardCounts),
+    /// A message was put.
+    Put(Message),
+    /// The whole of a stored message, written again so that the segment with
+    /// its put can go.
+    Image(Message, Option<Lease>),
+    /// A removing take was undone.
+    Restored(Message),
+    /// A message is gone.
+    Removed {
+        /// Which.
+        at: At,
+        /// Why.
+        why: Removal,
+    },
+    /// A message is reserved.
+    Leased {
+        /// Which.
+        at: At,
+        /// The lease.
+        lease: Lease,
+    },
+    /// A lease runs from the start again.
+    Touched {
+        /// Which message.
+        at: At,
+        /// When the lease ends now.
+        until: Ms,
+    },
+    /// A message went back to its queue.
+    Released {
+        /// Which, as it stood.
+        at: At,
+        /// Its rank now.
+        rank: u32,
+        /// Its place now.
+        place: i64,
+        /// Not taken before.
+        due: Option<Ms>,
+        /// Why.
+        why: Return,
+    },
+    /// A message was set aside.
+    Buried {
+        /// Which, as it stood.
+        at: At,
+        /// Its rank now.
+        rank: u32,
+        /// When.
+        now: Ms,
+        /// By the dead-letter rule.
+        dead: bool,
+        /// Why, for the operator.
+        reason: Box<[u8]>,
+    },
+    /// A message is finished and kept.
+    Archived {
+        /// Which.
+        at: At,
+        /// `relayed`, else `done`.
+        relayed: bool,
+        /// When.
+        now: Ms,
+        /// Status text.
+        status: Box<[u8]>,
+    },
+    /// A buried or delayed message is ready again.
+    Kicked {
+        /// Which.
+        at: At,
+    },
+    /// A message went to another queue.
+    Moved {
+        /// Which, as it stood.
+        at: At,
+        /// Where to.
+        to: QueueId,
+        /// Its place there.
+        place: i64,
+        /// Why.
+        why: Transfer,
+        /// When.
+        now: Ms,
+    },
+    /// A prepared message entered its queue's order.
+    Committed {
+        /// Which.
+        at: At,
+    },
+    /// A message was changed.
+    Edited {
+        /// Which, as it stood.
+        at: At,
+        /// How.
+        change: Box<Change>,
+    },
+    /// A put is remembered, so that a repeat is known.
+    Remembered {
+        /// The queue.
+        queue: QueueId,
+        /// Which kind of mark.
+        kind: Mark,
+        /// The mark.
+        mark: Box<[u8]>,
+        /// The first put.
+        id: MessageId,
+        /// Until when.
+        until: Ms,
+    },
+}
+
+impl Fact {
+    /// The queue it is about, if it is about one.
+    pub fn queue(&self) -> Option<QueueId> {
+        match self {
+            Fact::Epoch { .. } | Fact::IdMark(_) | Fact::ShardCounted(_) => None,
+            Fact::QueueMade { queue, .. }
+            | Fact::QueueConfigured { queue, .. }
+            | Fact::QueuePaused { queue, .. }
+            | Fact::QueueFlushed { queue, .. }
+            | Fact::QueueDropped { queue, .. }
+            | Fact::QueueCounted { queue, .. }
+            | Fact::Remembered { queue, .. } => Some(*queue),
+            Fact::Put(message) | Fact::Image(message, _) | Fact::Restored(message) => {
+                Some(message.queue)
+            }
+            Fact::Removed { at, .. }
+            | Fact::Leased { at, .. }
+            | Fact::Touched { at, .. }
+            | Fact::Released { at, .. }
+            | Fact::Buried { at, .. }
+            | Fact::Archived { at, .. }
+            | Fact::Kicked { at }
+            | Fact::Moved { at, .. }
+            | Fact::Committed { at }
+            | Fact::Edited { at, .. } => Some(at.queue),
+        }
+    }
+}
+
+/// A queue's takes are not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// Until then; `None`: until resumed.
+    pub until: Option<Ms>,
+    /// As asked, ms.
+    pub for_ms: u64,
+}
+
+/// Counters of a shard that no queue has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShardCounts {
+    /// Queues made.
+    pub made: u64,
+    /// Queues dropped by command.
+    pub dropped: u64,
+    /// Queues dropped because idle.
+    pub expired: u64,
+    /// Totals of the queues that are gone.
+    pub gone: QueueTotals,
+}
+
+/// A lease on a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// Who holds it; nobody ([`Party`] 0) for a lease from before a restart.
+    pub party: Party,
+    /// What ends it besides its holder and its time.
+    pub bound: Bound,
+    /// When it ends; `None`: it has no deadline.
+    pub until: Option<Ms>,
+    /// Its length, for touch; 0 without deadline.
+    pub span_ms: u64,
+    /// Where the message goes when it ends.
+    pub back_to: BackTo,
+}
+
+/// What a lease depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// The connection that holds it.
+    Connection,
+    /// The child process that holds it.
+    Process,
+    /// Only its deadline: survives disconnect and restart.
+    Time,
+}
+
+/// Why a message is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Removal {
+    /// By a removing take.
+    Taken,
+    /// By the holder of its lease.
+    Finished,
+    /// By id.
+    Deleted,
+    /// Its time ran out.
+    Expired,
+    /// The queue was full.
+    Discarded,
+    /// Its queue was dropped while it was reserved.
+    Doomed,
+    /// It was archived long enough.
+    Retention,
+}
+
+/// Why a reserved message went back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Return {
+    /// Its holder gave it back.
+    Released,
+    /// The lease ran out.
+    Timeout,
+    /// The holder's connection or process is gone.
+    Lost,
+}
+
+/// Why a message changed queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// By command.
+    Command,
+    /// By the dead-letter rule.
+    DeadLetter,
+    /// Its time ran out and the queue says where such messages go.
+    Expired,
+}
+
+/// Marks that make a put a repeat.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Mark {
+    /// A dedupe id that refuses.
+    Dedupe,
+    /// An idempotency token.
+    Token,
+    /// A message key, in a queue that dedupes by key.
+    Key,
+}
+
+/// A resolved edit: `None` leaves a thing as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Change {
+    /// When.
+    pub now: Ms,
+    /// New rank.
+    pub rank: Option<u32>,
+    /// New due time; `Some(None)`: ready at once.
+    pub due: Option<Option<Ms>>,
+    /// New status text.
+    pub status: Option<Box<[u8]>>,
+    /// All attributes anew.
+    pub attrs: Option<Vec<(Box<[u8]>, Box<[u8]>)>>,
+    /// All attachments anew.
+    pub attachments: Option<Vec<Attachment>>,
+}
 
 /// Takes facts down, in order.
 pub trait Journal {
-    /// Records one fact. Infallible: a journal that cannot write ends the process.
+    /// Records one fact. Infallible: a journal that cannot write ends the
+    /// process, as nothing may be answered then.
     fn record(&mut self, fact: &Fact);
+}
+
+impl Journal for Vec<Fact> {
+    fn record(&mut self, fact: &Fact) {
+        self.push(fact.clone());
+    }
 }

@@ -71,6 +71,9 @@ pub struct Message {
     pub reserves: u32,
     /// Segment that holds this message's newest image.
     pub home: Home,
+    /// Its queue's era when it last began to wait; engine's own (a flush
+    /// starts a new era and so forgets all that waits at once).
+    pub era: u16,
     /// Where it is in its life.
     pub state: State,
     /// False: held back (pinpriq priority 0), leaves only as a companion, by
@@ -96,8 +99,10 @@ pub struct Extra {
     pub attachments: Vec<Attachment>,
     /// What was last said about it: status text, reason of the last failure.
     pub status: Box<[u8]>,
-    /// When its state last changed.
+    /// When its state last changed, as far as that is recorded.
     pub changed: Ms,
+    /// Its turn among the buried messages of its queue.
+    pub bury_order: u64,
     /// Leases that ran out.
     pub timeouts: u32,
     /// Times it was given back.
@@ -150,5 +155,26 @@ impl Message {
     /// The rarer parts, made on first use.
     pub fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()
+    }
+}
+
+/// A place in a queue's order, with the identity of what stands there. Facts
+/// carry it whole, so that replay never has to look a message up on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct At {
+    /// The queue.
+    pub queue: QueueId,
+    /// The rank.
+    pub rank: u32,
+    /// The place in the rank.
+    pub place: i64,
+    /// The message.
+    pub id: MessageId,
+}
+
+impl Message {
+    /// Where it stands.
+    pub fn at(&self) -> At {
+        At { queue: self.queue, rank: self.rank, place: self.place, id: self.id }
     }
 }

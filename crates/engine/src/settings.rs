@@ -262,6 +262,9 @@ pub struct Settings {
     pub queues_max: u32,
     /// Waiting takes at most, over all queues.
     pub waiters_max: u32,
+    /// Bytes of memory the messages may use by the engine's reckoning; puts
+    /// over it are refused. 0: no limit.
+    pub memory_max: u64,
 }
 
 impl Default for Settings {
@@ -271,6 +274,7 @@ impl Default for Settings {
             rules: Vec::new(),
             queues_max: 100_000,
             waiters_max: 1_000_000,
+            memory_max: 0,
         }
     }
 }

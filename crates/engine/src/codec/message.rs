@@ -1,0 +1,184 @@
+//! A message's image.
+
+use std::sync::Arc;
+
+use super::read::Reader;
+use super::write::Writer;
+use super::{FactError, LargeBodies};
+use crate::body::Body;
+use crate::message::{Extra, Home, Message, MessageId, State};
+use crate::time::Ms;
+
+/// Which optional parts follow.
+mod has {
+    pub(super) const FLAGS: u64 = 1;
+    pub(super) const TTR: u64 = 1 << 1;
+    pub(super) const EXTRA: u64 = 1 << 2;
+    pub(super) const HELD_BACK: u64 = 1 << 3;
+    pub(super) const LARGE: u64 = 1 << 4;
+    pub(super) const STATE: u64 = 1 << 5;
+    pub(super) const RESERVES: u64 = 1 << 6;
+    pub(super) const DOOMED: u64 = 1 << 7;
+    pub(super) const ALL: u64 = (1 << 8) - 1;
+}
+
+pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
+    let bit = |is: bool, bit: u64| if is { bit } else { 0 };
+    let bits = bit(message.flags != 0, has::FLAGS)
+        | bit(message.ttr_ms.is_some(), has::TTR)
+        | bit(message.extra.is_some(), has::EXTRA)
+        | bit(!message.selectable, has::HELD_BACK)
+        | bit(matches!(message.body, Body::Large(_)), has::LARGE)
+        | bit(message.state != State::Ready, has::STATE)
+        | bit(message.reserves != 0, has::RESERVES)
+        | bit(message.doomed, has::DOOMED);
+    w.number(bits);
+    w.at(&message.at());
+    w.number(message.created.0);
+    if message.flags != 0 {
+        w.number(u64::from(message.flags));
+    }
+    if let Some(ttr) = message.ttr_ms {
+        w.number(ttr);
+    }
+    if message.state != State::Ready {
+        w.byte(match message.state {
+            State::Prepared => 0,
+            State::Ready => 1,
+            State::Reserved => 2,
+            State::Buried => 3,
+            State::Done => 4,
+            State::Relayed => 5,
+        });
+    }
+    if message.reserves != 0 {
+        w.number(u64::from(message.reserves));
+    }
+    if let Some(extra) = &message.extra {
+        write_extra(w, extra);
+    }
+    match &message.body {
+        Body::Small(bytes) => w.bytes(bytes),
+        Body::Large(large) => {
+            w.number(large.id());
+            w.number(large.len());
+        }
+    }
+}
+
+fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
+    let bits = [
+        extra.key.is_some(),
+        extra.due.is_some(),
+        extra.expires.is_some(),
+        !extra.attrs.is_empty(),
+        !extra.attachments.is_empty(),
+        !extra.status.is_empty(),
+        extra.changed != Ms(0),
+        extra.bury_order != 0,
+        extra.timeouts != 0,
+        extra.releases != 0,
+        extra.buries != 0,
+        extra.kicks != 0,
+    ];
+    w.number(bits.iter().enumerate().map(|(at, &is)| u64::from(is) << at).sum());
+    if let Some(key) = &extra.key {
+        w.bytes(key);
+    }
+    for time in [extra.due, extra.expires].into_iter().flatten() {
+        w.number(time.0);
+    }
+    if !extra.attrs.is_empty() {
+        w.attrs(&extra.attrs);
+    }
+    if !extra.attachments.is_empty() {
+        w.attachments(&extra.attachments);
+    }
+    if !extra.status.is_empty() {
+        w.bytes(&extra.status);
+    }
+    let counts = [extra.timeouts, extra.releases, extra.buries, extra.kicks].map(u64::from);
+    for number in [extra.changed.0, extra.bury_order].into_iter().chain(counts) {
+        if number != 0 {
+            w.number(number);
+        }
+    }
+}
+
+pub(super) fn read(
+    r: &mut Reader<'_>,
+    large: &mut LargeBodies<'_>,
+) -> Result<Message, FactError> {
+    let bits = r.number()?;
+    if bits & !has::ALL != 0 {
+        return Err(FactError::BadField("message"));
+    }
+    let has = |bit: u64| bits & bit != 0;
+    let at = r.at()?;
+    let created = Ms(r.number()?);
+    let flags = if has(has::FLAGS) { r.small("flags")? } else { 0 };
+    let ttr_ms = if has(has::TTR) { Some(r.number()?) } else { None };
+    let state = if has(has::STATE) {
+        match r.byte()? {
+            0 => State::Prepared,
+            1 => State::Ready,
+            2 => State::Reserved,
+            3 => State::Buried,
+            4 => State::Done,
+            5 => State::Relayed,
+            _ => return Err(FactError::BadField("state")),
+        }
+    } else {
+        State::Ready
+    };
+    let reserves = if has(has::RESERVES) { r.small("reserves")? } else { 0 };
+    let extra = if has(has::EXTRA) { Some(Box::new(read_extra(r)?)) } else { None };
+    let body = if has(has::LARGE) {
+        let (id, len) = (r.number()?, r.number()?);
+        Body::Large(large(id, len))
+    } else {
+        Body::Small(Arc::from(r.bytes()?))
+    };
+    if at.id == MessageId(0) || at.id.0 >= 1 << 63 {
+        return Err(FactError::BadField("id"));
+    }
+    Ok(Message {
+        id: at.id,
+        place: at.place,
+        created,
+        body,
+        extra,
+        ttr_ms,
+        rank: at.rank,
+        queue: at.queue,
+        flags,
+        reserves,
+        home: Home(0),
+        era: 0,
+        state,
+        selectable: !has(has::HELD_BACK),
+        doomed: has(has::DOOMED),
+    })
+}
+
+fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
+    let bits = r.number()?;
+    if bits >= 1 << 12 {
+        return Err(FactError::BadField("extra"));
+    }
+    let has = |bit: u32| bits & (1 << bit) != 0;
+    Ok(Extra {
+        key: if has(0) { Some(Arc::from(r.bytes()?)) } else { None },
+        due: if has(1) { Some(Ms(r.number()?)) } else { None },
+        expires: if has(2) { Some(Ms(r.number()?)) } else { None },
+        attrs: if has(3) { r.attrs()? } else { Vec::new() },
+        attachments: if has(4) { r.attachments()? } else { Vec::new() },
+        status: if has(5) { r.bytes()?.into() } else { Box::default() },
+        changed: if has(6) { Ms(r.number()?) } else { Ms(0) },
+        bury_order: if has(7) { r.number()? } else { 0 },
+        timeouts: if has(8) { r.small("timeouts")? } else { 0 },
+        releases: if has(9) { r.small("releases")? } else { 0 },
+        buries: if has(10) { r.small("buries")? } else { 0 },
+        kicks: if has(11) { r.small("kicks")? } else { 0 },
+    })
+}

@@ -1,0 +1,503 @@
+//! Facts as bytes. The layout is described in `docs/log-format.md`, section
+//! "Records"; change the two together and raise the format version.
+
+mod message;
+mod overrides;
+mod read;
+mod write;
+
+use crate::body::LargeBody;
+use crate::command::{BackTo, Party};
+use crate::fact::{
+    Bound, Change, Fact, Lease, Mark, Pause, Removal, Return, ShardCounts, Transfer,
+};
+use crate::message::{At, MessageId, QueueId};
+use crate::name::Name;
+use crate::stats::QueueTotals;
+use crate::time::Ms;
+
+use read::Reader;
+use write::Writer;
+
+/// Resolves a large body by its id and length: its chunks came before the fact.
+pub type LargeBodies<'a> = dyn FnMut(u64, u64) -> LargeBody + 'a;
+
+/// A record that is not one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FactError {
+    /// The bytes end inside the record.
+    Short,
+    /// No such operation: written by a newer version, or damaged.
+    UnknownOperation(u8),
+    /// A field has a value it cannot have; the text names it.
+    BadField(&'static str),
+}
+
+impl std::fmt::Display for FactError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FactError::Short => f.write_str("record ends too early"),
+            FactError::UnknownOperation(op) => write!(f, "unknown operation {op:#04x}"),
+            FactError::BadField(field) => write!(f, "bad value in field \"{field}\""),
+        }
+    }
+}
+
+impl std::error::Error for FactError {}
+
+/// Operation bytes. 0x40 and above belong to the server (body chunks).
+mod op {
+    pub(super) const PUT: u8 = 0x01;
+    pub(super) const REMOVED: u8 = 0x02;
+    pub(super) const LEASED: u8 = 0x03;
+    pub(super) const RELEASED: u8 = 0x04;
+    pub(super) const TOUCHED: u8 = 0x05;
+    pub(super) const BURIED: u8 = 0x06;
+    pub(super) const ARCHIVED: u8 = 0x07;
+    pub(super) const KICKED: u8 = 0x08;
+    pub(super) const MOVED: u8 = 0x09;
+    pub(super) const COMMITTED: u8 = 0x0a;
+    pub(super) const EDITED: u8 = 0x0b;
+    pub(super) const IMAGE: u8 = 0x0c;
+    pub(super) const RESTORED: u8 = 0x0d;
+    pub(super) const REMEMBERED: u8 = 0x0e;
+    pub(super) const EPOCH: u8 = 0x20;
+    pub(super) const ID_MARK: u8 = 0x21;
+    pub(super) const QUEUE_MADE: u8 = 0x22;
+    pub(super) const QUEUE_CONFIGURED: u8 = 0x23;
+    pub(super) const QUEUE_PAUSED: u8 = 0x24;
+    pub(super) const QUEUE_FLUSHED: u8 = 0x25;
+    pub(super) const QUEUE_DROPPED: u8 = 0x26;
+    pub(super) const QUEUE_COUNTED: u8 = 0x27;
+    pub(super) const SHARD_COUNTED: u8 = 0x28;
+}
+
+impl Fact {
+    /// Appends the record to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer(out);
+        match self {
+            Fact::Put(message) => {
+                w.byte(op::PUT);
+                message::write(&mut w, message);
+            }
+            Fact::Removed { at, why } => {
+                w.byte(op::REMOVED);
+                w.at(at);
+                w.byte(removal_byte(*why));
+            }
+            Fact::Leased { at, lease } => {
+                w.byte(op::LEASED);
+                w.at(at);
+                w.lease(lease);
+            }
+            Fact::Released { at, rank, place, due, why } => {
+                w.byte(op::RELEASED);
+                w.at(at);
+                w.number(u64::from(*rank));
+                w.signed(place.wrapping_sub(at.place));
+                w.time(*due);
+                w.byte(match why {
+                    Return::Released => 0,
+                    Return::Timeout => 1,
+                    Return::Lost => 2,
+                });
+            }
+            Fact::Touched { at, until } => {
+                w.byte(op::TOUCHED);
+                w.at(at);
+                w.number(until.0);
+            }
+            Fact::Buried { at, rank, now, dead, reason } => {
+                w.byte(op::BURIED);
+                w.at(at);
+                w.number(u64::from(*rank));
+                w.number(now.0);
+                w.flag(*dead);
+                w.bytes(reason);
+            }
+            Fact::Archived { at, relayed, now, status } => {
+                w.byte(op::ARCHIVED);
+                w.at(at);
+                w.flag(*relayed);
+                w.number(now.0);
+                w.bytes(status);
+            }
+            Fact::Kicked { at } => {
+                w.byte(op::KICKED);
+                w.at(at);
+            }
+            Fact::Moved { at, to, place, why, now } => {
+                w.byte(op::MOVED);
+                w.at(at);
+                w.number(u64::from(to.0));
+                w.signed(*place);
+                w.byte(match why {
+                    Transfer::Command => 0,
+                    Transfer::DeadLetter => 1,
+                    Transfer::Expired => 2,
+                });
+                w.number(now.0);
+            }
+            Fact::Committed { at } => {
+                w.byte(op::COMMITTED);
+                w.at(at);
+            }
+            Fact::Edited { at, change } => {
+                w.byte(op::EDITED);
+                w.at(at);
+                write_change(&mut w, change);
+            }
+            Fact::Image(message, lease) => {
+                w.byte(op::IMAGE);
+                message::write(&mut w, message);
+                w.flag(lease.is_some());
+                if let Some(lease) = lease {
+                    w.lease(lease);
+                }
+            }
+            Fact::Restored(message) => {
+                w.byte(op::RESTORED);
+                message::write(&mut w, message);
+            }
+            Fact::Remembered { queue, kind, mark, id, until } => {
+                w.byte(op::REMEMBERED);
+                w.number(u64::from(queue.0));
+                w.byte(match kind {
+                    Mark::Dedupe => 0,
+                    Mark::Token => 1,
+                    Mark::Key => 2,
+                });
+                w.bytes(mark);
+                w.number(id.0);
+                w.number(until.0);
+            }
+            Fact::Epoch { epoch, now } => {
+                w.byte(op::EPOCH);
+                w.number(*epoch);
+                w.number(now.0);
+            }
+            Fact::IdMark(next) => {
+                w.byte(op::ID_MARK);
+                w.number(*next);
+            }
+            Fact::QueueMade { queue, name, parent, created } => {
+                w.byte(op::QUEUE_MADE);
+                w.number(u64::from(queue.0));
+                w.bytes(name.as_bytes());
+                w.number(parent.map_or(0, |parent| u64::from(parent.0) + 1));
+                w.number(created.0);
+            }
+            Fact::QueueConfigured { queue, overrides } => {
+                w.byte(op::QUEUE_CONFIGURED);
+                w.number(u64::from(queue.0));
+                overrides::write(&mut w, overrides);
+            }
+            Fact::QueuePaused { queue, pause } => {
+                w.byte(op::QUEUE_PAUSED);
+                w.number(u64::from(queue.0));
+                w.flag(pause.is_some());
+                if let Some(pause) = pause {
+                    w.time(pause.until);
+                    w.number(pause.for_ms);
+                }
+            }
+            Fact::QueueFlushed { queue, through, count } => {
+                w.byte(op::QUEUE_FLUSHED);
+                w.number(u64::from(queue.0));
+                w.number(through.0);
+                w.number(*count);
+            }
+            Fact::QueueDropped { queue, through, idle } => {
+                w.byte(op::QUEUE_DROPPED);
+                w.number(u64::from(queue.0));
+                w.number(through.0);
+                w.flag(*idle);
+            }
+            Fact::QueueCounted { queue, totals, head, bury_order } => {
+                w.byte(op::QUEUE_COUNTED);
+                w.number(u64::from(queue.0));
+                w.signed(*head);
+                w.number(*bury_order);
+                w.totals(totals);
+            }
+            Fact::ShardCounted(counts) => {
+                w.byte(op::SHARD_COUNTED);
+                w.number(counts.made);
+                w.number(counts.dropped);
+                w.number(counts.expired);
+                w.totals(&counts.gone);
+            }
+        }
+    }
+
+    /// Reads one record from the front of `bytes` and moves past it.
+    ///
+    /// # Errors
+    /// [`FactError`] if there is no record; `bytes` is left where it was.
+    pub fn decode(bytes: &mut &[u8], large: &mut LargeBodies<'_>) -> Result<Fact, FactError> {
+        let mut r = Reader(bytes);
+        let fact = decode(&mut r, large)?;
+        *bytes = r.0;
+        Ok(fact)
+    }
+}
+
+fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactError> {
+    Ok(match r.byte()? {
+        op::PUT => Fact::Put(message::read(r, large)?),
+        op::REMOVED => Fact::Removed {
+            at: r.at()?,
+            why: match r.byte()? {
+                0 => Removal::Taken,
+                1 => Removal::Finished,
+                2 => Removal::Deleted,
+                3 => Removal::Expired,
+                4 => Removal::Discarded,
+                5 => Removal::Doomed,
+                6 => Removal::Retention,
+                _ => return Err(FactError::BadField("removal")),
+            },
+        },
+        op::LEASED => Fact::Leased { at: r.at()?, lease: r.lease()? },
+        op::RELEASED => {
+            let at = r.at()?;
+            Fact::Released {
+                at,
+                rank: r.small("rank")?,
+                place: at.place.wrapping_add(r.signed()?),
+                due: r.time()?,
+                why: match r.byte()? {
+                    0 => Return::Released,
+                    1 => Return::Timeout,
+                    2 => Return::Lost,
+                    _ => return Err(FactError::BadField("return")),
+                },
+            }
+        }
+        op::TOUCHED => Fact::Touched { at: r.at()?, until: Ms(r.number()?) },
+        op::BURIED => Fact::Buried {
+            at: r.at()?,
+            rank: r.small("rank")?,
+            now: Ms(r.number()?),
+            dead: r.flag()?,
+            reason: r.bytes()?.into(),
+        },
+        op::ARCHIVED => Fact::Archived {
+            at: r.at()?,
+            relayed: r.flag()?,
+            now: Ms(r.number()?),
+            status: r.bytes()?.into(),
+        },
+        op::KICKED => Fact::Kicked { at: r.at()? },
+        op::MOVED => Fact::Moved {
+            at: r.at()?,
+            to: QueueId(r.small("queue")?),
+            place: r.signed()?,
+            why: match r.byte()? {
+                0 => Transfer::Command,
+                1 => Transfer::DeadLetter,
+                2 => Transfer::Expired,
+                _ => return Err(FactError::BadField("transfer")),
+            },
+            now: Ms(r.number()?),
+        },
+        op::COMMITTED => Fact::Committed { at: r.at()? },
+        op::EDITED => Fact::Edited { at: r.at()?, change: Box::new(read_change(r)?) },
+        op::IMAGE => {
+            let message = message::read(r, large)?;
+            let lease = if r.flag()? { Some(r.lease()?) } else { None };
+            Fact::Image(message, lease)
+        }
+        op::RESTORED => Fact::Restored(message::read(r, large)?),
+        op::REMEMBERED => Fact::Remembered {
+            queue: QueueId(r.small("queue")?),
+            kind: match r.byte()? {
+                0 => Mark::Dedupe,
+                1 => Mark::Token,
+                2 => Mark::Key,
+                _ => return Err(FactError::BadField("mark")),
+            },
+            mark: r.bytes()?.into(),
+            id: MessageId(r.number()?),
+            until: Ms(r.number()?),
+        },
+        op::EPOCH => Fact::Epoch { epoch: r.number()?, now: Ms(r.number()?) },
+        op::ID_MARK => Fact::IdMark(r.number()?),
+        op::QUEUE_MADE => {
+            let queue = r.queue_number()?;
+            let name = Name::new(r.bytes()?);
+            let parent = match r.number()? {
+                0 => None,
+                next => Some(QueueId(
+                    u32::try_from(next - 1).map_err(|_| FactError::BadField("parent"))?,
+                )),
+            };
+            Fact::QueueMade { queue, name, parent, created: Ms(r.number()?) }
+        }
+        op::QUEUE_CONFIGURED => Fact::QueueConfigured {
+            queue: r.queue_number()?,
+            overrides: Box::new(overrides::read(r)?),
+        },
+        op::QUEUE_PAUSED => {
+            let queue = r.queue_number()?;
+            let pause = if r.flag()? {
+                Some(Pause { until: r.time()?, for_ms: r.number()? })
+            } else {
+                None
+            };
+            Fact::QueuePaused { queue, pause }
+        }
+        op::QUEUE_FLUSHED => Fact::QueueFlushed {
+            queue: r.queue_number()?,
+            through: MessageId(r.number()?),
+            count: r.number()?,
+        },
+        op::QUEUE_DROPPED => Fact::QueueDropped {
+            queue: r.queue_number()?,
+            through: MessageId(r.number()?),
+            idle: r.flag()?,
+        },
+        op::QUEUE_COUNTED => {
+            let queue = r.queue_number()?;
+            let (head, bury_order) = (r.signed()?, r.number()?);
+            Fact::QueueCounted { queue, head, bury_order, totals: Box::new(r.totals()?) }
+        }
+        op::SHARD_COUNTED => Fact::ShardCounted(ShardCounts {
+            made: r.number()?,
+            dropped: r.number()?,
+            expired: r.number()?,
+            gone: r.totals()?,
+        }),
+        other => return Err(FactError::UnknownOperation(other)),
+    })
+}
+
+fn removal_byte(why: Removal) -> u8 {
+    match why {
+        Removal::Taken => 0,
+        Removal::Finished => 1,
+        Removal::Deleted => 2,
+        Removal::Expired => 3,
+        Removal::Discarded => 4,
+        Removal::Doomed => 5,
+        Removal::Retention => 6,
+    }
+}
+
+fn write_change(w: &mut Writer<'_>, change: &Change) {
+    let bits = u8::from(change.rank.is_some())
+        | u8::from(change.due.is_some()) << 1
+        | u8::from(change.status.is_some()) << 2
+        | u8::from(change.attrs.is_some()) << 3
+        | u8::from(change.attachments.is_some()) << 4;
+    w.byte(bits);
+    w.number(change.now.0);
+    if let Some(rank) = change.rank {
+        w.number(u64::from(rank));
+    }
+    if let Some(due) = change.due {
+        w.time(due);
+    }
+    if let Some(status) = &change.status {
+        w.bytes(status);
+    }
+    if let Some(attrs) = &change.attrs {
+        w.attrs(attrs);
+    }
+    if let Some(attachments) = &change.attachments {
+        w.attachments(attachments);
+    }
+}
+
+fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
+    let bits = r.byte()?;
+    if bits >= 1 << 5 {
+        return Err(FactError::BadField("change"));
+    }
+    let has = |bit: u8| bits & (1 << bit) != 0;
+    Ok(Change {
+        now: Ms(r.number()?),
+        rank: if has(0) { Some(r.small("rank")?) } else { None },
+        due: if has(1) { Some(r.time()?) } else { None },
+        status: if has(2) { Some(r.bytes()?.into()) } else { None },
+        attrs: if has(3) { Some(r.attrs()?) } else { None },
+        attachments: if has(4) { Some(r.attachments()?) } else { None },
+    })
+}
+
+impl Writer<'_> {
+    fn at(&mut self, at: &At) {
+        self.number(u64::from(at.queue.0));
+        self.number(at.id.0);
+        self.number(u64::from(at.rank));
+        // A place is mostly the id itself.
+        self.signed(at.place.wrapping_sub(at.id.0 as i64));
+    }
+
+    fn lease(&mut self, lease: &Lease) {
+        let bound = match lease.bound {
+            Bound::Connection => 0,
+            Bound::Process => 1,
+            Bound::Time => 2,
+        };
+        self.byte(bound | u8::from(lease.back_to == BackTo::Head) << 4);
+        self.number(lease.party.0);
+        self.time(lease.until);
+        self.number(lease.span_ms);
+    }
+
+    fn totals(&mut self, totals: &QueueTotals) {
+        let values = totals.values();
+        let used = values.iter().rposition(|&value| value != 0).map_or(0, |at| at + 1);
+        self.number(used as u64);
+        for value in &values[..used] {
+            self.number(*value);
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn at(&mut self) -> Result<At, FactError> {
+        let queue = self.queue_number()?;
+        let id = MessageId(self.number()?);
+        let rank = self.small("rank")?;
+        let place = (id.0 as i64).wrapping_add(self.signed()?);
+        Ok(At { queue, rank, place, id })
+    }
+
+    fn queue_number(&mut self) -> Result<QueueId, FactError> {
+        let number: u32 = self.small("queue")?;
+        // A table of queues is an array: a damaged number must not make it huge.
+        if number >= 1 << 28 { Err(FactError::BadField("queue")) } else { Ok(QueueId(number)) }
+    }
+
+    fn lease(&mut self) -> Result<Lease, FactError> {
+        let tag = self.byte()?;
+        let bound = match tag & 0x0f {
+            0 => Bound::Connection,
+            1 => Bound::Process,
+            2 => Bound::Time,
+            _ => return Err(FactError::BadField("lease")),
+        };
+        let back_to = match tag >> 4 {
+            0 => BackTo::Place,
+            1 => BackTo::Head,
+            _ => return Err(FactError::BadField("lease")),
+        };
+        let party = Party(self.number()?);
+        Ok(Lease { party, bound, back_to, until: self.time()?, span_ms: self.number()? })
+    }
+
+    fn totals(&mut self) -> Result<QueueTotals, FactError> {
+        let count = self.number()?;
+        if count > 256 {
+            return Err(FactError::BadField("totals"));
+        }
+        let mut values = Vec::new();
+        for _ in 0..count {
+            values.push(self.number()?);
+        }
+        Ok(QueueTotals::from_values(&values))
+    }
+}

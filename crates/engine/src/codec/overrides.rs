@@ -1,0 +1,116 @@
+//! A queue's own settings: a bit per setting that is given, then their values.
+
+use super::FactError;
+use super::read::Reader;
+use super::write::Writer;
+use crate::name::Name;
+use crate::settings::{DeadLetter, Overrides, WhenFull};
+
+/// A value that can stand in the list.
+trait Field: Sized {
+    fn write(&self, w: &mut Writer<'_>);
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError>;
+}
+
+impl Field for u32 {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.number(u64::from(*self));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        r.small("setting")
+    }
+}
+
+impl Field for u64 {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.number(*self);
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        r.number()
+    }
+}
+
+impl Field for bool {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.flag(*self);
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        r.flag()
+    }
+}
+
+impl Field for Name {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.bytes(self.as_bytes());
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        Ok(Name::new(r.bytes()?))
+    }
+}
+
+impl Field for DeadLetter {
+    fn write(&self, w: &mut Writer<'_>) {
+        // The empty name is no queue's.
+        match self {
+            DeadLetter::Bury => w.bytes(b""),
+            DeadLetter::To(name) => w.bytes(name.as_bytes()),
+        }
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        let name = Name::new(r.bytes()?);
+        Ok(if name.is_empty() { DeadLetter::Bury } else { DeadLetter::To(name) })
+    }
+}
+
+impl Field for WhenFull {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.flag(*self == WhenFull::DropOldest);
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        Ok(if r.flag()? { WhenFull::DropOldest } else { WhenFull::Refuse })
+    }
+}
+
+macro_rules! fields {
+    ($($field:ident),* $(,)?) => {
+        pub(super) fn write(w: &mut Writer<'_>, overrides: &Overrides) {
+            let given = [$(overrides.$field.is_some()),*];
+            w.number(given.iter().enumerate().map(|(at, &is)| u64::from(is) << at).sum());
+            $(if let Some(value) = &overrides.$field { value.write(w); })*
+        }
+
+        pub(super) fn read(r: &mut Reader<'_>) -> Result<Overrides, FactError> {
+            let mut bits = r.number()?;
+            let mut overrides = Overrides::default();
+            $(
+                if bits & 1 != 0 {
+                    overrides.$field = Some(Field::read(r)?);
+                }
+                bits >>= 1;
+            )*
+            if bits == 0 { Ok(overrides) } else { Err(FactError::BadField("settings")) }
+        }
+    };
+}
+
+// The order is the format: add new ones at the end only.
+fields!(
+    default_rank,
+    default_ttr_ms,
+    messages_max,
+    bytes_max,
+    message_bytes_max,
+    attempts_max,
+    dead_letter,
+    ttl_ms,
+    ttl_max_ms,
+    expire_to,
+    when_full,
+    dedupe_by_key_ms,
+    retention_ms,
+    idle_ms,
+    paused,
+    down,
+    memory,
+    fanout_only,
+);

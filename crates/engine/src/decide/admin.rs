@@ -1,0 +1,328 @@
+//! Acts on stored messages and on queues.
+
+use crate::command::{Edit, ListState};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Change, Fact, Journal, Pause, Transfer};
+use crate::message::{Message, MessageId, QueueId, State};
+use crate::name::Name;
+use crate::outcome::{Outcome, Refusal};
+use crate::settings::Overrides;
+
+use super::put::resolve;
+
+impl Engine {
+    /// Buried ones, oldest first; only if there are none, delayed ones
+    /// (`protocols/beanstalkd.md`, section 3).
+    pub(crate) fn kick<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: &Name,
+        max: u64,
+    ) -> Result<Outcome, Refusal> {
+        let Some(id) = self.store.find(queue) else { return Ok(Outcome::Count(0)) };
+        self.store.promote(id, self.now);
+        let Some(queue) = self.store.queue(id) else { return Ok(Outcome::Count(0)) };
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let slots: Vec<u32> = if queue.buried.is_empty() {
+            queue.delayed.values().take(max).copied().collect()
+        } else {
+            queue.buried.values().take(max).copied().collect()
+        };
+        for &slot in &slots {
+            if let Some(message) = self.store.messages.get(slot) {
+                let at = message.at();
+                self.fact(cx, Fact::Kicked { at });
+            }
+        }
+        self.serve(cx, id);
+        Ok(Outcome::Count(slots.len() as u64))
+    }
+
+    pub(crate) fn kick_id<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+    ) -> Result<Outcome, Refusal> {
+        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        let at = message.at();
+        if message.state != State::Buried && !message.is_delayed(self.now) {
+            return Err(Refusal::NotFound);
+        }
+        self.fact(cx, Fact::Kicked { at });
+        self.serve(cx, at.queue);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn move_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        to: Name,
+    ) -> Result<Outcome, Refusal> {
+        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        if message.state == State::Reserved || message.is_expired(self.now) {
+            return Err(Refusal::NotFound);
+        }
+        let to = self.find_or_make(&to)?;
+        self.transfer(cx, id, to, Transfer::Command);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn move_all<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        from: &Name,
+        to: Name,
+        state: ListState,
+        max: u64,
+    ) -> Result<Outcome, Refusal> {
+        let from = self.existing(from)?;
+        self.store.promote(from, self.now);
+        if state == ListState::Reserved {
+            return Ok(Outcome::Count(0));
+        }
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let slots = self.slots_in(from, state, max);
+        let to = self.find_or_make(&to)?;
+        for &slot in &slots {
+            if let Some(id) = self.store.messages.get(slot).map(|message| message.id) {
+                self.transfer(cx, id, to, Transfer::Command);
+            }
+        }
+        self.forget_unused(to);
+        Ok(Outcome::Count(slots.len() as u64))
+    }
+
+    /// Slots of the messages in one state, in their order.
+    pub(crate) fn slots_in(&self, queue: QueueId, state: ListState, max: usize) -> Vec<u32> {
+        let Some(queue) = self.store.queue(queue) else { return Vec::new() };
+        match state {
+            ListState::Ready => {
+                queue.ready.values().chain(queue.held_back.values()).take(max).copied().collect()
+            }
+            ListState::Delayed => queue.delayed.values().take(max).copied().collect(),
+            ListState::Reserved => queue.reserved.values().take(max).copied().collect(),
+            ListState::Buried => queue.buried.values().take(max).copied().collect(),
+            ListState::Prepared => queue.prepared.values().take(max).copied().collect(),
+            ListState::Archived => queue.archived.values().take(max).copied().collect(),
+        }
+    }
+
+    pub(crate) fn commit<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+    ) -> Result<Outcome, Refusal> {
+        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        if message.state != State::Prepared || message.is_expired(self.now) {
+            return Err(Refusal::NotFound);
+        }
+        let at = message.at();
+        self.fact(cx, Fact::Committed { at });
+        self.serve(cx, at.queue);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn edit<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        edit: Edit,
+    ) -> Result<Outcome, Refusal> {
+        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        let at = message.at();
+        // A taker must not find the order changed under its lease.
+        if message.state == State::Reserved && (edit.rank.is_some() || edit.due.is_some()) {
+            return Err(Refusal::NotFound);
+        }
+        let attrs = (!edit.attrs.is_empty()).then(|| merged(message, edit.attrs));
+        let change = Change {
+            now: self.now,
+            rank: edit.rank,
+            due: edit.due.map(|due| resolve(due, self.now)),
+            status: edit.status,
+            attrs,
+            attachments: edit.attachments,
+        };
+        self.fact(cx, Fact::Edited { at, change: Box::new(change) });
+        self.serve(cx, at.queue);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn pause<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: &Name,
+        for_ms: Option<u64>,
+    ) -> Result<Outcome, Refusal> {
+        let id = self.existing(queue)?;
+        self.record_queue(cx, id);
+        self.count_live(id, |totals| totals.pauses += 1);
+        let pause = match for_ms {
+            Some(0) => None,
+            Some(ms) => Some(Pause { until: Some(self.now + ms), for_ms: ms }),
+            None => Some(Pause { until: None, for_ms: 0 }),
+        };
+        self.fact(cx, Fact::QueuePaused { queue: id, pause });
+        self.serve(cx, id);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn configure_queue<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: Name,
+        overrides: Option<Box<Overrides>>,
+    ) -> Result<Outcome, Refusal> {
+        let id = self.find_or_make(&queue)?;
+        self.record_queue(cx, id);
+        let mut all = self.store.queue(id).map(|q| q.overrides.clone()).unwrap_or_default();
+        match overrides {
+            None => all = Overrides::default(),
+            Some(newer) => all.merge(&newer),
+        }
+        // Only the file decides what is logged.
+        all.memory = None;
+        self.fact(cx, Fact::QueueConfigured { queue: id, overrides: Box::new(all) });
+        self.resettle(id);
+        self.serve(cx, id);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn join<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        parent: Name,
+        child: Name,
+    ) -> Result<Outcome, Refusal> {
+        if parent == child {
+            return Err(Refusal::BadName);
+        }
+        if let Some(id) = self.store.find(&child)
+            && self.store.queue(id).is_some_and(|queue| queue.parent.is_some())
+        {
+            return Ok(Outcome::Done);
+        }
+        let parent = self.find_or_make(&parent)?;
+        let child = match self.find_or_make(&child) {
+            Ok(child) => child,
+            Err(refusal) => {
+                self.forget_unused(parent);
+                return Err(refusal);
+            }
+        };
+        self.record_queue(cx, parent);
+        let Some(queue) = self.store.queue(child) else { return Err(Refusal::QueueNotFound) };
+        let fact = Fact::QueueMade {
+            queue: child,
+            name: queue.name.clone(),
+            parent: Some(parent),
+            created: queue.created,
+        };
+        if !queue.live.recorded {
+            self.store.counts.made += 1;
+        }
+        self.fact(cx, fact);
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn flush<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: &Name,
+    ) -> Result<Outcome, Refusal> {
+        let Some(id) = self.store.find(queue) else { return Ok(Outcome::Count(0)) };
+        Ok(Outcome::Count(self.flush_queue(cx, id)))
+    }
+
+    pub(crate) fn flush_all<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+    ) -> Result<Outcome, Refusal> {
+        let queues: Vec<QueueId> = self.store.live_queues().map(|queue| queue.id).collect();
+        Ok(Outcome::Count(queues.into_iter().map(|queue| self.flush_queue(cx, queue)).sum()))
+    }
+
+    fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> u64 {
+        let Some(queue) = self.store.queue(id) else { return 0 };
+        let (count, through) = (queue.waiting(), self.store.last_id());
+        if queue.live.recorded {
+            self.fact(cx, Fact::QueueFlushed { queue: id, through, count });
+        }
+        count
+    }
+
+    pub(crate) fn drop_queue<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        name: &Name,
+    ) -> Result<Outcome, Refusal> {
+        let Some(id) = self.store.find(name) else { return Ok(Outcome::Done) };
+        let Some(queue) = self.store.queue_mut(id) else { return Ok(Outcome::Done) };
+        if !queue.live.recorded {
+            return Ok(Outcome::Done);
+        }
+        // Those who wait go on waiting for the queue's name.
+        let line = std::mem::take(&mut queue.live.line);
+        let through = self.store.last_id();
+        self.fact(cx, Fact::QueueDropped { queue: id, through, idle: false });
+        if !line.is_empty()
+            && let Ok(again) = self.find_or_make(name)
+        {
+            self.waiters.requeue(&line, id, again);
+            if let Some(queue) = self.store.queue_mut(again) {
+                queue.live.line = line;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(crate) fn burn_id<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
+        let id = self.next_id(cx, true);
+        self.fact(cx, Fact::IdMark(self.store.next_id));
+        Ok(Outcome::Put { id, fresh: false })
+    }
+
+    pub(crate) fn restore<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        messages: Vec<Message>,
+    ) -> Result<Outcome, Refusal> {
+        let mut count = 0;
+        for mut message in messages {
+            let queue = message.queue;
+            let gone = self.store.queue(queue).is_none_or(|queue| queue.live.dropped);
+            if gone || self.store.message(message.id).is_some() || message.doomed {
+                continue;
+            }
+            message.state = State::Ready;
+            if message.is_expired(self.now) {
+                continue;
+            }
+            self.fact(cx, Fact::Restored(message));
+            self.serve(cx, queue);
+            count += 1;
+        }
+        Ok(Outcome::Count(count))
+    }
+}
+
+/// The message's attributes with the changes in place, sorted.
+fn merged(
+    message: &Message,
+    changes: Vec<(Box<[u8]>, Option<Box<[u8]>>)>,
+) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    let mut attrs = message.extra.as_ref().map(|extra| extra.attrs.clone()).unwrap_or_default();
+    for (name, value) in changes {
+        let at = attrs.binary_search_by(|(other, _)| other.cmp(&name));
+        match (at, value) {
+            (Ok(at), Some(value)) => attrs[at].1 = value,
+            (Err(at), Some(value)) => attrs.insert(at, (name, value)),
+            (Ok(at), None) => {
+                attrs.remove(at);
+            }
+            (Err(_), None) => {}
+        }
+    }
+    attrs
+}

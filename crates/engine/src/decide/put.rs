@@ -1,0 +1,342 @@
+//! Putting.
+
+use smallvec::SmallVec;
+
+use crate::command::{Expiry, Put, PutMore, When};
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Fact, Journal, Mark, Removal};
+use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
+use crate::name::Name;
+use crate::outcome::{Outcome, Refusal};
+use crate::settings::WhenFull;
+use crate::time::Ms;
+
+/// For how long an idempotency token is remembered: longer than any client
+/// keeps trying, short enough that a busy server holds few.
+const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
+
+/// What came of looking for repeats.
+enum Repeat {
+    No,
+    Of(MessageId),
+}
+
+impl Engine {
+    pub(crate) fn put<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        put: Put,
+    ) -> Result<Outcome, Refusal> {
+        let queue = self.find_or_make(&put.queue)?;
+        let room = match self.may_put(queue, &put, 0, 0) {
+            Ok(Repeat::Of(id)) => {
+                self.count_live(queue, |totals| totals.repeats += 1);
+                return Ok(Outcome::Put { id, fresh: false });
+            }
+            Ok(Repeat::No) => self.make_room(cx, queue, put.body.len()),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = room {
+            if refusal == Refusal::QueueFull {
+                self.count_live(queue, |totals| totals.refused_full += 1);
+            }
+            self.forget_unused(queue);
+            return Err(refusal);
+        }
+        let id = self.store_put(cx, queue, put);
+        Ok(Outcome::Put { id, fresh: true })
+    }
+
+    /// All of them or none: every refusal is found before the first fact.
+    pub(crate) fn put_many<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        puts: Vec<Put>,
+    ) -> Result<Outcome, Refusal> {
+        let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
+        let mut asked: Vec<(QueueId, u64, u64)> = Vec::new();
+        let mut refused = None;
+        for put in &puts {
+            let checked = self.find_or_make(&put.queue).and_then(|queue| {
+                queues.push(queue);
+                let at = match asked.iter().position(|(other, ..)| *other == queue) {
+                    Some(at) => at,
+                    None => {
+                        asked.push((queue, 0, 0));
+                        asked.len() - 1
+                    }
+                };
+                let (_, count, bytes) = &mut asked[at];
+                let before = (*count, *bytes);
+                *count += 1;
+                *bytes += put.body.len();
+                self.may_put(queue, put, before.0, before.1)?;
+                let fits = self.fits(queue, before.0 + 1, before.1 + put.body.len());
+                let drops = self.store.queue(queue).is_some_and(|queue| {
+                    queue.live.settings.when_full == WhenFull::DropOldest
+                });
+                if fits || drops { Ok(()) } else { Err(Refusal::QueueFull) }
+            });
+            if let Err(refusal) = checked {
+                refused = Some(refusal);
+                break;
+            }
+        }
+        if let Some(refusal) = refused {
+            for queue in queues {
+                self.forget_unused(queue);
+            }
+            return Err(refusal);
+        }
+        let mut ids = Vec::with_capacity(puts.len());
+        for (put, queue) in puts.into_iter().zip(queues) {
+            // A put may repeat one from earlier in the same list.
+            let id = match self.repeat_of(queue, &put) {
+                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => id,
+                Ok(Repeat::No) | Err(_) => {
+                    // Only drop-oldest queues can be full here.
+                    if self.make_room(cx, queue, put.body.len()).is_err() {
+                        continue;
+                    }
+                    self.store_put(cx, queue, put)
+                }
+            };
+            ids.push(id);
+        }
+        Ok(Outcome::PutMany(ids))
+    }
+
+    /// Checks everything but room in the queue. `count` and `bytes` are those
+    /// of puts of the same step that came before.
+    fn may_put(&self, id: QueueId, put: &Put, count: u64, bytes: u64) -> Result<Repeat, Refusal> {
+        let Some(queue) = self.store.queue(id) else { return Err(Refusal::QueueNotFound) };
+        let settings = &queue.live.settings;
+        if self.draining {
+            return Err(Refusal::Draining);
+        }
+        if settings.down {
+            return Err(Refusal::QueueDown);
+        }
+        if put.body.len() > settings.message_bytes_max {
+            return Err(Refusal::MessageTooLarge);
+        }
+        if let Repeat::Of(id) = self.repeat_of(id, put)? {
+            return Ok(Repeat::Of(id));
+        }
+        if self.space != Space::Enough && !settings.memory {
+            return Err(Refusal::NoSpace);
+        }
+        let limit = self.settings.memory_max;
+        if limit > 0 {
+            let more = bytes + put.body.as_small().map_or(0, |body| body.len() as u64);
+            if self.store.memory_bytes() + more + count * 256 > limit {
+                return Err(Refusal::NoMemory);
+            }
+        }
+        Ok(Repeat::No)
+    }
+
+    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
+        let Some(more) = &put.more else { return Ok(Repeat::No) };
+        let lookup = |kind, mark: &[u8]| {
+            self.store
+                .marks
+                .get(&(queue, kind, Box::from(mark)))
+                .filter(|memory| memory.until > self.now)
+                .map(|memory| memory.id)
+        };
+        if let Some(token) = &more.token
+            && let Some(id) = lookup(Mark::Token, token)
+        {
+            return Ok(Repeat::Of(id));
+        }
+        if let Some(dedupe) = &more.dedupe
+            && let Some(id) = lookup(Mark::Dedupe, &dedupe.id)
+        {
+            return if dedupe.return_first {
+                Ok(Repeat::Of(id))
+            } else {
+                Err(Refusal::Duplicate(id))
+            };
+        }
+        let by_key = self.store.queue(queue).map_or(0, |q| q.live.settings.dedupe_by_key_ms);
+        if by_key > 0
+            && let Some(key) = &more.key
+            && let Some(id) = lookup(Mark::Key, key)
+        {
+            return Err(Refusal::Duplicate(id));
+        }
+        Ok(Repeat::No)
+    }
+
+    /// True if `count` more messages with `bytes` bytes are within the limits.
+    fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
+        let Some(queue) = self.store.queue(id) else { return false };
+        let settings = &queue.live.settings;
+        (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
+            && (settings.bytes_max == 0 || queue.waiting_bytes + bytes <= settings.bytes_max)
+    }
+
+    fn make_room<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: QueueId,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        if self.fits(id, 1, bytes) {
+            return Ok(());
+        }
+        let Some(queue) = self.store.queue(id) else { return Err(Refusal::QueueNotFound) };
+        let settings = &queue.live.settings;
+        let alone = settings.bytes_max == 0 || bytes <= settings.bytes_max;
+        if settings.when_full == WhenFull::Refuse || !alone {
+            return Err(Refusal::QueueFull);
+        }
+        while !self.fits(id, 1, bytes) {
+            let Some(oldest) = self.least_wanted(id) else { return Err(Refusal::QueueFull) };
+            let Some(message) = self.store.message(oldest) else { break };
+            let at = message.at();
+            self.fact(cx, Fact::Removed { at, why: Removal::Discarded });
+        }
+        Ok(())
+    }
+
+    /// The oldest message of the least urgent rank: in a FIFO, its head.
+    fn least_wanted(&self, id: QueueId) -> Option<MessageId> {
+        let queue = self.store.queue(id)?;
+        if let Some((&(rank, ..), _)) = queue.ready.last_key_value() {
+            let first = (rank, i64::MIN, MessageId(0));
+            return queue.ready.range(first..).next().map(|(&(_, _, id), _)| id);
+        }
+        let held = queue.held_back.first_key_value().map(|(&(_, _, id), _)| id);
+        held.or_else(|| queue.delayed.last_key_value().map(|(&(_, id), _)| id))
+    }
+
+    /// Stores a message that was found good, and its copies in the queue's
+    /// children.
+    fn store_put<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: QueueId,
+        put: Put,
+    ) -> MessageId {
+        let (children, only) = match self.store.queue(queue) {
+            Some(queue) => (queue.children.clone(), queue.live.settings.fanout_only),
+            None => (Vec::new(), false),
+        };
+        let mut first = MessageId(0);
+        for child in children {
+            let copy = Put { queue: self.store.name_of(child), ..put.clone() };
+            // A child that is down or full misses this one, as its own limits
+            // say; the parent's putter is not told (Kestrel).
+            if matches!(self.may_put(child, &copy, 0, 0), Ok(Repeat::No))
+                && self.make_room(cx, child, copy.body.len()).is_ok()
+            {
+                let id = self.store_one(cx, child, copy);
+                if first.0 == 0 {
+                    first = id;
+                }
+            } else {
+                self.count_live(child, |totals| totals.refused_full += 1);
+            }
+        }
+        if only { first } else { self.store_one(cx, queue, put) }
+    }
+
+    fn store_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, put: Put) -> MessageId {
+        self.record_queue(cx, id);
+        let now = self.now;
+        let Some(queue) = self.store.queue_mut(id) else { return MessageId(0) };
+        queue.live.used = now;
+        let memory = queue.live.settings.memory;
+        let number = self.next_id(cx, !memory);
+        let Some(queue) = self.store.queue(id) else { return MessageId(0) };
+        let settings = &queue.live.settings;
+        let expires = match put.expires {
+            Expiry::Default => (settings.ttl_ms > 0).then(|| now + settings.ttl_ms),
+            Expiry::Never => None,
+            Expiry::In(ms) => Some(now + ms),
+            Expiry::At(at) => Some(at),
+        };
+        let expires = match (expires, settings.ttl_max_ms) {
+            (expires, 0) => expires,
+            (None, max) => Some(now + max),
+            (Some(at), max) => Some(at.min(now + max)),
+        };
+        let due = resolve(put.due, now);
+        let mut message = Message {
+            id: number,
+            // Ids stay below 2^63.
+            place: number.0 as i64,
+            created: now,
+            body: put.body,
+            extra: None,
+            ttr_ms: put.ttr_ms,
+            rank: put.rank.unwrap_or(settings.default_rank),
+            queue: id,
+            flags: put.flags,
+            reserves: 0,
+            home: Home(0),
+            era: 0,
+            state: State::Ready,
+            selectable: true,
+            doomed: false,
+        };
+        if due.is_some() || expires.is_some() {
+            message.extra = Some(Box::new(Extra { due, expires, ..Extra::default() }));
+        }
+        let by_key = settings.dedupe_by_key_ms;
+        let mut marks: SmallVec<[(Mark, Box<[u8]>, u64); 1]> = SmallVec::new();
+        if let Some(more) = put.more {
+            let PutMore { held_back, prepared, key, mut attrs, attachments, dedupe, token } = *more;
+            message.selectable = !held_back;
+            if prepared {
+                message.state = State::Prepared;
+            }
+            marks.extend(token.map(|token| (Mark::Token, token, TOKEN_WINDOW_MS)));
+            marks.extend(dedupe.map(|dedupe| (Mark::Dedupe, dedupe.id, dedupe.window_ms)));
+            if let Some(key) = &key
+                && by_key > 0
+            {
+                marks.push((Mark::Key, Box::from(key.as_ref()), by_key));
+            }
+            if key.is_some() || !attrs.is_empty() || !attachments.is_empty() {
+                attrs.sort_by(|a, b| a.0.cmp(&b.0));
+                attrs.dedup_by(|later, first| later.0 == first.0);
+                let extra = message.extra_mut();
+                (extra.key, extra.attrs, extra.attachments) = (key, attrs, attachments);
+            }
+        }
+        self.fact(cx, Fact::Put(message));
+        for (kind, mark, window) in marks {
+            let until = now + window;
+            self.fact(cx, Fact::Remembered { queue: id, kind, mark, id: number, until });
+        }
+        self.serve(cx, id);
+        number
+    }
+
+    pub(crate) fn count_live(
+        &mut self,
+        queue: QueueId,
+        add: impl FnOnce(&mut crate::stats::QueueTotals),
+    ) {
+        if let Some(queue) = self.store.queue_mut(queue) {
+            add(&mut queue.totals);
+        }
+    }
+
+    /// The queue of this name, if it exists.
+    pub(crate) fn existing(&self, name: &Name) -> Result<QueueId, Refusal> {
+        self.store.find(name).ok_or(Refusal::QueueNotFound)
+    }
+}
+
+/// A due time still to come, or `None`.
+pub(crate) fn resolve(when: When, now: Ms) -> Option<Ms> {
+    match when {
+        When::Now | When::In(0) => None,
+        When::In(ms) => Some(now + ms),
+        When::At(at) => (at > now).then_some(at),
+    }
+}

@@ -1,0 +1,171 @@
+//! Looking without taking, and numbers.
+
+use smallvec::SmallVec;
+
+use crate::command::{Peek, StatsOf};
+use crate::engine::{Cx, Engine};
+use crate::fact::Journal;
+use crate::message::{Message, State};
+use crate::outcome::{Outcome, Refusal};
+use crate::stats::{MessageStats, QueueGauges, QueueStats, ShardStats, StatsReply};
+use crate::store::Queue;
+use crate::time::Ms;
+
+impl Engine {
+    pub(crate) fn peek<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        peek: &Peek,
+    ) -> Result<Outcome, Refusal> {
+        // What has expired is not shown.
+        self.sweep_expired(cx);
+        let one = |message: &Message| Outcome::Messages(SmallVec::from_iter([message.clone()]));
+        let (queue, first) = match peek {
+            Peek::Id(id) => {
+                let message = self.store.message(*id).ok_or(Refusal::NotFound)?;
+                return if message.is_expired(self.now) {
+                    Err(Refusal::NotFound)
+                } else {
+                    Ok(one(message))
+                };
+            }
+            Peek::List { queue, state, after, max } => {
+                let queue = self.existing(queue)?;
+                self.store.promote(queue, self.now);
+                let slots = self.slots_in(queue, *state, usize::MAX);
+                let listed: SmallVec<[Message; 1]> = slots
+                    .into_iter()
+                    .filter_map(|slot| self.store.messages.get(slot))
+                    .skip_while(|message| after.is_some_and(|after| message.id != after))
+                    .skip(usize::from(after.is_some()))
+                    .take(*max as usize)
+                    .cloned()
+                    .collect();
+                return Ok(if listed.is_empty() {
+                    Outcome::Empty
+                } else {
+                    Outcome::Messages(listed)
+                });
+            }
+            Peek::Ready(name) => (name, State::Ready),
+            Peek::Delayed(name) => (name, State::Prepared),
+            Peek::Buried(name) => (name, State::Buried),
+        };
+        let id = self.store.find(queue).ok_or(Refusal::NotFound)?;
+        self.store.promote(id, self.now);
+        let queue = self.store.queue(id).ok_or(Refusal::NotFound)?;
+        let slot = match first {
+            State::Ready => queue.ready.values().next(),
+            State::Buried => queue.buried.values().next(),
+            _ => queue.delayed.values().next(),
+        };
+        let message = slot.and_then(|&slot| self.store.messages.get(slot));
+        message.map(one).ok_or(Refusal::NotFound)
+    }
+
+    pub(crate) fn stats(&mut self, of: &StatsOf) -> Result<StatsReply, Refusal> {
+        match of {
+            StatsOf::Message(id) => {
+                let slot = self.store.slot(*id).ok_or(Refusal::NotFound)?;
+                let message = self.store.messages.get(slot).ok_or(Refusal::NotFound)?;
+                if message.is_expired(self.now) {
+                    return Err(Refusal::NotFound);
+                }
+                let delayed = message.is_delayed(self.now);
+                let until = match message.state {
+                    State::Reserved => self.store.leases.get(&slot).and_then(|l| l.until),
+                    _ if delayed => message.due(),
+                    _ => None,
+                };
+                Ok(StatsReply::Message(MessageStats {
+                    queue: self.store.name_of(message.queue),
+                    delayed,
+                    left_ms: until.map_or(0, |until| until.since(self.now)),
+                    age_ms: self.now.since(message.created),
+                    message: message.clone(),
+                }))
+            }
+            StatsOf::Queue(name) => {
+                let id = self.existing(name)?;
+                self.store.promote(id, self.now);
+                let queue = self.store.queue(id).ok_or(Refusal::QueueNotFound)?;
+                Ok(StatsReply::Queue(self.queue_stats(queue)))
+            }
+            StatsOf::Shard => {
+                self.promote_all();
+                Ok(StatsReply::Shard(self.shard_stats()))
+            }
+            StatsOf::Queues => {
+                self.promote_all();
+                let mut queues: Vec<QueueStats> =
+                    self.store.live_queues().map(|queue| self.queue_stats(queue)).collect();
+                queues.sort_by(|a, b| a.name.cmp(&b.name));
+                Ok(StatsReply::Queues(self.shard_stats(), queues))
+            }
+        }
+    }
+
+    /// So that what is due counts as ready.
+    fn promote_all(&mut self) {
+        let due: Vec<_> =
+            self.store.alarms.range(..=(self.now, crate::QueueId(u32::MAX))).copied().collect();
+        for (_, queue) in due {
+            self.store.promote(queue, self.now);
+        }
+    }
+
+    fn shard_stats(&self) -> ShardStats {
+        let mut gauges = QueueGauges::default();
+        let mut queues = 0;
+        for queue in self.store.live_queues() {
+            queues += 1;
+            gauges.add(&self.gauges(queue));
+        }
+        ShardStats {
+            queues,
+            queues_made: self.store.counts.made,
+            queues_dropped: self.store.counts.dropped,
+            queues_expired: self.store.counts.expired,
+            last_id: self.store.last_id().0,
+            gauges,
+            totals: self.store.totals(),
+            waiters: self.waiters.len() as u64,
+            memory_bytes: self.store.memory_bytes(),
+        }
+    }
+
+    fn gauges(&self, queue: &Queue) -> QueueGauges {
+        QueueGauges {
+            ready: queue.ready.len() as u64,
+            urgent: queue.urgent,
+            held_back: queue.held_back.len() as u64,
+            delayed: queue.delayed.len() as u64,
+            reserved: queue.reserved.len() as u64,
+            buried: queue.buried.len() as u64,
+            prepared: queue.prepared.len() as u64,
+            done: queue.done,
+            relayed: queue.archived.len() as u64 - queue.done,
+            waiting_bytes: queue.waiting_bytes,
+            bytes: queue.bytes,
+            waiters: queue.live.line.len() as u64,
+        }
+    }
+
+    fn queue_stats(&self, queue: &Queue) -> QueueStats {
+        let oldest = queue.ready.values().next().and_then(|&slot| self.store.messages.get(slot));
+        QueueStats {
+            name: queue.name.clone(),
+            created: queue.created,
+            gauges: self.gauges(queue),
+            totals: queue.totals,
+            age_ms: queue.live.age_ms,
+            oldest_ms: oldest.map_or(0, |message| self.now.since(message.created)),
+            paused: queue.is_paused(self.now),
+            paused_until: queue.pause.and_then(|pause| pause.until).unwrap_or(Ms(0)),
+            paused_for_ms: queue.pause.map_or(0, |pause| pause.for_ms),
+            down: queue.live.settings.down,
+            memory: queue.live.settings.memory,
+            parent: queue.parent.map(|parent| self.store.name_of(parent)),
+        }
+    }
+}

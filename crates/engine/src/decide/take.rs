@@ -1,0 +1,486 @@
+//! Taking, leasing, looking, and waiting for it.
+
+use std::ops::Bound as Edge;
+
+use smallvec::SmallVec;
+
+use crate::command::{
+    End, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait,
+};
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Bound, Fact, Journal, Lease, Removal};
+use crate::message::{Message, MessageId, QueueId, State};
+use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
+use crate::time::Ms;
+use crate::waiters::Waiter;
+
+/// A message that could be taken.
+#[derive(Clone, Copy)]
+struct Candidate {
+    queue: QueueId,
+    slot: u32,
+    order: (u32, i64, MessageId),
+}
+
+type Queues = SmallVec<[QueueId; 1]>;
+
+impl Engine {
+    pub(crate) fn take<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: Take,
+    ) -> Answer {
+        if let Err(refusal) = self.may_take(party, &take) {
+            return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+        }
+        let mut queues: Queues = SmallVec::new();
+        for name in &take.queues {
+            if let Some(queue) = self.store.find(name)
+                && !queues.contains(&queue)
+            {
+                queues.push(queue);
+            }
+        }
+        if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
+            return Answer::Now(outcome, hold);
+        }
+        for &queue in &queues {
+            self.count_live(queue, |totals| totals.misses += 1);
+        }
+        let warn = self.warning(party, &take);
+        if warn.is_some_and(|at| at <= self.now) {
+            return Answer::Now(Outcome::DeadlineSoon, Hold::Turn);
+        }
+        let until = match take.wait {
+            Wait::No | Wait::For(0) => return Answer::Now(Outcome::Empty, Hold::Turn),
+            Wait::For(ms) => Some(self.now + ms),
+            Wait::Until(at) if at <= self.now => {
+                return Answer::Now(Outcome::Empty, Hold::Turn);
+            }
+            Wait::Until(at) => Some(at),
+            Wait::Forever => None,
+        };
+        match self.stand_in_line(party, take, until, warn, false) {
+            Ok(()) => Answer::Later,
+            Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+        }
+    }
+
+    /// Sets or clears the party's standing take.
+    pub(crate) fn watch<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: Option<Box<Take>>,
+    ) -> Answer {
+        if let Some(number) = self.waiters.of(party, true)
+            && let Some(waiter) = self.waiters.remove(number, &mut self.store)
+        {
+            for queue in waiter.queues {
+                self.forget_unused(queue);
+            }
+        }
+        let Some(take) = take else { return Answer::Now(Outcome::Done, Hold::Turn) };
+        let mut queues: Queues = SmallVec::new();
+        for name in &take.queues {
+            queues.extend(self.store.find(name));
+        }
+        if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
+            self.deliver(cx, party, true, outcome, hold);
+        } else if let Err(refusal) = self.stand_in_line(party, *take, None, None, true) {
+            return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+        }
+        Answer::Now(Outcome::Done, Hold::Turn)
+    }
+
+    fn may_take(&self, party: Party, take: &Take) -> Result<(), Refusal> {
+        if take.lease.is_some() && self.space == Space::NoLeases {
+            return Err(Refusal::NoSpace);
+        }
+        let only = if take.queues.len() == 1 { self.store.find(&take.queues[0]) } else { None };
+        if let Some(queue) = only.and_then(|queue| self.store.queue(queue))
+            && queue.live.settings.down
+        {
+            return Err(Refusal::QueueDown);
+        }
+        let limit = take.lease.map_or(take.refuse_if_held, |lease| lease.held_max);
+        if limit > 0 && !take.look {
+            let held = match (take.held_anywhere, only) {
+                (true, _) => self.store.held.get(&party).map_or(0, Vec::len),
+                (false, Some(queue)) => self.held_in(party, queue).count(),
+                (false, None) => 0,
+            };
+            if held >= limit as usize {
+                return Err(Refusal::HeldLimit);
+            }
+        }
+        Ok(())
+    }
+
+    /// The party's leases in a queue, oldest first.
+    pub(crate) fn held_in(
+        &self,
+        party: Party,
+        queue: QueueId,
+    ) -> impl Iterator<Item = MessageId> + '_ {
+        let held = self.store.held.get(&party).map_or(&[][..], Vec::as_slice);
+        held.iter()
+            .copied()
+            .filter(move |&id| self.store.message(id).is_some_and(|m| m.queue == queue))
+    }
+
+    fn stand_in_line(
+        &mut self,
+        party: Party,
+        take: Take,
+        until: Option<Ms>,
+        warn: Option<Ms>,
+        standing: bool,
+    ) -> Result<(), Refusal> {
+        if self.waiters.len() >= self.settings.waiters_max as usize {
+            return Err(Refusal::TooManyWaiters);
+        }
+        let mut queues: Queues = SmallVec::new();
+        for name in &take.queues {
+            match self.find_or_make(name) {
+                Ok(queue) if queues.contains(&queue) => {}
+                Ok(queue) => queues.push(queue),
+                Err(refusal) => {
+                    for queue in queues {
+                        self.forget_unused(queue);
+                    }
+                    return Err(refusal);
+                }
+            }
+        }
+        let waiter = Waiter { party, standing, take, queues, until, warn };
+        self.waiters.add(waiter, &mut self.store);
+        Ok(())
+    }
+
+    /// When the party must be warned that a lease of its ends soon.
+    fn warning(&self, party: Party, take: &Take) -> Option<Ms> {
+        let margin = take.deadline_soon_ms?;
+        let held = self.store.held.get(&party)?;
+        let ends = held.iter().filter_map(|&id| {
+            let slot = self.store.slot(id)?;
+            self.store.leases.get(&slot)?.until
+        });
+        ends.min().map(|until| until - margin)
+    }
+
+    /// Takes what there is, if there is something.
+    fn take_now<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: &Take,
+        queues: &[QueueId],
+    ) -> Option<(Outcome, Hold)> {
+        let mut handed = Handed::new();
+        let mut newest = MessageId(0);
+        let wanted = take.messages_max.max(1);
+        let mut seen: SmallVec<[MessageId; 1]> = SmallVec::new();
+        while handed.len() < wanted as usize {
+            let Some(best) = self.best(cx, take, queues, seen.last().copied()) else { break };
+            if take.look {
+                if let Some(message) = self.store.messages.get(best.slot) {
+                    seen.push(message.id);
+                    handed.push(message.clone());
+                }
+                self.count_live(best.queue, |totals| totals.looks += 1);
+                // Only one queue can be walked along.
+                if wanted == 1 || queues.len() > 1 {
+                    break;
+                }
+                continue;
+            }
+            let group = self.group_of(&best, take.group);
+            for slot in group {
+                if let Some(message) = self.hand(cx, party, slot, take.lease.as_ref()) {
+                    newest = newest.max(message.id);
+                    handed.push(message);
+                }
+            }
+        }
+        if handed.is_empty() {
+            return None;
+        }
+        let hold = if take.lease.is_some() { Hold::Written(newest) } else { Hold::Durable };
+        Some((Outcome::Messages(handed), hold))
+    }
+
+    /// Removes or leases one message and answers it as the taker sees it.
+    fn hand<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        slot: u32,
+        lease: Option<&LeaseAsk>,
+    ) -> Option<Message> {
+        let message = self.store.messages.get(slot)?;
+        let (at, waited) = (message.at(), self.now.since(message.created));
+        let now = self.now;
+        if let Some(queue) = self.store.queue_mut(at.queue) {
+            queue.live.used = now;
+            queue.live.age_ms = waited;
+        }
+        match lease {
+            None => self.fact(cx, Fact::Removed { at, why: Removal::Taken }),
+            Some(ask) => {
+                let lease = self.lease_for(party, slot, ask)?;
+                self.fact(cx, Fact::Leased { at, lease });
+                self.store.messages.get(slot).cloned()
+            }
+        }
+    }
+
+    pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Option<Lease> {
+        let message = self.store.messages.get(slot)?;
+        let default = self.store.queue(message.queue)?.live.settings.default_ttr_ms;
+        let span_ms = match ask.time {
+            LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
+            LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
+            LeaseTime::Fixed(ms) => ms,
+        };
+        let until = (span_ms > 0).then(|| self.now + span_ms);
+        let bound = match (ask.owner, until) {
+            (LeaseOwner::Connection, _) | (LeaseOwner::TimeElseConnection, None) => {
+                Bound::Connection
+            }
+            (LeaseOwner::Process, _) => Bound::Process,
+            (LeaseOwner::Time | LeaseOwner::TimeElseConnection, _) => Bound::Time,
+        };
+        Some(Lease { party, bound, until, span_ms, back_to: ask.back_to })
+    }
+
+    /// The best message over all the queues.
+    fn best<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        queues: &[QueueId],
+        after: Option<MessageId>,
+    ) -> Option<Candidate> {
+        let mut best: Option<Candidate> = None;
+        for &queue in queues {
+            let Some(found) = self.candidate(cx, take, queue, after) else { continue };
+            let better = best.is_none_or(|best| match take.end {
+                End::Oldest => found.order < best.order,
+                End::Newest => {
+                    (found.order.0, std::cmp::Reverse((found.order.1, found.order.2)))
+                        < (best.order.0, std::cmp::Reverse((best.order.1, best.order.2)))
+                }
+            });
+            if better {
+                best = Some(found);
+            }
+        }
+        best
+    }
+
+    /// The message of one queue that this take would get. Removes expired ones
+    /// on the way.
+    fn candidate<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        id: QueueId,
+        after: Option<MessageId>,
+    ) -> Option<Candidate> {
+        self.store.promote(id, self.now);
+        loop {
+            let queue = self.store.queue(id)?;
+            if queue.live.settings.down || queue.is_paused(self.now) {
+                return None;
+            }
+            let mut skipped = 0;
+            let found = match take.end {
+                End::Oldest => self.oldest(id, take, after, &mut skipped),
+                End::Newest => self.newest(id, take, &mut skipped),
+            };
+            if skipped > 0 {
+                self.count_live(id, |totals| totals.skipped += skipped);
+            }
+            let found = found?;
+            let message = self.store.messages.get(found.slot)?;
+            if !message.is_expired(self.now) {
+                return Some(found);
+            }
+            let id = message.id;
+            self.expire(cx, id);
+        }
+    }
+
+    fn oldest(
+        &self,
+        id: QueueId,
+        take: &Take,
+        after: Option<MessageId>,
+        skipped: &mut u64,
+    ) -> Option<Candidate> {
+        let queue = self.store.queue(id)?;
+        let from = match after.and_then(|after| self.store.message(after)) {
+            Some(m) if m.queue == id => Edge::Excluded((m.rank, m.place, m.id)),
+            _ => Edge::Unbounded,
+        };
+        for (&order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
+            if self.fits_taker(slot, take) {
+                return Some(Candidate { queue: id, slot, order });
+            }
+            *skipped += 1;
+        }
+        None
+    }
+
+    fn newest(&self, id: QueueId, take: &Take, skipped: &mut u64) -> Option<Candidate> {
+        let queue = self.store.queue(id)?;
+        let mut from = Edge::Unbounded;
+        loop {
+            let (&(rank, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
+            let lane = (rank, i64::MIN, MessageId(0))..=(rank, i64::MAX, MessageId(u64::MAX));
+            for (&order, &slot) in queue.ready.range(lane).rev() {
+                if self.fits_taker(slot, take) {
+                    return Some(Candidate { queue: id, slot, order });
+                }
+                *skipped += 1;
+            }
+            from = Edge::Excluded((rank, i64::MAX, MessageId(u64::MAX)));
+        }
+    }
+
+    /// True if the taker's protocol can frame the message.
+    fn fits_taker(&self, slot: u32, take: &Take) -> bool {
+        take.body_max.is_none_or(|max| {
+            self.store.messages.get(slot).is_some_and(|message| message.body.len() <= max)
+        })
+    }
+
+    /// The message and its companions, in the order they leave
+    /// (`protocols/pinpriq.md`, rulings 2 and 3).
+    fn group_of(&self, best: &Candidate, limit: Option<GroupLimit>) -> Vec<u32> {
+        let mut slots = vec![best.slot];
+        let Some(limit) = limit else { return slots };
+        let Some(message) = self.store.messages.get(best.slot) else { return slots };
+        let (Some(key), Some(queue)) = (message.key(), self.store.queue(best.queue)) else {
+            return slots;
+        };
+        let Some(group) = queue.keys.get(key) else { return slots };
+        let mut bytes = message.body.len() + key.len() as u64;
+        for &slot in group.values() {
+            if slots.len() as u64 >= u64::from(limit.messages_max) {
+                break;
+            }
+            let Some(other) = self.store.messages.get(slot) else { continue };
+            if slot == best.slot || other.is_expired(self.now) {
+                continue;
+            }
+            bytes += other.body.len() + key.len() as u64;
+            if bytes > limit.bytes_max {
+                break;
+            }
+            slots.push(slot);
+        }
+        slots
+    }
+
+    /// Gives what is available in a queue to those who wait, longest first.
+    pub(crate) fn serve<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
+        let mut passed = None;
+        loop {
+            let Some(queue) = self.store.queue(id) else { return };
+            if queue.live.line.is_empty() || queue.ready.is_empty() && queue.delayed.is_empty() {
+                return;
+            }
+            let from = passed.map_or(Edge::Unbounded, Edge::Excluded);
+            let Some(&number) = queue.live.line.range((from, Edge::Unbounded)).next() else {
+                return;
+            };
+            let Some(waiter) = self.waiters.get(number) else { return };
+            let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
+            match self.take_now(cx, party, &take, &queues) {
+                Some((outcome, hold)) => {
+                    let standing = match self.waiters.remove(number, &mut self.store) {
+                        Some(waiter) => waiter.standing,
+                        None => false,
+                    };
+                    self.deliver(cx, party, standing, outcome, hold);
+                    for queue in queues {
+                        self.forget_unused(queue);
+                    }
+                }
+                // Only a taker that cannot frame what is there leaves it to
+                // those behind it.
+                None if take.body_max.is_some() => passed = Some(number),
+                None => return,
+            }
+        }
+    }
+
+    pub(crate) fn deliver<J>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        to: Party,
+        standing: bool,
+        outcome: Outcome,
+        hold: Hold,
+    ) {
+        let queue = match &outcome {
+            Outcome::Messages(handed) => self.store.name_of(handed[0].queue),
+            _ => Default::default(),
+        };
+        cx.deliveries.push(Delivery { to, standing, outcome, hold, queue });
+    }
+
+    /// Ends the party's waiting take.
+    pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party) {
+        if let Some(number) = self.waiters.of(party, false) {
+            self.end_wait(cx, number, Outcome::Empty);
+        }
+    }
+
+    pub(crate) fn end_wait<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        number: u64,
+        outcome: Outcome,
+    ) {
+        let Some(waiter) = self.waiters.remove(number, &mut self.store) else { return };
+        self.deliver(cx, waiter.party, waiter.standing, outcome, Hold::Turn);
+        for queue in waiter.queues {
+            self.forget_unused(queue);
+        }
+    }
+
+    pub(crate) fn reserve_id<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        id: MessageId,
+        ask: LeaseAsk,
+    ) -> Answer {
+        let refused = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+        if self.space == Space::NoLeases {
+            return refused(Refusal::NoSpace);
+        }
+        let Some(slot) = self.store.slot(id) else { return refused(Refusal::NotFound) };
+        let Some(message) = self.store.messages.get(slot) else {
+            return refused(Refusal::NotFound);
+        };
+        if message.is_expired(self.now) {
+            self.expire(cx, id);
+            return refused(Refusal::NotFound);
+        }
+        if !matches!(message.state, State::Ready | State::Buried) {
+            return refused(Refusal::NotFound);
+        }
+        match self.hand(cx, party, slot, Some(&ask)) {
+            Some(message) => {
+                let outcome = Outcome::Messages(SmallVec::from_iter([message]));
+                Answer::Now(outcome, Hold::Written(id))
+            }
+            None => refused(Refusal::NotFound),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What happens by itself when its time has come.
+
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal, Removal, Return};
+use crate::message::{MessageId, QueueId};
+use crate::outcome::Outcome;
+
+/// Steps of each kind per tick: bounds how long a tick holds the shard.
+const STEPS: usize = 512;
+/// How often idle queues are looked for, ms.
+const IDLE_SCAN_MS: u64 = 1000;
+
+impl Engine {
+    pub(crate) fn end_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        for _ in 0..STEPS {
+            let Some(&(at, id)) = self.store.lease_ends.first() else { return };
+            if at > self.now {
+                return;
+            }
+            let queue = self.store.message(id).map(|message| message.queue);
+            self.give_back(cx, id, Return::Timeout);
+            // Never twice the same, whatever the index says.
+            self.store.lease_ends.remove(&(at, id));
+            if let Some(queue) = queue {
+                self.serve(cx, queue);
+            }
+        }
+    }
+
+    pub(crate) fn ring_alarms<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        for _ in 0..STEPS {
+            let Some(&(at, id)) = self.store.alarms.first() else { return };
+            if at > self.now {
+                return;
+            }
+            self.store.promote(id, self.now);
+            self.end_pause(id);
+            self.end_retention(cx, id);
+            self.store.rearm(id);
+            self.serve(cx, id);
+        }
+    }
+
+    fn end_pause(&mut self, id: QueueId) {
+        let now = self.now;
+        if let Some(queue) = self.store.queue_mut(id)
+            && queue.pause.and_then(|pause| pause.until).is_some_and(|until| until <= now)
+        {
+            // That a pause is over is a predicate on time and needs no fact.
+            queue.pause = None;
+        }
+    }
+
+    fn end_retention<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
+        for _ in 0..STEPS {
+            let Some(queue) = self.store.queue(id) else { return };
+            let keep = queue.live.settings.retention_ms;
+            let Some((&(since, message), _)) = queue.archived.first_key_value() else { return };
+            if since + keep > self.now {
+                return;
+            }
+            let Some(message) = self.store.message(message) else { return };
+            let at = message.at();
+            self.fact(cx, Fact::Removed { at, why: Removal::Retention });
+        }
+    }
+
+    /// Removes expired messages; answers how many.
+    pub(crate) fn sweep_expired<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> u64 {
+        let mut count = 0;
+        for _ in 0..STEPS {
+            let Some(&(at, id)) = self.store.expiries.first() else { break };
+            if at > self.now {
+                break;
+            }
+            if self.store.message(id).is_some() {
+                self.expire(cx, id);
+                count += 1;
+            }
+            // Messages a flush has forgotten are still in the index.
+            self.store.expiries.remove(&(at, id));
+        }
+        count
+    }
+
+    pub(crate) fn end_waits<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        for _ in 0..STEPS {
+            let Some(number) = self.waiters.due(self.now) else { return };
+            let warned = self
+                .waiters
+                .get(number)
+                .is_some_and(|waiter| waiter.until.is_none_or(|until| until > self.now));
+            let outcome = if warned { Outcome::DeadlineSoon } else { Outcome::Empty };
+            self.end_wait(cx, number, outcome);
+        }
+    }
+
+    /// Drops queues nobody has used for as long as their settings say.
+    pub(crate) fn drop_idle<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        if !self.any_idle || self.now < self.idle_scan {
+            return;
+        }
+        self.idle_scan = self.now + IDLE_SCAN_MS;
+        let now = self.now;
+        let idle: Vec<QueueId> = self
+            .store
+            .live_queues()
+            .filter(|queue| {
+                let after = queue.live.settings.idle_ms;
+                after > 0
+                    && queue.live.used + after <= now
+                    && queue.live.line.is_empty()
+                    && queue.is_empty()
+            })
+            .take(STEPS)
+            .map(|queue| queue.id)
+            .collect();
+        for id in idle {
+            let recorded = self.store.queue(id).is_some_and(|queue| queue.live.recorded);
+            if recorded {
+                let through = self.store.last_id();
+                self.fact(cx, Fact::QueueDropped { queue: id, through, idle: true });
+            } else {
+                self.forget_unused(id);
+            }
+        }
+    }
+
+    /// Everything that has expired, in one queue or in all.
+    pub(crate) fn flush_expired<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        name: Option<crate::name::Name>,
+    ) -> Result<Outcome, crate::outcome::Refusal> {
+        let only = match name {
+            None => None,
+            Some(name) => match self.store.find(&name) {
+                None => return Ok(Outcome::Count(0)),
+                some => some,
+            },
+        };
+        let end = (self.now + 1, MessageId(0));
+        let due: Vec<MessageId> = self
+            .store
+            .expiries
+            .range(..end)
+            .map(|&(_, id)| id)
+            .filter(|&id| {
+                let message = self.store.message(id);
+                message.is_some_and(|m| only.is_none_or(|queue| m.queue == queue))
+            })
+            .collect();
+        for &id in &due {
+            self.expire(cx, id);
+        }
+        Ok(Outcome::Count(due.len() as u64))
+    }
+}

@@ -1,0 +1,439 @@
+//! The one function that changes durable state.
+//!
+//! Infallible, and blind to configuration, clock and disk. A fact about a
+//! message that is not here is no error: replay may begin after the segment
+//! with the put, and the message's later image brings it in.
+
+use super::{MarkKey, Memory, Queue, Store};
+use crate::command::{BackTo, Party};
+use crate::fact::{Bound, Change, Fact, Lease, Removal, Return, Transfer};
+use crate::message::{At, Home, Message, MessageId, QueueId, State};
+use crate::stats::QueueTotals;
+use crate::time::Ms;
+
+impl Store {
+    /// Applies one fact. `home` is the segment of the log that holds it.
+    /// Answers the message a removal took out.
+    pub(crate) fn apply(&mut self, fact: Fact, home: Home) -> Option<Message> {
+        match fact {
+            Fact::Put(message) => {
+                if let Some(queue) = self.queue_mut(message.queue) {
+                    queue.totals.puts += 1;
+                    queue.totals.put_bytes += message.body.len();
+                }
+                self.replace(message, None, home);
+            }
+            Fact::Removed { at, why } => return self.remove(at, why),
+            Fact::Leased { at, lease } => self.lease(at, lease),
+            Fact::Released { at, rank, place, due, why } => self.release(at, rank, place, due, why),
+            Fact::Touched { at, until } => self.touch(at.id, until),
+            Fact::Buried { at, rank, now, dead, reason } => {
+                self.bury(at, rank, now, dead, reason);
+            }
+            Fact::Archived { at, relayed, now, status } => {
+                self.count(at.queue, |totals| totals.finished += 1);
+                self.restate(at.id, |message| {
+                    message.state = if relayed { State::Relayed } else { State::Done };
+                    let extra = message.extra_mut();
+                    extra.changed = now;
+                    extra.status = status;
+                });
+            }
+            Fact::Kicked { at } => {
+                self.count(at.queue, |totals| totals.kicks += 1);
+                self.restate(at.id, |message| {
+                    message.state = State::Ready;
+                    let extra = message.extra_mut();
+                    extra.due = None;
+                    extra.kicks += 1;
+                });
+            }
+            Fact::Moved { at, to, place, why, now } => self.transfer(at, to, place, why, now),
+            Fact::Committed { at } => self.restate(at.id, |message| message.state = State::Ready),
+            Fact::Edited { at, change } => self.restate(at.id, |message| edit(message, *change)),
+            Fact::Image(message, lease) => self.replace(message, lease, home),
+            Fact::Restored(message) => {
+                self.count(message.queue, |totals| {
+                    totals.taken = totals.taken.saturating_sub(1);
+                });
+                self.replace(message, None, home);
+            }
+            Fact::Remembered { queue, kind, mark, id, until } => {
+                self.remember((queue, kind, mark), Memory { id, until, home });
+            }
+            Fact::IdMark(next) => {
+                self.next_id = self.next_id.max(next);
+                self.marked = self.marked.max(next);
+            }
+            Fact::Epoch { epoch, now } => self.begin_epoch(epoch, now),
+            Fact::QueueMade { queue, name, parent, created } => {
+                self.queue_made(queue, name, parent, created);
+            }
+            Fact::QueueConfigured { queue, overrides } => {
+                if let Some(queue) = self.queue_mut(queue) {
+                    queue.overrides = *overrides;
+                }
+            }
+            Fact::QueuePaused { queue: id, pause } => {
+                if let Some(queue) = self.queue_mut(id) {
+                    queue.pause = pause;
+                }
+                self.rearm(id);
+            }
+            Fact::QueueFlushed { queue, through: _, count } => self.flush(queue, count),
+            Fact::QueueDropped { queue, through: _, idle } => self.drop_queue(queue, idle),
+            Fact::QueueCounted { queue, totals, head, bury_order } => {
+                if let Some(queue) = self.queue_mut(queue) {
+                    queue.totals = *totals;
+                    queue.head = queue.head.min(head);
+                    queue.bury_order = queue.bury_order.max(bury_order);
+                }
+            }
+            Fact::ShardCounted(counts) => self.counts = counts,
+        }
+        None
+    }
+
+    fn count(&mut self, queue: QueueId, add: impl FnOnce(&mut QueueTotals)) {
+        if let Some(queue) = self.queue_mut(queue) {
+            add(&mut queue.totals);
+        }
+    }
+
+    /// Takes a message out of its map, changes it, ends its lease unless it is
+    /// still reserved, and enters it again.
+    fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message)) {
+        let Some(slot) = self.slot(id) else { return };
+        self.index_out(slot);
+        let reserved = self.messages.get_mut(slot).is_some_and(|message| {
+            change(message);
+            message.state == State::Reserved
+        });
+        if !reserved {
+            self.lease_out(slot, id);
+        }
+        self.index_in(slot);
+    }
+
+    fn replace(&mut self, message: Message, lease: Option<Lease>, home: Home) {
+        // A message of a queue that is gone has nobody left to ask for it.
+        if self.queue(message.queue).is_none() {
+            return;
+        }
+        if let Some(slot) = self.ids.get(message.id.0) {
+            self.take_out(slot);
+        }
+        if let Some(queue) = self.queue_mut(message.queue) {
+            queue.head = queue.head.min(message.place);
+            let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
+            queue.bury_order = queue.bury_order.max(order);
+        }
+        self.add(message, lease, home);
+    }
+
+    fn remove(&mut self, at: At, why: Removal) -> Option<Message> {
+        self.count(at.queue, |totals| match why {
+            Removal::Taken => totals.taken += 1,
+            Removal::Finished => totals.finished += 1,
+            Removal::Deleted => totals.deleted += 1,
+            Removal::Expired => totals.expired += 1,
+            Removal::Discarded => totals.discarded += 1,
+            Removal::Doomed => totals.flushed += 1,
+            Removal::Retention => {}
+        });
+        let slot = self.slot(at.id)?;
+        self.take_out(slot)
+    }
+
+    fn lease(&mut self, at: At, lease: Lease) {
+        self.count(at.queue, |totals| totals.leases += 1);
+        let Some(slot) = self.slot(at.id) else { return };
+        self.index_out(slot);
+        if let Some(message) = self.messages.get_mut(slot) {
+            message.state = State::Reserved;
+            message.reserves += 1;
+            if let Some(extra) = &mut message.extra {
+                extra.due = None;
+            }
+        }
+        self.lease_in(slot, at.id, lease);
+        self.index_in(slot);
+    }
+
+    fn touch(&mut self, id: MessageId, until: Ms) {
+        let Some(slot) = self.slot(id) else { return };
+        let Some(lease) = self.leases.get_mut(&slot) else { return };
+        if let Some(old) = lease.until.replace(until) {
+            self.lease_ends.remove(&(old, id));
+        }
+        self.lease_ends.insert((until, id));
+    }
+
+    fn release(&mut self, at: At, rank: u32, place: i64, due: Option<Ms>, why: Return) {
+        self.count(at.queue, |totals| match why {
+            Return::Released => totals.releases += 1,
+            Return::Timeout => totals.timeouts += 1,
+            Return::Lost => totals.cancels += 1,
+        });
+        if let Some(queue) = self.queue_mut(at.queue) {
+            queue.head = queue.head.min(place);
+        }
+        self.restate(at.id, |message| {
+            message.state = State::Ready;
+            message.rank = rank;
+            message.place = place;
+            // A disconnect is nobody's decision, so no counter of the message
+            // tells of it (beanstalkd shows the same).
+            if due.is_some() || message.extra.is_some() || why != Return::Lost {
+                let extra = message.extra_mut();
+                extra.due = due;
+                extra.releases += u32::from(why == Return::Released);
+                extra.timeouts += u32::from(why == Return::Timeout);
+            }
+        });
+    }
+
+    fn bury(&mut self, at: At, rank: u32, now: Ms, dead: bool, reason: Box<[u8]>) {
+        let Some(queue) = self.queue_mut(at.queue) else { return };
+        queue.totals.buries += 1;
+        queue.totals.dead_letters += u64::from(dead);
+        queue.bury_order += 1;
+        let order = queue.bury_order;
+        self.restate(at.id, |message| {
+            message.state = State::Buried;
+            message.rank = rank;
+            let extra = message.extra_mut();
+            extra.due = None;
+            extra.bury_order = order;
+            extra.buries += 1;
+            extra.changed = now;
+            if !reason.is_empty() {
+                extra.status = reason;
+            }
+        });
+    }
+
+    fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
+        let from = self.queue_mut(at.queue).map(|queue| {
+            queue.totals.moved_out += 1;
+            queue.totals.dead_letters += u64::from(why == Transfer::DeadLetter);
+            queue.totals.expired += u64::from(why == Transfer::Expired);
+            queue.name.clone()
+        });
+        self.count(to, |totals| totals.moved_in += 1);
+        // The place is an id that no message will have.
+        self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
+        self.marked = self.marked.max(self.next_id);
+        let Some(slot) = self.slot(at.id) else { return };
+        if self.queue(to).is_none() {
+            self.take_out(slot);
+            return;
+        }
+        self.restate(at.id, |message| {
+            message.state = State::Ready;
+            message.queue = to;
+            message.place = place;
+            let attempts = message.reserves;
+            let extra = message.extra_mut();
+            extra.due = None;
+            extra.changed = now;
+            if why != Transfer::Command {
+                let reason: &[u8] =
+                    if why == Transfer::DeadLetter { b"attempts" } else { b"expired" };
+                extra.expires = None;
+                set_attr(extra, b"dead_letter_reason", reason);
+                set_attr(extra, b"dead_letter_attempts", attempts.to_string().as_bytes());
+                if let Some(from) = &from {
+                    set_attr(extra, b"dead_letter_queue", from.as_bytes());
+                }
+                message.reserves = 0;
+            }
+        });
+        self.forget_empty_ghost(at.queue);
+    }
+
+    fn remember(&mut self, key: MarkKey, memory: Memory) {
+        self.count_home(memory.home);
+        self.mark_ends.insert((memory.until, key.clone()));
+        if let Some(old) = self.marks.insert(key.clone(), memory) {
+            self.uncount_home(old.home);
+            if old.until != memory.until {
+                self.mark_ends.remove(&(old.until, key));
+            }
+        }
+    }
+
+    /// Drops marks whose time is over.
+    pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
+        for _ in 0..max {
+            let Some((until, _)) = self.mark_ends.first() else { return };
+            if *until > now {
+                return;
+            }
+            if let Some((_, key)) = self.mark_ends.pop_first()
+                && let Some(memory) = self.marks.remove(&key)
+            {
+                self.uncount_home(memory.home);
+            }
+        }
+    }
+
+    fn begin_epoch(&mut self, epoch: u64, _now: Ms) {
+        self.epoch = self.epoch.max(epoch);
+        // Descending, so that those going to the head end in their own order.
+        let mut lost: Vec<MessageId> = Vec::new();
+        let mut kept: Vec<u32> = Vec::new();
+        for (&slot, lease) in &self.leases {
+            match (lease.bound, self.messages.get(slot)) {
+                (Bound::Connection | Bound::Process, Some(message)) => lost.push(message.id),
+                _ => kept.push(slot),
+            }
+        }
+        lost.sort_unstable_by(|a, b| b.cmp(a));
+        for id in lost {
+            self.end_lost(id);
+        }
+        // Parties of an older process mean nobody now.
+        for slot in kept {
+            if let Some(lease) = self.leases.get_mut(&slot) {
+                lease.party = Party(0);
+            }
+        }
+        self.held.clear();
+    }
+
+    fn end_lost(&mut self, id: MessageId) {
+        let Some(slot) = self.slot(id) else { return };
+        let Some(message) = self.messages.get(slot) else { return };
+        let (at, doomed) = (message.at(), message.doomed);
+        if doomed {
+            self.remove(at, Removal::Doomed);
+            return;
+        }
+        let back_to = self.leases.get(&slot).map_or(BackTo::Place, |lease| lease.back_to);
+        let head = self.queue(at.queue).map_or(0, |queue| queue.head);
+        let place = if back_to == BackTo::Head { head.min(0) - 1 } else { at.place };
+        self.release(at, at.rank, place, None, Return::Lost);
+    }
+
+    fn queue_made(
+        &mut self,
+        id: QueueId,
+        name: crate::name::Name,
+        parent: Option<QueueId>,
+        created: Ms,
+    ) {
+        match self.queue_mut(id) {
+            Some(queue) => {
+                queue.live.recorded = true;
+                queue.parent = queue.parent.or(parent);
+            }
+            None => {
+                self.counts.made += 1;
+                self.seat_queue(Queue { id, name, parent, created, ..Queue::default() });
+                if let Some(queue) = self.queue_mut(id) {
+                    queue.live.recorded = true;
+                }
+            }
+        }
+        if let Some(parent) = parent
+            && let Some(parent) = self.queue_mut(parent)
+            && !parent.children.contains(&id)
+        {
+            parent.children.push(id);
+        }
+    }
+
+    fn flush(&mut self, id: QueueId, count: u64) {
+        if self.graves.len() > 1024 {
+            while self.reap(1 << 16) {}
+        }
+        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        queue.totals.flushes += 1;
+        queue.totals.flushed += count;
+        Self::detach_waiting(queue, &mut self.graves);
+        self.rearm(id);
+    }
+
+    fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) {
+        queue.era = queue.era.wrapping_add(1);
+        queue.bytes -= queue.waiting_bytes;
+        queue.waiting_bytes = 0;
+        queue.urgent = 0;
+        queue.keys = Default::default();
+        graves.ordered(std::mem::take(&mut queue.ready));
+        graves.ordered(std::mem::take(&mut queue.held_back));
+        graves.timed(std::mem::take(&mut queue.delayed));
+    }
+
+    fn drop_queue(&mut self, id: QueueId, idle: bool) {
+        let Self { queues, graves, messages, names, counts, .. } = self;
+        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        if queue.live.dropped {
+            return;
+        }
+        if idle {
+            counts.expired += 1;
+        } else {
+            counts.dropped += 1;
+        }
+        queue.totals.flushed += queue.waiting();
+        Self::detach_waiting(queue, graves);
+        graves.by_turn(std::mem::take(&mut queue.buried));
+        graves.by_id(std::mem::take(&mut queue.prepared));
+        graves.timed(std::mem::take(&mut queue.archived));
+        queue.done = 0;
+        queue.live.dropped = true;
+        queue.pause = None;
+        if names.get(&queue.name) == Some(&id) {
+            names.remove(&queue.name);
+        }
+        for &slot in queue.reserved.values() {
+            if let Some(message) = messages.get_mut(slot) {
+                message.doomed = true;
+            }
+        }
+        let (parent, children) = (queue.parent, std::mem::take(&mut queue.children));
+        for child in children {
+            if let Some(child) = self.queue_mut(child) {
+                child.parent = None;
+            }
+        }
+        if let Some(parent) = parent.and_then(|parent| self.queue_mut(parent)) {
+            parent.children.retain(|&child| child != id);
+        }
+        self.rearm(id);
+        self.forget_empty_ghost(id);
+    }
+}
+
+fn set_attr(extra: &mut crate::message::Extra, name: &[u8], value: &[u8]) {
+    match extra.attrs.binary_search_by(|(other, _)| other.as_ref().cmp(name)) {
+        Ok(at) => extra.attrs[at].1 = value.into(),
+        Err(at) => extra.attrs.insert(at, (name.into(), value.into())),
+    }
+}
+
+fn edit(message: &mut Message, change: Change) {
+    if let Some(rank) = change.rank {
+        message.rank = rank;
+    }
+    let extra = message.extra_mut();
+    extra.changed = change.now;
+    if let Some(due) = change.due {
+        extra.due = due;
+    }
+    if let Some(status) = change.status {
+        extra.status = status;
+    }
+    if let Some(attrs) = change.attrs {
+        extra.attrs = attrs;
+    }
+    if let Some(attachments) = change.attachments {
+        extra.attachments = attachments;
+    }
+}

@@ -1,0 +1,88 @@
+//! What flush and drop detached, freed a slice at a time: a flush of ten
+//! million messages answers at once and stops nobody.
+
+use std::collections::BTreeMap;
+
+use super::{Order, Store};
+use crate::message::MessageId;
+use crate::time::Ms;
+
+#[derive(Debug)]
+enum Grave {
+    Ordered(BTreeMap<Order, u32>),
+    Timed(BTreeMap<(Ms, MessageId), u32>),
+    ById(BTreeMap<MessageId, u32>),
+    ByTurn(BTreeMap<u64, u32>),
+}
+
+/// Detached maps whose messages are forgotten but still use memory.
+#[derive(Debug, Default)]
+pub(crate) struct Graves(Vec<Grave>);
+
+impl Graves {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn ordered(&mut self, map: BTreeMap<Order, u32>) {
+        if !map.is_empty() {
+            self.0.push(Grave::Ordered(map));
+        }
+    }
+
+    pub(super) fn timed(&mut self, map: BTreeMap<(Ms, MessageId), u32>) {
+        if !map.is_empty() {
+            self.0.push(Grave::Timed(map));
+        }
+    }
+
+    pub(super) fn by_id(&mut self, map: BTreeMap<MessageId, u32>) {
+        if !map.is_empty() {
+            self.0.push(Grave::ById(map));
+        }
+    }
+
+    pub(super) fn by_turn(&mut self, map: BTreeMap<u64, u32>) {
+        if !map.is_empty() {
+            self.0.push(Grave::ByTurn(map));
+        }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        while let Some(grave) = self.0.last_mut() {
+            let slot = match grave {
+                Grave::Ordered(map) => map.pop_first().map(|(_, slot)| slot),
+                Grave::Timed(map) => map.pop_first().map(|(_, slot)| slot),
+                Grave::ById(map) => map.pop_first().map(|(_, slot)| slot),
+                Grave::ByTurn(map) => map.pop_first().map(|(_, slot)| slot),
+            };
+            if slot.is_some() {
+                return slot;
+            }
+            self.0.pop();
+        }
+        None
+    }
+}
+
+impl Store {
+    /// Frees up to `max` forgotten messages; true if some are left.
+    pub(crate) fn reap(&mut self, max: usize) -> bool {
+        for _ in 0..max {
+            let Some(slot) = self.graves.pop() else { return false };
+            if let Some(message) = self.messages.remove(slot) {
+                self.ids.remove(message.id.0);
+                self.uncount_home(message.home);
+                self.body_bytes -= Self::held_bytes(&message);
+                if let Some(at) = message.expires() {
+                    self.expiries.remove(&(at, message.id));
+                }
+            }
+        }
+        !self.graves.is_empty()
+    }
+}

@@ -1,0 +1,251 @@
+//! Keeping the queue's maps in step with a message's state.
+
+use std::cmp::Reverse;
+
+use super::Store;
+use super::queue::GroupOrder;
+use crate::body::Body;
+use crate::fact::Lease;
+use crate::message::{Home, Message, MessageId, QueueId, State};
+use crate::time::Ms;
+
+/// Rank below which a ready message counts as urgent (beanstalkd).
+const URGENT_BELOW: u32 = 1024;
+
+fn group_order(message: &Message) -> GroupOrder {
+    (!message.selectable, message.rank, Reverse(message.place), Reverse(message.id))
+}
+
+impl Store {
+    /// Bytes of memory a message's parts of variable length use.
+    pub(super) fn held_bytes(message: &Message) -> u64 {
+        match &message.body {
+            // The reference counts and the allocator's rounding.
+            Body::Small(bytes) => bytes.len() as u64 + 24,
+            Body::Large(_) => 128,
+        }
+    }
+
+    /// Adds a message that is in no map yet.
+    pub(super) fn add(&mut self, mut message: Message, lease: Option<Lease>, home: Home) {
+        if let Body::Large(large) = &message.body {
+            message.home = Home(home.0.min(large.home()));
+        } else {
+            message.home = home;
+        }
+        self.count_home(message.home);
+        self.body_bytes += Self::held_bytes(&message);
+        self.next_id = self.next_id.max((message.id.0 & !self.id_bits) + 1);
+        self.marked = self.marked.max(self.next_id);
+        let id = message.id;
+        let slot = self.messages.insert(message);
+        self.ids.insert(id.0, slot);
+        if let Some(lease) = lease {
+            self.lease_in(slot, id, lease);
+        }
+        self.index_in(slot);
+    }
+
+    /// Takes a message out of everything.
+    pub(super) fn take_out(&mut self, slot: u32) -> Option<Message> {
+        self.index_out(slot);
+        let message = self.messages.remove(slot)?;
+        self.lease_out(slot, message.id);
+        self.ids.remove(message.id.0);
+        self.uncount_home(message.home);
+        self.body_bytes -= Self::held_bytes(&message);
+        self.forget_empty_ghost(message.queue);
+        Some(message)
+    }
+
+    pub(super) fn lease_in(&mut self, slot: u32, id: MessageId, lease: Lease) {
+        if let Some(until) = lease.until {
+            self.lease_ends.insert((until, id));
+        }
+        if lease.party.0 != 0 {
+            self.held.entry(lease.party).or_default().push(id);
+        }
+        self.leases.insert(slot, lease);
+    }
+
+    pub(super) fn lease_out(&mut self, slot: u32, id: MessageId) -> Option<Lease> {
+        let lease = self.leases.remove(&slot)?;
+        if let Some(until) = lease.until {
+            self.lease_ends.remove(&(until, id));
+        }
+        if let Some(held) = self.held.get_mut(&lease.party) {
+            // Mostly the oldest is settled first, so this looks at one.
+            if let Some(at) = held.iter().position(|&other| other == id) {
+                held.remove(at);
+            }
+            if held.is_empty() {
+                self.held.remove(&lease.party);
+            }
+        }
+        Some(lease)
+    }
+
+    /// Enters a message into the map of its state.
+    pub(super) fn index_in(&mut self, slot: u32) {
+        let Self { messages, queues, expiries, .. } = self;
+        let Some(message) = messages.get_mut(slot) else { return };
+        let Some(queue) = queues.get_mut(message.queue.0 as usize).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        let (id, len) = (message.id, message.body.len());
+        queue.bytes += len;
+        let mut alarm = false;
+        match message.state {
+            State::Ready => {
+                message.era = queue.era;
+                queue.waiting_bytes += len;
+                match message.due() {
+                    Some(due) => {
+                        queue.delayed.insert((due, id), slot);
+                        alarm = queue.live.alarm.is_none_or(|at| due < at);
+                    }
+                    None => Self::ready_in(queue, message, slot),
+                }
+            }
+            State::Prepared => {
+                queue.prepared.insert(id, slot);
+            }
+            State::Reserved => {
+                queue.reserved.insert(id, slot);
+            }
+            State::Buried => {
+                let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
+                queue.buried.insert(order, slot);
+            }
+            State::Done | State::Relayed => {
+                queue.done += u64::from(message.state == State::Done);
+                let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
+                queue.archived.insert((changed, id), slot);
+                alarm = true;
+            }
+        }
+        if matches!(message.state, State::Ready | State::Prepared)
+            && let Some(at) = message.expires()
+        {
+            expiries.insert((at, id));
+        }
+        if alarm {
+            let queue = message.queue;
+            self.rearm(queue);
+        }
+    }
+
+    fn ready_in(queue: &mut super::Queue, message: &Message, slot: u32) {
+        let order = (message.rank, message.place, message.id);
+        if message.selectable {
+            queue.ready.insert(order, slot);
+            queue.urgent += u64::from(message.rank < URGENT_BELOW);
+        } else {
+            queue.held_back.insert(order, slot);
+        }
+        if let Some(key) = message.key() {
+            queue.keys.entry(key.clone()).or_default().insert(group_order(message), slot);
+        }
+    }
+
+    /// Takes a message out of the map of its state.
+    pub(super) fn index_out(&mut self, slot: u32) {
+        let Self { messages, queues, expiries, .. } = self;
+        let Some(message) = messages.get(slot) else { return };
+        let Some(queue) = queues.get_mut(message.queue.0 as usize).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        let (id, len) = (message.id, message.body.len());
+        queue.bytes -= len;
+        let mut alarm = false;
+        match message.state {
+            State::Ready => {
+                queue.waiting_bytes -= len;
+                let was_delayed =
+                    message.due().is_some_and(|due| queue.delayed.remove(&(due, id)).is_some());
+                if was_delayed {
+                    alarm = true;
+                } else {
+                    let order = (message.rank, message.place, id);
+                    if message.selectable {
+                        queue.ready.remove(&order);
+                        queue.urgent -= u64::from(message.rank < URGENT_BELOW);
+                    } else {
+                        queue.held_back.remove(&order);
+                    }
+                    if let Some(key) = message.key()
+                        && let Some(group) = queue.keys.get_mut(key)
+                    {
+                        group.remove(&group_order(message));
+                        if group.is_empty() {
+                            queue.keys.remove(key);
+                        }
+                    }
+                }
+            }
+            State::Prepared => {
+                queue.prepared.remove(&id);
+            }
+            State::Reserved => {
+                queue.reserved.remove(&id);
+            }
+            State::Buried => {
+                let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
+                queue.buried.remove(&order);
+            }
+            State::Done | State::Relayed => {
+                queue.done -= u64::from(message.state == State::Done);
+                let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
+                queue.archived.remove(&(changed, id));
+                alarm = true;
+            }
+        }
+        if matches!(message.state, State::Ready | State::Prepared)
+            && let Some(at) = message.expires()
+        {
+            expiries.remove(&(at, id));
+        }
+        if alarm {
+            let queue = message.queue;
+            self.rearm(queue);
+        }
+    }
+
+    /// Moves what has become due into the queue's order. Not a fact: due is a
+    /// predicate on time, and this only updates the indexes for it.
+    pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> bool {
+        let Self { messages, queues, .. } = self;
+        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            return false;
+        };
+        let mut any = false;
+        while let Some(entry) = queue.delayed.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let slot = entry.remove();
+            any = true;
+            if let Some(message) = messages.get(slot) {
+                Self::ready_in(queue, message, slot);
+            }
+        }
+        if any {
+            self.rearm(id);
+        }
+        any
+    }
+
+    /// Forgets a dropped queue once nothing of it is reserved any more.
+    pub(super) fn forget_empty_ghost(&mut self, id: QueueId) {
+        if let Some(queue) = self.queue(id)
+            && queue.live.dropped
+            && queue.reserved.is_empty()
+        {
+            let totals = queue.totals;
+            self.counts.gone.add(&totals);
+            self.unseat_queue(id);
+        }
+    }
+}

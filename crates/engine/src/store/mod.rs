@@ -1,0 +1,198 @@
+//! The durable state of a shard and its indexes. Only [`Store::apply`] (with
+//! the sweep of what expired) changes it; replay calls the same function.
+
+mod apply;
+mod graves;
+mod ids;
+mod image;
+mod index;
+mod queue;
+mod slab;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+
+pub(crate) use graves::Graves;
+pub use image::CopiedOut;
+pub(crate) use ids::Ids;
+pub(crate) use queue::{Order, Queue};
+pub(crate) use slab::Slab;
+
+use crate::command::Party;
+use crate::fact::{Lease, Mark, ShardCounts};
+use crate::message::{Home, Message, MessageId, QueueId, State};
+use crate::name::Name;
+use crate::stats::QueueTotals;
+use crate::time::Ms;
+
+type Hash = foldhash::fast::RandomState;
+
+/// What a put left behind so that a repeat is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) id: MessageId,
+    pub(crate) until: Ms,
+    pub(crate) home: Home,
+}
+
+pub(crate) type MarkKey = (QueueId, Mark, Box<[u8]>);
+
+/// Everything a shard remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pub(crate) messages: Slab,
+    pub(crate) ids: Ids,
+    pub(crate) queues: Vec<Option<Box<Queue>>>,
+    pub(crate) names: HashMap<Name, QueueId, Hash>,
+    /// Numbers of queues that were never recorded and are free again.
+    pub(crate) free_queues: Vec<QueueId>,
+    pub(crate) leases: HashMap<u32, Lease, Hash>,
+    pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
+    /// Leases by holder, oldest first. An index over `leases`.
+    pub(crate) held: HashMap<Party, Vec<MessageId>, Hash>,
+    /// Prepared and ready messages with an expiry time.
+    pub(crate) expiries: BTreeSet<(Ms, MessageId)>,
+    pub(crate) marks: HashMap<MarkKey, Memory, Hash>,
+    pub(crate) mark_ends: BTreeSet<(Ms, MarkKey)>,
+    /// Messages and marks by the segment that holds them.
+    pub(crate) homes: BTreeMap<Home, u64>,
+    pub(crate) graves: Graves,
+    /// Queues' alarms; each queue has at most one.
+    pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
+    /// The next message gets this number (without the shard's bits).
+    pub(crate) next_id: u64,
+    /// Ids below this are known to the log as used.
+    pub(crate) marked: u64,
+    pub(crate) epoch: u64,
+    pub(crate) counts: ShardCounts,
+    pub(crate) body_bytes: u64,
+    /// The shard's bits, or-ed into every id.
+    pub(crate) id_bits: u64,
+}
+
+/// Bits below the shard's number in an id, when there is more than one shard.
+const SHARD_SHIFT: u32 = 55;
+
+impl Store {
+    pub(crate) fn new(shard: u8, shards: u8) -> Self {
+        let id_bits = if shards > 1 { u64::from(shard) << SHARD_SHIFT } else { 0 };
+        Self { next_id: 1, marked: 1, id_bits, ..Self::default() }
+    }
+
+    pub(crate) fn queue(&self, id: QueueId) -> Option<&Queue> {
+        self.queues.get(id.0 as usize)?.as_deref()
+    }
+
+    pub(crate) fn queue_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
+        self.queues.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn find(&self, name: &Name) -> Option<QueueId> {
+        self.names.get(name).copied()
+    }
+
+    /// The slot of a message that exists.
+    pub(crate) fn slot(&self, id: MessageId) -> Option<u32> {
+        let slot = self.ids.get(id.0)?;
+        self.is_alive(self.messages.get(slot)?).then_some(slot)
+    }
+
+    pub(crate) fn message(&self, id: MessageId) -> Option<&Message> {
+        self.messages.get(self.slot(id)?)
+    }
+
+    /// False for messages a flush or drop has forgotten but not yet freed.
+    pub(crate) fn is_alive(&self, message: &Message) -> bool {
+        match self.queue(message.queue) {
+            None => false,
+            Some(queue) => match message.state {
+                State::Reserved => true,
+                State::Ready => message.era == queue.era && !queue.live.dropped,
+                State::Prepared | State::Buried | State::Done | State::Relayed => {
+                    !queue.live.dropped
+                }
+            },
+        }
+    }
+
+    /// Makes room for a queue of this number.
+    pub(crate) fn seat_queue(&mut self, queue: Queue) {
+        let at = queue.id.0 as usize;
+        if self.queues.len() <= at {
+            self.queues.resize_with(at + 1, || None);
+        }
+        self.names.insert(queue.name.clone(), queue.id);
+        self.queues[at] = Some(Box::new(queue));
+    }
+
+    /// Forgets a queue that is empty (and, if it was recorded, dropped).
+    pub(crate) fn unseat_queue(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        if let Some(at) = queue.live.alarm {
+            self.alarms.remove(&(at, id));
+        }
+        if self.names.get(&queue.name) == Some(&id) {
+            self.names.remove(&queue.name);
+        }
+        if !queue.live.recorded {
+            self.free_queues.push(id);
+        }
+    }
+
+    /// Sets the queue's alarm anew after its maps or its pause changed.
+    pub(crate) fn rearm(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        let next = queue.next_alarm();
+        if next != queue.live.alarm {
+            if let Some(old) = std::mem::replace(&mut queue.live.alarm, next) {
+                self.alarms.remove(&(old, id));
+            }
+            if let Some(at) = next {
+                self.alarms.insert((at, id));
+            }
+        }
+    }
+
+    /// Queues that exist, in the order they were made.
+    pub(crate) fn live_queues(&self) -> impl Iterator<Item = &Queue> + '_ {
+        self.queues.iter().filter_map(|queue| queue.as_deref()).filter(|queue| !queue.live.dropped)
+    }
+
+    pub(crate) fn count_home(&mut self, home: Home) {
+        *self.homes.entry(home).or_insert(0) += 1;
+    }
+
+    pub(crate) fn uncount_home(&mut self, home: Home) {
+        if let Some(count) = self.homes.get_mut(&home) {
+            *count -= 1;
+            if *count == 0 {
+                self.homes.remove(&home);
+            }
+        }
+    }
+
+    /// Id of the newest message; 0 if there was none.
+    pub(crate) fn last_id(&self) -> MessageId {
+        MessageId(if self.next_id == 1 { 0 } else { (self.next_id - 1) | self.id_bits })
+    }
+
+    /// Sum of all totals, dropped queues included.
+    pub(crate) fn totals(&self) -> QueueTotals {
+        let mut sum = self.counts.gone;
+        for queue in self.queues.iter().flatten() {
+            sum.add(&queue.totals);
+        }
+        sum
+    }
+
+    /// Bytes of memory in use by messages, reckoned: measured averages of the
+    /// slab, the id pages and the order map (docs/performance.md), plus the
+    /// bodies with the allocator's and the reference count's share.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        const PER_MESSAGE: u64 = 190;
+        self.messages.len() as u64 * PER_MESSAGE + self.body_bytes
+    }
+}

@@ -1,0 +1,116 @@
+//! One queue: its messages by state and order.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::fact::Pause;
+use crate::message::{MessageId, QueueId};
+use crate::name::Name;
+use crate::settings::{Overrides, QueueSettings};
+use crate::stats::QueueTotals;
+use crate::time::Ms;
+
+/// Order of waiting messages: rank, place, id.
+pub(crate) type Order = (u32, i64, MessageId);
+
+/// Order inside a key group (`protocols/pinpriq.md`, ruling 2): selectable
+/// ones by rank, then held-back ones; newest first.
+pub(crate) type GroupOrder = (bool, u32, Reverse<i64>, Reverse<MessageId>);
+
+/// A queue's durable state; `live` is the part that is not.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    pub(crate) id: QueueId,
+    pub(crate) name: Name,
+    pub(crate) created: Ms,
+    pub(crate) parent: Option<QueueId>,
+    pub(crate) children: Vec<QueueId>,
+    pub(crate) overrides: Overrides,
+    pub(crate) pause: Option<Pause>,
+
+    /// Ready and selectable, by order.
+    pub(crate) ready: BTreeMap<Order, u32>,
+    /// Ready but held back.
+    pub(crate) held_back: BTreeMap<Order, u32>,
+    /// With a due time; moved to the two above when it has come.
+    pub(crate) delayed: BTreeMap<(Ms, MessageId), u32>,
+    pub(crate) reserved: BTreeMap<MessageId, u32>,
+    /// By the order they were buried in.
+    pub(crate) buried: BTreeMap<u64, u32>,
+    pub(crate) prepared: BTreeMap<MessageId, u32>,
+    /// By the time they were archived.
+    pub(crate) archived: BTreeMap<(Ms, MessageId), u32>,
+    /// Ready messages that have a key.
+    pub(crate) keys: HashMap<Arc<[u8]>, BTreeMap<GroupOrder, u32>, foldhash::fast::RandomState>,
+
+    /// Lowest place given to a message that went to the head.
+    pub(crate) head: i64,
+    /// Last turn given to a buried message.
+    pub(crate) bury_order: u64,
+    /// Rises with each flush; what waits from an older era is gone.
+    pub(crate) era: u16,
+    pub(crate) waiting_bytes: u64,
+    pub(crate) bytes: u64,
+    /// Ready messages with a rank below 1024.
+    pub(crate) urgent: u64,
+    pub(crate) done: u64,
+    pub(crate) totals: QueueTotals,
+
+    pub(crate) live: Live,
+}
+
+/// What is forgotten at restart.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// Resolved from the configuration and `overrides`.
+    pub(crate) settings: QueueSettings,
+    /// `QueueMade` is recorded; until then the queue only exists in memory.
+    pub(crate) recorded: bool,
+    /// Dropped, but messages of it are still reserved; not found by name.
+    pub(crate) dropped: bool,
+    /// Waiting takes, by the order they came.
+    pub(crate) line: BTreeSet<u64>,
+    /// When the shard's alarm for this queue rings.
+    pub(crate) alarm: Option<Ms>,
+    /// Wait of the message taken last, ms.
+    pub(crate) age_ms: u64,
+    /// When it was last used.
+    pub(crate) used: Ms,
+}
+
+impl Queue {
+    /// Messages that wait: ready, held back or delayed.
+    pub(crate) fn waiting(&self) -> u64 {
+        (self.ready.len() + self.held_back.len() + self.delayed.len()) as u64
+    }
+
+    /// No message in any state.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting() == 0
+            && self.reserved.is_empty()
+            && self.buried.is_empty()
+            && self.prepared.is_empty()
+            && self.archived.is_empty()
+    }
+
+    /// True if takes are not served at `now`.
+    pub(crate) fn is_paused(&self, now: Ms) -> bool {
+        self.live.settings.paused
+            || self.pause.is_some_and(|pause| pause.until.is_none_or(|until| until > now))
+    }
+
+    /// When something happens here by itself: a message is due, a pause or a
+    /// retention time ends.
+    pub(crate) fn next_alarm(&self) -> Option<Ms> {
+        let due = self.delayed.first_key_value().map(|(&(due, _), _)| due);
+        let pause = self.pause.and_then(|pause| pause.until);
+        let kept = self
+            .archived
+            .first_key_value()
+            .map(|(&(since, _), _)| since + self.live.settings.retention_ms);
+        [due, pause, kept].into_iter().flatten().min()
+    }
+}

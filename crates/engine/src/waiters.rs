@@ -1,0 +1,136 @@
+//! Takes that wait. All of it is volatile: a restart forgets it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::command::{Party, Take};
+use crate::message::QueueId;
+use crate::store::Store;
+use crate::time::Ms;
+
+/// One take in line.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) party: Party,
+    pub(crate) standing: bool,
+    pub(crate) take: Take,
+    pub(crate) queues: SmallVec<[QueueId; 1]>,
+    /// When it gives up.
+    pub(crate) until: Option<Ms>,
+    /// When it is told that a lease of its party is about to end.
+    pub(crate) warn: Option<Ms>,
+}
+
+impl Waiter {
+    fn deadline(&self) -> Option<Ms> {
+        match (self.until, self.warn) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// All waiting takes; a number tells who came first.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    next: u64,
+    all: BTreeMap<u64, Waiter>,
+    deadlines: BTreeSet<(Ms, u64)>,
+    parties: HashMap<Party, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
+}
+
+impl Waiters {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Waiter> {
+        self.all.get(&number)
+    }
+
+    /// Enters a take at the end of the lines of its queues.
+    pub(crate) fn add(&mut self, waiter: Waiter, store: &mut Store) {
+        let number = self.next;
+        self.next += 1;
+        for &queue in &waiter.queues {
+            if let Some(queue) = store.queue_mut(queue) {
+                queue.live.line.insert(number);
+            }
+        }
+        if let Some(at) = waiter.deadline() {
+            self.deadlines.insert((at, number));
+        }
+        self.parties.entry(waiter.party).or_default().push(number);
+        self.all.insert(number, waiter);
+    }
+
+    /// Takes a waiter out of all lines.
+    pub(crate) fn remove(&mut self, number: u64, store: &mut Store) -> Option<Waiter> {
+        let waiter = self.all.remove(&number)?;
+        for &queue in &waiter.queues {
+            if let Some(queue) = store.queue_mut(queue) {
+                queue.live.line.remove(&number);
+            }
+        }
+        if let Some(at) = waiter.deadline() {
+            self.deadlines.remove(&(at, number));
+        }
+        if let Some(numbers) = self.parties.get_mut(&waiter.party) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.parties.remove(&waiter.party);
+            }
+        }
+        Some(waiter)
+    }
+
+    /// The party's waiting take (`standing`: its standing one).
+    pub(crate) fn of(&self, party: Party, standing: bool) -> Option<u64> {
+        let numbers = self.parties.get(&party)?;
+        numbers
+            .iter()
+            .copied()
+            .find(|number| self.all.get(number).is_some_and(|w| w.standing == standing))
+    }
+
+    /// Drops all waits of a party; answers the queues they were on.
+    pub(crate) fn forget(&mut self, party: Party, store: &mut Store) -> SmallVec<[QueueId; 4]> {
+        let mut queues = SmallVec::new();
+        for number in self.parties.get(&party).cloned().unwrap_or_default() {
+            if let Some(waiter) = self.remove(number, store) {
+                queues.extend(waiter.queues);
+            }
+        }
+        queues
+    }
+
+    /// A queue was dropped and made again under another number: its line moves
+    /// over, in order.
+    pub(crate) fn requeue(&mut self, numbers: &BTreeSet<u64>, old: QueueId, new: QueueId) {
+        for number in numbers {
+            if let Some(waiter) = self.all.get_mut(number) {
+                for queue in &mut waiter.queues {
+                    if *queue == old {
+                        *queue = new;
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Ms> {
+        self.deadlines.first().map(|&(at, _)| at)
+    }
+
+    /// The next waiter whose time has come.
+    pub(crate) fn due(&self, now: Ms) -> Option<u64> {
+        self.deadlines.first().filter(|(at, _)| *at <= now).map(|&(_, number)| number)
+    }
+
+    /// Takes in line for a queue, by party, for statistics.
+    pub(crate) fn on(&self, queue: &crate::store::Queue) -> u64 {
+        queue.live.line.len() as u64
+    }
+}
