@@ -92,13 +92,21 @@ struct Large {
 }
 
 impl LargeBody {
-    /// A body of `len` bytes whose chunks carry `id` in the log.
-    pub fn new(id: u64, len: u64) -> Self {
+    /// A body of `len` bytes whose chunks carry `id` in the log, from segment
+    /// `home` on.
+    pub fn new(id: u64, len: u64, home: u32) -> Self {
+        let places = Mutex::new(Vec::new());
         Self(Arc::new(Large {
             id,
             len,
-            places: Mutex::new(Vec::new()),
+            home: AtomicU32::new(home),
+            places,
         }))
+    }
+
+    /// The oldest segment that holds a chunk of it.
+    pub fn home(&self) -> u32 {
+        self.0.home.load(Ordering::Acquire)
     }
 
     /// Identity in the log: rises, never reused.

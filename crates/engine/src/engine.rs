@@ -72,10 +72,18 @@ impl Engine {
     /// Replaces the configured settings (start, SIGHUP).
     pub fn configure(&mut self, settings: Settings) {
         self.any_idle = settings.defaults.idle_ms > 0
-            || settings.rules.iter().any(|(_, rule)| rule.idle_ms.is_some_and(|ms| ms > 0));
+            || settings
+                .rules
+                .iter()
+                .any(|(_, rule)| rule.idle_ms.is_some_and(|ms| ms > 0));
         self.settings = settings;
-        let queues: Vec<QueueId> =
-            self.store.queues.iter().flatten().map(|queue| queue.id).collect();
+        let queues: Vec<QueueId> = self
+            .store
+            .queues
+            .iter()
+            .flatten()
+            .map(|queue| queue.id)
+            .collect();
         for queue in queues {
             self.resettle(queue);
         }
@@ -83,7 +91,9 @@ impl Engine {
 
     /// Resolves a queue's settings anew.
     pub(crate) fn resettle(&mut self, id: QueueId) {
-        let Some(queue) = self.store.queue_mut(id) else { return };
+        let Some(queue) = self.store.queue_mut(id) else {
+            return;
+        };
         let memory = queue.live.settings.memory && queue.live.recorded;
         let mut settings = self.settings.resolve(queue.name.as_bytes());
         queue.overrides.lay_over(&mut settings);
@@ -110,7 +120,10 @@ impl Engine {
         if !self.store.graves.is_empty() {
             self.store.reap(REAP_PER_COMMAND);
         }
-        let mut cx = Cx { journal, deliveries };
+        let mut cx = Cx {
+            journal,
+            deliveries,
+        };
         let cx = &mut cx;
         let durable = |result: Result<Outcome, Refusal>| {
             Answer::Now(result.unwrap_or_else(Outcome::Refused), Hold::Durable)
@@ -135,9 +148,12 @@ impl Engine {
             Command::Kick { queue, max } => durable(self.kick(cx, &queue, max)),
             Command::KickId(id) => durable(self.kick_id(cx, id)),
             Command::Move { id, to } => durable(self.move_one(cx, id, to)),
-            Command::MoveAll { from, to, state, max } => {
-                durable(self.move_all(cx, &from, to, state, max))
-            }
+            Command::MoveAll {
+                from,
+                to,
+                state,
+                max,
+            } => durable(self.move_all(cx, &from, to, state, max)),
             Command::Commit(id) => durable(self.commit(cx, id)),
             Command::Edit(id, edit) => durable(self.edit(cx, id, *edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, &queue, for_ms)),
@@ -161,14 +177,12 @@ impl Engine {
     /// Does what is due by `now`: ends leases, promotes delayed messages,
     /// drops expired ones, ends waits and pauses. Bounded work per call; call
     /// again while [`Engine::next_deadline`] is not later than `now`.
-    pub fn tick<J: Journal>(
-        &mut self,
-        now: Ms,
-        journal: &mut J,
-        deliveries: &mut Vec<Delivery>,
-    ) {
+    pub fn tick<J: Journal>(&mut self, now: Ms, journal: &mut J, deliveries: &mut Vec<Delivery>) {
         self.advance(now);
-        let mut cx = Cx { journal, deliveries };
+        let mut cx = Cx {
+            journal,
+            deliveries,
+        };
         self.end_leases(&mut cx);
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
@@ -214,22 +228,31 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) {
         self.advance(now);
-        let mut cx = Cx { journal, deliveries };
+        let mut cx = Cx {
+            journal,
+            deliveries,
+        };
         for queue in self.waiters.forget(party, &mut self.store) {
             self.forget_unused(queue);
         }
-        let Some(held) = self.store.held.get(&party) else { return };
+        let Some(held) = self.store.held.get(&party) else {
+            return;
+        };
         // Newest first: each goes in front of what went before, so that in the
         // end the oldest stands first.
         let held: Vec<MessageId> = held.iter().rev().copied().collect();
         let mut queues: SmallVec<[QueueId; 4]> = SmallVec::new();
         for id in held {
-            let Some(slot) = self.store.slot(id) else { continue };
+            let Some(slot) = self.store.slot(id) else {
+                continue;
+            };
             let bound = self.store.leases.get(&slot).map(|lease| lease.bound);
             if !matches!(bound, Some(Bound::Connection | Bound::Process)) {
                 continue;
             }
-            let Some(message) = self.store.message(id) else { continue };
+            let Some(message) = self.store.message(id) else {
+                continue;
+            };
             let queue = message.queue;
             self.give_back(&mut cx, id, Return::Lost);
             if !queues.contains(&queue) {
@@ -268,11 +291,17 @@ impl Engine {
             .filter(|(_, lease)| matches!(lease.bound, Bound::Connection | Bound::Process))
             .filter_map(|(&slot, _)| self.store.messages.get(slot).map(|message| message.id))
             .collect();
-        let fact = Fact::Epoch { epoch, now: self.now };
+        let fact = Fact::Epoch {
+            epoch,
+            now: self.now,
+        };
         journal.record(&fact);
         self.store.apply(fact, self.home);
         let mut deliveries = Vec::new();
-        let mut cx = Cx { journal, deliveries: &mut deliveries };
+        let mut cx = Cx {
+            journal,
+            deliveries: &mut deliveries,
+        };
         let mut lost = lost;
         lost.sort_unstable();
         for id in lost {
@@ -295,6 +324,14 @@ impl Engine {
         self.store.image()
     }
 
+    /// Checks every index against the messages. Looks at everything: for tests.
+    ///
+    /// # Errors
+    /// The first disagreement, in words.
+    pub fn verify(&self) -> Result<(), String> {
+        self.store.verify()
+    }
+
     /// Messages and marks whose newest image lies in `home`.
     pub fn homes_live(&self, home: Home) -> u64 {
         self.store.homes.get(&home).copied().unwrap_or(0)
@@ -315,17 +352,24 @@ impl Engine {
         journal: &mut J,
     ) -> CopiedOut {
         let into = self.home;
-        self.store.copy_out(home, into, from, max, &mut |fact, memory| {
-            if !memory {
-                journal.record(fact);
-            }
-        })
+        self.store
+            .copy_out(home, into, from, max, &mut |fact, memory| {
+                if !memory {
+                    journal.record(fact);
+                }
+            })
     }
 
     /// Bytes the live messages would take in the log, about.
     pub fn live_bytes(&self) -> u64 {
         const RECORD: u64 = 40;
-        let large: u64 = self.store.queues.iter().flatten().map(|queue| queue.bytes).sum();
+        let large: u64 = self
+            .store
+            .queues
+            .iter()
+            .flatten()
+            .map(|queue| queue.bytes)
+            .sum();
         large + self.store.messages.len() as u64 * RECORD
     }
 
@@ -373,7 +417,10 @@ impl Engine {
             match (self.is_memory(at.queue), self.is_memory(*to)) {
                 (false, false) => cx.journal.record(&fact),
                 (true, true) => {}
-                (false, true) => cx.journal.record(&Fact::Removed { at, why: Removal::Deleted }),
+                (false, true) => cx.journal.record(&Fact::Removed {
+                    at,
+                    why: Removal::Deleted,
+                }),
                 (true, false) => {
                     let removed = self.store.apply(fact, self.home);
                     if let Some(message) = self.store.message(at.id) {
@@ -389,7 +436,9 @@ impl Engine {
     }
 
     fn is_memory(&self, queue: QueueId) -> bool {
-        self.store.queue(queue).is_some_and(|queue| queue.live.settings.memory)
+        self.store
+            .queue(queue)
+            .is_some_and(|queue| queue.live.settings.memory)
     }
 
     /// A message's next id. Ids of messages that are not logged are covered by
@@ -418,12 +467,15 @@ impl Engine {
         if self.store.names.len() >= self.settings.queues_max as usize {
             return Err(Refusal::TooManyQueues);
         }
-        let id = self
-            .store
-            .free_queues
-            .pop()
-            .unwrap_or(QueueId(u32::try_from(self.store.queues.len()).unwrap_or(u32::MAX)));
-        let mut queue = Queue { id, name: name.clone(), created: self.now, ..Queue::default() };
+        let id = self.store.free_queues.pop().unwrap_or(QueueId(
+            u32::try_from(self.store.queues.len()).unwrap_or(u32::MAX),
+        ));
+        let mut queue = Queue {
+            id,
+            name: name.clone(),
+            created: self.now,
+            ..Queue::default()
+        };
         queue.live.used = self.now;
         self.store.seat_queue(queue);
         self.resettle(id);
@@ -432,7 +484,9 @@ impl Engine {
 
     /// Makes sure the log knows the queue before a fact names it.
     pub(crate) fn record_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        let Some(queue) = self.store.queue(id) else { return };
+        let Some(queue) = self.store.queue(id) else {
+            return;
+        };
         if queue.live.recorded {
             return;
         }

@@ -5,7 +5,7 @@
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
 use crate::command::{BackTo, Party};
-use crate::message::{Attachment, At, Message, MessageId, QueueId};
+use crate::message::{At, Attachment, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::settings::Overrides;
 use crate::stats::QueueTotals;

@@ -175,6 +175,11 @@ pub struct At {
 impl Message {
     /// Where it stands.
     pub fn at(&self) -> At {
-        At { queue: self.queue, rank: self.rank, place: self.place, id: self.id }
+        At {
+            queue: self.queue,
+            rank: self.rank,
+            place: self.place,
+            id: self.id,
+        }
     }
 }

@@ -126,11 +126,9 @@ impl Waiters {
 
     /// The next waiter whose time has come.
     pub(crate) fn due(&self, now: Ms) -> Option<u64> {
-        self.deadlines.first().filter(|(at, _)| *at <= now).map(|&(_, number)| number)
-    }
-
-    /// Takes in line for a queue, by party, for statistics.
-    pub(crate) fn on(&self, queue: &crate::store::Queue) -> u64 {
-        queue.live.line.len() as u64
+        self.deadlines
+            .first()
+            .filter(|(at, _)| *at <= now)
+            .map(|&(_, number)| number)
     }
 }

@@ -81,7 +81,12 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.buries != 0,
         extra.kicks != 0,
     ];
-    w.number(bits.iter().enumerate().map(|(at, &is)| u64::from(is) << at).sum());
+    w.number(
+        bits.iter()
+            .enumerate()
+            .map(|(at, &is)| u64::from(is) << at)
+            .sum(),
+    );
     if let Some(key) = &extra.key {
         w.bytes(key);
     }
@@ -98,17 +103,17 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         w.bytes(&extra.status);
     }
     let counts = [extra.timeouts, extra.releases, extra.buries, extra.kicks].map(u64::from);
-    for number in [extra.changed.0, extra.bury_order].into_iter().chain(counts) {
+    for number in [extra.changed.0, extra.bury_order]
+        .into_iter()
+        .chain(counts)
+    {
         if number != 0 {
             w.number(number);
         }
     }
 }
 
-pub(super) fn read(
-    r: &mut Reader<'_>,
-    large: &mut LargeBodies<'_>,
-) -> Result<Message, FactError> {
+pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Message, FactError> {
     let bits = r.number()?;
     if bits & !has::ALL != 0 {
         return Err(FactError::BadField("message"));
@@ -116,8 +121,16 @@ pub(super) fn read(
     let has = |bit: u64| bits & bit != 0;
     let at = r.at()?;
     let created = Ms(r.number()?);
-    let flags = if has(has::FLAGS) { r.small("flags")? } else { 0 };
-    let ttr_ms = if has(has::TTR) { Some(r.number()?) } else { None };
+    let flags = if has(has::FLAGS) {
+        r.small("flags")?
+    } else {
+        0
+    };
+    let ttr_ms = if has(has::TTR) {
+        Some(r.number()?)
+    } else {
+        None
+    };
     let state = if has(has::STATE) {
         match r.byte()? {
             0 => State::Prepared,
@@ -131,8 +144,16 @@ pub(super) fn read(
     } else {
         State::Ready
     };
-    let reserves = if has(has::RESERVES) { r.small("reserves")? } else { 0 };
-    let extra = if has(has::EXTRA) { Some(Box::new(read_extra(r)?)) } else { None };
+    let reserves = if has(has::RESERVES) {
+        r.small("reserves")?
+    } else {
+        0
+    };
+    let extra = if has(has::EXTRA) {
+        Some(Box::new(read_extra(r)?))
+    } else {
+        None
+    };
     let body = if has(has::LARGE) {
         let (id, len) = (r.number()?, r.number()?);
         Body::Large(large(id, len))
@@ -168,12 +189,20 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
     Ok(Extra {
-        key: if has(0) { Some(Arc::from(r.bytes()?)) } else { None },
+        key: if has(0) {
+            Some(Arc::from(r.bytes()?))
+        } else {
+            None
+        },
         due: if has(1) { Some(Ms(r.number()?)) } else { None },
         expires: if has(2) { Some(Ms(r.number()?)) } else { None },
         attrs: if has(3) { r.attrs()? } else { Vec::new() },
         attachments: if has(4) { r.attachments()? } else { Vec::new() },
-        status: if has(5) { r.bytes()?.into() } else { Box::default() },
+        status: if has(5) {
+            r.bytes()?.into()
+        } else {
+            Box::default()
+        },
         changed: if has(6) { Ms(r.number()?) } else { Ms(0) },
         bury_order: if has(7) { r.number()? } else { 0 },
         timeouts: if has(8) { r.small("timeouts")? } else { 0 },

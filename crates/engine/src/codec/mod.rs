@@ -91,7 +91,13 @@ impl Fact {
                 w.at(at);
                 w.lease(lease);
             }
-            Fact::Released { at, rank, place, due, why } => {
+            Fact::Released {
+                at,
+                rank,
+                place,
+                due,
+                why,
+            } => {
                 w.byte(op::RELEASED);
                 w.at(at);
                 w.number(u64::from(*rank));
@@ -108,7 +114,13 @@ impl Fact {
                 w.at(at);
                 w.number(until.0);
             }
-            Fact::Buried { at, rank, now, dead, reason } => {
+            Fact::Buried {
+                at,
+                rank,
+                now,
+                dead,
+                reason,
+            } => {
                 w.byte(op::BURIED);
                 w.at(at);
                 w.number(u64::from(*rank));
@@ -116,7 +128,12 @@ impl Fact {
                 w.flag(*dead);
                 w.bytes(reason);
             }
-            Fact::Archived { at, relayed, now, status } => {
+            Fact::Archived {
+                at,
+                relayed,
+                now,
+                status,
+            } => {
                 w.byte(op::ARCHIVED);
                 w.at(at);
                 w.flag(*relayed);
@@ -127,7 +144,13 @@ impl Fact {
                 w.byte(op::KICKED);
                 w.at(at);
             }
-            Fact::Moved { at, to, place, why, now } => {
+            Fact::Moved {
+                at,
+                to,
+                place,
+                why,
+                now,
+            } => {
                 w.byte(op::MOVED);
                 w.at(at);
                 w.number(u64::from(to.0));
@@ -160,7 +183,13 @@ impl Fact {
                 w.byte(op::RESTORED);
                 message::write(&mut w, message);
             }
-            Fact::Remembered { queue, kind, mark, id, until } => {
+            Fact::Remembered {
+                queue,
+                kind,
+                mark,
+                id,
+                until,
+            } => {
                 w.byte(op::REMEMBERED);
                 w.number(u64::from(queue.0));
                 w.byte(match kind {
@@ -181,7 +210,12 @@ impl Fact {
                 w.byte(op::ID_MARK);
                 w.number(*next);
             }
-            Fact::QueueMade { queue, name, parent, created } => {
+            Fact::QueueMade {
+                queue,
+                name,
+                parent,
+                created,
+            } => {
                 w.byte(op::QUEUE_MADE);
                 w.number(u64::from(queue.0));
                 w.bytes(name.as_bytes());
@@ -202,19 +236,32 @@ impl Fact {
                     w.number(pause.for_ms);
                 }
             }
-            Fact::QueueFlushed { queue, through, count } => {
+            Fact::QueueFlushed {
+                queue,
+                through,
+                count,
+            } => {
                 w.byte(op::QUEUE_FLUSHED);
                 w.number(u64::from(queue.0));
                 w.number(through.0);
                 w.number(*count);
             }
-            Fact::QueueDropped { queue, through, idle } => {
+            Fact::QueueDropped {
+                queue,
+                through,
+                idle,
+            } => {
                 w.byte(op::QUEUE_DROPPED);
                 w.number(u64::from(queue.0));
                 w.number(through.0);
                 w.flag(*idle);
             }
-            Fact::QueueCounted { queue, totals, head, bury_order } => {
+            Fact::QueueCounted {
+                queue,
+                totals,
+                head,
+                bury_order,
+            } => {
                 w.byte(op::QUEUE_COUNTED);
                 w.number(u64::from(queue.0));
                 w.signed(*head);
@@ -259,7 +306,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 _ => return Err(FactError::BadField("removal")),
             },
         },
-        op::LEASED => Fact::Leased { at: r.at()?, lease: r.lease()? },
+        op::LEASED => Fact::Leased {
+            at: r.at()?,
+            lease: r.lease()?,
+        },
         op::RELEASED => {
             let at = r.at()?;
             Fact::Released {
@@ -275,7 +325,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 },
             }
         }
-        op::TOUCHED => Fact::Touched { at: r.at()?, until: Ms(r.number()?) },
+        op::TOUCHED => Fact::Touched {
+            at: r.at()?,
+            until: Ms(r.number()?),
+        },
         op::BURIED => Fact::Buried {
             at: r.at()?,
             rank: r.small("rank")?,
@@ -303,7 +356,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             now: Ms(r.number()?),
         },
         op::COMMITTED => Fact::Committed { at: r.at()? },
-        op::EDITED => Fact::Edited { at: r.at()?, change: Box::new(read_change(r)?) },
+        op::EDITED => Fact::Edited {
+            at: r.at()?,
+            change: Box::new(read_change(r)?),
+        },
         op::IMAGE => {
             let message = message::read(r, large)?;
             let lease = if r.flag()? { Some(r.lease()?) } else { None };
@@ -322,7 +378,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             id: MessageId(r.number()?),
             until: Ms(r.number()?),
         },
-        op::EPOCH => Fact::Epoch { epoch: r.number()?, now: Ms(r.number()?) },
+        op::EPOCH => Fact::Epoch {
+            epoch: r.number()?,
+            now: Ms(r.number()?),
+        },
         op::ID_MARK => Fact::IdMark(r.number()?),
         op::QUEUE_MADE => {
             let queue = r.queue_number()?;
@@ -333,7 +392,12 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                     u32::try_from(next - 1).map_err(|_| FactError::BadField("parent"))?,
                 )),
             };
-            Fact::QueueMade { queue, name, parent, created: Ms(r.number()?) }
+            Fact::QueueMade {
+                queue,
+                name,
+                parent,
+                created: Ms(r.number()?),
+            }
         }
         op::QUEUE_CONFIGURED => Fact::QueueConfigured {
             queue: r.queue_number()?,
@@ -342,7 +406,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         op::QUEUE_PAUSED => {
             let queue = r.queue_number()?;
             let pause = if r.flag()? {
-                Some(Pause { until: r.time()?, for_ms: r.number()? })
+                Some(Pause {
+                    until: r.time()?,
+                    for_ms: r.number()?,
+                })
             } else {
                 None
             };
@@ -361,7 +428,12 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         op::QUEUE_COUNTED => {
             let queue = r.queue_number()?;
             let (head, bury_order) = (r.signed()?, r.number()?);
-            Fact::QueueCounted { queue, head, bury_order, totals: Box::new(r.totals()?) }
+            Fact::QueueCounted {
+                queue,
+                head,
+                bury_order,
+                totals: Box::new(r.totals()?),
+            }
         }
         op::SHARD_COUNTED => Fact::ShardCounted(ShardCounts {
             made: r.number()?,
@@ -420,7 +492,11 @@ fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
         now: Ms(r.number()?),
         rank: if has(0) { Some(r.small("rank")?) } else { None },
         due: if has(1) { Some(r.time()?) } else { None },
-        status: if has(2) { Some(r.bytes()?.into()) } else { None },
+        status: if has(2) {
+            Some(r.bytes()?.into())
+        } else {
+            None
+        },
         attrs: if has(3) { Some(r.attrs()?) } else { None },
         attachments: if has(4) { Some(r.attachments()?) } else { None },
     })
@@ -449,7 +525,10 @@ impl Writer<'_> {
 
     fn totals(&mut self, totals: &QueueTotals) {
         let values = totals.values();
-        let used = values.iter().rposition(|&value| value != 0).map_or(0, |at| at + 1);
+        let used = values
+            .iter()
+            .rposition(|&value| value != 0)
+            .map_or(0, |at| at + 1);
         self.number(used as u64);
         for value in &values[..used] {
             self.number(*value);
@@ -463,13 +542,22 @@ impl Reader<'_> {
         let id = MessageId(self.number()?);
         let rank = self.small("rank")?;
         let place = (id.0 as i64).wrapping_add(self.signed()?);
-        Ok(At { queue, rank, place, id })
+        Ok(At {
+            queue,
+            rank,
+            place,
+            id,
+        })
     }
 
     fn queue_number(&mut self) -> Result<QueueId, FactError> {
         let number: u32 = self.small("queue")?;
         // A table of queues is an array: a damaged number must not make it huge.
-        if number >= 1 << 28 { Err(FactError::BadField("queue")) } else { Ok(QueueId(number)) }
+        if number >= 1 << 28 {
+            Err(FactError::BadField("queue"))
+        } else {
+            Ok(QueueId(number))
+        }
     }
 
     fn lease(&mut self) -> Result<Lease, FactError> {
@@ -486,7 +574,13 @@ impl Reader<'_> {
             _ => return Err(FactError::BadField("lease")),
         };
         let party = Party(self.number()?);
-        Ok(Lease { party, bound, back_to, until: self.time()?, span_ms: self.number()? })
+        Ok(Lease {
+            party,
+            bound,
+            back_to,
+            until: self.time()?,
+            span_ms: self.number()?,
+        })
     }
 
     fn totals(&mut self) -> Result<QueueTotals, FactError> {

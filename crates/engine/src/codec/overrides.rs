@@ -58,7 +58,11 @@ impl Field for DeadLetter {
     }
     fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
         let name = Name::new(r.bytes()?);
-        Ok(if name.is_empty() { DeadLetter::Bury } else { DeadLetter::To(name) })
+        Ok(if name.is_empty() {
+            DeadLetter::Bury
+        } else {
+            DeadLetter::To(name)
+        })
     }
 }
 
@@ -67,7 +71,11 @@ impl Field for WhenFull {
         w.flag(*self == WhenFull::DropOldest);
     }
     fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
-        Ok(if r.flag()? { WhenFull::DropOldest } else { WhenFull::Refuse })
+        Ok(if r.flag()? {
+            WhenFull::DropOldest
+        } else {
+            WhenFull::Refuse
+        })
     }
 }
 

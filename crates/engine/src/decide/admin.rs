@@ -19,9 +19,13 @@ impl Engine {
         queue: &Name,
         max: u64,
     ) -> Result<Outcome, Refusal> {
-        let Some(id) = self.store.find(queue) else { return Ok(Outcome::Count(0)) };
+        let Some(id) = self.store.find(queue) else {
+            return Ok(Outcome::Count(0));
+        };
         self.store.promote(id, self.now);
-        let Some(queue) = self.store.queue(id) else { return Ok(Outcome::Count(0)) };
+        let Some(queue) = self.store.queue(id) else {
+            return Ok(Outcome::Count(0));
+        };
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let slots: Vec<u32> = if queue.buried.is_empty() {
             queue.delayed.values().take(max).copied().collect()
@@ -95,11 +99,17 @@ impl Engine {
 
     /// Slots of the messages in one state, in their order.
     pub(crate) fn slots_in(&self, queue: QueueId, state: ListState, max: usize) -> Vec<u32> {
-        let Some(queue) = self.store.queue(queue) else { return Vec::new() };
+        let Some(queue) = self.store.queue(queue) else {
+            return Vec::new();
+        };
         match state {
-            ListState::Ready => {
-                queue.ready.values().chain(queue.held_back.values()).take(max).copied().collect()
-            }
+            ListState::Ready => queue
+                .ready
+                .values()
+                .chain(queue.held_back.values())
+                .take(max)
+                .copied()
+                .collect(),
             ListState::Delayed => queue.delayed.values().take(max).copied().collect(),
             ListState::Reserved => queue.reserved.values().take(max).copied().collect(),
             ListState::Buried => queue.buried.values().take(max).copied().collect(),
@@ -144,7 +154,13 @@ impl Engine {
             attrs,
             attachments: edit.attachments,
         };
-        self.fact(cx, Fact::Edited { at, change: Box::new(change) });
+        self.fact(
+            cx,
+            Fact::Edited {
+                at,
+                change: Box::new(change),
+            },
+        );
         self.serve(cx, at.queue);
         Ok(Outcome::Done)
     }
@@ -160,8 +176,14 @@ impl Engine {
         self.count_live(id, |totals| totals.pauses += 1);
         let pause = match for_ms {
             Some(0) => None,
-            Some(ms) => Some(Pause { until: Some(self.now + ms), for_ms: ms }),
-            None => Some(Pause { until: None, for_ms: 0 }),
+            Some(ms) => Some(Pause {
+                until: Some(self.now + ms),
+                for_ms: ms,
+            }),
+            None => Some(Pause {
+                until: None,
+                for_ms: 0,
+            }),
         };
         self.fact(cx, Fact::QueuePaused { queue: id, pause });
         self.serve(cx, id);
@@ -176,14 +198,24 @@ impl Engine {
     ) -> Result<Outcome, Refusal> {
         let id = self.find_or_make(&queue)?;
         self.record_queue(cx, id);
-        let mut all = self.store.queue(id).map(|q| q.overrides.clone()).unwrap_or_default();
+        let mut all = self
+            .store
+            .queue(id)
+            .map(|q| q.overrides.clone())
+            .unwrap_or_default();
         match overrides {
             None => all = Overrides::default(),
             Some(newer) => all.merge(&newer),
         }
         // Only the file decides what is logged.
         all.memory = None;
-        self.fact(cx, Fact::QueueConfigured { queue: id, overrides: Box::new(all) });
+        self.fact(
+            cx,
+            Fact::QueueConfigured {
+                queue: id,
+                overrides: Box::new(all),
+            },
+        );
         self.resettle(id);
         self.serve(cx, id);
         Ok(Outcome::Done)
@@ -199,7 +231,10 @@ impl Engine {
             return Err(Refusal::BadName);
         }
         if let Some(id) = self.store.find(&child)
-            && self.store.queue(id).is_some_and(|queue| queue.parent.is_some())
+            && self
+                .store
+                .queue(id)
+                .is_some_and(|queue| queue.parent.is_some())
         {
             return Ok(Outcome::Done);
         }
@@ -212,7 +247,9 @@ impl Engine {
             }
         };
         self.record_queue(cx, parent);
-        let Some(queue) = self.store.queue(child) else { return Err(Refusal::QueueNotFound) };
+        let Some(queue) = self.store.queue(child) else {
+            return Err(Refusal::QueueNotFound);
+        };
         let fact = Fact::QueueMade {
             queue: child,
             name: queue.name.clone(),
@@ -231,23 +268,36 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         queue: &Name,
     ) -> Result<Outcome, Refusal> {
-        let Some(id) = self.store.find(queue) else { return Ok(Outcome::Count(0)) };
+        let Some(id) = self.store.find(queue) else {
+            return Ok(Outcome::Count(0));
+        };
         Ok(Outcome::Count(self.flush_queue(cx, id)))
     }
 
-    pub(crate) fn flush_all<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-    ) -> Result<Outcome, Refusal> {
+    pub(crate) fn flush_all<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
         let queues: Vec<QueueId> = self.store.live_queues().map(|queue| queue.id).collect();
-        Ok(Outcome::Count(queues.into_iter().map(|queue| self.flush_queue(cx, queue)).sum()))
+        Ok(Outcome::Count(
+            queues
+                .into_iter()
+                .map(|queue| self.flush_queue(cx, queue))
+                .sum(),
+        ))
     }
 
     fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> u64 {
-        let Some(queue) = self.store.queue(id) else { return 0 };
+        let Some(queue) = self.store.queue(id) else {
+            return 0;
+        };
         let (count, through) = (queue.waiting(), self.store.last_id());
         if queue.live.recorded {
-            self.fact(cx, Fact::QueueFlushed { queue: id, through, count });
+            self.fact(
+                cx,
+                Fact::QueueFlushed {
+                    queue: id,
+                    through,
+                    count,
+                },
+            );
         }
         count
     }
@@ -257,15 +307,26 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         name: &Name,
     ) -> Result<Outcome, Refusal> {
-        let Some(id) = self.store.find(name) else { return Ok(Outcome::Done) };
-        let Some(queue) = self.store.queue_mut(id) else { return Ok(Outcome::Done) };
+        let Some(id) = self.store.find(name) else {
+            return Ok(Outcome::Done);
+        };
+        let Some(queue) = self.store.queue_mut(id) else {
+            return Ok(Outcome::Done);
+        };
         if !queue.live.recorded {
             return Ok(Outcome::Done);
         }
         // Those who wait go on waiting for the queue's name.
         let line = std::mem::take(&mut queue.live.line);
         let through = self.store.last_id();
-        self.fact(cx, Fact::QueueDropped { queue: id, through, idle: false });
+        self.fact(
+            cx,
+            Fact::QueueDropped {
+                queue: id,
+                through,
+                idle: false,
+            },
+        );
         if !line.is_empty()
             && let Ok(again) = self.find_or_make(name)
         {
@@ -291,7 +352,10 @@ impl Engine {
         let mut count = 0;
         for mut message in messages {
             let queue = message.queue;
-            let gone = self.store.queue(queue).is_none_or(|queue| queue.live.dropped);
+            let gone = self
+                .store
+                .queue(queue)
+                .is_none_or(|queue| queue.live.dropped);
             if gone || self.store.message(message.id).is_some() || message.doomed {
                 continue;
             }
@@ -312,7 +376,11 @@ fn merged(
     message: &Message,
     changes: Vec<(Box<[u8]>, Option<Box<[u8]>>)>,
 ) -> Vec<(Box<[u8]>, Box<[u8]>)> {
-    let mut attrs = message.extra.as_ref().map(|extra| extra.attrs.clone()).unwrap_or_default();
+    let mut attrs = message
+        .extra
+        .as_ref()
+        .map(|extra| extra.attrs.clone())
+        .unwrap_or_default();
     for (name, value) in changes {
         let at = attrs.binary_search_by(|(other, _)| other.cmp(&name));
         match (at, value) {

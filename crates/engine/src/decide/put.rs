@@ -72,10 +72,15 @@ impl Engine {
                 *bytes += put.body.len();
                 self.may_put(queue, put, before.0, before.1)?;
                 let fits = self.fits(queue, before.0 + 1, before.1 + put.body.len());
-                let drops = self.store.queue(queue).is_some_and(|queue| {
-                    queue.live.settings.when_full == WhenFull::DropOldest
-                });
-                if fits || drops { Ok(()) } else { Err(Refusal::QueueFull) }
+                let drops = self
+                    .store
+                    .queue(queue)
+                    .is_some_and(|queue| queue.live.settings.when_full == WhenFull::DropOldest);
+                if fits || drops {
+                    Ok(())
+                } else {
+                    Err(Refusal::QueueFull)
+                }
             });
             if let Err(refusal) = checked {
                 refused = Some(refusal);
@@ -109,7 +114,9 @@ impl Engine {
     /// Checks everything but room in the queue. `count` and `bytes` are those
     /// of puts of the same step that came before.
     fn may_put(&self, id: QueueId, put: &Put, count: u64, bytes: u64) -> Result<Repeat, Refusal> {
-        let Some(queue) = self.store.queue(id) else { return Err(Refusal::QueueNotFound) };
+        let Some(queue) = self.store.queue(id) else {
+            return Err(Refusal::QueueNotFound);
+        };
         let settings = &queue.live.settings;
         if self.draining {
             return Err(Refusal::Draining);
@@ -137,7 +144,9 @@ impl Engine {
     }
 
     fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
-        let Some(more) = &put.more else { return Ok(Repeat::No) };
+        let Some(more) = &put.more else {
+            return Ok(Repeat::No);
+        };
         let lookup = |kind, mark: &[u8]| {
             self.store
                 .marks
@@ -159,7 +168,10 @@ impl Engine {
                 Err(Refusal::Duplicate(id))
             };
         }
-        let by_key = self.store.queue(queue).map_or(0, |q| q.live.settings.dedupe_by_key_ms);
+        let by_key = self
+            .store
+            .queue(queue)
+            .map_or(0, |q| q.live.settings.dedupe_by_key_ms);
         if by_key > 0
             && let Some(key) = &more.key
             && let Some(id) = lookup(Mark::Key, key)
@@ -171,7 +183,9 @@ impl Engine {
 
     /// True if `count` more messages with `bytes` bytes are within the limits.
     fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
-        let Some(queue) = self.store.queue(id) else { return false };
+        let Some(queue) = self.store.queue(id) else {
+            return false;
+        };
         let settings = &queue.live.settings;
         (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
             && (settings.bytes_max == 0 || queue.waiting_bytes + bytes <= settings.bytes_max)
@@ -186,17 +200,29 @@ impl Engine {
         if self.fits(id, 1, bytes) {
             return Ok(());
         }
-        let Some(queue) = self.store.queue(id) else { return Err(Refusal::QueueNotFound) };
+        let Some(queue) = self.store.queue(id) else {
+            return Err(Refusal::QueueNotFound);
+        };
         let settings = &queue.live.settings;
         let alone = settings.bytes_max == 0 || bytes <= settings.bytes_max;
         if settings.when_full == WhenFull::Refuse || !alone {
             return Err(Refusal::QueueFull);
         }
         while !self.fits(id, 1, bytes) {
-            let Some(oldest) = self.least_wanted(id) else { return Err(Refusal::QueueFull) };
-            let Some(message) = self.store.message(oldest) else { break };
+            let Some(oldest) = self.least_wanted(id) else {
+                return Err(Refusal::QueueFull);
+            };
+            let Some(message) = self.store.message(oldest) else {
+                break;
+            };
             let at = message.at();
-            self.fact(cx, Fact::Removed { at, why: Removal::Discarded });
+            self.fact(
+                cx,
+                Fact::Removed {
+                    at,
+                    why: Removal::Discarded,
+                },
+            );
         }
         Ok(())
     }
@@ -214,19 +240,17 @@ impl Engine {
 
     /// Stores a message that was found good, and its copies in the queue's
     /// children.
-    fn store_put<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        queue: QueueId,
-        put: Put,
-    ) -> MessageId {
+    fn store_put<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId, put: Put) -> MessageId {
         let (children, only) = match self.store.queue(queue) {
             Some(queue) => (queue.children.clone(), queue.live.settings.fanout_only),
             None => (Vec::new(), false),
         };
         let mut first = MessageId(0);
         for child in children {
-            let copy = Put { queue: self.store.name_of(child), ..put.clone() };
+            let copy = Put {
+                queue: self.store.name_of(child),
+                ..put.clone()
+            };
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
             if matches!(self.may_put(child, &copy, 0, 0), Ok(Repeat::No))
@@ -240,17 +264,25 @@ impl Engine {
                 self.count_live(child, |totals| totals.refused_full += 1);
             }
         }
-        if only { first } else { self.store_one(cx, queue, put) }
+        if only {
+            first
+        } else {
+            self.store_one(cx, queue, put)
+        }
     }
 
     fn store_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, put: Put) -> MessageId {
         self.record_queue(cx, id);
         let now = self.now;
-        let Some(queue) = self.store.queue_mut(id) else { return MessageId(0) };
+        let Some(queue) = self.store.queue_mut(id) else {
+            return MessageId(0);
+        };
         queue.live.used = now;
         let memory = queue.live.settings.memory;
         let number = self.next_id(cx, !memory);
-        let Some(queue) = self.store.queue(id) else { return MessageId(0) };
+        let Some(queue) = self.store.queue(id) else {
+            return MessageId(0);
+        };
         let settings = &queue.live.settings;
         let expires = match put.expires {
             Expiry::Default => (settings.ttl_ms > 0).then(|| now + settings.ttl_ms),
@@ -283,12 +315,24 @@ impl Engine {
             doomed: false,
         };
         if due.is_some() || expires.is_some() {
-            message.extra = Some(Box::new(Extra { due, expires, ..Extra::default() }));
+            message.extra = Some(Box::new(Extra {
+                due,
+                expires,
+                ..Extra::default()
+            }));
         }
         let by_key = settings.dedupe_by_key_ms;
         let mut marks: SmallVec<[(Mark, Box<[u8]>, u64); 1]> = SmallVec::new();
         if let Some(more) = put.more {
-            let PutMore { held_back, prepared, key, mut attrs, attachments, dedupe, token } = *more;
+            let PutMore {
+                held_back,
+                prepared,
+                key,
+                mut attrs,
+                attachments,
+                dedupe,
+                token,
+            } = *more;
             message.selectable = !held_back;
             if prepared {
                 message.state = State::Prepared;
@@ -310,7 +354,16 @@ impl Engine {
         self.fact(cx, Fact::Put(message));
         for (kind, mark, window) in marks {
             let until = now + window;
-            self.fact(cx, Fact::Remembered { queue: id, kind, mark, id: number, until });
+            self.fact(
+                cx,
+                Fact::Remembered {
+                    queue: id,
+                    kind,
+                    mark,
+                    id: number,
+                    until,
+                },
+            );
         }
         self.serve(cx, id);
         number

@@ -42,7 +42,9 @@ impl Engine {
         how: &How,
         max: u32,
     ) -> Result<Outcome, Refusal> {
-        let Some(held) = self.store.held.get(&party) else { return Ok(Outcome::Count(0)) };
+        let Some(held) = self.store.held.get(&party) else {
+            return Ok(Outcome::Count(0));
+        };
         let mut ids: Vec<MessageId> = match queue {
             None => held.clone(),
             Some(name) => match self.store.find(&name) {
@@ -53,15 +55,19 @@ impl Engine {
                     .iter()
                     .copied()
                     .filter(|&id| {
-                        self.store.message(id).is_some_and(|m| self.store.name_of(m.queue) == name)
+                        self.store
+                            .message(id)
+                            .is_some_and(|m| self.store.name_of(m.queue) == name)
                     })
                     .collect(),
             },
         };
         ids.truncate(max as usize);
         let count = ids.len() as u64;
-        let mut queues: Vec<QueueId> =
-            ids.iter().filter_map(|&id| self.store.message(id).map(|m| m.queue)).collect();
+        let mut queues: Vec<QueueId> = ids
+            .iter()
+            .filter_map(|&id| self.store.message(id).map(|m| m.queue))
+            .collect();
         queues.dedup();
         // Those going to the head go newest first, so that they keep their order.
         if matches!(how, How::Release { .. }) {
@@ -78,53 +84,86 @@ impl Engine {
 
     /// True if `party` may act on the message.
     fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
-        let Some(slot) = self.store.slot(id) else { return false };
+        let Some(slot) = self.store.slot(id) else {
+            return false;
+        };
         match (by, self.store.leases.get(&slot)) {
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
-            (By::Owner | By::OwnerOrFree, Some(lease)) => {
-                lease.party == party && party != Party(0)
-            }
+            (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party && party != Party(0),
             (By::Owner, None) => false,
         }
     }
 
     fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
-        let Some(message) = self.store.message(id) else { return };
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         let (at, reserved) = (message.at(), message.state == State::Reserved);
         let doomed = message.doomed;
         match how {
             How::Finish => {
-                let why = if reserved { Removal::Finished } else { Removal::Deleted };
+                let why = if reserved {
+                    Removal::Finished
+                } else {
+                    Removal::Deleted
+                };
                 self.fact(cx, Fact::Removed { at, why });
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
-                self.fact(cx, Fact::Removed { at, why: Removal::Doomed });
+                self.fact(
+                    cx,
+                    Fact::Removed {
+                        at,
+                        why: Removal::Doomed,
+                    },
+                );
             }
             How::Archive { relayed, status } => {
                 let (relayed, status) = (*relayed, status.clone());
-                self.fact(cx, Fact::Archived { at, relayed, now, status });
+                self.fact(
+                    cx,
+                    Fact::Archived {
+                        at,
+                        relayed,
+                        now,
+                        status,
+                    },
+                );
             }
             How::Release { rank, due, back_to } => {
                 let due = resolve(*due, now);
-                self.give_back_as(cx, id, Return::Released, rank.unwrap_or(at.rank), due, *back_to);
+                self.give_back_as(
+                    cx,
+                    id,
+                    Return::Released,
+                    rank.unwrap_or(at.rank),
+                    due,
+                    *back_to,
+                );
             }
             How::Bury { rank, reason } => {
                 let rank = rank.unwrap_or(at.rank);
                 let reason = reason.clone();
-                self.fact(cx, Fact::Buried { at, rank, now, dead: false, reason });
+                self.fact(
+                    cx,
+                    Fact::Buried {
+                        at,
+                        rank,
+                        now,
+                        dead: false,
+                        reason,
+                    },
+                );
             }
         }
     }
 
     /// A lease ended by itself.
-    pub(crate) fn give_back<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        id: MessageId,
-        why: Return,
-    ) {
-        let Some(message) = self.store.message(id) else { return };
+    pub(crate) fn give_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, why: Return) {
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         let rank = message.rank;
         self.give_back_as(cx, id, why, rank, None, None);
     }
@@ -140,11 +179,21 @@ impl Engine {
         due: Option<Ms>,
         back_to: Option<BackTo>,
     ) {
-        let Some(slot) = self.store.slot(id) else { return };
-        let Some(message) = self.store.messages.get(slot) else { return };
+        let Some(slot) = self.store.slot(id) else {
+            return;
+        };
+        let Some(message) = self.store.messages.get(slot) else {
+            return;
+        };
         let at = message.at();
         if message.doomed {
-            self.fact(cx, Fact::Removed { at, why: Removal::Doomed });
+            self.fact(
+                cx,
+                Fact::Removed {
+                    at,
+                    why: Removal::Doomed,
+                },
+            );
             return;
         }
         if message.expires().is_some_and(|expires| expires <= self.now) {
@@ -155,17 +204,40 @@ impl Engine {
             self.dead_letter(cx, id);
             return;
         }
-        let lease_says = self.store.leases.get(&slot).map_or(BackTo::Place, |lease| lease.back_to);
+        let lease_says = self
+            .store
+            .leases
+            .get(&slot)
+            .map_or(BackTo::Place, |lease| lease.back_to);
         let place = match back_to.unwrap_or(lease_says) {
             BackTo::Place => at.place,
-            BackTo::Head => self.store.queue(at.queue).map_or(0, |queue| queue.head).min(0) - 1,
+            BackTo::Head => {
+                self.store
+                    .queue(at.queue)
+                    .map_or(0, |queue| queue.head)
+                    .min(0)
+                    - 1
+            }
         };
-        self.fact(cx, Fact::Released { at, rank, place, due, why });
+        self.fact(
+            cx,
+            Fact::Released {
+                at,
+                rank,
+                place,
+                due,
+                why,
+            },
+        );
     }
 
     fn is_spent(&self, id: MessageId) -> bool {
-        let Some(message) = self.store.message(id) else { return false };
-        let Some(queue) = self.store.queue(message.queue) else { return false };
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        let Some(queue) = self.store.queue(message.queue) else {
+            return false;
+        };
         let max = queue.live.settings.attempts_max;
         max > 0 && message.reserves >= max
     }
@@ -178,9 +250,13 @@ impl Engine {
     }
 
     fn dead_letter<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        let Some(message) = self.store.message(id) else { return };
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         let (at, reserves) = (message.at(), message.reserves);
-        let Some(queue) = self.store.queue(at.queue) else { return };
+        let Some(queue) = self.store.queue(at.queue) else {
+            return;
+        };
         let rule = queue.live.settings.dead_letter.clone();
         let now = self.now;
         if let DeadLetter::To(name) = rule
@@ -192,7 +268,16 @@ impl Engine {
         }
         let reason = format!("reserved {reserves} times without finish").into_bytes();
         let reason = reason.into_boxed_slice();
-        self.fact(cx, Fact::Buried { at, rank: at.rank, now, dead: true, reason });
+        self.fact(
+            cx,
+            Fact::Buried {
+                at,
+                rank: at.rank,
+                now,
+                dead: true,
+                reason,
+            },
+        );
     }
 
     /// Moves a message to the tail of its rank in another queue.
@@ -203,14 +288,28 @@ impl Engine {
         to: QueueId,
         why: Transfer,
     ) {
-        let Some(message) = self.store.message(id) else { return };
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         let (at, now) = (message.at(), self.now);
         self.record_queue(cx, to);
         // An id of its own as the place: behind all that is there, before all
         // that will come.
-        let logged = self.store.queue(to).is_some_and(|queue| !queue.live.settings.memory);
+        let logged = self
+            .store
+            .queue(to)
+            .is_some_and(|queue| !queue.live.settings.memory);
         let place = self.next_id(cx, logged).0 as i64;
-        self.fact(cx, Fact::Moved { at, to, place, why, now });
+        self.fact(
+            cx,
+            Fact::Moved {
+                at,
+                to,
+                place,
+                why,
+                now,
+            },
+        );
         self.serve(cx, to);
     }
 
@@ -225,7 +324,11 @@ impl Engine {
         }
         let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
         let message = self.store.messages.get(slot).ok_or(Refusal::NotFound)?;
-        let span = self.store.leases.get(&slot).map_or(0, |lease| lease.span_ms);
+        let span = self
+            .store
+            .leases
+            .get(&slot)
+            .map_or(0, |lease| lease.span_ms);
         let at = message.at();
         if span > 0 {
             let until = self.now + span;
@@ -258,29 +361,53 @@ impl Engine {
     /// Removes a message whose time ran out. Vanishing is a predicate on time
     /// and no fact; going to another queue is one.
     pub(crate) fn expire<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        let Some(message) = self.store.message(id) else { return };
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         if self.expiry_queue(message.queue).is_some() {
             self.expire_now(cx, id);
         } else {
             let at = message.at();
-            self.store.apply(Fact::Removed { at, why: Removal::Expired }, self.home);
+            self.store.apply(
+                Fact::Removed {
+                    at,
+                    why: Removal::Expired,
+                },
+                self.home,
+            );
         }
     }
 
     /// The same, for a message that time alone does not remove.
     fn expire_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        let Some(message) = self.store.message(id) else { return };
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
         let at = message.at();
-        match self.expiry_queue(at.queue).map(|name| self.find_or_make(&name)) {
+        match self
+            .expiry_queue(at.queue)
+            .map(|name| self.find_or_make(&name))
+        {
             Some(Ok(to)) if to != at.queue => self.transfer(cx, id, to, Transfer::Expired),
             _ => {
-                self.fact(cx, Fact::Removed { at, why: Removal::Expired });
+                self.fact(
+                    cx,
+                    Fact::Removed {
+                        at,
+                        why: Removal::Expired,
+                    },
+                );
             }
         }
     }
 
     fn expiry_queue(&self, queue: QueueId) -> Option<Name> {
         let queue = self.store.queue(queue)?;
-        queue.live.settings.expire_to.clone().filter(|name| *name != queue.name)
+        queue
+            .live
+            .settings
+            .expire_to
+            .clone()
+            .filter(|name| *name != queue.name)
     }
 }

@@ -29,7 +29,12 @@ impl Engine {
                     Ok(one(message))
                 };
             }
-            Peek::List { queue, state, after, max } => {
+            Peek::List {
+                queue,
+                state,
+                after,
+                max,
+            } => {
                 let queue = self.existing(queue)?;
                 self.store.promote(queue, self.now);
                 let slots = self.slots_in(queue, *state, usize::MAX);
@@ -97,8 +102,11 @@ impl Engine {
             }
             StatsOf::Queues => {
                 self.promote_all();
-                let mut queues: Vec<QueueStats> =
-                    self.store.live_queues().map(|queue| self.queue_stats(queue)).collect();
+                let mut queues: Vec<QueueStats> = self
+                    .store
+                    .live_queues()
+                    .map(|queue| self.queue_stats(queue))
+                    .collect();
                 queues.sort_by(|a, b| a.name.cmp(&b.name));
                 Ok(StatsReply::Queues(self.shard_stats(), queues))
             }
@@ -107,8 +115,12 @@ impl Engine {
 
     /// So that what is due counts as ready.
     fn promote_all(&mut self) {
-        let due: Vec<_> =
-            self.store.alarms.range(..=(self.now, crate::QueueId(u32::MAX))).copied().collect();
+        let due: Vec<_> = self
+            .store
+            .alarms
+            .range(..=(self.now, crate::QueueId(u32::MAX)))
+            .copied()
+            .collect();
         for (_, queue) in due {
             self.store.promote(queue, self.now);
         }
@@ -152,7 +164,11 @@ impl Engine {
     }
 
     fn queue_stats(&self, queue: &Queue) -> QueueStats {
-        let oldest = queue.ready.values().next().and_then(|&slot| self.store.messages.get(slot));
+        let oldest = queue
+            .ready
+            .values()
+            .next()
+            .and_then(|&slot| self.store.messages.get(slot));
         QueueStats {
             name: queue.name.clone(),
             created: queue.created,

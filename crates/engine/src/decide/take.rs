@@ -4,9 +4,7 @@ use std::ops::Bound as Edge;
 
 use smallvec::SmallVec;
 
-use crate::command::{
-    End, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait,
-};
+use crate::command::{End, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal};
 use crate::message::{Message, MessageId, QueueId, State};
@@ -81,7 +79,9 @@ impl Engine {
                 self.forget_unused(queue);
             }
         }
-        let Some(take) = take else { return Answer::Now(Outcome::Done, Hold::Turn) };
+        let Some(take) = take else {
+            return Answer::Now(Outcome::Done, Hold::Turn);
+        };
         let mut queues: Queues = SmallVec::new();
         for name in &take.queues {
             queues.extend(self.store.find(name));
@@ -98,13 +98,19 @@ impl Engine {
         if take.lease.is_some() && self.space == Space::NoLeases {
             return Err(Refusal::NoSpace);
         }
-        let only = if take.queues.len() == 1 { self.store.find(&take.queues[0]) } else { None };
+        let only = if take.queues.len() == 1 {
+            self.store.find(&take.queues[0])
+        } else {
+            None
+        };
         if let Some(queue) = only.and_then(|queue| self.store.queue(queue))
             && queue.live.settings.down
         {
             return Err(Refusal::QueueDown);
         }
-        let limit = take.lease.map_or(take.refuse_if_held, |lease| lease.held_max);
+        let limit = take
+            .lease
+            .map_or(take.refuse_if_held, |lease| lease.held_max);
         if limit > 0 && !take.look {
             let held = match (take.held_anywhere, only) {
                 (true, _) => self.store.held.get(&party).map_or(0, Vec::len),
@@ -154,7 +160,14 @@ impl Engine {
                 }
             }
         }
-        let waiter = Waiter { party, standing, take, queues, until, warn };
+        let waiter = Waiter {
+            party,
+            standing,
+            take,
+            queues,
+            until,
+            warn,
+        };
         self.waiters.add(waiter, &mut self.store);
         Ok(())
     }
@@ -183,7 +196,9 @@ impl Engine {
         let wanted = take.messages_max.max(1);
         let mut seen: SmallVec<[MessageId; 1]> = SmallVec::new();
         while handed.len() < wanted as usize {
-            let Some(best) = self.best(cx, take, queues, seen.last().copied()) else { break };
+            let Some(best) = self.best(cx, take, queues, seen.last().copied()) else {
+                break;
+            };
             if take.look {
                 if let Some(message) = self.store.messages.get(best.slot) {
                     seen.push(message.id);
@@ -207,7 +222,11 @@ impl Engine {
         if handed.is_empty() {
             return None;
         }
-        let hold = if take.lease.is_some() { Hold::Written(newest) } else { Hold::Durable };
+        let hold = if take.lease.is_some() {
+            Hold::Written(newest)
+        } else {
+            Hold::Durable
+        };
         Some((Outcome::Messages(handed), hold))
     }
 
@@ -227,7 +246,13 @@ impl Engine {
             queue.live.age_ms = waited;
         }
         match lease {
-            None => self.fact(cx, Fact::Removed { at, why: Removal::Taken }),
+            None => self.fact(
+                cx,
+                Fact::Removed {
+                    at,
+                    why: Removal::Taken,
+                },
+            ),
             Some(ask) => {
                 let lease = self.lease_for(party, slot, ask)?;
                 self.fact(cx, Fact::Leased { at, lease });
@@ -238,7 +263,12 @@ impl Engine {
 
     pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Option<Lease> {
         let message = self.store.messages.get(slot)?;
-        let default = self.store.queue(message.queue)?.live.settings.default_ttr_ms;
+        let default = self
+            .store
+            .queue(message.queue)?
+            .live
+            .settings
+            .default_ttr_ms;
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
             LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
@@ -252,7 +282,13 @@ impl Engine {
             (LeaseOwner::Process, _) => Bound::Process,
             (LeaseOwner::Time | LeaseOwner::TimeElseConnection, _) => Bound::Time,
         };
-        Some(Lease { party, bound, until, span_ms, back_to: ask.back_to })
+        Some(Lease {
+            party,
+            bound,
+            until,
+            span_ms,
+            back_to: ask.back_to,
+        })
     }
 
     /// The best message over all the queues.
@@ -265,12 +301,19 @@ impl Engine {
     ) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         for &queue in queues {
-            let Some(found) = self.candidate(cx, take, queue, after) else { continue };
+            let Some(found) = self.candidate(cx, take, queue, after) else {
+                continue;
+            };
             let better = best.is_none_or(|best| match take.end {
                 End::Oldest => found.order < best.order,
                 End::Newest => {
-                    (found.order.0, std::cmp::Reverse((found.order.1, found.order.2)))
-                        < (best.order.0, std::cmp::Reverse((best.order.1, best.order.2)))
+                    (
+                        found.order.0,
+                        std::cmp::Reverse((found.order.1, found.order.2)),
+                    ) < (
+                        best.order.0,
+                        std::cmp::Reverse((best.order.1, best.order.2)),
+                    )
                 }
             });
             if better {
@@ -327,7 +370,11 @@ impl Engine {
         };
         for (&order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
             if self.fits_taker(slot, take) {
-                return Some(Candidate { queue: id, slot, order });
+                return Some(Candidate {
+                    queue: id,
+                    slot,
+                    order,
+                });
             }
             *skipped += 1;
         }
@@ -342,7 +389,11 @@ impl Engine {
             let lane = (rank, i64::MIN, MessageId(0))..=(rank, i64::MAX, MessageId(u64::MAX));
             for (&order, &slot) in queue.ready.range(lane).rev() {
                 if self.fits_taker(slot, take) {
-                    return Some(Candidate { queue: id, slot, order });
+                    return Some(Candidate {
+                        queue: id,
+                        slot,
+                        order,
+                    });
                 }
                 *skipped += 1;
             }
@@ -353,7 +404,10 @@ impl Engine {
     /// True if the taker's protocol can frame the message.
     fn fits_taker(&self, slot: u32, take: &Take) -> bool {
         take.body_max.is_none_or(|max| {
-            self.store.messages.get(slot).is_some_and(|message| message.body.len() <= max)
+            self.store
+                .messages
+                .get(slot)
+                .is_some_and(|message| message.body.len() <= max)
         })
     }
 
@@ -362,17 +416,23 @@ impl Engine {
     fn group_of(&self, best: &Candidate, limit: Option<GroupLimit>) -> Vec<u32> {
         let mut slots = vec![best.slot];
         let Some(limit) = limit else { return slots };
-        let Some(message) = self.store.messages.get(best.slot) else { return slots };
+        let Some(message) = self.store.messages.get(best.slot) else {
+            return slots;
+        };
         let (Some(key), Some(queue)) = (message.key(), self.store.queue(best.queue)) else {
             return slots;
         };
-        let Some(group) = queue.keys.get(key) else { return slots };
+        let Some(group) = queue.keys.get(key) else {
+            return slots;
+        };
         let mut bytes = message.body.len() + key.len() as u64;
         for &slot in group.values() {
             if slots.len() as u64 >= u64::from(limit.messages_max) {
                 break;
             }
-            let Some(other) = self.store.messages.get(slot) else { continue };
+            let Some(other) = self.store.messages.get(slot) else {
+                continue;
+            };
             if slot == best.slot || other.is_expired(self.now) {
                 continue;
             }
@@ -389,7 +449,9 @@ impl Engine {
     pub(crate) fn serve<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
         let mut passed = None;
         loop {
-            let Some(queue) = self.store.queue(id) else { return };
+            let Some(queue) = self.store.queue(id) else {
+                return;
+            };
             if queue.live.line.is_empty() || queue.ready.is_empty() && queue.delayed.is_empty() {
                 return;
             }
@@ -397,7 +459,9 @@ impl Engine {
             let Some(&number) = queue.live.line.range((from, Edge::Unbounded)).next() else {
                 return;
             };
-            let Some(waiter) = self.waiters.get(number) else { return };
+            let Some(waiter) = self.waiters.get(number) else {
+                return;
+            };
             let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
             match self.take_now(cx, party, &take, &queues) {
                 Some((outcome, hold)) => {
@@ -430,7 +494,13 @@ impl Engine {
             Outcome::Messages(handed) => self.store.name_of(handed[0].queue),
             _ => Default::default(),
         };
-        cx.deliveries.push(Delivery { to, standing, outcome, hold, queue });
+        cx.deliveries.push(Delivery {
+            to,
+            standing,
+            outcome,
+            hold,
+            queue,
+        });
     }
 
     /// Ends the party's waiting take.
@@ -446,7 +516,9 @@ impl Engine {
         number: u64,
         outcome: Outcome,
     ) {
-        let Some(waiter) = self.waiters.remove(number, &mut self.store) else { return };
+        let Some(waiter) = self.waiters.remove(number, &mut self.store) else {
+            return;
+        };
         self.deliver(cx, waiter.party, waiter.standing, outcome, Hold::Turn);
         for queue in waiter.queues {
             self.forget_unused(queue);
@@ -464,7 +536,9 @@ impl Engine {
         if self.space == Space::NoLeases {
             return refused(Refusal::NoSpace);
         }
-        let Some(slot) = self.store.slot(id) else { return refused(Refusal::NotFound) };
+        let Some(slot) = self.store.slot(id) else {
+            return refused(Refusal::NotFound);
+        };
         let Some(message) = self.store.messages.get(slot) else {
             return refused(Refusal::NotFound);
         };

@@ -13,7 +13,9 @@ const IDLE_SCAN_MS: u64 = 1000;
 impl Engine {
     pub(crate) fn end_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
-            let Some(&(at, id)) = self.store.lease_ends.first() else { return };
+            let Some(&(at, id)) = self.store.lease_ends.first() else {
+                return;
+            };
             if at > self.now {
                 return;
             }
@@ -29,7 +31,9 @@ impl Engine {
 
     pub(crate) fn ring_alarms<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
-            let Some(&(at, id)) = self.store.alarms.first() else { return };
+            let Some(&(at, id)) = self.store.alarms.first() else {
+                return;
+            };
             if at > self.now {
                 return;
             }
@@ -44,7 +48,10 @@ impl Engine {
     fn end_pause(&mut self, id: QueueId) {
         let now = self.now;
         if let Some(queue) = self.store.queue_mut(id)
-            && queue.pause.and_then(|pause| pause.until).is_some_and(|until| until <= now)
+            && queue
+                .pause
+                .and_then(|pause| pause.until)
+                .is_some_and(|until| until <= now)
         {
             // That a pause is over is a predicate on time and needs no fact.
             queue.pause = None;
@@ -53,15 +60,27 @@ impl Engine {
 
     fn end_retention<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
         for _ in 0..STEPS {
-            let Some(queue) = self.store.queue(id) else { return };
+            let Some(queue) = self.store.queue(id) else {
+                return;
+            };
             let keep = queue.live.settings.retention_ms;
-            let Some((&(since, message), _)) = queue.archived.first_key_value() else { return };
+            let Some((&(since, message), _)) = queue.archived.first_key_value() else {
+                return;
+            };
             if since + keep > self.now {
                 return;
             }
-            let Some(message) = self.store.message(message) else { return };
+            let Some(message) = self.store.message(message) else {
+                return;
+            };
             let at = message.at();
-            self.fact(cx, Fact::Removed { at, why: Removal::Retention });
+            self.fact(
+                cx,
+                Fact::Removed {
+                    at,
+                    why: Removal::Retention,
+                },
+            );
         }
     }
 
@@ -69,7 +88,9 @@ impl Engine {
     pub(crate) fn sweep_expired<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> u64 {
         let mut count = 0;
         for _ in 0..STEPS {
-            let Some(&(at, id)) = self.store.expiries.first() else { break };
+            let Some(&(at, id)) = self.store.expiries.first() else {
+                break;
+            };
             if at > self.now {
                 break;
             }
@@ -85,12 +106,18 @@ impl Engine {
 
     pub(crate) fn end_waits<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
-            let Some(number) = self.waiters.due(self.now) else { return };
+            let Some(number) = self.waiters.due(self.now) else {
+                return;
+            };
             let warned = self
                 .waiters
                 .get(number)
                 .is_some_and(|waiter| waiter.until.is_none_or(|until| until > self.now));
-            let outcome = if warned { Outcome::DeadlineSoon } else { Outcome::Empty };
+            let outcome = if warned {
+                Outcome::DeadlineSoon
+            } else {
+                Outcome::Empty
+            };
             self.end_wait(cx, number, outcome);
         }
     }
@@ -116,10 +143,20 @@ impl Engine {
             .map(|queue| queue.id)
             .collect();
         for id in idle {
-            let recorded = self.store.queue(id).is_some_and(|queue| queue.live.recorded);
+            let recorded = self
+                .store
+                .queue(id)
+                .is_some_and(|queue| queue.live.recorded);
             if recorded {
                 let through = self.store.last_id();
-                self.fact(cx, Fact::QueueDropped { queue: id, through, idle: true });
+                self.fact(
+                    cx,
+                    Fact::QueueDropped {
+                        queue: id,
+                        through,
+                        idle: true,
+                    },
+                );
             } else {
                 self.forget_unused(id);
             }

@@ -25,12 +25,29 @@ impl Store {
             }
             Fact::Removed { at, why } => return self.remove(at, why),
             Fact::Leased { at, lease } => self.lease(at, lease),
-            Fact::Released { at, rank, place, due, why } => self.release(at, rank, place, due, why),
+            Fact::Released {
+                at,
+                rank,
+                place,
+                due,
+                why,
+            } => self.release(at, rank, place, due, why),
             Fact::Touched { at, until } => self.touch(at.id, until),
-            Fact::Buried { at, rank, now, dead, reason } => {
+            Fact::Buried {
+                at,
+                rank,
+                now,
+                dead,
+                reason,
+            } => {
                 self.bury(at, rank, now, dead, reason);
             }
-            Fact::Archived { at, relayed, now, status } => {
+            Fact::Archived {
+                at,
+                relayed,
+                now,
+                status,
+            } => {
                 self.count(at.queue, |totals| totals.finished += 1);
                 self.restate(at.id, |message| {
                     message.state = if relayed { State::Relayed } else { State::Done };
@@ -48,7 +65,13 @@ impl Store {
                     extra.kicks += 1;
                 });
             }
-            Fact::Moved { at, to, place, why, now } => self.transfer(at, to, place, why, now),
+            Fact::Moved {
+                at,
+                to,
+                place,
+                why,
+                now,
+            } => self.transfer(at, to, place, why, now),
             Fact::Committed { at } => self.restate(at.id, |message| message.state = State::Ready),
             Fact::Edited { at, change } => self.restate(at.id, |message| edit(message, *change)),
             Fact::Image(message, lease) => self.replace(message, lease, home),
@@ -58,7 +81,13 @@ impl Store {
                 });
                 self.replace(message, None, home);
             }
-            Fact::Remembered { queue, kind, mark, id, until } => {
+            Fact::Remembered {
+                queue,
+                kind,
+                mark,
+                id,
+                until,
+            } => {
                 self.remember((queue, kind, mark), Memory { id, until, home });
             }
             Fact::IdMark(next) => {
@@ -66,7 +95,12 @@ impl Store {
                 self.marked = self.marked.max(next);
             }
             Fact::Epoch { epoch, now } => self.begin_epoch(epoch, now),
-            Fact::QueueMade { queue, name, parent, created } => {
+            Fact::QueueMade {
+                queue,
+                name,
+                parent,
+                created,
+            } => {
                 self.queue_made(queue, name, parent, created);
             }
             Fact::QueueConfigured { queue, overrides } => {
@@ -80,9 +114,22 @@ impl Store {
                 }
                 self.rearm(id);
             }
-            Fact::QueueFlushed { queue, through: _, count } => self.flush(queue, count),
-            Fact::QueueDropped { queue, through: _, idle } => self.drop_queue(queue, idle),
-            Fact::QueueCounted { queue, totals, head, bury_order } => {
+            Fact::QueueFlushed {
+                queue,
+                through: _,
+                count,
+            } => self.flush(queue, count),
+            Fact::QueueDropped {
+                queue,
+                through: _,
+                idle,
+            } => self.drop_queue(queue, idle),
+            Fact::QueueCounted {
+                queue,
+                totals,
+                head,
+                bury_order,
+            } => {
                 if let Some(queue) = self.queue_mut(queue) {
                     queue.totals = *totals;
                     queue.head = queue.head.min(head);
@@ -162,7 +209,9 @@ impl Store {
 
     fn touch(&mut self, id: MessageId, until: Ms) {
         let Some(slot) = self.slot(id) else { return };
-        let Some(lease) = self.leases.get_mut(&slot) else { return };
+        let Some(lease) = self.leases.get_mut(&slot) else {
+            return;
+        };
         if let Some(old) = lease.until.replace(until) {
             self.lease_ends.remove(&(old, id));
         }
@@ -194,7 +243,9 @@ impl Store {
     }
 
     fn bury(&mut self, at: At, rank: u32, now: Ms, dead: bool, reason: Box<[u8]>) {
-        let Some(queue) = self.queue_mut(at.queue) else { return };
+        let Some(queue) = self.queue_mut(at.queue) else {
+            return;
+        };
         queue.totals.buries += 1;
         queue.totals.dead_letters += u64::from(dead);
         queue.bury_order += 1;
@@ -238,11 +289,18 @@ impl Store {
             extra.due = None;
             extra.changed = now;
             if why != Transfer::Command {
-                let reason: &[u8] =
-                    if why == Transfer::DeadLetter { b"attempts" } else { b"expired" };
+                let reason: &[u8] = if why == Transfer::DeadLetter {
+                    b"attempts"
+                } else {
+                    b"expired"
+                };
                 extra.expires = None;
                 set_attr(extra, b"dead_letter_reason", reason);
-                set_attr(extra, b"dead_letter_attempts", attempts.to_string().as_bytes());
+                set_attr(
+                    extra,
+                    b"dead_letter_attempts",
+                    attempts.to_string().as_bytes(),
+                );
                 if let Some(from) = &from {
                     set_attr(extra, b"dead_letter_queue", from.as_bytes());
                 }
@@ -266,7 +324,9 @@ impl Store {
     /// Drops marks whose time is over.
     pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
         for _ in 0..max {
-            let Some((until, _)) = self.mark_ends.first() else { return };
+            let Some((until, _)) = self.mark_ends.first() else {
+                return;
+            };
             if *until > now {
                 return;
             }
@@ -304,15 +364,24 @@ impl Store {
 
     fn end_lost(&mut self, id: MessageId) {
         let Some(slot) = self.slot(id) else { return };
-        let Some(message) = self.messages.get(slot) else { return };
+        let Some(message) = self.messages.get(slot) else {
+            return;
+        };
         let (at, doomed) = (message.at(), message.doomed);
         if doomed {
             self.remove(at, Removal::Doomed);
             return;
         }
-        let back_to = self.leases.get(&slot).map_or(BackTo::Place, |lease| lease.back_to);
+        let back_to = self
+            .leases
+            .get(&slot)
+            .map_or(BackTo::Place, |lease| lease.back_to);
         let head = self.queue(at.queue).map_or(0, |queue| queue.head);
-        let place = if back_to == BackTo::Head { head.min(0) - 1 } else { at.place };
+        let place = if back_to == BackTo::Head {
+            head.min(0) - 1
+        } else {
+            at.place
+        };
         self.release(at, at.rank, place, None, Return::Lost);
     }
 
@@ -330,7 +399,13 @@ impl Store {
             }
             None => {
                 self.counts.made += 1;
-                self.seat_queue(Queue { id, name, parent, created, ..Queue::default() });
+                self.seat_queue(Queue {
+                    id,
+                    name,
+                    parent,
+                    created,
+                    ..Queue::default()
+                });
                 if let Some(queue) = self.queue_mut(id) {
                     queue.live.recorded = true;
                 }
@@ -348,7 +423,11 @@ impl Store {
         if self.graves.len() > 1024 {
             while self.reap(1 << 16) {}
         }
-        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+        let Some(queue) = self
+            .queues
+            .get_mut(id.0 as usize)
+            .and_then(Option::as_deref_mut)
+        else {
             return;
         };
         queue.totals.flushes += 1;
@@ -369,7 +448,14 @@ impl Store {
     }
 
     fn drop_queue(&mut self, id: QueueId, idle: bool) {
-        let Self { queues, graves, messages, names, counts, .. } = self;
+        let Self {
+            queues,
+            graves,
+            messages,
+            names,
+            counts,
+            ..
+        } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
             return;
         };
@@ -412,7 +498,10 @@ impl Store {
 }
 
 fn set_attr(extra: &mut crate::message::Extra, name: &[u8], value: &[u8]) {
-    match extra.attrs.binary_search_by(|(other, _)| other.as_ref().cmp(name)) {
+    match extra
+        .attrs
+        .binary_search_by(|(other, _)| other.as_ref().cmp(name))
+    {
         Ok(at) => extra.attrs[at].1 = value.into(),
         Err(at) => extra.attrs.insert(at, (name.into(), value.into())),
     }

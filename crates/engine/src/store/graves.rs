@@ -73,7 +73,9 @@ impl Store {
     /// Frees up to `max` forgotten messages; true if some are left.
     pub(crate) fn reap(&mut self, max: usize) -> bool {
         for _ in 0..max {
-            let Some(slot) = self.graves.pop() else { return false };
+            let Some(slot) = self.graves.pop() else {
+                return false;
+            };
             if let Some(message) = self.messages.remove(slot) {
                 self.ids.remove(message.id.0);
                 self.uncount_home(message.home);

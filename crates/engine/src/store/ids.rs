@@ -21,10 +21,12 @@ struct Page {
 
 impl Ids {
     pub(crate) fn insert(&mut self, id: u64, slot: u32) {
-        let page = self
-            .pages
-            .entry(id / PAGE)
-            .or_insert_with(|| Box::new(Page { live: 0, slots: [NONE; PAGE as usize] }));
+        let page = self.pages.entry(id / PAGE).or_insert_with(|| {
+            Box::new(Page {
+                live: 0,
+                slots: [NONE; PAGE as usize],
+            })
+        });
         let entry = &mut page.slots[(id % PAGE) as usize];
         if *entry == NONE {
             page.live += 1;
@@ -38,7 +40,9 @@ impl Ids {
     }
 
     pub(crate) fn remove(&mut self, id: u64) {
-        let Some(page) = self.pages.get_mut(&(id / PAGE)) else { return };
+        let Some(page) = self.pages.get_mut(&(id / PAGE)) else {
+            return;
+        };
         let entry = &mut page.slots[(id % PAGE) as usize];
         if *entry != NONE {
             *entry = NONE;
@@ -51,17 +55,18 @@ impl Ids {
 
     /// Ids above `after`, in order, with their slots.
     pub(crate) fn after(&self, after: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
-        self.pages.range((after + 1) / PAGE..).flat_map(move |(page, slots)| {
-            slots.slots.iter().enumerate().filter_map(move |(at, &slot)| {
-                let id = page * PAGE + at as u64;
-                (slot != NONE && id > after).then_some((id, slot))
+        self.pages
+            .range((after + 1) / PAGE..)
+            .flat_map(move |(page, slots)| {
+                slots
+                    .slots
+                    .iter()
+                    .enumerate()
+                    .filter_map(move |(at, &slot)| {
+                        let id = page * PAGE + at as u64;
+                        (slot != NONE && id > after).then_some((id, slot))
+                    })
             })
-        })
-    }
-
-    /// Pages in use.
-    pub(crate) fn pages(&self) -> usize {
-        self.pages.len()
     }
 }
 
@@ -81,7 +86,10 @@ mod tests {
                 ids.remove(id);
             }
         }
-        assert_eq!((ids.get(500), ids.get(499), ids.pages()), (Some(500), None, 1));
+        assert_eq!(
+            (ids.get(500), ids.get(499), ids.pages.len()),
+            (Some(500), None, 1)
+        );
         assert_eq!(ids.after(0).collect::<Vec<_>>(), [(500, 500)]);
         assert_eq!(ids.after(500).count(), 0);
     }

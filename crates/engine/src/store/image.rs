@@ -26,8 +26,10 @@ impl Store {
     /// whose segment goes are imaged one by one.
     pub(crate) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
         record(&Fact::IdMark(self.next_id.max(self.marked)));
-        let recorded =
-            || self.live_queues().filter(|queue| queue.live.recorded && !queue.live.settings.memory);
+        let recorded = || {
+            self.live_queues()
+                .filter(|queue| queue.live.recorded && !queue.live.settings.memory)
+        };
         // Parents first, as a child names its parent.
         let (roots, children): (Vec<_>, Vec<_>) =
             recorded().partition(|queue| queue.parent.is_none());
@@ -45,7 +47,10 @@ impl Store {
                 });
             }
             if queue.pause.is_some() {
-                record(&Fact::QueuePaused { queue: queue.id, pause: queue.pause });
+                record(&Fact::QueuePaused {
+                    queue: queue.id,
+                    pause: queue.pause,
+                });
             }
             record(&Fact::QueueCounted {
                 queue: queue.id,
@@ -71,7 +76,9 @@ impl Store {
         let mut copied = CopiedOut::default();
         let end = self.messages.bound().min(from.saturating_add(max));
         for slot in from..end {
-            let Some(message) = self.messages.get(slot) else { continue };
+            let Some(message) = self.messages.get(slot) else {
+                continue;
+            };
             if message.home != home || message.doomed || !self.is_alive(message) {
                 continue;
             }
@@ -81,7 +88,9 @@ impl Store {
                 copied.large.push(large.clone());
                 continue;
             }
-            let memory = self.queue(message.queue).is_some_and(|q| q.live.settings.memory);
+            let memory = self
+                .queue(message.queue)
+                .is_some_and(|q| q.live.settings.memory);
             let fact = Fact::Image(message.clone(), self.leases.get(&slot).copied());
             record(&fact, memory);
             copied.images += 1;
@@ -127,7 +136,9 @@ impl Store {
         let mut facts = Vec::new();
         self.snapshot(&mut |fact| facts.push(fact.clone()));
         for (_, slot) in self.ids.after(0) {
-            let Some(message) = self.messages.get(slot) else { continue };
+            let Some(message) = self.messages.get(slot) else {
+                continue;
+            };
             if message.doomed || !self.is_alive(message) {
                 continue;
             }
@@ -138,19 +149,24 @@ impl Store {
         }
         let mut marks: Vec<_> = self.marks.iter().collect();
         marks.sort_by(|a, b| a.0.cmp(b.0));
-        facts.extend(marks.into_iter().map(|((queue, kind, mark), memory)| Fact::Remembered {
-            queue: *queue,
-            kind: *kind,
-            mark: mark.clone(),
-            id: memory.id,
-            until: memory.until,
-        }));
+        facts.extend(
+            marks
+                .into_iter()
+                .map(|((queue, kind, mark), memory)| Fact::Remembered {
+                    queue: *queue,
+                    kind: *kind,
+                    mark: mark.clone(),
+                    id: memory.id,
+                    until: memory.until,
+                }),
+        );
         facts
     }
 
     /// The queue's name for messages about it.
     pub(crate) fn name_of(&self, queue: QueueId) -> Name {
-        self.queue(queue).map_or_else(Name::default, |queue| queue.name.clone())
+        self.queue(queue)
+            .map_or_else(Name::default, |queue| queue.name.clone())
     }
 }
 

@@ -13,7 +13,12 @@ use crate::time::Ms;
 const URGENT_BELOW: u32 = 1024;
 
 fn group_order(message: &Message) -> GroupOrder {
-    (!message.selectable, message.rank, Reverse(message.place), Reverse(message.id))
+    (
+        !message.selectable,
+        message.rank,
+        Reverse(message.place),
+        Reverse(message.id),
+    )
 }
 
 impl Store {
@@ -87,9 +92,18 @@ impl Store {
 
     /// Enters a message into the map of its state.
     pub(super) fn index_in(&mut self, slot: u32) {
-        let Self { messages, queues, expiries, .. } = self;
-        let Some(message) = messages.get_mut(slot) else { return };
-        let Some(queue) = queues.get_mut(message.queue.0 as usize).and_then(Option::as_deref_mut)
+        let Self {
+            messages,
+            queues,
+            expiries,
+            ..
+        } = self;
+        let Some(message) = messages.get_mut(slot) else {
+            return;
+        };
+        let Some(queue) = queues
+            .get_mut(message.queue.0 as usize)
+            .and_then(Option::as_deref_mut)
         else {
             return;
         };
@@ -145,15 +159,28 @@ impl Store {
             queue.held_back.insert(order, slot);
         }
         if let Some(key) = message.key() {
-            queue.keys.entry(key.clone()).or_default().insert(group_order(message), slot);
+            queue
+                .keys
+                .entry(key.clone())
+                .or_default()
+                .insert(group_order(message), slot);
         }
     }
 
     /// Takes a message out of the map of its state.
     pub(super) fn index_out(&mut self, slot: u32) {
-        let Self { messages, queues, expiries, .. } = self;
-        let Some(message) = messages.get(slot) else { return };
-        let Some(queue) = queues.get_mut(message.queue.0 as usize).and_then(Option::as_deref_mut)
+        let Self {
+            messages,
+            queues,
+            expiries,
+            ..
+        } = self;
+        let Some(message) = messages.get(slot) else {
+            return;
+        };
+        let Some(queue) = queues
+            .get_mut(message.queue.0 as usize)
+            .and_then(Option::as_deref_mut)
         else {
             return;
         };
@@ -163,8 +190,9 @@ impl Store {
         match message.state {
             State::Ready => {
                 queue.waiting_bytes -= len;
-                let was_delayed =
-                    message.due().is_some_and(|due| queue.delayed.remove(&(due, id)).is_some());
+                let was_delayed = message
+                    .due()
+                    .is_some_and(|due| queue.delayed.remove(&(due, id)).is_some());
                 if was_delayed {
                     alarm = true;
                 } else {
@@ -216,7 +244,9 @@ impl Store {
     /// Moves what has become due into the queue's order. Not a fact: due is a
     /// predicate on time, and this only updates the indexes for it.
     pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> bool {
-        let Self { messages, queues, .. } = self;
+        let Self {
+            messages, queues, ..
+        } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
             return false;
         };

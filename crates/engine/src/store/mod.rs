@@ -8,14 +8,15 @@ mod image;
 mod index;
 mod queue;
 mod slab;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
 pub(crate) use graves::Graves;
-pub use image::CopiedOut;
 pub(crate) use ids::Ids;
+pub use image::CopiedOut;
 pub(crate) use queue::{Order, Queue};
 pub(crate) use slab::Slab;
 
@@ -76,8 +77,17 @@ const SHARD_SHIFT: u32 = 55;
 
 impl Store {
     pub(crate) fn new(shard: u8, shards: u8) -> Self {
-        let id_bits = if shards > 1 { u64::from(shard) << SHARD_SHIFT } else { 0 };
-        Self { next_id: 1, marked: 1, id_bits, ..Self::default() }
+        let id_bits = if shards > 1 {
+            u64::from(shard) << SHARD_SHIFT
+        } else {
+            0
+        };
+        Self {
+            next_id: 1,
+            marked: 1,
+            id_bits,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn queue(&self, id: QueueId) -> Option<&Queue> {
@@ -128,7 +138,9 @@ impl Store {
 
     /// Forgets a queue that is empty (and, if it was recorded, dropped).
     pub(crate) fn unseat_queue(&mut self, id: QueueId) {
-        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
+            return;
+        };
         if let Some(at) = queue.live.alarm {
             self.alarms.remove(&(at, id));
         }
@@ -142,7 +154,11 @@ impl Store {
 
     /// Sets the queue's alarm anew after its maps or its pause changed.
     pub(crate) fn rearm(&mut self, id: QueueId) {
-        let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
+        let Some(queue) = self
+            .queues
+            .get_mut(id.0 as usize)
+            .and_then(Option::as_deref_mut)
+        else {
             return;
         };
         let next = queue.next_alarm();
@@ -158,7 +174,10 @@ impl Store {
 
     /// Queues that exist, in the order they were made.
     pub(crate) fn live_queues(&self) -> impl Iterator<Item = &Queue> + '_ {
-        self.queues.iter().filter_map(|queue| queue.as_deref()).filter(|queue| !queue.live.dropped)
+        self.queues
+            .iter()
+            .filter_map(|queue| queue.as_deref())
+            .filter(|queue| !queue.live.dropped)
     }
 
     pub(crate) fn count_home(&mut self, home: Home) {
@@ -176,7 +195,11 @@ impl Store {
 
     /// Id of the newest message; 0 if there was none.
     pub(crate) fn last_id(&self) -> MessageId {
-        MessageId(if self.next_id == 1 { 0 } else { (self.next_id - 1) | self.id_bits })
+        MessageId(if self.next_id == 1 {
+            0
+        } else {
+            (self.next_id - 1) | self.id_bits
+        })
     }
 
     /// Sum of all totals, dropped queues included.

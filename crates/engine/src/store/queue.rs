@@ -99,7 +99,9 @@ impl Queue {
     /// True if takes are not served at `now`.
     pub(crate) fn is_paused(&self, now: Ms) -> bool {
         self.live.settings.paused
-            || self.pause.is_some_and(|pause| pause.until.is_none_or(|until| until > now))
+            || self
+                .pause
+                .is_some_and(|pause| pause.until.is_none_or(|until| until > now))
     }
 
     /// When something happens here by itself: a message is due, a pause or a

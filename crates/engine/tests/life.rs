@@ -1,0 +1,757 @@
+//! The life of messages, one rule a test. The property test against a naive
+//! model is in `quintet-sim`.
+
+use quintet_engine::*;
+
+/// An engine, its journal, and a clock that only this moves.
+struct World {
+    engine: Engine,
+    facts: Vec<Fact>,
+    deliveries: Vec<Delivery>,
+    now: Ms,
+    settings: Settings,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    fn with(settings: Settings) -> Self {
+        let engine = Engine::new(0, 1, settings.clone());
+        Self {
+            engine,
+            facts: vec![],
+            deliveries: vec![],
+            now: Ms(1_000_000),
+            settings,
+        }
+    }
+
+    fn ask(&mut self, party: u64, command: Command) -> Option<Outcome> {
+        let caller = Caller {
+            party: Party(party),
+            principal: Principal(0),
+        };
+        let answer = self.engine.submit(
+            self.now,
+            caller,
+            command,
+            &mut self.facts,
+            &mut self.deliveries,
+        );
+        self.engine.verify().unwrap();
+        match answer {
+            Answer::Now(outcome, _) => Some(outcome),
+            Answer::Later => None,
+        }
+    }
+
+    fn put(&mut self, queue: &str, body: &str) -> MessageId {
+        self.put_as(Put {
+            queue: queue.into(),
+            body: Body::new(body.as_bytes()),
+            ..Put::default()
+        })
+    }
+
+    fn put_as(&mut self, put: Put) -> MessageId {
+        match self.ask(9, Command::Put(put)) {
+            Some(Outcome::Put { id, .. }) => id,
+            other => panic!("put: {other:?}"),
+        }
+    }
+
+    fn take(&mut self, party: u64, take: Take) -> String {
+        match self.ask(party, Command::Take(take)) {
+            Some(outcome) => text(&outcome),
+            None => "waits".into(),
+        }
+    }
+
+    fn pop(&mut self, queue: &str) -> String {
+        self.take(8, plain(queue))
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now = self.now + ms;
+        while self.engine.next_deadline() <= self.now {
+            self.engine
+                .tick(self.now, &mut self.facts, &mut self.deliveries);
+            self.engine.verify().unwrap();
+        }
+    }
+
+    fn hang_up(&mut self, party: u64) {
+        self.engine.disconnect(
+            self.now,
+            Party(party),
+            &mut self.facts,
+            &mut self.deliveries,
+        );
+        self.engine.verify().unwrap();
+    }
+
+    /// Forgets everything but the facts, as bytes, and starts again.
+    fn restart(&mut self) {
+        let mut bytes = Vec::new();
+        for fact in &self.facts {
+            fact.encode(&mut bytes);
+        }
+        let mut engine = Engine::new(0, 1, self.settings.clone());
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let fact = Fact::decode(&mut rest, &mut |id, len| LargeBody::new(id, len, 0)).unwrap();
+            engine.replay(fact, Home(0));
+        }
+        engine.verify().unwrap();
+        engine.begin_epoch(self.now, engine.epoch() + 1, &mut self.facts);
+        self.engine = engine;
+        self.deliveries.clear();
+    }
+
+    fn delivered(&mut self) -> Vec<(u64, String)> {
+        self.deliveries
+            .drain(..)
+            .map(|d| (d.to.0, text(&d.outcome)))
+            .collect()
+    }
+}
+
+fn text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Messages(handed) => handed
+            .iter()
+            .map(|m| String::from_utf8_lossy(m.body.as_small().unwrap()).into_owned())
+            .collect::<Vec<_>>()
+            .join("+"),
+        Outcome::Empty => "empty".into(),
+        Outcome::DeadlineSoon => "soon".into(),
+        Outcome::Refused(refusal) => refusal.text().into(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn plain(queue: &str) -> Take {
+    Take {
+        queues: [Name::from(queue)].into_iter().collect(),
+        ..Take::default()
+    }
+}
+
+fn waiting(queue: &str) -> Take {
+    Take {
+        wait: Wait::Forever,
+        ..plain(queue)
+    }
+}
+
+fn open(queue: &str) -> Take {
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::OwnTtr,
+        back_to: BackTo::Head,
+        held_max: 1,
+    };
+    Take {
+        lease: Some(lease),
+        ..plain(queue)
+    }
+}
+
+fn reserve(queue: &str) -> Take {
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::TtrOrDefault,
+        back_to: BackTo::Place,
+        held_max: 0,
+    };
+    Take {
+        lease: Some(lease),
+        ..plain(queue)
+    }
+}
+
+fn ranked(queue: &str, rank: u32, body: &str) -> Put {
+    Put {
+        queue: queue.into(),
+        rank: Some(rank),
+        body: Body::new(body.as_bytes()),
+        ..Put::default()
+    }
+}
+
+#[test]
+fn ranks_then_fifo_and_newest_first_from_the_same_queue() {
+    let mut w = World::new();
+    for (rank, body) in [(9, "a"), (1, "b"), (5, "c"), (1, "d"), (1, "e")] {
+        w.put_as(ranked("q", rank, body));
+    }
+    assert_eq!(
+        w.take(
+            1,
+            Take {
+                end: End::Newest,
+                ..plain("q")
+            }
+        ),
+        "e"
+    );
+    assert_eq!(
+        (w.pop("q"), w.pop("q"), w.pop("q")),
+        ("b".into(), "d".into(), "c".into())
+    );
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "empty".into()));
+}
+
+#[test]
+fn first_id_is_one_and_ids_survive_restart_even_unused_ones() {
+    let mut w = World::new();
+    assert_eq!(w.put("q", "a"), MessageId(1));
+    w.ask(1, Command::BurnId);
+    w.pop("q");
+    w.restart();
+    assert_eq!(w.put("q", "b"), MessageId(3));
+}
+
+#[test]
+fn companions_leave_together_and_held_back_ones_never_alone() {
+    let mut w = World::new();
+    let keyed = |rank: u32, key: &str, body: &str, held_back| Put {
+        more: Some(Box::new(PutMore {
+            held_back,
+            key: Some(key.as_bytes().into()),
+            ..PutMore::default()
+        })),
+        ..ranked("q", rank, body)
+    };
+    w.put_as(keyed(0, "k", "zero", true));
+    let group = GroupLimit {
+        messages_max: 65535,
+        bytes_max: 1 << 26,
+    };
+    let pop = || Take {
+        end: End::Newest,
+        group: Some(group),
+        ..plain("q")
+    };
+    assert_eq!(w.take(1, pop()), "empty");
+    assert_eq!(w.pop("q"), "empty");
+    w.put_as(keyed(1, "k", "1", false));
+    w.put_as(keyed(9, "k", "2", false));
+    w.put_as(keyed(1, "x", "3", false));
+    w.restart();
+    assert_eq!(w.take(1, pop()), "3");
+    assert_eq!(w.take(1, pop()), "1+2+zero");
+    assert_eq!(w.take(1, pop()), "empty");
+}
+
+#[test]
+fn an_aborted_read_goes_to_the_head_and_a_disconnect_keeps_order() {
+    let mut w = World::new();
+    for body in ["a", "b", "c"] {
+        w.put("q", body);
+    }
+    assert_eq!(w.take(1, open("q")), "a");
+    assert_eq!(w.take(1, open("q")), "close current item first");
+    assert_eq!(w.take(2, open("q")), "b");
+    let abort = |queue: &str| Command::SettleHeld {
+        queue: Some(queue.into()),
+        how: How::Release {
+            rank: None,
+            due: When::Now,
+            back_to: None,
+        },
+        max: 1,
+    };
+    assert_eq!(w.ask(1, abort("q")), Some(Outcome::Count(1)));
+    assert_eq!(w.ask(2, abort("q")), Some(Outcome::Count(1)));
+    let two = || {
+        let mut take = open("q");
+        take.lease.as_mut().unwrap().held_max = 9;
+        take
+    };
+    // The text: an aborted item is the next one fetched.
+    assert_eq!(
+        (w.take(3, two()), w.take(3, two())),
+        ("b".into(), "a".into())
+    );
+    w.hang_up(3);
+    assert_eq!(
+        (w.pop("q"), w.pop("q"), w.pop("q")),
+        ("b".into(), "a".into(), "c".into())
+    );
+}
+
+#[test]
+fn leases_end_with_connection_time_or_restart_as_they_are_bound() {
+    let mut w = World::new();
+    let a = w.put_as(Put {
+        ttr_ms: Some(1000),
+        ..ranked("q", 1, "a")
+    });
+    assert_eq!(w.take(1, reserve("q")), "a");
+    w.wait(999);
+    assert_eq!(w.pop("q"), "empty");
+    w.ask(1, Command::Touch(a));
+    w.wait(999);
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(1);
+    assert_eq!(w.take(2, reserve("q")), "a");
+    w.restart();
+    assert_eq!(w.take(2, reserve("q")), "a");
+    w.hang_up(2);
+    let timed = LeaseAsk {
+        owner: LeaseOwner::TimeElseConnection,
+        time: LeaseTime::TtrOrDefault,
+        back_to: BackTo::Place,
+        held_max: 0,
+    };
+    assert_eq!(
+        w.take(
+            3,
+            Take {
+                lease: Some(timed),
+                ..plain("q")
+            }
+        ),
+        "a"
+    );
+    w.hang_up(3);
+    w.restart();
+    assert_eq!(w.pop("q"), "empty");
+    // Downtime counts: the deadline is absolute.
+    w.wait(1000);
+    assert_eq!(w.pop("q"), "a");
+}
+
+#[test]
+fn waiters_are_served_in_line_and_dead_ones_skipped() {
+    let mut w = World::new();
+    assert_eq!(w.take(1, waiting("q")), "waits");
+    assert_eq!(w.take(2, waiting("q")), "waits");
+    assert_eq!(
+        w.take(
+            3,
+            Take {
+                wait: Wait::For(500),
+                ..plain("q")
+            }
+        ),
+        "waits"
+    );
+    w.hang_up(1);
+    w.put("q", "x");
+    assert_eq!(w.delivered(), [(2, "x".into())]);
+    w.wait(499);
+    assert_eq!(w.delivered(), []);
+    w.wait(1);
+    assert_eq!(w.delivered(), [(3, "empty".into())]);
+    assert_eq!(w.take(4, waiting("q")), "waits");
+    w.ask(5, Command::Drop("q".into()));
+    w.put("q", "again");
+    assert_eq!(w.delivered(), [(4, "again".into())]);
+}
+
+#[test]
+fn a_waiter_over_several_queues_gets_the_best_and_only_once() {
+    let mut w = World::new();
+    let both = Take {
+        queues: ["a", "b"].map(Name::from).into_iter().collect(),
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    assert_eq!(w.take(1, both.clone()), "waits");
+    w.put("b", "x");
+    w.put("a", "y");
+    assert_eq!(w.delivered(), [(1, "x".into())]);
+    w.put_as(ranked("b", 1, "z"));
+    assert_eq!(w.take(1, both), "z");
+}
+
+#[test]
+fn delay_and_expiry_are_predicates_on_time() {
+    let mut w = World::new();
+    w.put_as(Put {
+        due: When::In(100),
+        ..ranked("q", 1, "late")
+    });
+    w.put_as(Put {
+        expires: Expiry::In(50),
+        ..ranked("q", 2, "short")
+    });
+    w.put_as(Put {
+        expires: Expiry::At(Ms(5)),
+        ..ranked("q", 2, "never seen")
+    });
+    let facts = w.facts.len();
+    assert_eq!(w.pop("q"), "short");
+    w.put_as(Put {
+        expires: Expiry::In(50),
+        ..ranked("q", 2, "short")
+    });
+    w.restart();
+    w.wait(60);
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(40);
+    assert_eq!(w.pop("q"), "late");
+    assert!(w.facts.len() > facts);
+}
+
+#[test]
+fn a_delayed_message_wakes_a_waiter() {
+    let mut w = World::new();
+    w.put_as(Put {
+        due: When::In(100),
+        ..ranked("q", 1, "late")
+    });
+    assert_eq!(w.take(1, waiting("q")), "waits");
+    assert_eq!(w.engine.next_deadline(), w.now + 100);
+    w.wait(100);
+    assert_eq!(w.delivered(), [(1, "late".into())]);
+}
+
+#[test]
+fn bury_kick_and_delete() {
+    let mut w = World::new();
+    let a = w.put("q", "a");
+    let b = w.put_as(Put {
+        due: When::In(1000),
+        ..ranked("q", 1, "b")
+    });
+    w.take(1, reserve("q"));
+    let bury = How::Bury {
+        rank: None,
+        reason: b"why".as_slice().into(),
+    };
+    let settle = |by, id| Command::Settle {
+        id,
+        by,
+        how: bury.clone(),
+    };
+    assert_eq!(
+        w.ask(2, settle(By::Owner, a)),
+        Some(Outcome::Refused(Refusal::NotFound))
+    );
+    assert_eq!(w.ask(1, settle(By::Owner, a)), Some(Outcome::Done));
+    w.restart();
+    assert_eq!(
+        w.ask(
+            1,
+            Command::Kick {
+                queue: "q".into(),
+                max: 9
+            }
+        ),
+        Some(Outcome::Count(1))
+    );
+    assert_eq!(
+        w.ask(
+            1,
+            Command::Kick {
+                queue: "q".into(),
+                max: 9
+            }
+        ),
+        Some(Outcome::Count(1))
+    );
+    assert_eq!((w.pop("q"), w.pop("q")), ("b".into(), "a".into()));
+    let delete = Command::Delete {
+        id: b,
+        by: By::Anyone,
+    };
+    assert_eq!(w.ask(1, delete), Some(Outcome::Refused(Refusal::NotFound)));
+}
+
+#[test]
+fn flush_leaves_reserved_ones_and_drop_dooms_them() {
+    let mut w = World::new();
+    w.put("q", "a");
+    w.put("q", "b");
+    w.take(1, open("q"));
+    assert_eq!(
+        w.ask(2, Command::Flush("q".into())),
+        Some(Outcome::Count(1))
+    );
+    w.put("q", "c");
+    w.hang_up(1);
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "c".into()));
+    w.put("q", "d");
+    w.put("q", "e");
+    w.take(1, open("q"));
+    w.ask(2, Command::Drop("q".into()));
+    w.put("q", "f");
+    w.hang_up(1);
+    w.restart();
+    assert_eq!((w.pop("q"), w.pop("q")), ("f".into(), "empty".into()));
+}
+
+#[test]
+fn a_full_queue_refuses_or_drops_the_oldest() {
+    let rule = |name: &str, when_full| {
+        let overrides = Overrides {
+            messages_max: Some(2),
+            when_full: Some(when_full),
+            ..Overrides::default()
+        };
+        (Pattern::new(name), overrides)
+    };
+    let rules = vec![
+        rule("refuse", WhenFull::Refuse),
+        rule("drop", WhenFull::DropOldest),
+    ];
+    let mut w = World::with(Settings {
+        rules,
+        ..Settings::default()
+    });
+    for queue in ["refuse", "drop"] {
+        w.put(queue, "a");
+        w.put(queue, "b");
+    }
+    let third = |queue| Command::Put(ranked(queue, 1024, "c"));
+    assert_eq!(
+        w.ask(1, third("refuse")),
+        Some(Outcome::Refused(Refusal::QueueFull))
+    );
+    assert!(matches!(w.ask(1, third("drop")), Some(Outcome::Put { .. })));
+    w.restart();
+    assert_eq!((w.pop("refuse"), w.pop("drop")), ("a".into(), "b".into()));
+    let many = vec![ranked("refuse", 1, "x"), ranked("refuse", 1, "y")];
+    assert_eq!(
+        w.ask(1, Command::PutMany(many)),
+        Some(Outcome::Refused(Refusal::QueueFull))
+    );
+    assert_eq!(
+        (w.pop("refuse"), w.pop("refuse")),
+        ("b".into(), "empty".into())
+    );
+}
+
+#[test]
+fn repeats_are_known_by_token_dedupe_id_and_key() {
+    let mut w = World::new();
+    let with = |more| Put {
+        more: Some(Box::new(more)),
+        ..ranked("q", 1, "a")
+    };
+    let token = || {
+        with(PutMore {
+            token: Some(b"t".as_slice().into()),
+            ..PutMore::default()
+        })
+    };
+    let id = w.put_as(token());
+    w.pop("q");
+    w.restart();
+    assert_eq!(
+        w.ask(1, Command::Put(token())),
+        Some(Outcome::Put { id, fresh: false })
+    );
+    let dedupe = || {
+        let dedupe = Dedupe {
+            id: b"d".as_slice().into(),
+            window_ms: 100,
+            return_first: false,
+        };
+        with(PutMore {
+            dedupe: Some(dedupe),
+            ..PutMore::default()
+        })
+    };
+    let first = w.put_as(dedupe());
+    assert_eq!(
+        w.ask(1, Command::Put(dedupe())),
+        Some(Outcome::Refused(Refusal::Duplicate(first)))
+    );
+    w.wait(100);
+    assert_ne!(w.put_as(dedupe()), first);
+}
+
+#[test]
+fn too_many_attempts_bury_or_move_to_the_dead_letter_queue() {
+    let rule = |name: &str, dead_letter| {
+        let overrides = Overrides {
+            attempts_max: Some(2),
+            dead_letter: Some(dead_letter),
+            ..Overrides::default()
+        };
+        (Pattern::new(name), overrides)
+    };
+    let rules = vec![
+        rule("bury", DeadLetter::Bury),
+        rule("move", DeadLetter::To("dead".into())),
+    ];
+    let mut w = World::with(Settings {
+        rules,
+        ..Settings::default()
+    });
+    for queue in ["bury", "move"] {
+        w.put(queue, queue);
+        for _ in 0..2 {
+            assert_eq!(w.take(1, reserve(queue)), queue);
+            w.hang_up(1);
+        }
+        assert_eq!(w.take(1, reserve(queue)), "empty");
+    }
+    w.restart();
+    assert_eq!(w.pop("dead"), "move");
+    w.ask(
+        1,
+        Command::Kick {
+            queue: "bury".into(),
+            max: 1,
+        },
+    );
+    assert_eq!(w.pop("bury"), "bury");
+}
+
+#[test]
+fn pause_stops_takes_until_its_time() {
+    let mut w = World::new();
+    assert_eq!(
+        w.ask(
+            1,
+            Command::Pause {
+                queue: "q".into(),
+                for_ms: Some(5)
+            }
+        ),
+        Some(Outcome::Refused(Refusal::QueueNotFound))
+    );
+    w.put("q", "a");
+    w.ask(
+        1,
+        Command::Pause {
+            queue: "q".into(),
+            for_ms: Some(1000),
+        },
+    );
+    assert_eq!(w.take(1, waiting("q")), "waits");
+    w.wait(999);
+    assert_eq!(w.delivered(), []);
+    w.wait(1);
+    assert_eq!(w.delivered(), [(1, "a".into())]);
+}
+
+#[test]
+fn children_get_copies_from_their_first_mention_on() {
+    let mut w = World::new();
+    w.put("p", "before");
+    w.ask(
+        1,
+        Command::Join {
+            parent: "p".into(),
+            child: "p+c".into(),
+        },
+    );
+    w.restart();
+    w.put("p", "after");
+    w.put("p+c", "direct");
+    assert_eq!(
+        (w.pop("p+c"), w.pop("p+c")),
+        ("after".into(), "direct".into())
+    );
+    assert_eq!((w.pop("p"), w.pop("p")), ("before".into(), "after".into()));
+}
+
+#[test]
+fn a_restored_take_is_back_at_its_place() {
+    let mut w = World::new();
+    w.put("q", "a");
+    w.put("q", "b");
+    let Some(Outcome::Messages(handed)) = w.ask(1, Command::Take(plain("q"))) else {
+        panic!()
+    };
+    w.ask(1, Command::Restore(handed.into_vec()));
+    w.restart();
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "b".into()));
+}
+
+#[test]
+fn deadline_soon_is_told_before_a_lease_ends() {
+    let mut w = World::new();
+    w.put_as(Put {
+        ttr_ms: Some(2000),
+        ..ranked("q", 1, "a")
+    });
+    w.take(1, reserve("q"));
+    let ask = Take {
+        deadline_soon_ms: Some(1000),
+        wait: Wait::Forever,
+        ..reserve("q")
+    };
+    assert_eq!(w.take(1, ask.clone()), "waits");
+    w.wait(1000);
+    assert_eq!(w.delivered(), [(1, "soon".into())]);
+    assert_eq!(w.take(1, ask), "soon");
+}
+
+#[test]
+fn memory_queues_leave_no_trace_but_their_ids() {
+    let rules = vec![(
+        Pattern::new("m"),
+        Overrides {
+            memory: Some(true),
+            ..Overrides::default()
+        },
+    )];
+    let mut w = World::with(Settings {
+        rules,
+        ..Settings::default()
+    });
+    let id = w.put("m", "a");
+    w.put("q", "b");
+    w.restart();
+    assert_eq!((w.pop("m"), w.pop("q")), ("empty".into(), "b".into()));
+    assert!(w.put("m", "c") > id);
+}
+
+#[test]
+fn snapshot_and_images_replace_the_facts_before_them() {
+    let mut w = World::new();
+    for body in ["a", "b", "c"] {
+        w.put("q", body);
+    }
+    w.take(1, open("q"));
+    w.engine.set_home(Home(1));
+    w.facts.clear();
+    let engine = &w.engine;
+    let mut snapshot = Vec::new();
+    engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
+    w.facts = snapshot;
+    w.put("q", "d");
+    let copied = w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
+    assert_eq!((copied.images, copied.next), (3, None));
+    assert_eq!(
+        (w.engine.homes_live(Home(0)), w.engine.oldest_home()),
+        (0, Some(Home(1)))
+    );
+    let before = w.engine.image();
+    let mut bytes = Vec::new();
+    for fact in &w.facts {
+        fact.encode(&mut bytes);
+    }
+    let mut again = Engine::new(0, 1, Settings::default());
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let fact = Fact::decode(&mut rest, &mut |id, len| LargeBody::new(id, len, 0)).unwrap();
+        again.replay(fact, Home(1));
+    }
+    assert_eq!(again.image(), before);
+}
+
+#[test]
+fn a_flush_of_many_is_freed_in_slices() {
+    let mut w = World::new();
+    let many = (0..10_000).map(|_| ranked("q", 1, "x")).collect();
+    w.ask(1, Command::PutMany(many));
+    w.ask(1, Command::Flush("q".into()));
+    assert_eq!(w.pop("q"), "empty");
+    assert!(
+        w.engine.next_deadline() <= w.now,
+        "freeing goes on by itself"
+    );
+    w.wait(0);
+    assert_eq!(w.engine.next_deadline(), Ms::NEVER);
+    assert_eq!(w.engine.homes_live(Home(0)), 0);
+}
