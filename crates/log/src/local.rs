@@ -149,6 +149,15 @@ impl LocalLog {
             created_ms: time_ms,
             synced_through: self.durable,
         };
+        // The name of the segment before may still be lost in a crash. A lost last segment is a
+        // lost tail; but if this one's name survived without it, the log would have a hole, or
+        // begin in its middle.
+        if self.dir_changes > self.dir_synced {
+            self.storage
+                .sync_dir()
+                .map_err(|error| self.failure.record(dir_failed(error)))?;
+            self.dir_synced = self.dir_changes;
+        }
         let spare = self.spares.take();
         let is_spare = spare.is_some();
         let (from, file) = match spare {
@@ -305,9 +314,19 @@ impl Log for LocalLog {
         let offset = segment.header.offset_of(self.end);
         let sealed = frame.seal(segment.header.salt, self.end, stamp, self.durable, len);
         if let Err(error) = write_all(&**file, offset, sealed) {
-            // What was written of the frame is not in the log: its place is written again.
             let name = segment_name(segment.header.number);
-            return Err(self.refused("write", &name, offset, error));
+            let mut error = self.refused("write", &name, offset, error);
+            if matches!(error, LogError::NoSpace { .. }) {
+                // What was written of the frame is not in the log, and its place is written again.
+                // Should the bytes that are missing already stand there, it must not come back
+                // after a crash: the caller is told that it was refused. Best effort, as the disk
+                // is full.
+                let wiped = write_all(&**file, offset, &[0; FRAME_HEADER_BYTES]);
+                if let Err(wipe) = wiped {
+                    error = self.refused("write", &name, offset, wipe);
+                }
+            }
+            return Err(error);
         }
         let number = segment.header.number;
         if self
@@ -430,11 +449,13 @@ impl SyncWork for Sync {
             })?;
         }
         if let Some(dir) = &self.dir {
-            dir.sync_dir().map_err(|error| {
-                self.failure
-                    .record(LogError::io("sync", "the log's directory", 0, error))
-            })?;
+            dir.sync_dir()
+                .map_err(|error| self.failure.record(dir_failed(error)))?;
         }
         Ok(())
     }
+}
+
+fn dir_failed(error: std::io::Error) -> LogError {
+    LogError::io("sync", "the log's directory", 0, error)
 }

@@ -15,6 +15,9 @@ use crate::{
     storage::{read_full, write_all},
 };
 
+/// Bytes of an unsynced tail written again at once.
+const REWRITE_BYTES: usize = 1 << 20;
+
 /// What opening a log found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
@@ -326,12 +329,18 @@ fn damage(files: &[File], end: &End, synced: Position) -> LogError {
 /// Syncing alone is not enough: after a sync that failed, the system may hold pages in memory as
 /// clean that never reached the disk.
 fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Result<(), LogError> {
-    let mut bytes = vec![0; 1 << 20];
+    let mut bytes = Vec::new();
     for (file, segment) in files.iter().zip(segments) {
         let mut offset = file.header.offset_of(synced.max(file.header.first));
         let end = file.header.offset_of(segment.end);
         if offset >= end {
             continue;
+        }
+        let most = usize::try_from(end - offset)
+            .unwrap_or(usize::MAX)
+            .min(REWRITE_BYTES);
+        if bytes.len() < most {
+            bytes.resize(most, 0);
         }
         while offset < end {
             let want = usize::try_from(end - offset)

@@ -46,22 +46,24 @@ impl Window {
         &mut self,
         file: &dyn StorageFile,
         name: &str,
+        file_len: u64,
         offset: u64,
         want: usize,
     ) -> Result<&[u8], LogError> {
         let inside = offset >= self.at && offset + want as u64 <= self.at + self.len as u64;
         if !inside {
-            let room = want.max(WINDOW_BYTES);
+            let rest = usize::try_from(file_len.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let room = want.max(WINDOW_BYTES.min(rest));
             if self.bytes.len() < room {
                 self.bytes.resize(room, 0);
             }
             // One large frame must not keep its memory for the rest of the log.
-            if self.bytes.len() > room {
+            if self.bytes.len() > room.max(WINDOW_BYTES) {
                 self.bytes.truncate(room);
                 self.bytes.shrink_to_fit();
             }
             self.len = 0;
-            self.len = read_full(file, offset, &mut self.bytes)
+            self.len = read_full(file, offset, &mut self.bytes[..room])
                 .map_err(|error| LogError::io("read", name, offset, error))?;
             self.at = offset;
         }
@@ -120,9 +122,13 @@ impl<'a> Scan<'a> {
             }))
         };
         let offset = self.header.offset_of(position);
-        let head = self
-            .window
-            .view(self.file, self.name, offset, FRAME_HEADER_BYTES)?;
+        let head = self.window.view(
+            self.file,
+            self.name,
+            self.file_len,
+            offset,
+            FRAME_HEADER_BYTES,
+        )?;
         let Ok(head) = <&[u8; FRAME_HEADER_BYTES]>::try_from(head) else {
             return stop("the file ends", false);
         };
@@ -142,7 +148,9 @@ impl<'a> Scan<'a> {
             return stop("the file ends inside the frame", true);
         }
         let len = header.len as usize;
-        let payload = self.window.view(self.file, self.name, payload_at, len)?;
+        let payload = self
+            .window
+            .view(self.file, self.name, self.file_len, payload_at, len)?;
         if payload.len() < len || crc32c::crc32c(payload) != header.payload_crc {
             return stop("the payload's checksum is wrong", true);
         }
@@ -153,7 +161,8 @@ impl<'a> Scan<'a> {
     /// The payload of the frame that [`Scan::at`] returned last.
     pub(crate) fn payload(&mut self) -> Result<&[u8], LogError> {
         let (offset, len) = self.payload;
-        self.window.view(self.file, self.name, offset, len)
+        self.window
+            .view(self.file, self.name, self.file_len, offset, len)
     }
 
     /// The next good frame header at or after `from`, at any offset. Its payload may be bad.
@@ -172,9 +181,13 @@ impl<'a> Scan<'a> {
             }
             let offset = self.header.offset_of(position);
             let rest = usize::try_from(self.file_len - offset).unwrap_or(usize::MAX);
-            let view = self
-                .window
-                .view(self.file, self.name, offset, rest.min(WINDOW_BYTES))?;
+            let view = self.window.view(
+                self.file,
+                self.name,
+                self.file_len,
+                offset,
+                rest.min(WINDOW_BYTES),
+            )?;
             if view.len() < FRAME_HEADER_BYTES {
                 return Ok(None);
             }

@@ -31,7 +31,8 @@ pub enum Fault {
     /// It fails with EIO. A sync that fails so leaves its pages clean in the cache and lost on the
     /// disk.
     Io,
-    /// It fails with ENOSPC; a write has stored the given number of bytes first.
+    /// It fails with ENOSPC; a write has stored the given number of bytes
+    /// first, though never all.
     NoSpace(usize),
     /// A write stores at most this many bytes (at least 1) and says so.
     Short(usize),
@@ -47,6 +48,10 @@ pub enum Keep {
     Everything,
     /// None of it.
     Synced,
+    /// Bit by bit: the first bits for the directory changes, the next for the unsynced pages of all
+    /// files, each kept in its newest version or lost. [`SimDisk::unsynced`] says how many there
+    /// are; files have the newest length of which a page survived.
+    Chosen(u64),
     /// A choice drawn from the seed: any pages, any versions, torn pages, any directory changes.
     Random(u64),
 }
@@ -59,6 +64,7 @@ struct State {
     pending: Vec<DirChange>,
     operations: u64,
     faults: BTreeMap<u64, Fault>,
+    writes: BTreeMap<u64, usize>,
     reads: u64,
     read_faults: BTreeMap<u64, Fault>,
     capacity: u64,
@@ -72,6 +78,27 @@ struct Inode {
     durable: Vec<u8>,
     /// Pages written since the last sync, with every content they had, oldest first.
     dirty: BTreeMap<usize, Vec<Vec<u8>>>,
+}
+
+/// What a power cut keeps, drawn one thing at a time.
+enum Choice {
+    Everything,
+    Bits(u64),
+    Random(Random),
+}
+
+impl Choice {
+    fn keeps(&mut self) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Bits(bits) => {
+                let keep = *bits & 1 == 1;
+                *bits >>= 1;
+                keep
+            }
+            Self::Random(random) => random.chance(1, 2),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -101,6 +128,7 @@ impl SimDisk {
             pending: Vec::new(),
             operations: 0,
             faults: BTreeMap::new(),
+            writes: BTreeMap::new(),
             reads: 0,
             read_faults: BTreeMap::new(),
             capacity: u64::MAX,
@@ -117,6 +145,18 @@ impl SimDisk {
     /// Reads so far; the first is number 1.
     pub fn reads(&self) -> u64 {
         self.lock().reads
+    }
+
+    /// How many bytes operation `number` wanted to write, if it was a write.
+    pub fn write_len(&self, number: u64) -> Option<usize> {
+        self.lock().writes.get(&number).copied()
+    }
+
+    /// Directory changes and pages that are not durable.
+    pub fn unsynced(&self) -> usize {
+        let state = self.lock();
+        let pages: usize = state.inodes.values().map(|inode| inode.dirty.len()).sum();
+        state.pending.len() + pages
     }
 
     /// Lets operation `number` meet `fault`.
@@ -151,19 +191,21 @@ impl SimDisk {
     pub fn power_cut(&self, keep: Keep) -> Self {
         let mut state = self.lock();
         state.off = true;
-        let mut random = Random::new(match keep {
-            Keep::Random(seed) => seed,
-            Keep::Everything | Keep::Synced => 0,
-        });
-        let dir = state.surviving_dir(keep, &mut random);
-        let mut inodes = BTreeMap::new();
-        for number in dir.values() {
-            if let Some(inode) = state.inodes.get(number) {
-                inodes
-                    .entry(*number)
-                    .or_insert_with(|| inode.after_power_cut(keep, &mut random));
+        let mut choice = match keep {
+            Keep::Everything => Choice::Everything,
+            Keep::Synced => Choice::Bits(0),
+            Keep::Chosen(bits) => Choice::Bits(bits),
+            Keep::Random(seed) => Choice::Random(Random::new(seed)),
+        };
+        let mut dir = state.durable_dir.clone();
+        for change in &state.pending {
+            if choice.keeps() {
+                change.apply(&mut dir);
             }
         }
+        let survive = |(number, inode): (&u64, &Inode)| (*number, inode.after(&mut choice));
+        let mut inodes: BTreeMap<u64, Inode> = state.inodes.iter().map(survive).collect();
+        inodes.retain(|number, _| dir.values().any(|linked| linked == number));
         let after = Self::new(state.random.next_u64());
         let mut fresh = after.lock();
         fresh.inodes = inodes;
@@ -288,24 +330,6 @@ impl State {
             .filter(|(number, _)| self.links(**number) > 0);
         linked.map(|(_, inode)| inode.cache.len() as u64).sum()
     }
-
-    /// The directory after a power cut. Each change is kept or lost on its own; one whose file
-    /// never got its name can still give it the next.
-    fn surviving_dir(&self, keep: Keep, random: &mut Random) -> BTreeMap<String, u64> {
-        let mut dir = match keep {
-            Keep::Everything => return self.dir.clone(),
-            Keep::Synced | Keep::Random(_) => self.durable_dir.clone(),
-        };
-        if keep == Keep::Synced {
-            return dir;
-        }
-        for change in &self.pending {
-            if random.chance(1, 2) {
-                change.apply(&mut dir);
-            }
-        }
-        dir
-    }
 }
 
 impl DirChange {
@@ -352,17 +376,30 @@ impl Inode {
         }
     }
 
-    fn after_power_cut(&self, keep: Keep, random: &mut Random) -> Self {
-        let content = match keep {
-            Keep::Everything => self.cache.clone(),
-            Keep::Synced => self.durable.clone(),
-            Keep::Random(_) => self.torn(random),
+    fn after(&self, choice: &mut Choice) -> Self {
+        let content = match choice {
+            Choice::Everything => self.cache.clone(),
+            Choice::Bits(_) => self.chosen(choice),
+            Choice::Random(random) => self.torn(random),
         };
         Self {
             durable: content.clone(),
             cache: content,
             dirty: BTreeMap::new(),
         }
+    }
+
+    fn chosen(&self, choice: &mut Choice) -> Vec<u8> {
+        let mut content = self.durable.clone();
+        for page in self.dirty.keys() {
+            if choice.keeps() {
+                if content.len() < self.cache.len() {
+                    content.resize(self.cache.len(), 0);
+                }
+                put_page(&mut content, *page, &page_of(&self.cache, *page));
+            }
+        }
+        content
     }
 
     fn torn(&self, random: &mut Random) -> Vec<u8> {
@@ -516,6 +553,8 @@ impl StorageFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.disk.lock();
         let fault = state.operation()?;
+        let number = state.operations;
+        state.writes.insert(number, bytes.len());
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let len = self.with(&mut state, |inode| inode.cache.len())?;
         let growth = (offset + bytes.len()).saturating_sub(len);

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod world;
+
 use std::sync::Arc;
 
 use quintet_log::{LocalLog, LogError, Options, Recovery, ReplayFrame, Stamp, Storage};
