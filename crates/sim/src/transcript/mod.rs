@@ -103,6 +103,19 @@ impl Transcript {
         &self.setup
     }
 
+    /// What each connection sends, in order of the connections, with times as
+    /// of `now_s`: food for tests of decoders.
+    pub fn sent(&self, now_s: u64) -> Vec<Vec<u8>> {
+        let mut sent = std::collections::BTreeMap::<u8, Vec<u8>>::new();
+        for step in &self.steps {
+            if let Act::Send(parts) = &step.act {
+                let all = sent.entry(step.connection).or_default();
+                all.extend(text::bytes(parts, now_s));
+            }
+        }
+        sent.into_values().collect()
+    }
+
     fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
         if text.is_empty() || text.starts_with('#') {
             return Ok(());

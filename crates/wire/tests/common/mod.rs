@@ -1,0 +1,432 @@
+//! A server in memory: sessions of one listener before one real engine, with
+//! the clock in the test's hand. It treats sessions as the server does: it
+//! decodes several requests, asks the engine about them, then encodes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use quintet_engine::{
+    Answer, Caller, Command, Delivery, Engine, Fact, Journal, LargeBody, Ms, Name, Outcome,
+    Overrides, Party, Pattern, Principal, Settings, StatsOf, StatsReply,
+};
+use quintet_sim::transcript::{Link, Received, Setup};
+use quintet_wire::{
+    Ask, Env, Given, HalfClose, HostAsk, Listener, Next, Options, Output, ServerStats, Session,
+    Step, Tally, Value, Voice,
+};
+
+/// Requests decoded before the first is answered.
+const BATCH: usize = 64;
+
+/// When the tests' time begins.
+const START: Ms = Ms(1_700_000_000_000);
+
+/// A journal that nobody will replay.
+struct Forget;
+
+impl Journal for Forget {
+    fn record(&mut self, _: &Fact) {}
+}
+
+/// The server.
+pub(crate) struct Host {
+    listener: Box<dyn Listener>,
+    engine: Engine,
+    tally: Tally,
+    now: Ms,
+    connections: BTreeMap<u8, Connection>,
+    parties: u64,
+    bodies: BTreeMap<u64, Vec<u8>>,
+}
+
+struct Connection {
+    session: Box<dyn Session>,
+    party: Party,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Requests decoded and not yet put to the engine.
+    asks: VecDeque<Ask>,
+    /// A body on its way: its length, and what has come.
+    stream: Option<(u64, Vec<u8>)>,
+    /// A take waits.
+    waiting: bool,
+    /// The server has closed it.
+    closed: bool,
+}
+
+impl Host {
+    /// A server with one listener of `voice`, set up as a transcript says.
+    pub(crate) fn new(voice: &Voice, setup: &[Setup]) -> Result<Self, String> {
+        let mut options = Options::new(voice.options);
+        let mut settings = Settings::default();
+        for line in setup {
+            match line {
+                Setup::Option { name, value } => options.set(name, value_of(value))?,
+                Setup::Queue { queue, key, value } => {
+                    settings
+                        .rules
+                        .push((Pattern::new(queue), overrides(key, value)?));
+                }
+            }
+        }
+        Ok(Self {
+            listener: (voice.listener)(&options)?,
+            engine: Engine::new(0, 1, settings),
+            tally: Tally::new(),
+            now: START,
+            connections: BTreeMap::new(),
+            parties: 0,
+            bodies: BTreeMap::new(),
+        })
+    }
+
+    fn submit(&mut self, party: Party, command: Command) -> Option<Given> {
+        let queue = match &command {
+            Command::Take(take) => take.queues.first().cloned().unwrap_or_default(),
+            _ => Name::default(),
+        };
+        let caller = Caller {
+            party,
+            principal: Principal(0),
+        };
+        let mut deliveries = Vec::new();
+        let answer = self
+            .engine
+            .submit(self.now, caller, command, &mut Forget, &mut deliveries);
+        self.deliver(deliveries);
+        match answer {
+            Answer::Now(outcome, _) => Some(Given::Engine(outcome, queue)),
+            Answer::Later => None,
+        }
+    }
+
+    /// Hands outcomes to those who waited, and goes on with their input.
+    fn deliver(&mut self, deliveries: Vec<Delivery>) {
+        for delivery in deliveries {
+            let Some(number) = self.number_of(delivery.to) else {
+                continue;
+            };
+            let given = Given::Engine(delivery.outcome, delivery.queue);
+            if delivery.standing {
+                self.with(number, |connection, env, output| {
+                    connection.session.deliver(given, env, output)
+                });
+            } else {
+                self.connection(number).waiting = false;
+                self.encode(number, given);
+            }
+            self.turn(number);
+        }
+    }
+
+    fn number_of(&self, party: Party) -> Option<u8> {
+        self.connections
+            .iter()
+            .find(|(_, connection)| connection.party == party)
+            .map(|(&number, _)| number)
+    }
+
+    fn connection(&mut self, number: u8) -> &mut Connection {
+        self.connections.entry(number).or_insert_with(|| {
+            self.parties += 1;
+            Connection {
+                session: self.listener.open(),
+                party: Party(self.parties),
+                input: Vec::new(),
+                output: Vec::new(),
+                asks: VecDeque::new(),
+                stream: None,
+                waiting: false,
+                closed: false,
+            }
+        })
+    }
+
+    /// Lets a session write, and keeps what it wrote.
+    fn with(
+        &mut self,
+        number: u8,
+        write: impl FnOnce(&mut Connection, &Env<'_>, &mut Output) -> Next,
+    ) -> Next {
+        let mut output = Output::new();
+        let env = Env {
+            now: self.now,
+            tally: &self.tally,
+        };
+        let connection = self
+            .connections
+            .get_mut(&number)
+            .expect("only open connections write");
+        let next = write(connection, &env, &mut output);
+        let mut from = 0;
+        for (at, large) in output.large() {
+            connection
+                .output
+                .extend_from_slice(&output.bytes()[from..*at]);
+            connection
+                .output
+                .extend_from_slice(&self.bodies[&large.id()]);
+            from = *at;
+        }
+        connection.output.extend_from_slice(&output.bytes()[from..]);
+        next
+    }
+
+    fn encode(&mut self, number: u8, given: Given) {
+        let next = self.with(number, |connection, env, output| {
+            connection.session.encode(given, env, output)
+        });
+        match next {
+            Next::Done => {}
+            Next::Close => self.hang_up(number),
+            Next::Again(command) => {
+                let party = self.connection(number).party;
+                match self.submit(party, *command) {
+                    Some(given) => self.encode(number, given),
+                    None => self.connection(number).waiting = true,
+                }
+            }
+        }
+    }
+
+    /// The server closes the connection.
+    fn hang_up(&mut self, number: u8) {
+        let connection = self.connection(number);
+        connection.closed = true;
+        connection.asks.clear();
+        let party = connection.party;
+        self.forget(party);
+    }
+
+    fn forget(&mut self, party: Party) {
+        let mut deliveries = Vec::new();
+        self.engine
+            .disconnect(self.now, party, &mut Forget, &mut deliveries);
+        self.deliver(deliveries);
+    }
+
+    /// Works on a connection's input until it waits or nothing is left.
+    fn turn(&mut self, number: u8) {
+        while self.connections.contains_key(&number) {
+            self.decode(number);
+            let connection = self.connection(number);
+            if connection.closed || connection.waiting || connection.asks.is_empty() {
+                return;
+            }
+            self.answer(number);
+        }
+    }
+
+    /// Decodes a batch of requests.
+    fn decode(&mut self, number: u8) {
+        let env = Env {
+            now: self.now,
+            tally: &self.tally,
+        };
+        let next_body = self.bodies.len() as u64 + 1;
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        if connection.closed || connection.waiting {
+            return;
+        }
+        while connection.asks.len() < BATCH {
+            if let Some((len, body)) = &mut connection.stream {
+                let missing = (*len as usize - body.len()).min(connection.input.len());
+                body.extend(connection.input.drain(..missing));
+                if (body.len() as u64) < *len {
+                    return;
+                }
+                let large = LargeBody::new(next_body, *len, 0);
+                self.bodies.insert(next_body, std::mem::take(body));
+                connection.stream = None;
+                connection.session.streamed(Ok(large));
+            }
+            match connection.session.decode(&connection.input, &env) {
+                Step::More => return,
+                Step::Skip { used } => {
+                    assert!(used > 0, "a skip that skips nothing");
+                    connection.input.drain(..used);
+                }
+                Step::Stream { used, len, .. } => {
+                    connection.input.drain(..used);
+                    connection.stream = Some((len, Vec::new()));
+                    if !connection.asks.is_empty() {
+                        // One body at a time; what came before it goes first.
+                        return;
+                    }
+                }
+                Step::Ask { used, ask } => {
+                    connection.input.drain(..used);
+                    let last = matches!(ask, Ask::Close | Ask::EngineAlone(_));
+                    connection.asks.push_back(ask);
+                    if last {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers the decoded requests, as far as none waits.
+    fn answer(&mut self, number: u8) {
+        let connection = self.connection(number);
+        let party = connection.party;
+        let mut given = Vec::new();
+        let mut close = false;
+        while let Some(ask) = self.connection(number).asks.pop_front() {
+            let or_close = matches!(ask, Ask::EngineOrClose(_));
+            match ask {
+                Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
+                    match self.submit(party, command) {
+                        Some(answer) => {
+                            close =
+                                or_close && matches!(answer, Given::Engine(Outcome::Refused(_), _));
+                            given.push(answer);
+                        }
+                        None => {
+                            self.connection(number).waiting = true;
+                            break;
+                        }
+                    }
+                }
+                Ask::Host(ask) => given.push(self.host(ask)),
+                Ask::Own => given.push(Given::Own),
+                Ask::Close => {
+                    given.push(Given::Own);
+                    close = true;
+                }
+            }
+            if close {
+                break;
+            }
+        }
+        for given in given {
+            if !self.connection(number).closed {
+                self.encode(number, given);
+            }
+        }
+        if close {
+            self.hang_up(number);
+        }
+    }
+
+    fn host(&mut self, ask: HostAsk) -> Given {
+        match ask {
+            HostAsk::Stats | HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats())),
+            HostAsk::Reload | HostAsk::Shutdown => Given::Host(Ok(String::new())),
+            HostAsk::Config => Given::Host(Ok("a = 1\nb = 2\n".to_owned())),
+        }
+    }
+
+    fn stats(&mut self) -> ServerStats {
+        let mut stats = ServerStats {
+            version: "0.0.0",
+            time_s: self.now_s(),
+            connections: self.connections.len() as u64,
+            connections_total: self.parties,
+            ..ServerStats::default()
+        };
+        self.tally.add_to(&mut stats.tally);
+        let asked = self.submit(Party(0), Command::Stats(StatsOf::Queues));
+        if let Some(Given::Engine(Outcome::Stats(reply), _)) = asked
+            && let StatsReply::Queues(shard, queues) = *reply
+        {
+            stats.shard = shard;
+            stats.queues = queues;
+        }
+        stats
+    }
+}
+
+impl Link for Host {
+    fn send(&mut self, connection: u8, bytes: &[u8]) {
+        let open = self.connection(connection);
+        if open.closed {
+            return;
+        }
+        open.input.extend_from_slice(bytes);
+        self.turn(connection);
+    }
+
+    fn receive(&mut self, connection: u8, into: &mut Vec<u8>) -> Received {
+        let open = self.connection(connection);
+        if !open.output.is_empty() {
+            into.append(&mut open.output);
+            Received::Some
+        } else if open.closed {
+            Received::End
+        } else {
+            Received::Nothing
+        }
+    }
+
+    fn advance(&mut self, ms: u64) {
+        let target = self.now + ms;
+        for round in 0.. {
+            assert!(round < 10_000, "ticks do not get anywhere");
+            let deadline = self.engine.next_deadline();
+            if deadline > target {
+                break;
+            }
+            self.now = self.now.max(deadline);
+            let mut deliveries = Vec::new();
+            self.engine.tick(self.now, &mut Forget, &mut deliveries);
+            self.deliver(deliveries);
+        }
+        self.now = target;
+    }
+
+    fn close(&mut self, connection: u8) {
+        if let Some(gone) = self.connections.remove(&connection) {
+            self.forget(gone.party);
+        }
+    }
+
+    fn shut(&mut self, connection: u8) {
+        let open = self.connection(connection);
+        let (waiting, party) = (open.waiting, open.party);
+        match open.session.half_closed() {
+            HalfClose::StopWaiting if waiting => {
+                self.submit(party, Command::StopWaiting);
+            }
+            HalfClose::Finish if waiting => return,
+            HalfClose::Close | HalfClose::StopWaiting | HalfClose::Finish => {}
+        }
+        self.hang_up(connection);
+    }
+
+    fn now_s(&self) -> u64 {
+        self.now.0 / 1000
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+}
+
+/// An option's value as a transcript writes it.
+fn value_of(text: &str) -> Value<'_> {
+    match (text, text.parse()) {
+        ("true", _) => Value::Bool(true),
+        ("false", _) => Value::Bool(false),
+        (_, Ok(number)) => Value::Number(number),
+        (_, Err(_)) => Value::Text(text),
+    }
+}
+
+fn overrides(key: &str, value: &str) -> Result<Overrides, String> {
+    let mut overrides = Overrides::default();
+    let number = value
+        .parse::<u64>()
+        .map_err(|_| format!("{key} takes a number"));
+    match key {
+        "messages_max" => overrides.messages_max = Some(number?),
+        "bytes_max" => overrides.bytes_max = Some(number?),
+        "message_bytes_max" => overrides.message_bytes_max = Some(number?),
+        "ttl_ms" => overrides.ttl_ms = Some(number?),
+        "expire_to" => overrides.expire_to = Some(Name::from(value)),
+        "down" => overrides.down = Some(value == "true"),
+        _ => return Err(format!("no setting {key} here")),
+    }
+    Ok(overrides)
+}

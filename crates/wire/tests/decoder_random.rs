@@ -1,0 +1,398 @@
+//! Every voice's decoder against bytes nobody would send, cut up anyhow.
+//!
+//! Inputs are the kept corpus (`corpus/VOICE/`, raw bytes), what the
+//! transcripts send, and mutations of both. Whatever comes: no panic, no hang,
+//! bounded memory, and the same requests and replies whether the bytes come
+//! whole or in pieces, and whether replies are written at once or later.
+//! `DECODER_CASES` sets the number of mutations per voice; an input that fails
+//! is printed, and belongs into the corpus.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+
+use quintet_engine::{
+    Body, Command, LargeBody, Message, MessageId, Ms, Name, Outcome, Refusal, Take,
+};
+use quintet_sim::transcript::Transcript;
+use quintet_wire::{
+    Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, ServerStats, Session, Step,
+    Tally, Voice,
+};
+
+const NOW: Ms = Ms(1_700_000_000_000);
+
+/// Room for the longest line or header beside a body held in memory.
+const HELD_MAX: u64 = STREAM_OVER + (64 << 10);
+
+/// Requests decoded before the first reply is written, in the late mode.
+const BATCH: usize = 64;
+
+/// Steps a request can be decoded in without consuming anything.
+const PARTS_MAX: u32 = 8;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// What a run of a session did.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Trace {
+    asks: Vec<String>,
+    replies: Vec<u8>,
+    closed: bool,
+}
+
+/// A session with a host that answers by rote.
+struct Driver<'a> {
+    session: Box<dyn Session>,
+    env: Env<'a>,
+    input: Vec<u8>,
+    /// Bytes of a streamed body still to come.
+    streaming: Option<(u64, u64)>,
+    given: VecDeque<Given>,
+    /// Write replies only when a batch is full or input is short.
+    late: bool,
+    trace: Trace,
+}
+
+impl Driver<'_> {
+    fn feed(&mut self, piece: &[u8]) {
+        self.input.extend_from_slice(piece);
+        let mut parts = 0;
+        while !self.trace.closed {
+            if let Some((len, left)) = self.streaming {
+                let come = left.min(self.input.len() as u64);
+                self.input.drain(..come as usize);
+                self.streaming = Some((len, left - come));
+                if come < left {
+                    break;
+                }
+                self.streaming = None;
+                self.session.streamed(if len % 7 == 0 {
+                    Err(Refusal::QueueFull)
+                } else {
+                    Ok(LargeBody::new(1, len, 0))
+                });
+            }
+            let before = self.input.len();
+            match self.session.decode(&self.input, &self.env) {
+                Step::More => {
+                    assert!(before as u64 <= HELD_MAX, "{before} bytes are held back");
+                    break;
+                }
+                Step::Skip { used } => {
+                    assert!(used > 0, "a skip that skips nothing");
+                    self.input.drain(..used);
+                    continue;
+                }
+                Step::Stream { used, len, queue } => {
+                    self.input.drain(..used);
+                    self.trace.asks.push(format!("stream {len} {queue}"));
+                    self.streaming = Some((len, len));
+                }
+                Step::Ask { used, ask } => {
+                    self.input.drain(..used);
+                    self.ask(ask);
+                }
+            }
+            parts = if self.input.len() == before {
+                parts + 1
+            } else {
+                0
+            };
+            assert!(parts <= PARTS_MAX, "decoding gets nowhere");
+        }
+        self.write();
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        self.trace.asks.push(format!("{ask:?}"));
+        let turn = self.trace.asks.len() as u64;
+        let alone = matches!(ask, Ask::EngineAlone(_));
+        let or_close = matches!(ask, Ask::EngineOrClose(_));
+        let close = matches!(ask, Ask::Close);
+        let given = match ask {
+            Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
+                Given::Engine(outcome(&command, turn), Name::from("queue"))
+            }
+            Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => {
+                Given::Server(Box::new(ServerStats::default()))
+            }
+            Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
+            Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
+            Ask::Own | Ask::Close => Given::Own,
+        };
+        let close = close || or_close && matches!(given, Given::Engine(Outcome::Refused(_), _));
+        self.given.push_back(given);
+        if !self.late || alone || close || self.given.len() >= BATCH {
+            self.write();
+        }
+        self.trace.closed |= close;
+    }
+
+    /// Writes all replies that are due.
+    fn write(&mut self) {
+        let mut output = Output::new();
+        let mut again = 0;
+        while let Some(given) = self.given.pop_front() {
+            match self.session.encode(given, &self.env, &mut output) {
+                Next::Done => {}
+                Next::Close => {
+                    self.trace.closed = true;
+                    self.given.clear();
+                }
+                Next::Again(command) => {
+                    again += 1;
+                    let outcome = outcome(&command, again % 5);
+                    let given = Given::Engine(outcome, Name::from("queue"));
+                    self.given.push_front(given);
+                }
+            }
+        }
+        self.trace.replies.extend_from_slice(output.bytes());
+    }
+}
+
+/// An answer that depends only on the command and its number.
+fn outcome(command: &Command, turn: u64) -> Outcome {
+    match command {
+        Command::Put(_) => match turn % 9 {
+            0 => Outcome::Refused(Refusal::QueueFull),
+            1 => Outcome::Refused(Refusal::Duplicate(MessageId(1))),
+            _ => Outcome::Put {
+                id: MessageId(turn),
+                fresh: true,
+            },
+        },
+        Command::Take(take) => taken(take, turn),
+        Command::SettleHeld { .. } => Outcome::Count(turn % 2),
+        Command::FlushExpired(_) | Command::Kick { .. } | Command::MoveAll { .. } => {
+            Outcome::Count(turn)
+        }
+        Command::Drop(_) | Command::Flush(_) if turn % 2 == 0 => {
+            Outcome::Refused(Refusal::QueueNotFound)
+        }
+        _ => Outcome::Done,
+    }
+}
+
+fn taken(take: &Take, turn: u64) -> Outcome {
+    assert!(!take.queues.is_empty(), "a take from no queue");
+    match turn % 5 {
+        0 => Outcome::Empty,
+        1 if take.lease.is_some() => Outcome::Refused(Refusal::HeldLimit),
+        _ => {
+            let message = Message {
+                id: MessageId(turn),
+                place: 0,
+                created: NOW,
+                body: Body::new(b"body"),
+                extra: None,
+                ttr_ms: None,
+                rank: 0,
+                queue: Default::default(),
+                flags: 3,
+                reserves: 0,
+                home: Default::default(),
+                state: Default::default(),
+                selectable: true,
+                doomed: false,
+            };
+            Outcome::Messages([message].into_iter().collect())
+        }
+    }
+}
+
+/// Runs a session of `voice` over `input`, cut up as `pieces` says (its
+/// answers are lengths, 0 means the rest).
+fn run(voice: &Voice, input: &[u8], late: bool, mut pieces: impl FnMut() -> usize) -> Trace {
+    let tally = Tally::new();
+    let listener =
+        (voice.listener)(&Options::new(voice.options)).expect("the defaults are allowed");
+    let mut driver = Driver {
+        session: listener.open(),
+        env: Env {
+            now: NOW,
+            tally: &tally,
+        },
+        input: Vec::new(),
+        streaming: None,
+        given: VecDeque::new(),
+        late,
+        trace: Trace::default(),
+    };
+    let mut rest = input;
+    while !rest.is_empty() {
+        let len = match pieces() {
+            0 => rest.len(),
+            len => len.min(rest.len()),
+        };
+        let (piece, after) = rest.split_at(len);
+        driver.feed(piece);
+        rest = after;
+    }
+    driver.session.half_closed();
+    driver.trace
+}
+
+/// Runs `input` whole and in pieces, and compares.
+fn check(voice: &Voice, input: &[u8], random: &mut Random) {
+    let whole = run(voice, input, false, || 0);
+    let late = run(voice, input, true, || 0);
+    assert_eq!(late, whole, "late replies differ");
+    if input.len() < 2000 {
+        assert_eq!(run(voice, input, false, || 1), whole, "single bytes differ");
+    }
+    let size = 1 + random.below(input.len().max(1));
+    let pieces = run(voice, input, true, || 1 + random.below(size));
+    assert_eq!(pieces, whole, "pieces differ");
+}
+
+/// Prints the input if a check of it panics.
+struct OnFailure<'a>(&'a str, &'a [u8]);
+
+impl Drop for OnFailure<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cut = &self.1[..self.1.len().min(4000)];
+            eprintln!("voice {}, input \"{}\"", self.0, cut.escape_ascii());
+        }
+    }
+}
+
+/// Files of a folder, sorted; none if there is no such folder.
+fn files(folder: &Path) -> Vec<Vec<u8>> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| fs::read(path).expect("a readable file"))
+        .collect()
+}
+
+/// What a voice is known to be sent.
+fn seeds(voice: &Voice) -> Vec<Vec<u8>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seeds = files(&root.join("corpus").join(voice.name));
+    for source in files(&root.join("transcripts").join(voice.name)) {
+        let source = String::from_utf8(source).expect("transcripts are text");
+        let transcript = Transcript::parse(&source).expect("transcripts can be read");
+        seeds.extend(transcript.sent(NOW.0 / 1000));
+    }
+    seeds
+}
+
+/// A new input made of known ones.
+fn mutate(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let seed = &seeds[random.below(seeds.len())];
+    let mut bytes = seed[..seed.len().min(6000)].to_vec();
+    for _ in 0..1 + random.below(6) {
+        let at = random.below(bytes.len() + 1);
+        let until = at + random.below((bytes.len() - at).min(40) + 1);
+        match random.below(7) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..until)),
+            2 => {
+                let copy = bytes[at..until].to_vec();
+                bytes.splice(at..at, copy);
+            }
+            3 => {
+                let other = &seeds[random.below(seeds.len())];
+                let from = random.below(other.len() + 1);
+                let to = from + random.below((other.len() - from).min(200) + 1);
+                bytes.splice(at..until, other[from..to].iter().copied());
+            }
+            4 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.next() as u8;
+                }
+            }
+            5 => {
+                let numbers = [
+                    "0",
+                    "-1",
+                    "65536",
+                    "65537",
+                    "70000",
+                    "4294967296",
+                    "99999999999",
+                ];
+                let number = numbers[random.below(numbers.len())];
+                bytes.splice(at..at, number.bytes());
+            }
+            _ => {
+                let breaks = [&b"\r\n"[..], b"\n", b"\r", b" ", b"/", b"\x00", b"\xff"];
+                bytes.splice(at..at, breaks[random.below(breaks.len())].iter().copied());
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn known_inputs() {
+    for voice in quintet_wire::VOICES {
+        for seed in seeds(voice) {
+            let _shown = OnFailure(voice.name, &seed);
+            check(voice, &seed, &mut Random(1));
+        }
+    }
+}
+
+#[test]
+fn random_bytes() {
+    for voice in quintet_wire::VOICES {
+        let mut random = Random(2);
+        for _ in 0..300 {
+            let len = random.below(300);
+            let input: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+            let _shown = OnFailure(voice.name, &input);
+            check(voice, &input, &mut random);
+        }
+    }
+}
+
+#[test]
+fn mutated_inputs() {
+    let cases = std::env::var("DECODER_CASES").map_or(5000, |text| {
+        text.parse().expect("DECODER_CASES is a number")
+    });
+    for voice in quintet_wire::VOICES {
+        let seeds = seeds(voice);
+        for case in 0..cases {
+            let mut random = Random(case);
+            let input = mutate(&seeds, &mut random);
+            let _shown = OnFailure(voice.name, &input);
+            check(voice, &input, &mut random);
+        }
+    }
+}
+
+/// A line that never ends, in small pieces, costs no more than its length.
+#[test]
+fn a_line_without_end_is_refused() {
+    for voice in quintet_wire::VOICES {
+        let endless = vec![b'a'; 1 << 20];
+        let trace = run(voice, &endless, false, || 100);
+        assert!(trace.closed, "{} reads on for ever", voice.name);
+    }
+}
