@@ -209,7 +209,8 @@ pub struct Take {
     /// Bodies longer than this are skipped and counted.
     pub body_max: Option<u64>,
     /// Refused with [`crate::Refusal::HeldLimit`] if the caller holds this
-    /// many leases in the queue; 0: no limit. For takes without lease.
+    /// many leases in the queue; 0: no limit. For takes without lease and
+    /// looks.
     pub refuse_if_held: u32,
     /// True: both limits on held leases ([`LeaseAsk::held_max`] and
     /// `refuse_if_held`) count the caller's leases in all queues (Darner).

@@ -10,14 +10,15 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use quintet_engine::{
-    Body, Command, LargeBody, Message, MessageId, Ms, Name, Outcome, Refusal, Take,
+    Answer, Body, Caller, Command, Engine, Fact, LargeBody, Message, MessageId, Ms, Name, Outcome,
+    Put, Refusal, Settings, Take,
 };
 use quintet_sim::transcript::Transcript;
 use quintet_wire::{
-    Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, ServerStats, Session, Step,
-    Tally, Voice,
+    Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, Session, Step, Tally, Voice,
 };
 
 const NOW: Ms = Ms(1_700_000_000_000);
@@ -82,7 +83,7 @@ impl Driver<'_> {
                     break;
                 }
                 self.streaming = None;
-                self.session.streamed(if len % 7 == 0 {
+                self.session.streamed(if len.is_multiple_of(7) {
                     Err(Refusal::QueueFull)
                 } else {
                     Ok(LargeBody::new(1, len, 0))
@@ -129,9 +130,7 @@ impl Driver<'_> {
             Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
                 Given::Engine(outcome(&command, turn), Name::from("queue"))
             }
-            Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => {
-                Given::Server(Box::new(ServerStats::default()))
-            }
+            Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => Given::Server(Box::default()),
             Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
             Ask::Own | Ask::Close => Given::Own,
@@ -183,37 +182,41 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
         Command::FlushExpired(_) | Command::Kick { .. } | Command::MoveAll { .. } => {
             Outcome::Count(turn)
         }
-        Command::Drop(_) | Command::Flush(_) if turn % 2 == 0 => {
+        Command::Drop(_) | Command::Flush(_) if turn.is_multiple_of(2) => {
             Outcome::Refused(Refusal::QueueNotFound)
         }
         _ => Outcome::Done,
     }
 }
 
+/// A message as an engine hands it out.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    let mut engine = Engine::new(0, 1, Settings::default());
+    let mut facts: Vec<Fact> = Vec::new();
+    let mut submit =
+        |command| engine.submit(NOW, Caller::default(), command, &mut facts, &mut Vec::new());
+    submit(Command::Put(Put {
+        queue: Name::from("queue"),
+        body: Body::new(b"body"),
+        flags: 3,
+        ..Put::default()
+    }));
+    let answer = submit(Command::Take(Take {
+        queues: [Name::from("queue")].into(),
+        ..Take::default()
+    }));
+    match answer {
+        Answer::Now(Outcome::Messages(messages), _) => messages[0].clone(),
+        other => panic!("no message: {other:?}"),
+    }
+});
+
 fn taken(take: &Take, turn: u64) -> Outcome {
     assert!(!take.queues.is_empty(), "a take from no queue");
     match turn % 5 {
         0 => Outcome::Empty,
         1 if take.lease.is_some() => Outcome::Refused(Refusal::HeldLimit),
-        _ => {
-            let message = Message {
-                id: MessageId(turn),
-                place: 0,
-                created: NOW,
-                body: Body::new(b"body"),
-                extra: None,
-                ttr_ms: None,
-                rank: 0,
-                queue: Default::default(),
-                flags: 3,
-                reserves: 0,
-                home: Default::default(),
-                state: Default::default(),
-                selectable: true,
-                doomed: false,
-            };
-            Outcome::Messages([message].into_iter().collect())
-        }
+        _ => Outcome::Messages([MESSAGE.clone()].into_iter().collect()),
     }
 }
 

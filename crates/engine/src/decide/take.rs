@@ -111,7 +111,7 @@ impl Engine {
         let limit = take
             .lease
             .map_or(take.refuse_if_held, |lease| lease.held_max);
-        if limit > 0 && !take.look {
+        if limit > 0 {
             let held = match (take.held_anywhere, only) {
                 (true, _) => self.store.held.get(&party).map_or(0, Vec::len),
                 (false, Some(queue)) => self.held_in(party, queue).count(),
