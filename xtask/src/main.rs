@@ -1,2 +1,110 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks: `cargo xtask test` runs everything CI runs.
+
+mod clients;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+Usage: cargo xtask <task>
+
+Tasks:
+  test      Install what the tests need, then run them all: what CI runs
+  lint      Format check, house rules, clippy
+  unit      The workspace's own tests (cargo test)
+  clients   Real client libraries against the real binary
+  tidy      The house rules alone
+  bench     A small load against Debian's memcached, with the ratio
+  help      This text
+";
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let result = match task.as_str() {
+        "test" | "ci" => test(),
+        "lint" => lint(),
+        "unit" => unit(),
+        "clients" => clients::run_all(&root()),
+        "tidy" => tidy::run(&root()),
+        "bench" => bench(),
+        "" | "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprintln!("xtask: no task \"{other}\"\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+fn test() -> Result<()> {
+    clients::install(&root())?;
+    lint()?;
+    unit()?;
+    clients::run_all(&root())?;
+    println!("xtask: everything passed");
+    Ok(())
+}
+
+fn lint() -> Result<()> {
+    tidy::run(&root())?;
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ])
+}
+
+fn unit() -> Result<()> {
+    cargo(&["test", "--workspace"])
+}
+
+fn bench() -> Result<()> {
+    cargo(&["build", "--release"])?;
+    run(Command::new("python3")
+        .arg("bench/first.py")
+        .current_dir(root()))
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo).args(args).current_dir(root()))
+}
+
+/// Runs a command to its end, showing what it is.
+///
+/// # Errors
+/// If it cannot be started or does not end well.
+fn run(command: &mut Command) -> Result<()> {
+    let line = format!("{command:?}").replace('"', "");
+    println!("xtask: {line}");
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start: {line}"))?;
+    if !status.success() {
+        bail!("failed ({status}): {line}");
+    }
+    Ok(())
+}

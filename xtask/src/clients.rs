@@ -1,0 +1,96 @@
+//! Real client libraries, from their own registries, in folders of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::{cargo, run};
+
+/// Debian packages the tests need, each with a program that shows it is there.
+const DEBIAN: &[(&str, &str)] = &[
+    ("libmemcached-tools", "memccat"),
+    ("memcached", "memcached"),
+];
+
+fn has(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn venv(root: &Path) -> PathBuf {
+    root.join(".tests/venv")
+}
+
+/// Installs what the client tests need: Debian packages where this may, Python
+/// and Node packages in private folders under `.tests`.
+///
+/// # Errors
+/// If something is missing and cannot be installed; says what.
+pub(crate) fn install(root: &Path) -> Result<()> {
+    let missing: Vec<&str> = DEBIAN
+        .iter()
+        .filter(|(_, program)| !has(program) && !Path::new("/usr/bin").join(program).exists())
+        .map(|(package, _)| *package)
+        .collect();
+    if !missing.is_empty() {
+        if !has("apt-get") {
+            bail!("please install: {}", missing.join(" "));
+        }
+        run(Command::new("apt-get").args(["update", "-qq"]))?;
+        run(Command::new("apt-get")
+            .args(["install", "-y", "-qq", "--no-install-recommends"])
+            .args(&missing)
+            .env("DEBIAN_FRONTEND", "noninteractive"))?;
+    }
+    for program in ["python3", "node", "npm"] {
+        if !has(program) {
+            bail!("the client tests need {program}: please install it");
+        }
+    }
+    let python = venv(root).join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(venv(root)))?;
+    }
+    run(Command::new(&python)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+        ])
+        .arg(root.join("clients/python/requirements.txt")))?;
+    run(Command::new("npm")
+        .args([
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--no-package-lock",
+        ])
+        .current_dir(root.join("clients/node")))
+}
+
+/// Builds the binary and runs every client's tests against it.
+///
+/// # Errors
+/// If a build or a test fails.
+pub(crate) fn run_all(root: &Path) -> Result<()> {
+    cargo(&["build", "--package", "quintet"])?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let binary = target.join("debug/quintet");
+    run(Command::new(venv(root).join("bin/python"))
+        .args(["-m", "pytest", "-q", "clients/python"])
+        .env("QUINTET", &binary)
+        .current_dir(root))?;
+    run(Command::new("node")
+        .args(["--test", "."])
+        .env("QUINTET", &binary)
+        .current_dir(root.join("clients/node")))
+}
