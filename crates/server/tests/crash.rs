@@ -1,0 +1,362 @@
+//! `kill -9` under load, again and again, on the real binary.
+//!
+//! Producers and consumers over several connections; the server is killed at a
+//! random moment and started again on the same directory. What must hold:
+//!
+//! - an acknowledged put is never lost, but for at most one removing take in
+//!   flight per connection and kill;
+//! - what was taken and acknowledged never returns;
+//! - each connection sees each producer's messages in order;
+//! - nothing appears that was never put, and bodies are whole.
+//!
+//! `QUINTET_CRASH_ROUNDS` sets the kills per sync policy (default 30) and
+//! `QUINTET_CRASH_SEED` repeats a run's random choices.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A message: its producer and its number there.
+type Id = (u32, u64);
+
+const PRODUCERS: u32 = 4;
+const CONSUMERS: u32 = 4;
+
+/// xorshift64*: enough to vary a load, and repeatable.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % limit
+    }
+}
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(data: &Path, sync: &str) -> Self {
+        let config = data.with_extension("toml");
+        // Small files, so that segments rotate and retire all the time.
+        std::fs::write(&config, "segment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n").unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
+            .args(["serve", "--listen", "memcache=127.0.0.1:0", "--sync", sync, "--config"])
+            .arg(&config)
+            .arg("--data")
+            .arg(data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut address = None;
+        for line in &mut lines {
+            let line = line.expect("readable output");
+            if let Some(at) = line.strip_prefix("listening memcache ") {
+                address = Some(at.to_owned());
+            }
+            if line == "quintet ready" {
+                let address = address.expect("an address before ready");
+                return Self { child, address };
+            }
+        }
+        panic!("the server did not become ready: {:?}", child.wait());
+    }
+
+    /// SIGKILL: nothing of the process runs any more.
+    fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("reaped");
+    }
+}
+
+/// The end of a connection: the server is gone.
+struct Gone;
+
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(address: &str) -> Result<Self, Gone> {
+        let stream = TcpStream::connect(address).map_err(|_| Gone)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+        self.stream.get_mut().write_all(bytes).map_err(|_| Gone)
+    }
+
+    fn line(&mut self) -> Result<String, Gone> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line) {
+            Ok(_) if line.ends_with("\r\n") => Ok(line.trim_end().to_owned()),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("the server hangs")
+            }
+            _ => Err(Gone),
+        }
+    }
+
+    /// The reply to a get: an item, or `END`.
+    fn item(&mut self) -> Result<Option<Vec<u8>>, Gone> {
+        let line = self.line()?;
+        if line == "END" {
+            return Ok(None);
+        }
+        let len = line.rsplit(' ').next().and_then(|len| len.parse().ok());
+        let len: usize = len.unwrap_or_else(|| panic!("not a get reply: {line:?}"));
+        let mut body = vec![0; len + 2];
+        self.stream.read_exact(&mut body).map_err(|_| Gone)?;
+        body.truncate(len);
+        assert_eq!(self.line()?, "END");
+        Ok(Some(body))
+    }
+}
+
+/// A body names itself and has a length that follows from its number, so that
+/// a torn or mixed one is seen.
+fn body(id: Id) -> Vec<u8> {
+    let len = match id.1 % 97 {
+        0 => 150_000,
+        1..=5 => 4000,
+        other => 30 + other as usize,
+    };
+    let mut body = format!("{}:{}:", id.0, id.1).into_bytes();
+    body.resize(len, b'a' + (id.1 % 26) as u8);
+    body
+}
+
+fn id_of(bytes: &[u8]) -> Id {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
+    let mut parts = text.split(':').map(|part| part.parse::<u64>());
+    match (parts.next(), parts.next()) {
+        (Some(Ok(producer)), Some(Ok(number))) => {
+            let id = (producer as u32, number);
+            assert!(bytes == body(id), "the body of {id:?} is not what was put");
+            id
+        }
+        _ => panic!("nobody put {text:?}"),
+    }
+}
+
+/// What the clients know, over all rounds.
+#[derive(Default)]
+struct Known {
+    /// Put and acknowledged.
+    stored: HashSet<Id>,
+    /// Sent, perhaps without an answer.
+    sent: HashMap<u32, u64>,
+    /// Taken, and the removal acknowledged.
+    settled: HashSet<Id>,
+    /// Closed without an answer: may or may not come back.
+    unsure: HashSet<Id>,
+    /// Removing takes without an answer when the server was killed.
+    in_flight: u64,
+}
+
+impl Known {
+    fn see(&self, id: Id) {
+        assert!(!self.settled.contains(&id), "{id:?} was taken before and has come back");
+        let sent = self.sent.get(&id.0).copied().unwrap_or(0);
+        assert!(id.1 < sent, "{id:?} was never sent");
+    }
+}
+
+fn produce(address: &str, producer: u32, seed: u64, known: &Mutex<Known>) {
+    let mut random = Random(seed);
+    let queue = if producer % 2 == 0 { "removing" } else { "opening" };
+    let Ok(mut client) = Client::connect(address) else { return };
+    loop {
+        let first = known.lock().unwrap().sent.get(&producer).copied().unwrap_or(0);
+        let count = 1 + random.below(8);
+        known.lock().unwrap().sent.insert(producer, first + count);
+        let mut request = Vec::new();
+        for number in first..first + count {
+            let body = body((producer, number));
+            request.extend(format!("set {queue} 0 0 {}\r\n", body.len()).into_bytes());
+            request.extend(body);
+            request.extend(b"\r\n");
+        }
+        if client.send(&request).is_err() {
+            return;
+        }
+        for number in first..first + count {
+            match client.line() {
+                Ok(line) => assert_eq!(line, "STORED"),
+                Err(Gone) => return,
+            }
+            known.lock().unwrap().stored.insert((producer, number));
+        }
+    }
+}
+
+/// Keeps each producer's order as one connection sees it.
+#[derive(Default)]
+struct Order(HashMap<u32, u64>);
+
+impl Order {
+    fn see(&mut self, id: Id) {
+        if let Some(last) = self.0.insert(id.0, id.1) {
+            assert!(last < id.1, "{id:?} came after number {last}");
+        }
+    }
+}
+
+fn consume_removing(address: &str, known: &Mutex<Known>) {
+    let Ok(mut client) = Client::connect(address) else { return };
+    let mut order = Order::default();
+    loop {
+        if client.send(b"get removing/t=20\r\n").is_err() {
+            return;
+        }
+        match client.item() {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                let id = id_of(&bytes);
+                order.see(id);
+                let mut known = known.lock().unwrap();
+                known.see(id);
+                known.settled.insert(id);
+            }
+            Err(Gone) => {
+                known.lock().unwrap().in_flight += 1;
+                return;
+            }
+        }
+    }
+}
+
+fn consume_opening(address: &str, known: &Mutex<Known>) {
+    let Ok(mut client) = Client::connect(address) else { return };
+    let mut order = Order::default();
+    loop {
+        if client.send(b"get opening/t=20/open\r\n").is_err() {
+            return;
+        }
+        let id = match client.item() {
+            Ok(None) => continue,
+            Ok(Some(bytes)) => id_of(&bytes),
+            Err(Gone) => return,
+        };
+        order.see(id);
+        {
+            let mut known = known.lock().unwrap();
+            known.see(id);
+            known.unsure.insert(id);
+        }
+        if client.send(b"get opening/close\r\n").is_err() {
+            return;
+        }
+        match client.item() {
+            Ok(None) => {
+                let mut known = known.lock().unwrap();
+                known.unsure.remove(&id);
+                known.settled.insert(id);
+            }
+            Ok(Some(_)) => panic!("close fetched something"),
+            Err(Gone) => return,
+        }
+    }
+}
+
+/// Takes everything that is left; what comes counts as settled.
+fn drain(address: &str, known: &Mutex<Known>) {
+    let Ok(mut client) = Client::connect(address) else { panic!("no connection to drain") };
+    for queue in ["removing", "opening"] {
+        loop {
+            let Ok(()) = client.send(format!("get {queue}\r\n").as_bytes()) else { panic!("gone") };
+            match client.item() {
+                Ok(None) => break,
+                Ok(Some(bytes)) => {
+                    let id = id_of(&bytes);
+                    let mut known = known.lock().unwrap();
+                    known.see(id);
+                    known.settled.insert(id);
+                }
+                Err(Gone) => panic!("the server went away while it was drained"),
+            }
+        }
+    }
+}
+
+fn kill_loop(sync: &str) {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    };
+    let rounds = number("QUINTET_CRASH_ROUNDS", 30);
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+    let seed = number("QUINTET_CRASH_SEED", now | 1);
+    println!("crash test: sync {sync}, {rounds} rounds, QUINTET_CRASH_SEED={seed}");
+    let mut random = Random(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let known = Arc::new(Mutex::new(Known::default()));
+    for _ in 0..rounds {
+        let server = Server::start(&data, sync);
+        let mut workers = Vec::new();
+        for producer in 0..PRODUCERS {
+            let (address, known) = (server.address.clone(), known.clone());
+            let seed = random.below(1 << 30) + 1;
+            workers.push(std::thread::spawn(move || produce(&address, producer, seed, &known)));
+        }
+        for consumer in 0..CONSUMERS {
+            let (address, known) = (server.address.clone(), known.clone());
+            workers.push(std::thread::spawn(move || match consumer % 2 {
+                0 => consume_removing(&address, &known),
+                _ => consume_opening(&address, &known),
+            }));
+        }
+        // The moment of the kill is the random thing here; nothing waits on it.
+        std::thread::sleep(Duration::from_millis(random.below(250)));
+        server.kill();
+        for worker in workers {
+            worker.join().expect("no client saw anything wrong");
+        }
+    }
+    let server = Server::start(&data, sync);
+    drain(&server.address, &known);
+    server.kill();
+
+    let known = known.lock().unwrap();
+    let lost: Vec<&Id> = known
+        .stored
+        .iter()
+        .filter(|id| !known.settled.contains(id) && !known.unsure.contains(id))
+        .collect();
+    println!(
+        "crash test: sync {sync}, {} stored, {} settled, {} lost with {} removing takes in flight",
+        known.stored.len(),
+        known.settled.len(),
+        lost.len(),
+        known.in_flight
+    );
+    assert!(known.stored.len() > 100, "the load did not run");
+    assert!(lost.iter().all(|id| id.0 % 2 == 0), "lost under a lease: {lost:?}");
+    assert!(lost.len() as u64 <= known.in_flight, "lost {lost:?}");
+}
+
+#[test]
+fn kill_9_with_sync_always() {
+    kill_loop("always");
+}
+
+#[test]
+fn kill_9_with_sync_at_an_interval() {
+    kill_loop("50ms");
+}
+
+#[test]
+fn kill_9_with_sync_never() {
+    kill_loop("never");
+}
