@@ -11,6 +11,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     pages: BTreeMap<u64, Box<Page>>,
+    /// The page new ids go to. It stays when it is empty: a queue that is
+    /// emptied as it is filled would make and drop it with every message.
+    newest: u64,
 }
 
 #[derive(Debug)]
@@ -21,6 +24,12 @@ struct Page {
 
 impl Ids {
     pub(crate) fn insert(&mut self, id: u64, slot: u32) {
+        if id / PAGE > self.newest {
+            if self.pages.get(&self.newest).is_some_and(|page| page.live == 0) {
+                self.pages.remove(&self.newest);
+            }
+            self.newest = id / PAGE;
+        }
         let page = self.pages.entry(id / PAGE).or_insert_with(|| {
             Box::new(Page {
                 live: 0,
@@ -47,7 +56,7 @@ impl Ids {
         if *entry != NONE {
             *entry = NONE;
             page.live -= 1;
-            if page.live == 0 {
+            if page.live == 0 && id / PAGE != self.newest {
                 self.pages.remove(&(id / PAGE));
             }
         }

@@ -33,9 +33,10 @@ impl Slab {
         let message = self.chunks.get_mut(slot as usize / CHUNK)?[slot as usize % CHUNK].take()?;
         self.free.push(slot);
         self.len -= 1;
-        if self.len == 0 {
-            // Nothing is held: give everything back, whatever the peak was.
-            *self = Self::default();
+        if self.len == 0 && self.chunks.len() > 1 {
+            // Nothing is held: give back all but one chunk, whatever the peak was.
+            self.chunks.truncate(1);
+            self.free = (0..CHUNK as u32).rev().collect();
         }
         Some(message)
     }
