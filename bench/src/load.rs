@@ -46,10 +46,18 @@ impl Load {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             let mut stream = TcpStream::from_std(stream);
-            poll.registry().register(&mut stream, Token(number), Interest::READABLE)?;
+            poll.registry()
+                .register(&mut stream, Token(number), Interest::READABLE)?;
             let rounds = self.rounds(number);
             let (first, checked) = (Vec::new(), 0);
-            all.push(Connection { stream, rounds, round: 0, received: 0, first, checked });
+            all.push(Connection {
+                stream,
+                rounds,
+                round: 0,
+                received: 0,
+                first,
+                checked,
+            });
         }
         let start = Instant::now();
         for connection in &mut all {
@@ -99,7 +107,9 @@ impl Connection {
     fn send(&mut self) -> Result<()> {
         self.received = 0;
         // A round is small against the socket's buffer: it goes in one write.
-        self.stream.write_all(&self.rounds[self.round].0).context("send")
+        self.stream
+            .write_all(&self.rounds[self.round].0)
+            .context("send")
     }
 
     /// True when the round is answered.

@@ -17,7 +17,9 @@ use peers::Peer;
 
 /// Load against Quintet and memcached in alternation; prints rates and ratios.
 #[derive(Parser)]
-#[command(after_help = "Example:\n  cargo run --release -p quintet-bench -- --connections 50 --depth 1")]
+#[command(
+    after_help = "Example:\n  cargo run --release -p quintet-bench -- --connections 50 --depth 1"
+)]
 struct Args {
     /// Connections, each with a queue of its own.
     #[arg(long, default_value_t = 50)]

