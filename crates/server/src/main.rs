@@ -1,2 +1,16 @@
-//! The `quintet` binary.
-fn main() {}
+//! The `quintet` binary: one small, durable, fast queue server.
+
+mod admin;
+mod cli;
+mod config;
+mod core;
+mod io;
+mod logging;
+mod notify;
+mod server;
+mod signals;
+mod stats;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

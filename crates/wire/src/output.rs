@@ -66,6 +66,16 @@ impl Output {
         std::mem::take(&mut self.large)
     }
 
+    /// Forgets the first `bytes` bytes and `large` large bodies, which have
+    /// left. Large bodies that stay stand behind those bytes.
+    pub fn forget_front(&mut self, bytes: usize, large: usize) {
+        self.bytes.drain(..bytes);
+        self.large.drain(..large);
+        for (offset, _) in &mut self.large {
+            *offset -= bytes;
+        }
+    }
+
     /// Number of bytes held in memory.
     pub fn len(&self) -> usize {
         self.bytes.len()

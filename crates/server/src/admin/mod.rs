@@ -1,0 +1,39 @@
+//! The control channel: requests and replies as lines of JSON.
+//!
+//! What `quintet put`, `take`, `peek`, `stats` and `queues` speak with a
+//! running server over the unix socket in its data directory. Not a public
+//! protocol: client and server are the same binary, and it may change with
+//! every version.
+//!
+//! A request is one line, `{"put": {...}, "bytes": n}` and the like, followed
+//! by `n` bytes of body if it says so. A reply is one line; where it lists
+//! messages with `bytes`, their bodies follow in that order.
+
+mod reply;
+mod request;
+mod session;
+
+use quintet_wire::{Listener, Options, Session, Voice};
+
+/// The control channel, as the server sees voices. Not among
+/// [`quintet_wire::VOICES`], so nobody can be told to listen with it.
+pub(crate) const VOICE: Voice = Voice {
+    name: "admin",
+    port: 0,
+    about: "The control socket of the command line.",
+    options: &[],
+    tally_names: &[],
+    listener: open,
+};
+
+struct Admin;
+
+fn open(_options: &Options) -> Result<Box<dyn Listener>, String> {
+    Ok(Box::new(Admin))
+}
+
+impl Listener for Admin {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(session::AdminSession::default())
+    }
+}

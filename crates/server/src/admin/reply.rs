@@ -1,0 +1,138 @@
+//! Replies of the control channel.
+
+use quintet_engine::{
+    Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, ShardStats, State, StatsReply,
+};
+use quintet_wire::{Given, Output, ServerStats};
+use serde_json::{Map, Value, json};
+
+/// Writes one reply: a line, and the bodies it announces.
+pub(super) fn write(given: Given, output: &mut Output) {
+    let line = match given {
+        Given::Engine(Outcome::Messages(messages), queue) => {
+            let list: Vec<Value> = messages.iter().map(|m| message(m, &queue)).collect();
+            end_line(output, &json!({ "messages": list }));
+            messages
+                .iter()
+                .for_each(|message| output.body(&message.body));
+            return;
+        }
+        Given::Engine(outcome, _) => engine(outcome),
+        Given::Server(stats) => server(&stats),
+        Given::Host(Ok(text)) => json!({ "done": text }),
+        Given::Host(Err(why)) => json!({ "error": why }),
+        Given::Own => json!({}),
+    };
+    end_line(output, &line);
+}
+
+/// Writes a line of JSON.
+pub(super) fn end_line(output: &mut Output, value: &Value) {
+    output.put(value.to_string().as_bytes());
+    output.put(b"\n");
+}
+
+fn engine(outcome: Outcome) -> Value {
+    match outcome {
+        Outcome::Done => json!({ "done": "" }),
+        Outcome::Put { id, fresh } => json!({ "id": id.0, "fresh": fresh }),
+        Outcome::PutMany(ids) => json!({ "ids": ids.iter().map(|id| id.0).collect::<Vec<_>>() }),
+        Outcome::Messages(_) | Outcome::Empty | Outcome::DeadlineSoon => json!({ "messages": [] }),
+        Outcome::Count(count) => json!({ "count": count }),
+        Outcome::Stats(stats) => match *stats {
+            StatsReply::Shard(stats) => json!({ "stats": shard(&stats) }),
+            StatsReply::Queue(stats) => json!({ "queue": queue(&stats) }),
+            StatsReply::Queues(_, stats) => {
+                json!({ "queues": stats.iter().map(queue).collect::<Vec<_>>() })
+            }
+            StatsReply::Message(stats) => {
+                json!({ "message": message(&stats.message, &stats.queue) })
+            }
+        },
+        Outcome::Refused(refusal) => json!({ "error": refusal.text() }),
+    }
+}
+
+fn message(message: &Message, queue: &Name) -> Value {
+    let state = match message.state {
+        State::Prepared => "prepared",
+        State::Ready => "ready",
+        State::Reserved => "reserved",
+        State::Buried => "buried",
+        State::Done => "done",
+        State::Relayed => "relayed",
+    };
+    json!({
+        "id": message.id.0,
+        "queue": queue.to_string(),
+        "bytes": message.body.len(),
+        "state": state,
+        "rank": message.rank,
+        "flags": message.flags,
+        "created_ms": message.created.0,
+        "due_ms": message.due().map(|at| at.0),
+        "expires_ms": message.expires().map(|at| at.0),
+        "reserves": message.reserves,
+    })
+}
+
+fn gauges(into: &mut Map<String, Value>, gauges: &QueueGauges) {
+    let pairs = QueueGauges::NAMES.iter().zip(gauges.values());
+    into.extend(pairs.map(|(name, value)| ((*name).to_owned(), value.into())));
+}
+
+fn totals(into: &mut Map<String, Value>, totals: &QueueTotals) {
+    let pairs = QueueTotals::NAMES.iter().zip(totals.values());
+    into.extend(pairs.map(|(name, value)| (format!("total_{name}"), value.into())));
+}
+
+fn shard(stats: &ShardStats) -> Map<String, Value> {
+    let mut map = Map::new();
+    map.insert("queues".into(), stats.queues.into());
+    map.insert("queues_made".into(), stats.queues_made.into());
+    map.insert("queues_dropped".into(), stats.queues_dropped.into());
+    map.insert("queues_expired".into(), stats.queues_expired.into());
+    map.insert("last_id".into(), stats.last_id.into());
+    map.insert("memory_bytes".into(), stats.memory_bytes.into());
+    gauges(&mut map, &stats.gauges);
+    totals(&mut map, &stats.totals);
+    map
+}
+
+fn queue(stats: &QueueStats) -> Value {
+    let mut map = Map::new();
+    map.insert("name".into(), stats.name.to_string().into());
+    map.insert("created_ms".into(), stats.created.0.into());
+    map.insert("oldest_ms".into(), stats.oldest_ms.into());
+    map.insert("age_ms".into(), stats.age_ms.into());
+    map.insert("paused".into(), stats.paused.into());
+    map.insert("down".into(), stats.down.into());
+    map.insert("memory".into(), stats.memory.into());
+    gauges(&mut map, &stats.gauges);
+    totals(&mut map, &stats.totals);
+    Value::Object(map)
+}
+
+fn server(stats: &ServerStats) -> Value {
+    let mut map = Map::new();
+    map.insert("version".into(), stats.version.into());
+    for (name, value) in [
+        ("pid", u64::from(stats.pid)),
+        ("uptime_s", stats.uptime_s),
+        ("connections", stats.connections),
+        ("connections_total", stats.connections_total),
+        ("bytes_read", stats.bytes_read),
+        ("bytes_written", stats.bytes_written),
+        ("cpu_user_us", stats.cpu_user_us),
+        ("cpu_system_us", stats.cpu_system_us),
+        ("resident_bytes", stats.resident_bytes),
+        ("log_bytes", stats.log_bytes),
+        ("log_rotations", stats.log_rotations),
+        ("log_retired", stats.log_retired),
+    ] {
+        map.insert(name.into(), value.into());
+    }
+    map.insert("draining".into(), stats.draining.into());
+    map.extend(shard(&stats.shard));
+    json!({ "stats": map, "queues": stats.queues.iter().map(queue).collect::<Vec<_>>() })
+}

@@ -1,0 +1,163 @@
+//! Requests of the control channel.
+
+use quintet_engine::{Body, Command, Expiry, Name, Peek, Put, StatsOf, Take, Wait, When};
+use quintet_wire::{Ask, HostAsk};
+use serde_json::Value;
+
+/// What a request line asks for.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// Ask at once.
+    Ask(Ask),
+    /// A put whose body of so many bytes follows.
+    Put(Box<Put>, u64),
+}
+
+/// Reads a request line.
+///
+/// # Errors
+/// A sentence for the one who typed the command.
+pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
+    let value: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let object = value.as_object().ok_or("a request is an object")?;
+    let (verb, of) = object
+        .iter()
+        .find(|(key, _)| *key != "bytes")
+        .ok_or("a request names what to do")?;
+    let engine = |command| Ok(Request::Ask(Ask::Engine(command)));
+    match verb.as_str() {
+        "put" => {
+            let bytes = object.get("bytes").and_then(Value::as_u64).unwrap_or(0);
+            Ok(Request::Put(Box::new(put(of)?), bytes))
+        }
+        "take" => engine(Command::Take(take(of)?)),
+        "peek" => engine(Command::Peek(peek(of)?)),
+        "stats" => Ok(Request::Ask(
+            match of.get("queue").and_then(Value::as_str) {
+                Some(queue) => Ask::Engine(Command::Stats(StatsOf::Queue(name(queue)))),
+                None => Ask::Host(HostAsk::Stats),
+            },
+        )),
+        "queues" => Ok(Request::Ask(Ask::Host(HostAsk::StatsWithQueues))),
+        other => Err(format!("\"{other}\" is not a request")),
+    }
+}
+
+/// A queue name of the command line: any text, with `\xNN` for other bytes,
+/// as names are shown.
+pub(super) fn name(text: &str) -> Name {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = (bytes[at..].starts_with(b"\\x"))
+            .then(|| text.get(at + 2..at + 4))
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match hex {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None if bytes[at..].starts_with(b"\\\\") => {
+                out.push(b'\\');
+                at += 2;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    Name::new(&out)
+}
+
+fn queue(of: &Value) -> Result<Name, String> {
+    let text = of
+        .get("queue")
+        .and_then(Value::as_str)
+        .ok_or("which queue?")?;
+    Ok(name(text))
+}
+
+fn number(of: &Value, key: &str) -> Option<u64> {
+    of.get(key).and_then(Value::as_u64)
+}
+
+fn number_u32(of: &Value, key: &str) -> Result<Option<u32>, String> {
+    number(of, key)
+        .map(|n| u32::try_from(n).map_err(|_| format!("{key} is at most 4294967295")))
+        .transpose()
+}
+
+fn put(of: &Value) -> Result<Put, String> {
+    Ok(Put {
+        queue: queue(of)?,
+        body: Body::default(),
+        rank: number_u32(of, "rank")?,
+        flags: number_u32(of, "flags")?.unwrap_or(0),
+        due: number(of, "delay_ms").map_or(When::Now, When::In),
+        expires: number(of, "ttl_ms").map_or(Expiry::Default, Expiry::In),
+        ttr_ms: number(of, "ttr_ms"),
+        more: None,
+    })
+}
+
+fn take(of: &Value) -> Result<Take, String> {
+    Ok(Take {
+        queues: [queue(of)?].into_iter().collect(),
+        wait: match number(of, "wait_ms") {
+            None | Some(0) => Wait::No,
+            Some(ms) => Wait::For(ms),
+        },
+        messages_max: number_u32(of, "max")?.unwrap_or(1),
+        ..Take::default()
+    })
+}
+
+fn peek(of: &Value) -> Result<Peek, String> {
+    if let Some(id) = number(of, "id") {
+        return Ok(Peek::Id(quintet_engine::MessageId(id)));
+    }
+    let queue = queue(of)?;
+    match of.get("state").and_then(Value::as_str).unwrap_or("ready") {
+        "ready" => Ok(Peek::Ready(queue)),
+        "delayed" => Ok(Peek::Delayed(queue)),
+        "buried" => Ok(Peek::Buried(queue)),
+        other => Err(format!(
+            "\"{other}\" is not a state to peek at: ready, delayed or buried"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_as_they_are_shown() {
+        for bytes in [
+            &b"work"[..],
+            b"a\\b",
+            b"\x00\xff",
+            "schlange \u{e4}".as_bytes(),
+        ] {
+            let shown = Name::new(bytes).to_string();
+            assert_eq!(name(&shown).as_bytes(), bytes, "{shown}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_answered_not_obeyed() {
+        for line in [
+            "",
+            "[]",
+            "{}",
+            "{\"explode\": {}}",
+            "{\"put\": {}}",
+            "{\"take\": {\"queue\": 3}}",
+        ] {
+            assert!(parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+}

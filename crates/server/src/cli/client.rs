@@ -1,0 +1,82 @@
+//! Talking to a running server over its control socket.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+
+use super::Where;
+use crate::config::ADMIN_SOCKET;
+
+/// A connection to the server.
+pub(super) struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Says how to start a server, if none runs there.
+    pub(super) fn connect(at: &Where) -> Result<Self> {
+        let path: PathBuf = at
+            .socket
+            .clone()
+            .unwrap_or_else(|| at.data.join(ADMIN_SOCKET));
+        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
+                "no server runs on {}: start one with `quintet serve --data {}`, or name the \
+                 directory of the one that runs with --data",
+                at.data.display(),
+                at.data.display()
+            ),
+            ErrorKind::PermissionDenied => anyhow!(
+                "{} belongs to another user: run this as the user the server runs as",
+                path.display()
+            ),
+            _ => anyhow!("cannot connect to {}: {error}", path.display()),
+        })?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// Sends a request, with the body it announces, and reads the reply line.
+    ///
+    /// # Errors
+    /// What the server refused, in its words, or that it is gone.
+    pub(super) fn ask(&mut self, request: &Value, body: &mut dyn Read) -> Result<Value> {
+        let stream = self.stream.get_mut();
+        let sent = writeln!(stream, "{request}")
+            .and_then(|()| std::io::copy(body, stream))
+            .map(|_| ());
+        // A refusal may come before all was sent.
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line);
+        if line.is_empty() {
+            sent.context("the server closed the connection")?;
+            read.context("the server closed the connection")?;
+            bail!("the server closed the connection: it is stopping, or has too many connections");
+        }
+        let reply: Value =
+            serde_json::from_str(&line).context("the server is of another version")?;
+        if let Some(why) = reply.get("error").and_then(Value::as_str) {
+            bail!("{why}");
+        }
+        Ok(reply)
+    }
+
+    /// Reads the body of so many bytes that a reply announced.
+    ///
+    /// # Errors
+    /// The server is gone, or `into` takes no more.
+    pub(super) fn body(&mut self, bytes: u64, into: &mut dyn Write) -> Result<()> {
+        let copied = std::io::copy(&mut (&mut self.stream).take(bytes), into)?;
+        if copied < bytes {
+            bail!("the server closed the connection inside a message");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! `quintet put`, `take` and `peek`.
+
+use std::fs::File;
+use std::io::{Read, Write, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+
+use super::Where;
+use super::client::Client;
+
+/// Exit code of `take` and `peek` when there was no message.
+const EMPTY: u8 = 2;
+
+fn duration(text: &str) -> Result<u64, String> {
+    crate::config::parse_duration_ms(text)
+}
+
+/// Arguments of `put`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
+                        quintet put work --file job.json --rank 0 --delay 5m"
+)]
+pub(super) struct Put {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue; made on first use.
+    queue: String,
+    /// The message; absent: standard input.
+    text: Option<String>,
+    /// Put the content of this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Rank; 0 is the most urgent.
+    #[arg(long)]
+    rank: Option<u32>,
+    /// Client flags (memcache).
+    #[arg(long)]
+    flags: Option<u32>,
+    /// Not taken before this time is over, for example 30s.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    delay: Option<u64>,
+    /// Gone after this time, for example 1h.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    ttl: Option<u64>,
+    /// Print the reply as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Put {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut of = Map::new();
+        of.insert("queue".into(), self.queue.into());
+        let numbers = [
+            ("rank", self.rank.map(u64::from)),
+            ("flags", self.flags.map(u64::from)),
+            ("delay_ms", self.delay),
+            ("ttl_ms", self.ttl),
+        ];
+        for (key, value) in numbers {
+            if let Some(value) = value {
+                of.insert(key.into(), value.into());
+            }
+        }
+        let (bytes, mut body): (u64, Box<dyn Read>) = match (self.text, self.file) {
+            (Some(text), _) => (text.len() as u64, Box::new(std::io::Cursor::new(text))),
+            (None, Some(path)) => {
+                let open = || -> std::io::Result<(u64, File)> {
+                    let file = File::open(&path)?;
+                    Ok((file.metadata()?.len(), file))
+                };
+                let (bytes, file) =
+                    open().with_context(|| format!("cannot read {}", path.display()))?;
+                // A file that grows meanwhile must not run over its length.
+                (bytes, Box::new(file.take(bytes)))
+            }
+            (None, None) => {
+                let mut text = Vec::new();
+                stdin()
+                    .lock()
+                    .read_to_end(&mut text)
+                    .context("cannot read standard input")?;
+                (text.len() as u64, Box::new(std::io::Cursor::new(text)))
+            }
+        };
+        let request = json!({ "put": of, "bytes": bytes });
+        let reply = Client::connect(&self.at)?.ask(&request, &mut body)?;
+        if self.json {
+            writeln!(stdout(), "{reply}")?;
+        } else {
+            writeln!(stdout(), "{}", reply.get("id").cloned().unwrap_or_default())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `take`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  \
+                        quintet take work --count 100 --json\n\nExits with 2 if there was no \
+                        message."
+)]
+pub(super) struct Take {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    queue: String,
+    /// Wait this long for a message.
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
+    wait: u64,
+    /// Messages at most.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// Print each message as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Take {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let of = json!({ "queue": self.queue, "wait_ms": self.wait, "max": 1 });
+        let mut client = Client::connect(&self.at)?;
+        // One at a time: what was printed was taken, and nothing more.
+        for taken in 0..self.count {
+            let reply = client.ask(&json!({ "take": of }), &mut std::io::empty())?;
+            if print_messages(&mut client, &reply, self.json)? == 0 {
+                return Ok(if taken == 0 {
+                    ExitCode::from(EMPTY)
+                } else {
+                    ExitCode::SUCCESS
+                });
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `peek`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \
+                        quintet peek --id 17 --json\n\nExits with 2 if there is no such message."
+)]
+pub(super) struct Peek {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    #[arg(required_unless_present = "id")]
+    queue: Option<String>,
+    /// Which message: the next ready one, the one due first, or the one buried first.
+    #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
+    state: String,
+    /// The message with this id, whatever its state.
+    #[arg(long, conflicts_with = "queue")]
+    id: Option<u64>,
+    /// Print the message as a line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Peek {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let of = match self.id {
+            Some(id) => json!({ "id": id }),
+            None => json!({ "queue": self.queue, "state": self.state }),
+        };
+        let mut client = Client::connect(&self.at)?;
+        let reply = client.ask(&json!({ "peek": of }), &mut std::io::empty());
+        let reply = match reply {
+            Err(error) if error.to_string().contains("not found") => {
+                return Ok(ExitCode::from(EMPTY));
+            }
+            reply => reply?,
+        };
+        let printed = print_messages(&mut client, &reply, self.json)?;
+        Ok(if printed == 0 {
+            ExitCode::from(EMPTY)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+/// Prints the messages of a reply; answers how many.
+fn print_messages(client: &mut Client, reply: &Value, as_json: bool) -> Result<usize> {
+    let Some(messages) = reply.get("messages").and_then(Value::as_array) else {
+        bail!("the server is of another version");
+    };
+    let mut out = stdout().lock();
+    for message in messages {
+        let bytes = message.get("bytes").and_then(Value::as_u64).unwrap_or(0);
+        if !as_json {
+            client.body(bytes, &mut out)?;
+            // Like echo: a text without a line end still ends its line.
+            writeln!(out)?;
+            continue;
+        }
+        let mut body = Vec::new();
+        client.body(bytes, &mut body)?;
+        let mut message = message.clone();
+        if let Some(map) = message.as_object_mut() {
+            match String::from_utf8(body) {
+                Ok(text) => map.insert("body".into(), text.into()),
+                Err(error) => map.insert("body_base64".into(), base64(error.as_bytes()).into()),
+            };
+        }
+        writeln!(out, "{message}")?;
+    }
+    out.flush()?;
+    Ok(messages.len())
+}
+
+/// RFC 4648 section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let word = group
+            .iter()
+            .fold(0u32, |word, &byte| word << 8 | u32::from(byte));
+        let word = word << (8 * (3 - group.len()));
+        for digit in 0..4 {
+            if digit <= group.len() {
+                out.push(DIGITS[(word >> (18 - 6 * digit) & 63) as usize] as char);
+            } else {
+                out.push('=');
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn base64_as_in_rfc_4648_section_10() {
+        for (text, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(text.as_bytes()), coded);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The command line.
+
+mod backup;
+mod check;
+mod client;
+mod messages;
+mod serve;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+/// One small, durable, fast queue server that speaks many protocols.
+#[derive(Parser)]
+#[command(name = "quintet", version, about, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  quintet serve                                  serve every voice, data in ./data
+  quintet serve --listen memcache=:22133 --sync 50ms
+  echo hello | quintet put work                  put a message
+  quintet take work                              take it and print it
+  quintet stats --json                           numbers of the running server
+  quintet check --data data                      verify the log of a stopped server";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(serve::Serve),
+    /// Put a message into a queue of the running server.
+    Put(messages::Put),
+    /// Take messages out of a queue and print them.
+    Take(messages::Take),
+    /// Print a message without taking it.
+    Peek(messages::Peek),
+    /// Print numbers of the running server, or of one queue.
+    Stats(show::Stats),
+    /// List the queues of the running server.
+    Queues(show::Queues),
+    /// Verify the log of a data directory.
+    Check(check::Check),
+    /// Make a damaged data directory open again.
+    Repair(check::Repair),
+    /// Copy a data directory, also while a server uses it.
+    Backup(backup::Backup),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Where the server is.
+#[derive(clap::Args)]
+struct Where {
+    /// Data directory of the server.
+    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
+    data: PathBuf,
+    /// Control socket of the server, if it is not in its data directory.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+/// Does what the command line says.
+pub(crate) fn run() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(command) => command.run(),
+        Command::Put(command) => command.run(),
+        Command::Take(command) => command.run(),
+        Command::Peek(command) => command.run(),
+        Command::Stats(command) => command.run(),
+        Command::Queues(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Repair(command) => command.run(),
+        Command::Backup(command) => command.run(),
+        Command::Completions { shell } => {
+            let mut cli = Cli::command();
+            clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    match done {
+        Ok(code) => code,
+        // Whoever read our output has had enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quintet: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

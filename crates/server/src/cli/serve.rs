@@ -1,0 +1,66 @@
+//! `quintet serve`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::config::{Given, load, print};
+use crate::server;
+
+const EXAMPLES: &str = "\
+Examples:
+  quintet serve
+  quintet serve --data /var/lib/quintet --sync 50ms
+  quintet serve --listen memcache=0.0.0.0:22133 --listen memcache=unix:/run/q.sock
+  quintet serve --print-config > quintet.toml
+
+When every listener accepts, one line \"listening VOICE ADDRESS\" each and then
+\"quintet ready\" is printed.
+
+Signals: SIGTERM and SIGINT stop it in good order (a second one at once), SIGHUP
+reloads the settings that can change while serving, SIGUSR1 refuses puts from then on.";
+
+/// Arguments of `serve`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    /// Configuration file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Data directory; made if absent [default: data].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Open this listener and only those named; ADDR is HOST:PORT, :PORT, PORT or unix:PATH.
+    #[arg(long, value_name = "VOICE=ADDR")]
+    listen: Vec<String>,
+    /// When the log reaches the disk: always, never, or an interval such as 50ms.
+    #[arg(long, value_name = "WHEN")]
+    sync: Option<String>,
+    /// Print the effective configuration and exit.
+    #[arg(long)]
+    print_config: bool,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let given = Given {
+            config: self.config,
+            data: self.data,
+            listen: self.listen,
+            sync: self.sync,
+        };
+        let config = load(&given)?;
+        if self.print_config {
+            print_out(&print(&config))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        server::run(config, given)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn print_out(text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    std::io::stdout().lock().write_all(text.as_bytes())
+}

@@ -1,0 +1,303 @@
+//! Reads the file and the command line into a [`Config`].
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use quintet_engine::Overrides;
+use quintet_wire::{Options, VOICES, Value, Voice};
+
+use super::queues::QUEUE_SETTINGS;
+use super::schema::{SETTINGS, duration, parse_sync, text};
+use super::{Address, Config, Listen};
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) sync: Option<String>,
+}
+
+/// The effective configuration.
+///
+/// # Errors
+/// Names the file, the key and what it takes.
+pub(crate) fn load(given: &Given) -> Result<Config> {
+    let mut config = Config::default();
+    if let Some(path) = &given.config {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        read(&text, &mut config).with_context(|| format!("in {}", path.display()))?;
+    }
+    if let Some(data) = &given.data {
+        config.data.clone_from(data);
+    }
+    if let Some(sync) = &given.sync {
+        config.sync = parse_sync(sync).map_err(|why| anyhow!("--sync {why}"))?;
+    }
+    if !given.listen.is_empty() {
+        config.listen = given
+            .listen
+            .iter()
+            .map(|text| from_flag(text, &config.listen))
+            .collect::<Result<_>>()?;
+    } else if config.listen.is_empty() {
+        config.listen = VOICES
+            .iter()
+            .map(|voice| Listen {
+                voice,
+                address: Address::local(voice.port),
+                idle_ms: 0,
+                options: Options::new(voice.options),
+            })
+            .collect();
+    }
+    Ok(config)
+}
+
+/// `--listen VOICE=ADDR`. Options the file gives the same voice still count.
+fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
+    let (name, address) = flag.split_once('=').ok_or_else(|| {
+        anyhow!("--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133")
+    })?;
+    let voice = voice(name).with_context(|| format!("--listen {flag}"))?;
+    let address = Address::parse(address).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    let same = of_file
+        .iter()
+        .find(|listen| listen.voice.name == voice.name);
+    Ok(Listen {
+        voice,
+        address,
+        idle_ms: same.map_or(0, |listen| listen.idle_ms),
+        options: same.map_or_else(|| Options::new(voice.options), |l| l.options.clone()),
+    })
+}
+
+fn voice(name: &str) -> Result<&'static Voice> {
+    quintet_wire::voice(name).ok_or_else(|| {
+        anyhow!(unknown(
+            "voice",
+            name,
+            VOICES.iter().map(|voice| voice.name)
+        ))
+    })
+}
+
+fn read(text: &str, config: &mut Config) -> Result<()> {
+    let table: toml::Table = text.parse()?;
+    for (key, value) in &table {
+        match key.as_str() {
+            "defaults" => {
+                config.defaults =
+                    overrides(as_table(value, "[defaults]")?, &["name"], "[defaults]")?;
+            }
+            "queue" => {
+                for table in as_tables(value, "[[queue]]")? {
+                    let name = table
+                        .get("name")
+                        .and_then(toml::Value::as_str)
+                        .filter(|name| !name.is_empty())
+                        .ok_or_else(|| anyhow!("a [[queue]] needs name = \"queue or pattern\""))?;
+                    let place = format!("[[queue]] {name}");
+                    config
+                        .rules
+                        .push((name.to_owned(), overrides(table, &[], &place)?));
+                }
+            }
+            "listen" => {
+                for table in as_tables(value, "[[listen]]")? {
+                    config.listen.push(listener(table)?);
+                }
+            }
+            key => {
+                let spec = SETTINGS
+                    .iter()
+                    .find(|spec| spec.key == key)
+                    .ok_or_else(|| {
+                        let known = SETTINGS.iter().map(|spec| spec.key);
+                        anyhow!(unknown(
+                            "key",
+                            key,
+                            known.chain(["defaults", "queue", "listen"])
+                        ))
+                    })?;
+                (spec.field)(config)
+                    .set(value)
+                    .map_err(|why| anyhow!("{key} {why}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `[defaults]` may not have a name; `refused` lists such keys.
+fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides> {
+    let mut overrides = Overrides::default();
+    for (key, value) in table {
+        if key == "name" && !refused.contains(&"name") {
+            continue;
+        }
+        let spec = QUEUE_SETTINGS
+            .iter()
+            .find(|spec| spec.key == key)
+            .ok_or_else(|| {
+                let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
+                anyhow!("in {place}: {}", unknown("key", key, known))
+            })?;
+        (spec.set)(&mut overrides, value).map_err(|why| anyhow!("in {place}: {key} {why}"))?;
+    }
+    Ok(overrides)
+}
+
+fn listener(table: &toml::Table) -> Result<Listen> {
+    let name = table
+        .get("voice")
+        .and_then(toml::Value::as_str)
+        .ok_or_else(|| anyhow!("a [[listen]] needs voice = \"NAME\""))?;
+    let voice = voice(name).context("in [[listen]]")?;
+    let place = format!("[[listen]] {name}");
+    let mut listen = Listen {
+        voice,
+        address: Address::local(voice.port),
+        idle_ms: 0,
+        options: Options::new(voice.options),
+    };
+    for (key, value) in table {
+        let fail = |why: String| anyhow!("in {place}: {key} {why}");
+        match key.as_str() {
+            "voice" => {}
+            "address" => {
+                listen.address = match value {
+                    toml::Value::Integer(port) => Address::parse(&port.to_string()),
+                    value => text(value).and_then(Address::parse),
+                }
+                .map_err(fail)?;
+            }
+            "idle" => listen.idle_ms = duration(value).map_err(fail)?,
+            key => {
+                let spec = voice
+                    .options
+                    .iter()
+                    .find(|spec| spec.name == key)
+                    .ok_or_else(|| {
+                        let known = voice.options.iter().map(|spec| spec.name);
+                        let known = known.chain(["voice", "address", "idle"]);
+                        anyhow!("in {place}: {}", unknown("key", key, known))
+                    })?;
+                let value = option_value(value, spec.default).map_err(fail)?;
+                listen
+                    .options
+                    .set(key, value)
+                    .map_err(|why| anyhow!("in {place}: {why}"))?;
+            }
+        }
+    }
+    // What the voice itself refuses is better said now than at the first use.
+    (voice.listener)(&listen.options).map_err(|why| anyhow!("in {place}: {why}"))?;
+    Ok(listen)
+}
+
+fn option_value<'a>(value: &'a toml::Value, default: Value<'_>) -> Result<Value<'a>, String> {
+    Ok(match (value, default) {
+        (value, Value::Bytes(_)) => Value::Bytes(super::schema::bytes(value)?),
+        (toml::Value::Boolean(flag), _) => Value::Bool(*flag),
+        (toml::Value::Integer(n), _) if *n >= 0 => Value::Number(n.unsigned_abs()),
+        (toml::Value::String(text), _) => Value::Text(text),
+        _ => return Err("takes true, false, a whole number or text".to_owned()),
+    })
+}
+
+fn as_table<'a>(value: &'a toml::Value, place: &str) -> Result<&'a toml::Table> {
+    value
+        .as_table()
+        .ok_or_else(|| anyhow!("{place} is a table"))
+}
+
+fn as_tables<'a>(value: &'a toml::Value, place: &str) -> Result<Vec<&'a toml::Table>> {
+    let Some(array) = value.as_array() else {
+        bail!("write {place} with two brackets: there may be several");
+    };
+    array.iter().map(|value| as_table(value, place)).collect()
+}
+
+/// "unknown key", with the nearest known one if there is one near.
+fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let nearest = known
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((distance, candidate)) if distance <= 2.max(word.len() / 3) => {
+            format!("unknown {what} \"{word}\"; did you mean \"{candidate}\"?")
+        }
+        _ => format!("unknown {what} \"{word}\"; see quintet serve --print-config"),
+    }
+}
+
+/// Reads a configuration text; for tests and for checking a printed one.
+///
+/// # Errors
+/// As [`load`].
+#[cfg(test)]
+pub(crate) fn from_text(text: &str) -> Result<Config> {
+    let mut config = Config::default();
+    read(text, &mut config)?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        match from_text(text) {
+            Ok(_) => panic!("accepted: {text}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn unknown_keys_name_the_nearest() {
+        for (text, nearest) in [
+            ("snyc = 'always'", "\"sync\""),
+            ("[defaults]\nmesages_max = 1", "\"messages_max\""),
+            ("[[queue]]\nname='a'\npuased = true", "\"paused\""),
+            ("[[lissten]]\nvoice='memcache'", "\"listen\""),
+        ] {
+            let error = error(text);
+            assert!(
+                error.contains("did you mean") && error.contains(nearest),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_say_what_is_taken() {
+        for (text, says) in [
+            ("sync = 'often'", "\"always\", \"never\""),
+            ("shards = 65", "1 to 64"),
+            ("segment_bytes = '1KiB'", "4MiB to 1GiB"),
+            ("log_level = 'loud'", "debug"),
+            ("stop_wait = 5", "duration"),
+            ("[[queue]]\nmessages_max = 1", "needs name"),
+            ("queue = 3", "two brackets"),
+            ("data = ", "TOML"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn queue_rules_reach_the_engine() {
+        let config = from_text(
+            "[defaults]\nttl = '1h'\n[[queue]]\nname = 'w*'\nmessages_max = 3\ndead_letter = 'dead'",
+        )
+        .expect("read");
+        let settings = config.engine_settings();
+        assert_eq!(settings.resolve(b"work").messages_max, 3);
+        assert_eq!(settings.resolve(b"other").messages_max, 0);
+        assert_eq!(settings.resolve(b"other").ttl_ms, 3_600_000);
+    }
+}

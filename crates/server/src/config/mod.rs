@@ -1,0 +1,143 @@
+//! The configuration: one file, every setting in one table ([`schema`]).
+//!
+//! What `--print-config` shows, what `docs/configuration.md` lists and what
+//! the file may say all follow from that table.
+
+mod address;
+mod load;
+mod print;
+mod queues;
+mod schema;
+mod units;
+
+use std::path::PathBuf;
+
+use quintet_engine::{Overrides, Pattern, QueueSettings, Settings};
+use quintet_wire::{Options, Voice};
+
+pub(crate) use address::Address;
+pub(crate) use load::{Given, load};
+pub(crate) use print::print;
+pub(crate) use units::parse_duration_ms;
+
+/// When the log is synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SyncPolicy {
+    /// Before every reply that depends on it.
+    Always,
+    /// Every so many ms, in the background.
+    EveryMs(u64),
+    /// When the system likes.
+    Never,
+}
+
+/// Everything the server was told.
+#[derive(Clone)]
+pub(crate) struct Config {
+    /// Data directory.
+    pub(crate) data: PathBuf,
+    pub(crate) sync: SyncPolicy,
+    pub(crate) shards: u64,
+    /// 0: one per core.
+    pub(crate) io_threads: u64,
+    pub(crate) connections_max: u64,
+    pub(crate) output_bytes_max: u64,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) spare_segments: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) stop_wait_ms: u64,
+    pub(crate) log_level: String,
+    /// Empty: `quintet.sock` in the data directory; `none`: no such socket.
+    pub(crate) admin_socket: String,
+    pub(crate) queues_max: u64,
+    pub(crate) waiters_max: u64,
+    /// 0: no limit.
+    pub(crate) memory_max: u64,
+    pub(crate) allow_shutdown: bool,
+    /// `[defaults]`.
+    pub(crate) defaults: Overrides,
+    /// `[[queue]]`, in the order of the file.
+    pub(crate) rules: Vec<(String, Overrides)>,
+    pub(crate) listen: Vec<Listen>,
+}
+
+/// One `[[listen]]` table.
+#[derive(Clone)]
+pub(crate) struct Listen {
+    pub(crate) voice: &'static Voice,
+    pub(crate) address: Address,
+    /// A connection without traffic is closed after so many ms; 0: never.
+    pub(crate) idle_ms: u64,
+    pub(crate) options: Options,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from("data"),
+            sync: SyncPolicy::Always,
+            shards: 1,
+            io_threads: 0,
+            connections_max: 10_000,
+            output_bytes_max: 1 << 20,
+            chunk_bytes: 256 << 10,
+            segment_bytes: 64 << 20,
+            spare_segments: 2,
+            log_bytes: 512 << 20,
+            stop_wait_ms: 5000,
+            log_level: "info".to_owned(),
+            admin_socket: String::new(),
+            queues_max: 100_000,
+            waiters_max: 1_000_000,
+            memory_max: 0,
+            allow_shutdown: false,
+            defaults: Overrides::default(),
+            rules: Vec::new(),
+            listen: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The part of the settings the engine decides by.
+    pub(crate) fn engine_settings(&self) -> Settings {
+        let mut defaults = QueueSettings::default();
+        self.defaults.lay_over(&mut defaults);
+        Settings {
+            defaults,
+            rules: self
+                .rules
+                .iter()
+                .map(|(pattern, overrides)| (Pattern::new(pattern), overrides.clone()))
+                .collect(),
+            queues_max: clamp_u32(self.queues_max),
+            waiters_max: clamp_u32(self.waiters_max),
+            memory_max: self.memory_max / self.shards.max(1),
+        }
+    }
+
+    /// Where the control socket is, if there is one.
+    pub(crate) fn admin_path(&self) -> Option<PathBuf> {
+        match self.admin_socket.as_str() {
+            "" => Some(self.data.join(ADMIN_SOCKET)),
+            "none" => None,
+            path => Some(PathBuf::from(path)),
+        }
+    }
+
+    /// The number of I/O threads to run.
+    pub(crate) fn io_threads(&self) -> usize {
+        if self.io_threads > 0 {
+            return usize::try_from(self.io_threads).unwrap_or(usize::MAX);
+        }
+        std::thread::available_parallelism().map_or(1, |n| n.get().min(64))
+    }
+}
+
+/// Name of the control socket inside the data directory.
+pub(crate) const ADMIN_SOCKET: &str = "quintet.sock";
+
+fn clamp_u32(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,210 @@
+//! The settings of queues: `[defaults]` and `[[queue]]`.
+
+use quintet_engine::{DeadLetter, Name, Overrides, QueueSettings, WhenFull};
+
+use super::schema::{bytes, duration, flag, number, quoted, text};
+use super::units::{show_bytes, show_duration};
+
+/// One setting of a queue.
+pub(crate) struct QueueSpec {
+    /// Its key.
+    pub(crate) key: &'static str,
+    /// What it does, with unit and range.
+    pub(crate) help: &'static str,
+    pub(super) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
+    pub(super) show: fn(&QueueSettings) -> String,
+}
+
+fn u32_of(value: &toml::Value) -> Result<u32, String> {
+    u32::try_from(number(value)?).map_err(|_| "takes a whole number, 0 to 4294967295".to_owned())
+}
+
+fn name_of(value: &toml::Value) -> Result<Name, String> {
+    Ok(Name::from(text(value)?))
+}
+
+fn size(bytes: u64) -> String {
+    quoted(&show_bytes(bytes))
+}
+
+fn time(ms: u64) -> String {
+    quoted(&show_duration(ms))
+}
+
+macro_rules! spec {
+    ($key:literal, $help:literal, $field:ident, $read:path, $show:expr) => {
+        QueueSpec {
+            key: $key,
+            help: $help,
+            set: |overrides, value| {
+                overrides.$field = Some($read(value)?);
+                Ok(())
+            },
+            show: |settings| $show(settings.$field.clone()),
+        }
+    };
+}
+
+/// Every setting of a queue, in the order they are shown.
+pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
+    spec!(
+        "default_rank",
+        "Rank of messages put without one; 0 is the most urgent.",
+        default_rank,
+        u32_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "default_ttr",
+        "Time to run of a lease when neither message nor command gives one.",
+        default_ttr_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "messages_max",
+        "Waiting messages at most; 0: no limit.",
+        messages_max,
+        number,
+        |v: u64| v.to_string()
+    ),
+    spec!(
+        "bytes_max",
+        "Bytes of waiting bodies at most; 0: no limit.",
+        bytes_max,
+        bytes,
+        size
+    ),
+    spec!(
+        "message_bytes_max",
+        "Bytes of one body at most.",
+        message_bytes_max,
+        bytes,
+        size
+    ),
+    spec!(
+        "attempts_max",
+        "Leases a message may have without being finished before the dead-letter rule; 0: no limit.",
+        attempts_max,
+        u32_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "dead_letter",
+        "Queue that messages of too many attempts go to; empty: they are buried where they are.",
+        dead_letter,
+        dead_letter_of,
+        |v: DeadLetter| match v {
+            DeadLetter::Bury => quoted(""),
+            DeadLetter::To(name) => quoted(&name.to_string()),
+        }
+    ),
+    spec!(
+        "ttl",
+        "Time to live of messages put without one; 0: for ever.",
+        ttl_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "ttl_max",
+        "Upper bound on any time to live; 0: none.",
+        ttl_max_ms,
+        duration,
+        time
+    ),
+    QueueSpec {
+        key: "expire_to",
+        help: "Queue that expired messages go to; empty: they vanish.",
+        set: |overrides, value| {
+            // The empty name is how a rule takes back what a wider one set.
+            overrides.expire_to = Some(name_of(value)?).filter(|name| !name.is_empty());
+            Ok(())
+        },
+        show: |settings| {
+            quoted(
+                &settings
+                    .expire_to
+                    .as_ref()
+                    .map(Name::to_string)
+                    .unwrap_or_default(),
+            )
+        },
+    },
+    spec!(
+        "when_full",
+        "What a put to a full queue does: \"refuse\", or \"drop_oldest\" of the least urgent rank.",
+        when_full,
+        when_full_of,
+        |v: WhenFull| quoted(match v {
+            WhenFull::Refuse => "refuse",
+            WhenFull::DropOldest => "drop_oldest",
+        })
+    ),
+    spec!(
+        "dedupe_by_key",
+        "A put whose key was put within this time is refused; 0: off.",
+        dedupe_by_key_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "retention",
+        "How long archived (done, relayed) messages are kept.",
+        retention_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "idle",
+        "An empty queue nobody refers to is dropped after this time; 0: never.",
+        idle_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "paused",
+        "Takes are not served.",
+        paused,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "down",
+        "Puts and takes are refused.",
+        down,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "memory",
+        "Never logged: fast, and gone at restart. Counts for queues made after the change.",
+        memory,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "fanout_only",
+        "Puts go only to the queue's fan-out children.",
+        fanout_only,
+        flag,
+        |v: bool| v.to_string()
+    ),
+];
+
+fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {
+    let name = name_of(value)?;
+    Ok(if name.is_empty() {
+        DeadLetter::Bury
+    } else {
+        DeadLetter::To(name)
+    })
+}
+
+fn when_full_of(value: &toml::Value) -> Result<WhenFull, String> {
+    match text(value)? {
+        "refuse" => Ok(WhenFull::Refuse),
+        "drop_oldest" => Ok(WhenFull::DropOldest),
+        _ => Err("takes \"refuse\" or \"drop_oldest\"".to_owned()),
+    }
+}

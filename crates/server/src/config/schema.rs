@@ -1,0 +1,261 @@
+//! The table of the server's own settings.
+
+use std::path::PathBuf;
+
+use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
+use super::{Config, SyncPolicy};
+
+/// One setting.
+pub(crate) struct Spec {
+    /// Its key in the file.
+    pub(crate) key: &'static str,
+    /// What it does, with unit and range.
+    pub(crate) help: &'static str,
+    /// True if SIGHUP makes a new value count; others need a restart.
+    pub(crate) reload: bool,
+    pub(crate) field: fn(&mut Config) -> Field<'_>,
+}
+
+/// The place a setting is kept in, which also gives its type.
+pub(crate) enum Field<'a> {
+    /// Bytes with the least and the most allowed.
+    Bytes(&'a mut u64, u64, u64),
+    /// Milliseconds.
+    Duration(&'a mut u64),
+    /// A whole number with the least and the most allowed.
+    Number(&'a mut u64, u64, u64),
+    Text(&'a mut String),
+    Flag(&'a mut bool),
+    Path(&'a mut PathBuf),
+    Sync(&'a mut SyncPolicy),
+    Level(&'a mut String),
+}
+
+/// The levels `log_level` takes, least first.
+pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+/// Every setting at the top of the file, in the order they are shown.
+pub(crate) const SETTINGS: &[Spec] = &[
+    Spec {
+        key: "data",
+        help: "Data directory: the log, its lock and the control socket. Made if absent.",
+        reload: false,
+        field: |c| Field::Path(&mut c.data),
+    },
+    Spec {
+        key: "sync",
+        help: "When the log reaches the disk: \"always\" (a reply waits for fdatasync), an \
+               interval such as \"50ms\" (a power cut may lose that much; kill -9 loses \
+               nothing), or \"never\" (when the system likes).",
+        reload: false,
+        field: |c| Field::Sync(&mut c.sync),
+    },
+    Spec {
+        key: "shards",
+        help: "Parts the queues are divided into, 1 to 64. Fixed when the data directory is made.",
+        reload: false,
+        field: |c| Field::Number(&mut c.shards, 1, 64),
+    },
+    Spec {
+        key: "io_threads",
+        help: "Threads that serve connections, at most 64; 0: one per core.",
+        reload: false,
+        field: |c| Field::Number(&mut c.io_threads, 0, 64),
+    },
+    Spec {
+        key: "connections_max",
+        help: "Connections at most, over all listeners; more are closed as they come.",
+        reload: true,
+        field: |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
+    },
+    Spec {
+        key: "output_bytes_max",
+        help: "Replies one connection may leave unread before the server stops reading from it.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.output_bytes_max, 4096, 1 << 30),
+    },
+    Spec {
+        key: "chunk_bytes",
+        help: "Large bodies (over 64KiB) go to the log in pieces of this size, 64KiB to 1MiB.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.chunk_bytes, 64 << 10, 1 << 20),
+    },
+    Spec {
+        key: "segment_bytes",
+        help: "Size of one file of the log, 4MiB to 1GiB.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
+    },
+    Spec {
+        key: "spare_segments",
+        help: "Zero-filled files kept ready for the log to go on in, 1 to 16.",
+        reload: false,
+        field: |c| Field::Number(&mut c.spare_segments, 1, 16),
+    },
+    Spec {
+        key: "log_bytes",
+        help: "The log may hold this much, or as much again as the live messages if that is \
+               more, before its oldest files are cleared of what still lives in them and retired.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
+    },
+    Spec {
+        key: "stop_wait",
+        help: "How long a stop (SIGTERM) waits for replies to be read by their clients.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.stop_wait_ms),
+    },
+    Spec {
+        key: "log_level",
+        help: "What is written to standard error: off, error, warn, info, debug or trace.",
+        reload: true,
+        field: |c| Field::Level(&mut c.log_level),
+    },
+    Spec {
+        key: "admin_socket",
+        help: "Path of the control socket the commands put, take, peek, stats and queues talk \
+               to; empty: quintet.sock in the data directory; \"none\": no such socket.",
+        reload: false,
+        field: |c| Field::Text(&mut c.admin_socket),
+    },
+    Spec {
+        key: "queues_max",
+        help: "Queues at most, in each shard.",
+        reload: true,
+        field: |c| Field::Number(&mut c.queues_max, 1, 10_000_000),
+    },
+    Spec {
+        key: "waiters_max",
+        help: "Takes that wait at once at most, in each shard.",
+        reload: true,
+        field: |c| Field::Number(&mut c.waiters_max, 1, 10_000_000),
+    },
+    Spec {
+        key: "memory_max",
+        help: "Memory the messages may take, by the server's reckoning; puts over it are \
+               refused. 0: no limit.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
+    },
+    Spec {
+        key: "allow_shutdown",
+        help: "Clients may stop the server (memcache \"shutdown\").",
+        reload: true,
+        field: |c| Field::Flag(&mut c.allow_shutdown),
+    },
+];
+
+impl Field<'_> {
+    /// Stores a value of the file.
+    ///
+    /// # Errors
+    /// What the setting takes.
+    pub(crate) fn set(self, value: &toml::Value) -> Result<(), String> {
+        match self {
+            Field::Bytes(at, least, most) => {
+                let bytes = bytes(value)?;
+                if bytes < least || bytes > most {
+                    return Err(format!(
+                        "takes {} to {}",
+                        show_bytes(least),
+                        show_bytes(most)
+                    ));
+                }
+                *at = bytes;
+            }
+            Field::Duration(at) => *at = duration(value)?,
+            Field::Number(at, least, most) => {
+                *at = number(value)
+                    .ok()
+                    .filter(|n| (least..=most).contains(n))
+                    .ok_or_else(|| format!("takes a whole number, {least} to {most}"))?;
+            }
+            Field::Text(at) => *at = text(value)?.to_owned(),
+            Field::Flag(at) => *at = flag(value)?,
+            Field::Path(at) => {
+                let path = text(value)?;
+                if path.is_empty() {
+                    return Err("takes a path".to_owned());
+                }
+                *at = PathBuf::from(path);
+            }
+            Field::Sync(at) => *at = parse_sync(text(value)?)?,
+            Field::Level(at) => {
+                let level = text(value)?.to_ascii_lowercase();
+                if !LEVELS.contains(&level.as_str()) {
+                    return Err(format!("takes one of {}", LEVELS.join(", ")));
+                }
+                *at = level;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value as the file would say it.
+    pub(crate) fn show(&self) -> String {
+        match self {
+            Field::Bytes(bytes, _, _) => quoted(&show_bytes(**bytes)),
+            Field::Duration(ms) => quoted(&show_duration(**ms)),
+            Field::Number(number, _, _) => number.to_string(),
+            Field::Text(text) | Field::Level(text) => quoted(text),
+            Field::Flag(flag) => flag.to_string(),
+            Field::Path(path) => quoted(&path.to_string_lossy()),
+            Field::Sync(SyncPolicy::Always) => quoted("always"),
+            Field::Sync(SyncPolicy::Never) => quoted("never"),
+            Field::Sync(SyncPolicy::EveryMs(ms)) => quoted(&show_duration(*ms)),
+        }
+    }
+}
+
+/// Reads the value of `sync`.
+///
+/// # Errors
+/// What it takes.
+pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
+    match text {
+        "always" => Ok(SyncPolicy::Always),
+        "never" => Ok(SyncPolicy::Never),
+        interval => match parse_duration_ms(interval) {
+            Ok(ms @ 1..=60_000) => Ok(SyncPolicy::EveryMs(ms)),
+            _ => Err("takes \"always\", \"never\" or an interval from \"1ms\" to \"60s\"".into()),
+        },
+    }
+}
+
+pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
+    match value {
+        toml::Value::Integer(n) if *n >= 0 => Ok(n.unsigned_abs()),
+        toml::Value::String(text) => parse_bytes(text),
+        _ => Err("takes a size, a number or text such as \"64MiB\"".to_owned()),
+    }
+}
+
+pub(super) fn duration(value: &toml::Value) -> Result<u64, String> {
+    match value {
+        toml::Value::Integer(0) => Ok(0),
+        toml::Value::String(text) => parse_duration_ms(text),
+        _ => Err("takes a duration such as \"50ms\" or \"10s\"".to_owned()),
+    }
+}
+
+pub(super) fn number(value: &toml::Value) -> Result<u64, String> {
+    match value {
+        toml::Value::Integer(n) if *n >= 0 => Ok(n.unsigned_abs()),
+        _ => Err("takes a whole number".to_owned()),
+    }
+}
+
+pub(super) fn text(value: &toml::Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| "takes text".to_owned())
+}
+
+pub(super) fn flag(value: &toml::Value) -> Result<bool, String> {
+    value
+        .as_bool()
+        .ok_or_else(|| "takes true or false".to_owned())
+}
+
+/// Text as TOML writes it.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

@@ -1,0 +1,119 @@
+//! Sizes and durations as people write them.
+
+/// Reads a number of bytes: `4096`, `"64MiB"`, `"1GB"`.
+///
+/// # Errors
+/// A sentence that says what is taken.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1000),
+        ("KB", 1000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("K", 1 << 10),
+        ("M", 1 << 20),
+        ("G", 1 << 30),
+        ("B", 1),
+        ("", 1),
+    ];
+    with_unit(text, UNITS)
+        .ok_or_else(|| format!("\"{text}\" is not a size; write a number of bytes or \"64MiB\""))
+}
+
+/// Reads a duration in milliseconds: `"50ms"`, `"10s"`, `"1h"`, `"7d"`.
+///
+/// # Errors
+/// A sentence that says what is taken.
+pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("ms", 1),
+        ("s", 1000),
+        ("m", 60_000),
+        ("min", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    with_unit(text, UNITS).ok_or_else(|| {
+        format!("\"{text}\" is not a duration; write \"50ms\", \"10s\", \"5m\", \"1h\" or \"7d\"")
+    })
+}
+
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let unit = unit.trim_start();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.checked_mul(*factor)
+}
+
+/// The shortest exact form of a number of bytes.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes != 0 && bytes.is_multiple_of(size) {
+            return format!("{}{unit}", bytes / size);
+        }
+    }
+    bytes.to_string()
+}
+
+/// The shortest exact form of a duration.
+pub(crate) fn show_duration(ms: u64) -> String {
+    for (unit, size) in [
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+    ] {
+        if ms != 0 && ms.is_multiple_of(size) {
+            return format!("{}{unit}", ms / size);
+        }
+    }
+    if ms == 0 {
+        "0".to_owned()
+    } else {
+        format!("{ms}ms")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_survive_a_round_trip() {
+        for bytes in [0, 1, 1000, 1024, 1536, 64 << 20, 1 << 30, (1 << 30) + 1] {
+            assert_eq!(parse_bytes(&show_bytes(bytes)), Ok(bytes));
+        }
+        for ms in [0, 1, 50, 1000, 1500, 60_000, 3_600_000, 86_400_000 * 7] {
+            assert_eq!(parse_duration_ms(&show_duration(ms)), Ok(ms));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "MiB",
+            "-1",
+            "1.5MiB",
+            "12 parsecs",
+            "99999999999999999999",
+            "18014398509481984KiB",
+        ] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+        for text in ["", "5", "ms", "5 years"] {
+            assert!(parse_duration_ms(text).is_err(), "{text}");
+        }
+    }
+}

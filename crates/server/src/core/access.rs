@@ -1,0 +1,339 @@
+//! Asking the shards, as an I/O thread does in one turn.
+
+use std::sync::MutexGuard;
+
+use quintet_engine::{
+    Answer, Caller, Command, Delivery, Message, Ms, Name, Outcome, Party, Peek, QueueStats,
+    Refusal, ShardStats, StatsOf, StatsReply,
+};
+use smallvec::SmallVec;
+
+use super::{Core, Need, Shard};
+
+/// What came of a command.
+pub(crate) enum Decided {
+    /// The outcome, the queue its first message came from, what its reply
+    /// waits for.
+    Now(Outcome, Name, Need),
+    /// A delivery will follow.
+    Later,
+}
+
+/// Keeps the shard asked last locked between commands, so that the commands
+/// of one connection's turn usually lock once.
+pub(crate) struct Access<'a> {
+    core: &'a Core,
+    now: Ms,
+    held: Option<(usize, MutexGuard<'a, Shard>)>,
+    scratch: &'a mut Vec<Delivery>,
+    /// Outcomes for others that waited.
+    out: &'a mut Vec<(Delivery, Need)>,
+    /// The newest batch something was recorded in; 0: nothing was.
+    recorded: u64,
+}
+
+/// Where a command goes.
+enum Route {
+    One(usize),
+    All,
+    Several(SmallVec<[usize; 4]>),
+    /// Not possible with several shards.
+    Never,
+}
+
+impl<'a> Access<'a> {
+    /// `scratch` is empty; `out` gets the deliveries.
+    pub(crate) fn new(
+        core: &'a Core,
+        now: Ms,
+        scratch: &'a mut Vec<Delivery>,
+        out: &'a mut Vec<(Delivery, Need)>,
+    ) -> Self {
+        Self {
+            core,
+            now,
+            held: None,
+            scratch,
+            out,
+            recorded: 0,
+        }
+    }
+
+    /// Decides one command.
+    pub(crate) fn submit(&mut self, caller: Caller, command: Command) -> Decided {
+        match self.route(&command) {
+            Route::One(shard) => self.ask(shard, caller, command),
+            Route::All => self.ask_all(caller, &command),
+            Route::Several(shards) => self.ask_several(&shards, caller, &command),
+            Route::Never => Decided::Now(
+                Outcome::Refused(Refusal::NotPermitted),
+                Name::default(),
+                Need::default(),
+            ),
+        }
+    }
+
+    /// The connection is gone: ends its waits and the leases bound to it.
+    pub(crate) fn disconnect(&mut self, party: Party) {
+        for shard in 0..self.core.shards.len() {
+            self.lock(shard);
+            let now = self.now;
+            let Some((_, guard)) = &mut self.held else {
+                return;
+            };
+            let Shard { engine, batch, .. } = &mut **guard;
+            engine.disconnect(now, party, batch, self.scratch);
+            self.collect();
+        }
+    }
+
+    /// Undoes removing takes whose replies never began to leave.
+    pub(crate) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
+        let mut by_shard: Vec<Vec<Message>> = vec![Vec::new(); self.core.shards.len()];
+        for message in messages {
+            by_shard[self.core.shard_of_id(message.id)].push(message);
+        }
+        for (shard, messages) in by_shard.into_iter().enumerate() {
+            if !messages.is_empty() {
+                self.ask(shard, caller, Command::Restore(messages));
+            }
+        }
+    }
+
+    /// Unlocks; answers the newest batch anything was recorded in.
+    pub(crate) fn finish(mut self) -> u64 {
+        self.release();
+        self.recorded
+    }
+
+    fn lock(&mut self, shard: usize) {
+        if self.held.as_ref().is_none_or(|(held, _)| *held != shard) {
+            self.release();
+            self.held = Some((shard, self.core.lock(shard)));
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some((_, guard)) = self.held.take() {
+            let next = guard.engine.next_deadline();
+            if !guard.batch.is_empty() {
+                self.recorded = self.core.progress.open();
+            }
+            drop(guard);
+            self.core.timer.notify(next);
+        }
+    }
+
+    fn ask(&mut self, shard: usize, caller: Caller, command: Command) -> Decided {
+        self.lock(shard);
+        let now = self.now;
+        let Some((_, guard)) = &mut self.held else {
+            return Decided::Later;
+        };
+        let Shard { engine, batch, .. } = &mut **guard;
+        let answer = engine.submit(now, caller, command, batch, self.scratch);
+        let decided = match answer {
+            Answer::Later => Decided::Later,
+            Answer::Now(outcome, hold) => {
+                let name = match &outcome {
+                    Outcome::Messages(messages) => messages
+                        .first()
+                        .map(|message| guard.engine.queue_name(message.queue))
+                        .unwrap_or_default(),
+                    _ => Name::default(),
+                };
+                let waits = self.core.waits_for_disk();
+                Decided::Now(outcome, name, guard.need(hold, &self.core.progress, waits))
+            }
+        };
+        self.collect();
+        decided
+    }
+
+    fn collect(&mut self) {
+        if self.scratch.is_empty() {
+            return;
+        }
+        if let Some((_, guard)) = &mut self.held {
+            let waits = self.core.waits_for_disk();
+            for delivery in self.scratch.drain(..) {
+                let need = guard.need(delivery.hold, &self.core.progress, waits);
+                self.out.push((delivery, need));
+            }
+        }
+    }
+
+    /// Asks every shard and joins the answers.
+    fn ask_all(&mut self, caller: Caller, command: &Command) -> Decided {
+        let mut joined: Option<(Outcome, Need)> = None;
+        for shard in 0..self.core.shards.len() {
+            // None of the commands that go to all shards waits.
+            let Decided::Now(outcome, _, need) = self.ask(shard, caller, command.clone()) else {
+                continue;
+            };
+            joined = Some(match joined {
+                None => (outcome, need),
+                Some((before, earlier)) => (join(before, outcome), earlier.and(need)),
+            });
+        }
+        let (mut outcome, need) = joined.unwrap_or((Outcome::Done, Need::default()));
+        if let Outcome::Stats(stats) = &mut outcome
+            && let StatsReply::Queues(_, queues) = &mut **stats
+        {
+            queues.sort_by(|a: &QueueStats, b| a.name.cmp(&b.name));
+        }
+        Decided::Now(outcome, Name::default(), need)
+    }
+
+    /// Looks at each shard in turn; the first that has something serves.
+    /// A take over several shards does not wait.
+    fn ask_several(&mut self, shards: &[usize], caller: Caller, command: &Command) -> Decided {
+        let Command::Take(take) = command else {
+            return Decided::Now(
+                Outcome::Refused(Refusal::NotPermitted),
+                Name::default(),
+                Need::default(),
+            );
+        };
+        let mut need = Need::default();
+        for &shard in shards {
+            let mut part = take.clone();
+            part.wait = quintet_engine::Wait::No;
+            part.queues
+                .retain(|name| self.core.shard_of_queue(name.as_bytes()) == shard);
+            match self.ask(shard, caller, Command::Take(part)) {
+                Decided::Now(Outcome::Empty, _, held) => need = need.and(held),
+                decided => return decided,
+            }
+        }
+        Decided::Now(Outcome::Empty, Name::default(), need)
+    }
+
+    fn route(&self, command: &Command) -> Route {
+        if self.core.shards.len() == 1 {
+            return Route::One(0);
+        }
+        let queue = |name: &Name| Route::One(self.core.shard_of_queue(name.as_bytes()));
+        let id = |id| Route::One(self.core.shard_of_id(id));
+        match command {
+            Command::Put(put) => queue(&put.queue),
+            Command::PutMany(puts) => {
+                let mut shards = puts
+                    .iter()
+                    .map(|p| self.core.shard_of_queue(p.queue.as_bytes()));
+                match shards.next() {
+                    None => Route::One(0),
+                    Some(first) if shards.all(|shard| shard == first) => Route::One(first),
+                    Some(_) => Route::Never,
+                }
+            }
+            Command::Take(take) => {
+                let mut shards: SmallVec<[usize; 4]> = SmallVec::new();
+                for name in &take.queues {
+                    let shard = self.core.shard_of_queue(name.as_bytes());
+                    if !shards.contains(&shard) {
+                        shards.push(shard);
+                    }
+                }
+                match shards[..] {
+                    [] => Route::One(0),
+                    [shard] => Route::One(shard),
+                    _ => Route::Several(shards),
+                }
+            }
+            Command::Watch(Some(take)) => take.queues.first().map_or(Route::One(0), queue),
+            Command::Peek(Peek::Id(of)) => id(*of),
+            Command::Peek(
+                Peek::Ready(name)
+                | Peek::Delayed(name)
+                | Peek::Buried(name)
+                | Peek::List { queue: name, .. },
+            ) => queue(name),
+            Command::Settle { id: of, .. }
+            | Command::Touch(of)
+            | Command::ReserveId { id: of, .. }
+            | Command::Delete { id: of, .. }
+            | Command::KickId(of)
+            | Command::Commit(of)
+            | Command::Edit(of, _)
+            | Command::Stats(StatsOf::Message(of)) => id(*of),
+            Command::SettleHeld {
+                queue: Some(name), ..
+            }
+            | Command::Kick { queue: name, .. }
+            | Command::Pause { queue: name, .. }
+            | Command::Configure { queue: name, .. }
+            | Command::Join { parent: name, .. }
+            | Command::Flush(name)
+            | Command::Drop(name)
+            | Command::FlushExpired(Some(name))
+            | Command::Stats(StatsOf::Queue(name)) => queue(name),
+            Command::Move { id: of, to } => {
+                let shard = self.core.shard_of_id(*of);
+                let same = shard == self.core.shard_of_queue(to.as_bytes());
+                if same {
+                    Route::One(shard)
+                } else {
+                    Route::Never
+                }
+            }
+            Command::MoveAll { from, to, .. } => {
+                let shard = self.core.shard_of_queue(from.as_bytes());
+                let same = shard == self.core.shard_of_queue(to.as_bytes());
+                if same {
+                    Route::One(shard)
+                } else {
+                    Route::Never
+                }
+            }
+            Command::BurnId => Route::One(0),
+            Command::Restore(messages) => messages
+                .first()
+                .map_or(Route::One(0), |message| id(message.id)),
+            Command::Watch(None)
+            | Command::StopWaiting
+            | Command::SettleHeld { queue: None, .. }
+            | Command::FlushAll
+            | Command::FlushExpired(None)
+            | Command::Stats(StatsOf::Shard | StatsOf::Queues) => Route::All,
+        }
+    }
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Joins the answers of two shards to one command.
+fn join(a: Outcome, b: Outcome) -> Outcome {
+    match (a, b) {
+        (Outcome::Count(a), Outcome::Count(b)) => Outcome::Count(a + b),
+        (Outcome::Stats(mut a), Outcome::Stats(b)) => {
+            match (&mut *a, *b) {
+                (StatsReply::Shard(a), StatsReply::Shard(b)) => add(a, &b),
+                (StatsReply::Queues(a, queues), StatsReply::Queues(b, more)) => {
+                    add(a, &b);
+                    queues.extend(more);
+                }
+                _ => {}
+            }
+            Outcome::Stats(a)
+        }
+        (Outcome::Refused(_), b) => b,
+        (a, _) => a,
+    }
+}
+
+fn add(sum: &mut ShardStats, other: &ShardStats) {
+    sum.queues += other.queues;
+    sum.queues_made += other.queues_made;
+    sum.queues_dropped += other.queues_dropped;
+    sum.queues_expired += other.queues_expired;
+    sum.last_id = sum.last_id.max(other.last_id);
+    sum.gauges.add(&other.gauges);
+    sum.totals.add(&other.totals);
+    sum.waiters += other.waiters;
+    sum.memory_bytes += other.memory_bytes;
+}

@@ -1,0 +1,210 @@
+//! Large bodies: which there are, and how their chunks get into the log.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quintet_engine::{ChunkPlace, LargeBody};
+use quintet_log::{Epoch, FrameBuf, FrameKind, Placed};
+
+use super::commit::Committed;
+use super::{Core, locked, stop_for};
+
+/// Every large body somebody holds: a message, an upload or a reply.
+pub(crate) struct Bodies {
+    known: Mutex<Known>,
+    next: AtomicU64,
+}
+
+struct Known {
+    bodies: BTreeMap<u64, LargeBody>,
+    /// Dead entries are looked for when the map has grown to this.
+    sweep_at: usize,
+}
+
+/// Oldest segment of a body that has no chunk yet.
+const NOT_YET: u32 = u32::MAX;
+
+/// Why a chunk was not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ChunkError {
+    /// The disk is full.
+    NoSpace,
+}
+
+impl Bodies {
+    /// A registry with the bodies found by replay. Ids carry the epoch in
+    /// their upper half, so none is used twice, not even after a crash.
+    pub(crate) fn new(bodies: BTreeMap<u64, LargeBody>, epoch: Epoch) -> Self {
+        Self {
+            known: Mutex::new(Known {
+                bodies,
+                sweep_at: 1024,
+            }),
+            next: AtomicU64::new(epoch.0 << 32),
+        }
+    }
+
+    /// A new body of `len` bytes, without chunks.
+    pub(crate) fn create(&self, len: u64) -> LargeBody {
+        let body = LargeBody::new(self.next.fetch_add(1, Ordering::Relaxed), len, NOT_YET);
+        let mut known = locked(&self.known);
+        if known.bodies.len() >= known.sweep_at {
+            known.bodies.retain(|_, body| body.handles() > 1);
+            known.sweep_at = (known.bodies.len() * 2).max(1024);
+        }
+        known.bodies.insert(body.id(), body.clone());
+        body
+    }
+
+    /// Bodies that somebody still holds and that have a chunk in a segment up
+    /// to `through`.
+    pub(crate) fn with_chunks_through(&self, through: u32) -> Vec<LargeBody> {
+        let mut known = locked(&self.known);
+        known.bodies.retain(|_, body| body.handles() > 1);
+        let old = |body: &LargeBody| body.places().iter().any(|place| place.segment <= through);
+        known
+            .bodies
+            .values()
+            .filter(|body| old(body))
+            .cloned()
+            .collect()
+    }
+}
+
+/// A chunk's frame, begun: body id and chunk index are in it.
+pub(crate) fn begin_chunk(frame: &mut FrameBuf, body: u64, index: u32) {
+    frame.clear();
+    frame.set_kind(FrameKind::Body);
+    put_varint(frame.payload_mut(), body);
+    put_varint(frame.payload_mut(), u64::from(index));
+    frame.count = 1;
+}
+
+/// Reads what [`begin_chunk`] wrote: body id, chunk index, and the bytes.
+pub(crate) fn read_chunk(mut payload: &[u8]) -> Option<(u64, u32, &[u8])> {
+    let body = get_varint(&mut payload)?;
+    let index = u32::try_from(get_varint(&mut payload)?).ok()?;
+    Some((body, index, payload))
+}
+
+/// Appends seven bits at a time, least first.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        // Masked to seven bits.
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads what [`put_varint`] wrote; `None` if it is cut short or over 64 bits.
+pub(crate) fn get_varint(input: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = input.split_first()?;
+        *input = rest;
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Where a chunk of `len` body bytes went.
+pub(crate) fn chunk_place(placed: Placed, len: usize) -> ChunkPlace {
+    ChunkPlace {
+        segment: placed.segment.0,
+        offset: placed.offset,
+        frame_len: placed.len,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+    }
+}
+
+impl Core {
+    /// Writes the next chunk of a body; `len` of the frame's bytes are the
+    /// body's. The frame may be used again.
+    ///
+    /// # Errors
+    /// The disk is full; nothing was written.
+    pub(crate) fn append_chunk(
+        &self,
+        frame: &mut FrameBuf,
+        len: usize,
+        body: &LargeBody,
+    ) -> Result<(), ChunkError> {
+        let mut committer = locked(&self.committer);
+        let written = committer.append_chunk(self, frame);
+        match written {
+            Ok(placed) => {
+                // Under the committer's lock, so that a retirement that copies
+                // this body's chunks does not miss it.
+                let place = chunk_place(placed, len);
+                if body.home() == NOT_YET {
+                    body.set_places(vec![place], place.segment);
+                } else {
+                    body.push_place(place);
+                }
+                Ok(())
+            }
+            Err(Committed::Full) => Err(ChunkError::NoSpace),
+            Err(Committed::Failed(error)) => stop_for(&error),
+            Err(Committed::Nothing | Committed::Written) => Err(ChunkError::NoSpace),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_and_refuse_nonsense() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            let mut input = &out[..];
+            assert_eq!(get_varint(&mut input), Some(value));
+            assert!(input.is_empty());
+            assert_eq!(get_varint(&mut &out[..out.len() - 1]), None);
+        }
+        assert_eq!(get_varint(&mut &[0xff; 10][..]), None);
+    }
+
+    #[test]
+    fn a_chunk_says_whose_it_is() {
+        let mut frame = FrameBuf::new(FrameKind::Facts);
+        begin_chunk(&mut frame, 1 << 33, 7);
+        frame.payload_mut().extend_from_slice(b"bytes");
+        assert_eq!(
+            read_chunk(frame.payload()),
+            Some((1 << 33, 7, &b"bytes"[..]))
+        );
+        assert_eq!(frame.kind(), FrameKind::Body);
+    }
+
+    #[test]
+    fn bodies_nobody_holds_are_forgotten() {
+        let bodies = Bodies::new(BTreeMap::new(), Epoch(3));
+        let kept = bodies.create(5);
+        drop(bodies.create(7));
+        assert_eq!(kept.id() >> 32, 3);
+        kept.push_place(ChunkPlace {
+            segment: 1,
+            offset: 0,
+            frame_len: 9,
+            len: 5,
+        });
+        let ids: Vec<u64> = bodies
+            .with_chunks_through(1)
+            .iter()
+            .map(LargeBody::id)
+            .collect();
+        assert_eq!(ids, [kept.id()]);
+        assert!(bodies.with_chunks_through(0).is_empty());
+    }
+}

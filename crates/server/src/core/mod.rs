@@ -1,0 +1,140 @@
+//! Shards, the log and what ties them together: everything behind the sockets.
+//!
+//! Order of locks: the committer before shards, shards in the order of their
+//! numbers, mailboxes last. No lock is held while the disk works.
+
+mod access;
+mod bodies;
+mod clock;
+mod commit;
+mod mail;
+mod party;
+mod recover;
+mod retire;
+mod shard;
+mod signal;
+mod sync;
+mod tickets;
+mod timer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use quintet_engine::{MessageId, Settings};
+use quintet_log::{BodyReader, LogError};
+
+use crate::config::SyncPolicy;
+
+pub(crate) use access::{Access, Decided};
+pub(crate) use bodies::{Bodies, begin_chunk};
+pub(crate) use clock::Clock;
+pub(crate) use commit::Committer;
+pub(crate) use mail::{Mail, Mailbox};
+pub(crate) use party::{PartyKey, SLOTS_MAX};
+pub(crate) use recover::{Layout, SHARDS_FILE, open};
+pub(crate) use shard::Shard;
+pub(crate) use signal::Signal;
+pub(crate) use tickets::{Need, Progress, Reached};
+pub(crate) use timer::Timer;
+
+/// The queues, the log, and how far they have come.
+pub(crate) struct Core {
+    pub(crate) shards: Vec<Mutex<Shard>>,
+    pub(crate) committer: Mutex<Committer>,
+    pub(crate) policy: SyncPolicy,
+    pub(crate) clock: Clock,
+    pub(crate) progress: Progress,
+    pub(crate) bodies: Bodies,
+    pub(crate) reader: BodyReader,
+    pub(crate) timer: Timer,
+    /// Wakes the log thread (`sync = "always"` only).
+    pub(crate) log_work: Signal,
+    /// Wakes the maintenance thread before its time.
+    pub(crate) upkeep: Signal,
+    /// Sync points are waited for one at a time, in order.
+    pub(crate) sync_turn: Mutex<()>,
+    /// One per I/O thread.
+    pub(crate) mail: Vec<Mailbox>,
+    pub(crate) counts: Counts,
+    /// The disk is full.
+    pub(crate) full: AtomicBool,
+}
+
+/// Bits below the shard's number in an id, as the engine makes them.
+const SHARD_SHIFT: u32 = 55;
+
+/// Numbers of the log for statistics.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) rotations: AtomicU64,
+    pub(crate) retired: AtomicU64,
+}
+
+impl Core {
+    /// True if a reply has to wait for the disk.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.policy == SyncPolicy::Always
+    }
+
+    /// Which shard a queue lives in. A fan-out child `a+b` lives with `a`.
+    pub(crate) fn shard_of_queue(&self, name: &[u8]) -> usize {
+        if self.shards.len() == 1 {
+            return 0;
+        }
+        let parent = name.split(|&byte| byte == b'+').next().unwrap_or(name);
+        // FNV-1a: the layout of a data directory depends on it, so it is fixed.
+        let hash = parent
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        (hash % self.shards.len() as u64) as usize
+    }
+
+    /// Which shard gave an id: its high bits say, if there are several.
+    pub(crate) fn shard_of_id(&self, id: MessageId) -> usize {
+        if self.shards.len() == 1 {
+            return 0;
+        }
+        usize::try_from(id.0 >> SHARD_SHIFT).unwrap_or(0) % self.shards.len()
+    }
+
+    /// True while the disk is full and puts are refused.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Locks one shard.
+    pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        locked(&self.shards[shard])
+    }
+
+    /// Gives every shard new settings.
+    pub(crate) fn configure(&self, settings: &Settings) {
+        for shard in &self.shards {
+            locked(shard).engine.configure(settings.clone());
+        }
+    }
+
+    /// From now on puts are refused (or not).
+    pub(crate) fn set_draining(&self, draining: bool) {
+        for shard in &self.shards {
+            locked(shard).engine.set_draining(draining);
+        }
+    }
+}
+
+/// Locks, also after a panic elsewhere: release builds abort on panics, and
+/// tests should show the first one.
+pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A write or a sync failed: what the disk holds is unknown, so nobody may be
+/// answered. The next start reads what is there.
+pub(crate) fn stop_for(error: &LogError) -> ! {
+    tracing::error!("stopping: {error}");
+    eprintln!("quintet: stopping, since the log cannot be written: {error}");
+    std::process::exit(1);
+}

@@ -1,0 +1,284 @@
+//! Opening a data directory: replay, and the first frame of a new epoch.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings};
+use quintet_log::{
+    Disk, Epoch, FrameBuf, FrameKind, LocalLog, Log, Options, Recovery, ReplayFrame, Spares, Stamp,
+};
+
+use super::bodies::{Bodies, get_varint, read_chunk};
+use super::commit::fill;
+use super::{Clock, Committer, Shard};
+
+/// A data directory, open and in a new epoch.
+pub(crate) struct Opened {
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) committer: Committer,
+    pub(crate) bodies: Bodies,
+    pub(crate) clock: Clock,
+    pub(crate) spares: Spares,
+    pub(crate) recovery: Recovery,
+}
+
+/// How the log is laid out.
+pub(crate) struct Layout {
+    pub(crate) shards: usize,
+    pub(crate) segment_bytes: u64,
+    pub(crate) spares: usize,
+}
+
+/// What replay builds.
+struct Replay {
+    engines: Vec<Engine>,
+    bodies: BTreeMap<u64, Found>,
+    began: Instant,
+    told: Instant,
+    bytes: u64,
+}
+
+/// A large body as far as the log told.
+#[derive(Default)]
+struct Found {
+    body: Option<LargeBody>,
+    places: Vec<Option<ChunkPlace>>,
+}
+
+/// Replays the log in `dir`, whose lock the caller holds, and appends the
+/// beginning of a new epoch, synced.
+///
+/// # Errors
+/// The log cannot be read or written; nothing was answered to anyone.
+pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<Opened> {
+    check_shards(dir, layout.shards)?;
+    let now = Instant::now();
+    let count = u8::try_from(layout.shards).context("too many shards")?;
+    let mut replay = Replay {
+        engines: (0..count)
+            .map(|n| Engine::new(n, count, settings.clone()))
+            .collect(),
+        bodies: BTreeMap::new(),
+        began: now,
+        told: now,
+        bytes: 0,
+    };
+    let options = Options {
+        segment_bytes: layout.segment_bytes,
+        spares: layout.spares,
+        ..Options::default()
+    };
+    let (mut log, recovery) = LocalLog::open(Arc::new(Disk::new(dir)), options, &mut |frame| {
+        replay.frame(&frame)
+    })?;
+    if let Some(cut) = &recovery.cut {
+        tracing::warn!(
+            "the last {} bytes of the log were not synced before the crash and are cut off: {} at \
+             byte {}: {}",
+            cut.bytes,
+            cut.file,
+            cut.offset,
+            cut.why
+        );
+    }
+    let spares = log.spares();
+    let clock = Clock::new(Ms(recovery.last_time_ms));
+    let epoch = Epoch(recovery.last_epoch.0 + 1);
+    let bodies = replay.take_bodies();
+    let mut shards: Vec<Shard> = replay.engines.into_iter().map(Shard::new).collect();
+    let home = begin_epoch(&mut log, &mut shards, epoch, clock.now())?;
+    for shard in &mut shards {
+        shard.engine.set_home(home);
+        let last_id = shard.engine.last_id().0;
+        shard.ring.settle(last_id);
+    }
+    let committer = Committer::new(Box::new(log), epoch, shards.len(), layout.segment_bytes);
+    Ok(Opened {
+        shards,
+        committer,
+        bodies: Bodies::new(bodies, epoch),
+        clock,
+        spares,
+        recovery,
+    })
+}
+
+/// Writes and syncs the first frame of this start: each shard's snapshot (the
+/// frame may be the first of a segment) and the facts that end the leases of
+/// connections that are gone. Answers the segment it went to.
+fn begin_epoch(log: &mut LocalLog, shards: &mut [Shard], epoch: Epoch, now: Ms) -> Result<Home> {
+    let mut batches = Vec::new();
+    for shard in shards {
+        let Shard { engine, batch, .. } = shard;
+        engine.snapshot(&mut |fact| quintet_engine::Journal::record(batch, fact));
+        engine.begin_epoch(now, epoch.0, batch);
+        batches.push(std::mem::take(batch));
+    }
+    let mut frame = FrameBuf::new(FrameKind::Facts);
+    frame.count = fill(frame.payload_mut(), &mut batches);
+    let stamp = Stamp {
+        epoch,
+        time_ms: now.0,
+    };
+    let end = log.end();
+    let placed = log
+        .append(end, stamp, &mut frame)
+        .context("cannot begin to write the log")?;
+    let point = log.sync_point();
+    point.wait().context("cannot sync the log")?;
+    log.synced(point);
+    Ok(Home(placed.segment.0))
+}
+
+impl Replay {
+    fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
+        self.bytes += frame.payload.len() as u64;
+        self.tell();
+        match frame.kind {
+            FrameKind::Facts => self.facts(frame.payload, Home(frame.segment.0)),
+            FrameKind::Body => self.chunk(frame),
+            FrameKind::Lost => {
+                tracing::warn!(
+                    "a repair lost {} bytes of the log here; messages in them are gone",
+                    frame.payload.len()
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn facts(&mut self, mut payload: &[u8], home: Home) -> Result<(), String> {
+        let bodies = &mut self.bodies;
+        while !payload.is_empty() {
+            let (shard, mut records) =
+                next_group(&mut payload).ok_or("a group of records is cut short")?;
+            let engine = usize::try_from(shard)
+                .ok()
+                .and_then(|shard| self.engines.get_mut(shard))
+                .ok_or_else(|| format!("records of shard {shard}, which does not exist"))?;
+            while !records.is_empty() {
+                let fact = Fact::decode(&mut records, &mut |id, len| {
+                    let found = bodies.entry(id).or_default();
+                    found
+                        .body
+                        .get_or_insert_with(|| LargeBody::new(id, len, 0))
+                        .clone()
+                })
+                .map_err(|error| error.to_string())?;
+                engine.replay(fact, home);
+            }
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
+        let (id, index, bytes) = read_chunk(frame.payload).ok_or("a chunk without a head")?;
+        let index = usize::try_from(index).map_err(|error| error.to_string())?;
+        let places = &mut self.bodies.entry(id).or_default().places;
+        // A body of 1 TiB in the smallest chunks has fewer.
+        if index >= 1 << 24 {
+            return Err(format!("chunk {index} of a body"));
+        }
+        if places.len() <= index {
+            places.resize(index + 1, None);
+        }
+        // A chunk written again (its segment was retired) counts from there.
+        places[index] = Some(ChunkPlace {
+            segment: frame.segment.0,
+            offset: frame.offset,
+            frame_len: u32::try_from(frame.payload.len()).unwrap_or(u32::MAX),
+            len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        });
+        Ok(())
+    }
+
+    /// The large bodies that messages refer to, with their places; the rest
+    /// are leftovers of puts that never came to be.
+    fn take_bodies(&mut self) -> BTreeMap<u64, LargeBody> {
+        let mut bodies = BTreeMap::new();
+        for (id, found) in std::mem::take(&mut self.bodies) {
+            let Some(body) = found.body.filter(|body| body.handles() > 1) else {
+                continue;
+            };
+            let places: Vec<ChunkPlace> = found.places.into_iter().map_while(|at| at).collect();
+            let stored: u64 = places.iter().map(|place| u64::from(place.len)).sum();
+            if stored != body.len() {
+                tracing::error!(
+                    "of a body of {} bytes the log has {stored}: its message cannot be sent",
+                    body.len()
+                );
+            }
+            let home = places.iter().map(|place| place.segment).min().unwrap_or(0);
+            body.set_places(places, home);
+            bodies.insert(id, body);
+        }
+        bodies
+    }
+
+    /// Tells an operator who waits that something is going on.
+    fn tell(&mut self) {
+        if self.told.elapsed() > Duration::from_secs(1) {
+            self.told = Instant::now();
+            eprintln!(
+                "quintet: reading the log, {} MiB in {} s",
+                self.bytes >> 20,
+                self.began.elapsed().as_secs()
+            );
+        }
+    }
+}
+
+/// Splits a group off the payload of a frame of facts: shard and records.
+fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    let shard = get_varint(payload)?;
+    let len = usize::try_from(get_varint(payload)?).ok()?;
+    let (records, rest) = payload.split_at_checked(len)?;
+    *payload = rest;
+    Some((shard, records))
+}
+
+/// Name of the file that says how many shards a data directory has.
+pub(crate) const SHARDS_FILE: &str = "shards";
+
+/// Queues are divided by the number of shards, so it cannot change.
+fn check_shards(dir: &Path, shards: usize) -> Result<()> {
+    let path = dir.join(SHARDS_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => match text.trim().parse::<usize>() {
+            Ok(made) if made == shards => Ok(()),
+            Ok(made) => bail!(
+                "{} was made with shards = {made}, not {shards}; set it back, or use another \
+                 directory",
+                dir.display()
+            ),
+            Err(_) => bail!("{} should hold a number", path.display()),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Directories of one shard need no such file; a full disk must not
+            // keep a server from starting.
+            if shards == 1 {
+                return Ok(());
+            }
+            let used = Disk::new(dir);
+            let segments = quintet_log::Storage::list(&used)?;
+            if segments
+                .iter()
+                .any(|name| name.ends_with(".log") || name.ends_with(".segment"))
+            {
+                bail!(
+                    "{} was made with shards = 1, not {shards}; set it back, or use another \
+                     directory",
+                    dir.display()
+                );
+            }
+            std::fs::write(&path, format!("{shards}\n"))
+                .and_then(|()| std::fs::File::open(&path)?.sync_all())
+                .and_then(|()| std::fs::File::open(dir)?.sync_all())
+                .with_context(|| format!("cannot write {}", path.display()))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}

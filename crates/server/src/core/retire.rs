@@ -1,0 +1,241 @@
+//! The maintenance thread: spare segments, and old segments out of the way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use quintet_engine::{ChunkPlace, Home, LargeBody, Space};
+use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
+
+use super::bodies::chunk_place;
+use super::commit::Committed;
+use super::{Core, locked, stop_for};
+
+/// Pause between two slices of background writing.
+const PACE: Duration = Duration::from_millis(2);
+/// Pause between two looks when there is nothing to do.
+const IDLE: Duration = Duration::from_secs(1);
+/// The same while the disk is full.
+const FULL: Duration = Duration::from_millis(100);
+/// Slots of messages looked at in one hold of a shard's lock.
+const SLOTS: u32 = 512;
+
+impl Core {
+    /// Runs until `stop`. `log_bytes` is read anew each time.
+    pub(crate) fn run_upkeep(
+        &self,
+        spares: &Spares,
+        log_bytes: &dyn Fn() -> u64,
+        stop: &AtomicBool,
+    ) {
+        let mut full = false;
+        let mut pause = Duration::ZERO;
+        loop {
+            self.upkeep.wait_for(pause);
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let stuck = self.write_stuck();
+            pause = match spares.fill_slice() {
+                Ok(SpareState::Filling) => PACE,
+                Ok(SpareState::Ready) => IDLE,
+                Ok(SpareState::Low) => FULL,
+                Err(error) => stop_for(&error),
+            };
+            let now_full = stuck || spares.low();
+            if now_full != full {
+                full = now_full;
+                self.set_full(full);
+            }
+            if stuck {
+                pause = FULL;
+            }
+            if self.retire_one(log_bytes(), stop) {
+                pause = pause.min(PACE);
+            }
+        }
+    }
+
+    /// Writes what found the disk full before. True if it still is.
+    fn write_stuck(&self) -> bool {
+        let committed = {
+            let mut committer = locked(&self.committer);
+            if !committer.is_stuck() {
+                return false;
+            }
+            committer.commit(self, false)
+        };
+        match committed {
+            Committed::Full => return true,
+            Committed::Failed(error) => stop_for(&error),
+            Committed::Nothing | Committed::Written => {}
+        }
+        self.tell_written();
+        // The log thread syncs it and goes on.
+        self.log_work.raise();
+        false
+    }
+
+    fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
+        if full {
+            tracing::error!("the disk is full: puts are refused until there is space again");
+        } else {
+            tracing::info!("there is space on the disk again: puts are accepted");
+        }
+        for shard in &self.shards {
+            locked(shard)
+                .engine
+                .set_space(if full { Space::NoPuts } else { Space::Enough });
+        }
+    }
+
+    /// Retires the oldest segment if nothing lives in it or the log is too
+    /// long. True if it did.
+    fn retire_one(&self, log_bytes: u64, stop: &AtomicBool) -> bool {
+        let segments = locked(&self.committer).log.segments();
+        let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        self.counts.log_bytes.store(total, Ordering::Relaxed);
+        let [oldest, _, ..] = segments[..] else {
+            return false;
+        };
+        let live: u64 = self.live_bytes();
+        let number = oldest.number.0;
+        if !self.lives_in(number) {
+            self.retire(oldest.number);
+            return true;
+        }
+        if total.saturating_sub(live) <= log_bytes.max(live) {
+            return false;
+        }
+        if !self.copy_bodies(number) || !self.copy_messages(number, stop) || self.lives_in(number) {
+            // What could not be copied now (a body that came meanwhile, a
+            // lease on a message of a dropped queue) is looked at again later.
+            return false;
+        }
+        self.retire(oldest.number);
+        true
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| locked(shard).engine.live_bytes())
+            .sum()
+    }
+
+    /// True if something in the segment must still be remembered.
+    fn lives_in(&self, segment: u32) -> bool {
+        self.shards
+            .iter()
+            .any(|shard| locked(shard).engine.homes_live(Home(segment)) > 0)
+            || !self.bodies.with_chunks_through(segment).is_empty()
+    }
+
+    /// Writes the messages of a segment again. False if the disk is full.
+    fn copy_messages(&self, segment: u32, stop: &AtomicBool) -> bool {
+        for shard in &self.shards {
+            let mut from = Some(0);
+            while let Some(cursor) = from {
+                let mut guard = locked(shard);
+                let super::Shard { engine, batch, .. } = &mut *guard;
+                let copied = engine.copy_out(Home(segment), cursor, SLOTS, batch);
+                from = copied.next;
+                drop(guard);
+                if copied.images > 0 {
+                    if !self.write_now() || stop.load(Ordering::SeqCst) {
+                        return false;
+                    }
+                    std::thread::sleep(PACE);
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes the chunks of a segment's large bodies again. False if the disk
+    /// is full or a chunk cannot be read.
+    fn copy_bodies(&self, segment: u32) -> bool {
+        let mut frame = FrameBuf::new(FrameKind::Body);
+        for body in self.bodies.with_chunks_through(segment) {
+            for (index, place) in body.places().into_iter().enumerate() {
+                if place.segment <= segment {
+                    if !self.copy_chunk(&body, index, place, &mut frame) {
+                        return false;
+                    }
+                    std::thread::sleep(PACE);
+                }
+            }
+        }
+        true
+    }
+
+    fn copy_chunk(
+        &self,
+        body: &LargeBody,
+        index: usize,
+        place: ChunkPlace,
+        frame: &mut FrameBuf,
+    ) -> bool {
+        let at = SegmentNumber(place.segment);
+        let payload = match self
+            .reader
+            .read_frame_payload(at, place.offset, place.frame_len)
+        {
+            Ok(payload) => payload,
+            Err(error) => {
+                tracing::error!("cannot move a large body out of an old segment: {error}");
+                return false;
+            }
+        };
+        frame.clear();
+        frame.count = 1;
+        frame.payload_mut().extend_from_slice(&payload);
+        let mut committer = locked(&self.committer);
+        let placed = match committer.append_chunk(self, frame) {
+            Ok(placed) => placed,
+            Err(Committed::Failed(error)) => stop_for(&error),
+            Err(_) => return false,
+        };
+        // An upload may have added places since; both happen under this lock.
+        let mut places = body.places();
+        places[index] = chunk_place(placed, place.len as usize);
+        let home = places.iter().map(|place| place.segment).min().unwrap_or(0);
+        body.set_places(places, home);
+        true
+    }
+
+    /// Writes the open batch. False if the disk is full.
+    fn write_now(&self) -> bool {
+        let committed = locked(&self.committer).commit(self, false);
+        match committed {
+            Committed::Nothing => true,
+            Committed::Written => {
+                self.tell_written();
+                if self.waits_for_disk() {
+                    self.log_work.raise();
+                }
+                true
+            }
+            Committed::Full => false,
+            Committed::Failed(error) => stop_for(&error),
+        }
+    }
+
+    /// Gives a segment up that nothing lives in any more. First everything
+    /// decided so far is made durable: the copies, and the snapshot that the
+    /// next segment begins with.
+    fn retire(&self, segment: SegmentNumber) {
+        if !self.write_now() {
+            return;
+        }
+        self.sync();
+        self.mail.iter().for_each(super::Mailbox::tell_durable);
+        match locked(&self.committer).log.retire(segment) {
+            Ok(bytes) => {
+                self.counts.retired.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!("retired segment {segment}, {bytes} bytes");
+            }
+            Err(error) => stop_for(&error),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a reply waits for.
+//!
+//! A ticket is the number of a batch. One batch is open at any time and takes
+//! the facts of all shards; it is taken by whoever commits it, while all shards
+//! are locked, and becomes one frame of the log.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quintet_engine::MessageId;
+
+/// The tickets that must have come so far before a reply may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Need {
+    /// This batch is with the operating system.
+    pub(crate) written: u64,
+    /// This batch survives a power cut.
+    pub(crate) durable: u64,
+}
+
+impl Need {
+    /// Both.
+    pub(crate) fn and(self, other: Need) -> Need {
+        Need {
+            written: self.written.max(other.written),
+            durable: self.durable.max(other.durable),
+        }
+    }
+}
+
+/// How far the batches have come.
+pub(crate) struct Progress {
+    open: AtomicU64,
+    written: AtomicU64,
+    durable: AtomicU64,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self {
+            open: AtomicU64::new(1),
+            written: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of the open batch. Stable while a shard is locked.
+    pub(crate) fn open(&self) -> u64 {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Closes the open batch and gives its number. Only with all shards locked.
+    pub(crate) fn take(&self) -> u64 {
+        self.open.fetch_add(1, Ordering::AcqRel)
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_written(&self, ticket: u64) {
+        self.written.fetch_max(ticket, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_durable(&self, ticket: u64) {
+        self.durable.fetch_max(ticket, Ordering::SeqCst);
+    }
+
+    /// What has been reached, in the same terms as what is needed.
+    pub(crate) fn reached(&self) -> Reached {
+        // Durable first: it never passes written, and must not seem to.
+        let durable = self.durable();
+        Reached {
+            written: self.written(),
+            durable,
+        }
+    }
+}
+
+/// A moment's view of [`Progress`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Reached {
+    written: u64,
+    durable: u64,
+}
+
+impl Reached {
+    pub(crate) fn satisfies(self, need: Need) -> bool {
+        self.written >= need.written && self.durable >= need.durable
+    }
+}
+
+/// Which batch holds the put of an id, for the batches that are not durable.
+#[derive(Default)]
+pub(crate) struct Ring {
+    /// Puts of ids up to this one are durable.
+    settled: u64,
+    /// (ticket, newest id when the batch was taken), both rising.
+    taken: VecDeque<(u64, u64)>,
+}
+
+impl Ring {
+    /// Everything up to `last_id` is durable (start of the server).
+    pub(crate) fn settle(&mut self, last_id: u64) {
+        self.settled = last_id;
+        self.taken.clear();
+    }
+
+    /// A batch was taken when `last_id` was the newest id.
+    pub(crate) fn push(&mut self, ticket: u64, last_id: u64) {
+        self.taken.push_back((ticket, last_id));
+    }
+
+    /// The batch that must be durable so that the put of `id` is; 0 if it is
+    /// already. `open` is the number of the open batch.
+    pub(crate) fn ticket_of(&mut self, id: MessageId, open: u64, durable: u64) -> u64 {
+        while let Some(&(ticket, last_id)) = self.taken.front() {
+            if ticket > durable {
+                break;
+            }
+            self.settled = last_id;
+            self.taken.pop_front();
+        }
+        if id.0 <= self.settled {
+            return 0;
+        }
+        let at = self.taken.partition_point(|&(_, last_id)| last_id < id.0);
+        self.taken.get(at).map_or(open, |&(ticket, _)| ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_finds_the_batch_of_an_id() {
+        for (id, durable, expected) in [
+            (3, 0, 0),
+            (5, 0, 1),
+            (10, 0, 1),
+            (11, 0, 2),
+            (20, 0, 2),
+            (21, 0, 4),
+            (5, 1, 0),
+            (11, 1, 2),
+            (20, 3, 0),
+            (21, 3, 4),
+        ] {
+            let mut ring = Ring::default();
+            ring.settle(4);
+            ring.push(1, 10);
+            ring.push(2, 20);
+            ring.push(3, 20);
+            assert_eq!(
+                ring.ticket_of(MessageId(id), 4, durable),
+                expected,
+                "{id} {durable}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_need_is_met_by_both_parts() {
+        let progress = Progress::new();
+        let need = Need {
+            written: 2,
+            durable: 1,
+        }
+        .and(Need {
+            written: 1,
+            durable: 1,
+        });
+        progress.set_written(2);
+        assert!(!progress.reached().satisfies(need));
+        progress.set_durable(1);
+        assert!(progress.reached().satisfies(need));
+    }
+}

@@ -1,0 +1,110 @@
+//! The timer thread: what is due without anybody asking.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use quintet_engine::{Delivery, Ms};
+
+use super::{Core, Mail, PartyKey, locked};
+
+/// The next deadline over all shards, and how to make it earlier.
+pub(crate) struct Timer {
+    /// As far as the timer thread knows. Only lowered by others.
+    next: AtomicU64,
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Longest sleep: wall clocks can be set, so the plan is looked at again.
+const SLEEP_MAX_MS: u64 = 1000;
+
+impl Timer {
+    pub(crate) fn new() -> Self {
+        Self {
+            next: AtomicU64::new(Ms::NEVER.0),
+            stopped: Mutex::new(false),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Wakes the timer thread if `deadline` is before what it sleeps for.
+    pub(crate) fn notify(&self, deadline: Ms) {
+        if deadline.0 < self.next.load(Ordering::SeqCst)
+            && deadline.0 < self.next.fetch_min(deadline.0, Ordering::SeqCst)
+        {
+            drop(locked(&self.stopped));
+            self.changed.notify_one();
+        }
+    }
+
+    /// Ends the timer thread.
+    pub(crate) fn stop(&self) {
+        *locked(&self.stopped) = true;
+        self.changed.notify_one();
+    }
+}
+
+impl Core {
+    /// Runs until [`Timer::stop`].
+    pub(crate) fn run_timer(&self) {
+        let mut deliveries = Vec::new();
+        loop {
+            // Lowered again by whoever has an earlier one from now on.
+            self.timer.next.store(Ms::NEVER.0, Ordering::SeqCst);
+            let mut next = Ms::NEVER;
+            for shard in 0..self.shards.len() {
+                next = next.min(self.tick(shard, &mut deliveries));
+            }
+            self.timer.notify(next);
+            let mut stopped = locked(&self.timer.stopped);
+            loop {
+                if *stopped {
+                    return;
+                }
+                let now = self.clock.now().0;
+                let next = self.timer.next.load(Ordering::SeqCst);
+                if next <= now {
+                    break;
+                }
+                let sleep = Duration::from_millis((next - now).min(SLEEP_MAX_MS));
+                stopped = self
+                    .timer
+                    .changed
+                    .wait_timeout(stopped, sleep)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+        }
+    }
+
+    /// Does what is due in one shard; answers its next deadline.
+    fn tick(&self, number: usize, deliveries: &mut Vec<Delivery>) -> Ms {
+        let now = self.clock.now();
+        let mut shard = self.lock(number);
+        if shard.engine.next_deadline() > now {
+            return shard.engine.next_deadline();
+        }
+        let super::Shard { engine, batch, .. } = &mut *shard;
+        engine.tick(now, batch, deliveries);
+        let next = engine.next_deadline();
+        let mail: Vec<_> = deliveries
+            .drain(..)
+            .map(|delivery| {
+                let need = shard.need(delivery.hold, &self.progress, self.waits_for_disk());
+                (delivery, need)
+            })
+            .collect();
+        let ticket = if shard.batch.is_empty() {
+            0
+        } else {
+            self.progress.open()
+        };
+        drop(shard);
+        self.write(ticket);
+        for (delivery, need) in mail {
+            self.mail[PartyKey::of(delivery.to).thread].post(Mail::Delivery(delivery, need));
+        }
+        next
+    }
+}

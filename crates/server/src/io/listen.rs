@@ -1,0 +1,103 @@
+//! Listening sockets.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net;
+use std::os::unix::net as unix;
+use std::path::{Path, PathBuf};
+
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Registry, Token};
+
+use super::Stream;
+use crate::config::Address;
+
+/// An open listener.
+pub(crate) struct Bound {
+    socket: Socket,
+    /// Where it really listens (a port of 0 was replaced).
+    pub(crate) address: Address,
+    /// A socket file to remove in the end.
+    file: Option<PathBuf>,
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Bound {
+    /// Opens a listener.
+    ///
+    /// # Errors
+    /// The address is in use or not ours; the text says which.
+    pub(crate) fn open(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(at) => {
+                let listener = net::TcpListener::bind(at)?;
+                listener.set_nonblocking(true)?;
+                let address = Address::Tcp(listener.local_addr()?);
+                let socket = Socket::Tcp(TcpListener::from_std(listener));
+                Ok(Self {
+                    socket,
+                    address,
+                    file: None,
+                })
+            }
+            Address::Unix(path) => {
+                remove_stale(path)?;
+                let listener = unix::UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                let socket = Socket::Unix(UnixListener::from_std(listener));
+                Ok(Self {
+                    socket,
+                    address: address.clone(),
+                    file: Some(path.clone()),
+                })
+            }
+        }
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Socket::Unix(listener) => registry.register(listener, token, Interest::READABLE),
+        }
+    }
+
+    /// The next connection, ready to be served.
+    pub(super) fn accept(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                // A reply is one write: waiting for more would only delay it.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Socket::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(path) = &self.file
+            && let Err(error) = fs::remove_file(path)
+        {
+            tracing::debug!("cannot remove {}: {error}", path.display());
+        }
+    }
+}
+
+/// Removes the socket file of a server that is gone.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match unix::UnixStream::connect(path) {
+        Ok(_) => Err(io::Error::new(
+            ErrorKind::AddrInUse,
+            "another process listens there",
+        )),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        // Not there, or not a socket: binding says what is wrong.
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,14 @@
+//! Sockets: threads that poll, connections, and what they wait to send.
+
+mod conn;
+mod listen;
+mod outbox;
+mod slab;
+mod stream;
+mod thread;
+mod turn;
+mod upload;
+
+pub(crate) use listen::Bound;
+pub(crate) use stream::Stream;
+pub(crate) use thread::{IoThread, ThreadCounts, WAKE};

@@ -1,0 +1,272 @@
+//! What a connection is going to send, and what it waits for.
+
+use std::collections::VecDeque;
+use std::io;
+
+use quintet_engine::{Handed, LargeBody, Message};
+use quintet_log::{BodyReader, LogError, SegmentNumber};
+use quintet_wire::Output;
+
+use super::Stream;
+use crate::core::{Need, Reached};
+
+/// Replies in order, each released when what it needs has been reached.
+#[derive(Default)]
+pub(super) struct Outbox {
+    /// Reply bytes and large bodies.
+    pub(super) output: Output,
+    /// Bytes that left.
+    sent: usize,
+    /// Large bodies that left.
+    large_sent: usize,
+    /// Bytes, and large bodies, that may leave.
+    free: (usize, usize),
+    /// Ends of replies that wait, rising.
+    marks: VecDeque<(usize, usize, Need)>,
+    /// Messages of removing takes, with the offset of their reply.
+    kept: VecDeque<(usize, Handed)>,
+    /// The large body that is leaving.
+    sending: Option<Sending>,
+}
+
+/// What a flush came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flushed {
+    /// All that may leave has left.
+    Done,
+    /// The socket takes no more now.
+    Blocked,
+    /// The connection is dead, or a body cannot be read: close it.
+    Dead,
+}
+
+struct Sending {
+    body: LargeBody,
+    chunk: usize,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Outbox {
+    /// Ends a reply that began at offset `start`. `removed` are messages that
+    /// only this reply knows any more.
+    pub(super) fn end_reply(&mut self, start: usize, need: Need, removed: Option<Handed>) {
+        let (bytes, large) = (self.output.len(), self.output.large().len());
+        match self.marks.back_mut() {
+            // Replies leave in order, so one waits for all that its
+            // predecessors wait for.
+            Some((end, large_end, last)) if *last == last.and(need) => {
+                (*end, *large_end) = (bytes, large);
+            }
+            Some(&mut (_, _, last)) => self.marks.push_back((bytes, large, last.and(need))),
+            None => self.marks.push_back((bytes, large, need)),
+        }
+        if let Some(removed) = removed {
+            self.kept.push_back((start, removed));
+        }
+    }
+
+    /// Lets go what has been reached. True if replies still wait.
+    pub(super) fn release(&mut self, reached: Reached) -> bool {
+        while let Some(&(end, large_end, need)) = self.marks.front() {
+            if !reached.satisfies(need) {
+                return true;
+            }
+            self.free = (end, large_end);
+            self.marks.pop_front();
+        }
+        false
+    }
+
+    /// The newest batch a reply waits for; 0: none.
+    pub(super) fn needed(&self) -> Need {
+        self.marks
+            .back()
+            .map_or(Need::default(), |(_, _, need)| *need)
+    }
+
+    /// True if the next reply is durable where it must be, and waits only for
+    /// a batch to be written.
+    pub(super) fn waits_for_write(&self, reached: Reached) -> bool {
+        self.marks.front().is_some_and(|(_, _, need)| {
+            !reached.satisfies(*need)
+                && reached.satisfies(Need {
+                    written: 0,
+                    ..*need
+                })
+        })
+    }
+
+    /// Bytes not sent yet, those of large bodies not counted.
+    pub(super) fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// True if nothing is left to send.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unsent() == 0 && self.large_sent == self.output.large().len() && self.marks.is_empty()
+    }
+
+    /// Sends what may leave: one write, unless large bodies are among it.
+    pub(super) fn flush(
+        &mut self,
+        stream: &mut Stream,
+        reader: &BodyReader,
+        written: &mut u64,
+    ) -> Flushed {
+        let flushed = self.send(stream, reader, written);
+        while self
+            .kept
+            .front()
+            .is_some_and(|(start, _)| *start < self.sent)
+        {
+            self.kept.pop_front();
+        }
+        if self.is_empty() {
+            self.output.clear();
+            (self.sent, self.large_sent, self.free) = (0, 0, (0, 0));
+        } else if self.sent > COMPACT && self.sent * 2 > self.output.len() {
+            self.compact();
+        }
+        flushed
+    }
+
+    /// The messages whose replies never began to leave.
+    pub(super) fn take_unsent(&mut self) -> Vec<Message> {
+        self.kept
+            .drain(..)
+            .flat_map(|(_, messages)| messages)
+            .collect()
+    }
+
+    fn send(&mut self, stream: &mut Stream, reader: &BodyReader, written: &mut u64) -> Flushed {
+        loop {
+            let next =
+                (self.large_sent < self.free.1).then(|| self.output.large()[self.large_sent].0);
+            let stop = next.unwrap_or(self.free.0);
+            if self.sent < stop {
+                match stream.write(&self.output.bytes()[self.sent..stop]) {
+                    Ok(0) => return Flushed::Dead,
+                    Ok(n) => {
+                        self.sent += n;
+                        *written += n as u64;
+                        if self.sent < stop {
+                            return Flushed::Blocked;
+                        }
+                    }
+                    Err(error) => match retry(&error) {
+                        Some(flushed) => return flushed,
+                        None => continue,
+                    },
+                }
+            }
+            if next.is_none() {
+                return Flushed::Done;
+            }
+            match self.send_large(stream, reader, written) {
+                Flushed::Done => self.large_sent += 1,
+                stuck => return stuck,
+            }
+        }
+    }
+
+    /// Sends the next large body, chunk by chunk as the socket takes them.
+    fn send_large(
+        &mut self,
+        stream: &mut Stream,
+        reader: &BodyReader,
+        written: &mut u64,
+    ) -> Flushed {
+        let sending = self.sending.get_or_insert_with(|| Sending {
+            body: self.output.large()[self.large_sent].1.clone(),
+            chunk: 0,
+            bytes: Vec::new(),
+            at: 0,
+        });
+        loop {
+            if sending.at == sending.bytes.len() {
+                match sending.load(reader) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.sending = None;
+                        return Flushed::Done;
+                    }
+                    Err(why) => {
+                        tracing::error!("cannot send a large body: {why}");
+                        return Flushed::Dead;
+                    }
+                }
+            }
+            match stream.write(&sending.bytes[sending.at..]) {
+                Ok(0) => return Flushed::Dead,
+                Ok(n) => {
+                    sending.at += n;
+                    *written += n as u64;
+                }
+                Err(error) => match retry(&error) {
+                    Some(flushed) => return flushed,
+                    None => continue,
+                },
+            }
+        }
+    }
+
+    /// Forgets what was sent, so that a connection that never catches up does
+    /// not keep all it ever got.
+    fn compact(&mut self) {
+        let sent = self.sent;
+        self.output.forget_front(sent, self.large_sent);
+        self.sent = 0;
+        self.free = (self.free.0 - sent, self.free.1 - self.large_sent);
+        for (end, large_end, _) in &mut self.marks {
+            *end -= sent;
+            *large_end -= self.large_sent;
+        }
+        for (start, _) in &mut self.kept {
+            *start -= sent;
+        }
+        self.large_sent = 0;
+    }
+}
+
+/// Bytes sent but still held, at most, beside as many unsent.
+const COMPACT: usize = 64 << 10;
+
+fn retry(error: &io::Error) -> Option<Flushed> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Some(Flushed::Blocked),
+        io::ErrorKind::Interrupted => None,
+        _ => Some(Flushed::Dead),
+    }
+}
+
+impl Sending {
+    /// Reads the next chunk, verified. False at the end of the body.
+    fn load(&mut self, reader: &BodyReader) -> Result<bool, String> {
+        // A retirement may move a chunk between looking up its place and
+        // reading it; then its new place is known.
+        for attempt in 0.. {
+            let places = self.body.places();
+            let Some(place) = places.get(self.chunk) else {
+                let stored: u64 = places.iter().map(|place| u64::from(place.len)).sum();
+                if stored < self.body.len() {
+                    return Err(format!("{stored} of {} bytes are stored", self.body.len()));
+                }
+                return Ok(false);
+            };
+            let segment = SegmentNumber(place.segment);
+            match reader.read_frame_payload(segment, place.offset, place.frame_len) {
+                Ok(bytes) => {
+                    self.at = bytes.len().saturating_sub(place.len as usize);
+                    self.bytes = bytes;
+                    self.chunk += 1;
+                    return Ok(true);
+                }
+                Err(LogError::NoSegment(_) | LogError::BadRead { .. })
+                    if attempt < 3 && self.body.places().get(self.chunk) != Some(place) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,574 @@
+//! An I/O thread: one poll, the connections that were given to it, and the
+//! turns in which it serves them.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Principal, State};
+use quintet_wire::{Ask, Tally};
+
+use super::Stream;
+use super::conn::{Conn, Reply};
+use super::listen::Bound;
+use super::outbox::Flushed;
+use super::slab::Slab;
+use crate::core::{Access, Mail, Need, PartyKey, Reached};
+use crate::server::Server;
+
+/// Token of the thread's waker.
+pub(crate) const WAKE: Token = Token(usize::MAX);
+/// Tokens of listeners count down from here.
+const LISTENERS: usize = usize::MAX - 1;
+/// Bytes read at once; also what is decoded without a copy.
+const READ_BYTES: usize = 64 << 10;
+/// Connections accepted from one listener before others get a turn.
+const ACCEPTS: usize = 64;
+/// Deliveries to own connections in one turn.
+const LOCAL_DELIVERIES: usize = 1024;
+/// Pause after the system had no file or memory for a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A thread's counters. Only the thread adds, statistics read.
+pub(crate) struct ThreadCounts {
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    /// By voice.
+    pub(crate) tallies: Vec<Tally>,
+}
+
+impl ThreadCounts {
+    pub(crate) fn new(voices: usize) -> Self {
+        Self {
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            tallies: (0..voices).map(|_| Tally::new()).collect(),
+        }
+    }
+}
+
+/// One I/O thread.
+pub(crate) struct IoThread {
+    pub(super) index: usize,
+    pub(super) server: Arc<Server>,
+    pub(super) poll: Poll,
+    /// Listeners that this thread accepts for, by their number.
+    listeners: Vec<(usize, Bound)>,
+    pub(super) conns: Slab,
+    /// Engine time of this turn.
+    pub(super) now: Ms,
+    instant: Instant,
+    pub(super) scratch: Vec<u8>,
+    pub(super) asks: Vec<Ask>,
+    pub(super) replies: Vec<Reply>,
+    /// Connections with something to send.
+    dirty: Vec<u32>,
+    /// Connections with replies that wait.
+    held: Vec<u32>,
+    /// Connections that have more to do without an event.
+    again: VecDeque<u32>,
+    mail: Vec<Mail>,
+    pub(super) scratch_deliveries: Vec<Delivery>,
+    /// Outcomes for others, to be passed on.
+    pub(super) outgoing: Vec<(Delivery, Need)>,
+    /// Outcomes for own connections.
+    local: VecDeque<(Delivery, Need)>,
+    /// The newest batch something of this thread was recorded in.
+    pub(super) recorded: u64,
+    reached: Reached,
+    /// Listeners to be accepted from again, and when.
+    accept_again: Vec<usize>,
+    accept_at: Option<Instant>,
+    idle_checked: Instant,
+    stop_at: Option<Instant>,
+}
+
+impl IoThread {
+    /// A thread that polls `poll` and accepts for `listeners`.
+    ///
+    /// # Errors
+    /// A listener cannot be polled.
+    pub(crate) fn new(
+        index: usize,
+        server: Arc<Server>,
+        poll: Poll,
+        mut listeners: Vec<(usize, Bound)>,
+    ) -> std::io::Result<Self> {
+        for (at, (_, bound)) in listeners.iter_mut().enumerate() {
+            bound.register(poll.registry(), Token(LISTENERS - at))?;
+        }
+        let now = server.core.clock.now();
+        Ok(Self {
+            index,
+            server,
+            poll,
+            listeners,
+            conns: Slab::default(),
+            now,
+            instant: Instant::now(),
+            scratch: vec![0; READ_BYTES],
+            asks: Vec::new(),
+            replies: Vec::new(),
+            dirty: Vec::new(),
+            held: Vec::new(),
+            again: VecDeque::new(),
+            mail: Vec::new(),
+            scratch_deliveries: Vec::new(),
+            outgoing: Vec::new(),
+            local: VecDeque::new(),
+            recorded: 0,
+            reached: Reached::default(),
+            accept_again: Vec::new(),
+            accept_at: None,
+            idle_checked: Instant::now(),
+            stop_at: None,
+        })
+    }
+
+    /// Serves until told to stop.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            if let Err(error) = self.poll.poll(&mut events, self.timeout())
+                && error.kind() != ErrorKind::Interrupted
+            {
+                // The poll itself is broken; nothing can be served any more.
+                tracing::error!("cannot wait for connections: {error}");
+                std::process::exit(1);
+            }
+            self.now = self.server.core.clock.now();
+            self.instant = Instant::now();
+            for event in &events {
+                match event.token() {
+                    WAKE => {}
+                    Token(token) if token > LISTENERS - self.listeners.len() => {
+                        self.accept_again.push(LISTENERS - token);
+                    }
+                    Token(token) => {
+                        let closed = event.is_read_closed();
+                        let dead = event.is_error() || (closed && event.is_write_closed());
+                        self.on_event(token, closed, dead, event.is_writable());
+                    }
+                }
+            }
+            self.accept_all();
+            self.collect_mail();
+            for _ in 0..self.again.len() {
+                let Some(slot) = self.again.pop_front() else {
+                    break;
+                };
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.in_again = false;
+                    self.serve(slot);
+                }
+            }
+            self.deliver_local();
+            self.write();
+            self.flush();
+            self.close_idle();
+            if self.is_stopped() {
+                return;
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.again.is_empty() || !self.local.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        let idle =
+            (self.server.idle_used && !self.conns.is_empty()).then_some(Duration::from_secs(1));
+        let waits = [self.accept_at.map(until), self.stop_at.map(until), idle];
+        waits.into_iter().flatten().min()
+    }
+
+    /// Something happened to a connection.
+    fn on_event(&mut self, token: usize, closed: bool, dead: bool, writable: bool) {
+        let key = PartyKey {
+            thread: self.index,
+            slot: token as u32 & 0xff_ffff,
+            generation: (token >> 24) as u32,
+        };
+        let Some(slot) = self.conns.slot_of(key) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        conn.active = self.instant;
+        conn.readable = true;
+        conn.fin |= closed;
+        if dead {
+            // Reset, or closed both ways: no reply can arrive.
+            self.close(slot);
+            return;
+        }
+        if writable {
+            self.mark_dirty(slot);
+        }
+        self.serve(slot);
+    }
+
+    pub(super) fn mark_dirty(&mut self, slot: u32) {
+        if let Some(conn) = self.conns.get_mut(slot)
+            && !conn.in_dirty
+        {
+            conn.in_dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Comes back to a connection in the next turn.
+    pub(super) fn mark_again(&mut self, slot: u32) {
+        if let Some(conn) = self.conns.get_mut(slot)
+            && !conn.in_again
+        {
+            conn.in_again = true;
+            self.again.push_back(slot);
+        }
+    }
+
+    fn accept_all(&mut self) {
+        if self.accept_at.is_some_and(|at| at > self.instant) {
+            return;
+        }
+        self.accept_at = None;
+        for at in std::mem::take(&mut self.accept_again) {
+            self.accept(at);
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPTS {
+            let Some((number, bound)) = self.listeners.get(at) else {
+                return;
+            };
+            let number = *number;
+            match bound.accept() {
+                Ok(stream) => self.place(stream, number),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => {
+                        tracing::warn!("cannot accept a connection: {error}");
+                        self.accept_again.push(at);
+                        self.accept_at = Some(self.instant + ACCEPT_RETRY);
+                        return;
+                    }
+                },
+            }
+        }
+        self.accept_again.push(at);
+        self.accept_at = Some(self.instant);
+    }
+
+    /// Gives a new connection to the thread with the fewest.
+    fn place(&mut self, stream: Stream, listener: usize) {
+        if !self.server.admit() {
+            return;
+        }
+        let mail = &self.server.core.mail;
+        let load = |thread: &usize| mail[*thread].connections.load(Ordering::Relaxed);
+        // This thread first, so that it wins a tie.
+        let others = (0..mail.len()).filter(|thread| *thread != self.index);
+        let thread = std::iter::once(self.index).chain(others).min_by_key(load);
+        let thread = thread.unwrap_or(self.index);
+        mail[thread].connections.fetch_add(1, Ordering::Relaxed);
+        if thread == self.index {
+            self.open(stream, listener);
+        } else {
+            mail[thread].post(Mail::Socket(stream, listener));
+        }
+    }
+
+    fn open(&mut self, mut stream: Stream, listener: usize) {
+        let Some(key) = self.conns.reserve(self.index) else {
+            self.server.dismiss(self.index);
+            return;
+        };
+        let token = Token((key.generation as usize) << 24 | key.slot as usize);
+        if let Err(error) = stream.register(self.poll.registry(), token) {
+            tracing::warn!("cannot watch a connection: {error}");
+            self.conns.release(key);
+            self.server.dismiss(self.index);
+            return;
+        }
+        let caller = Caller {
+            party: key.party(),
+            principal: Principal::default(),
+        };
+        let session = self.server.listeners[listener].opener.open();
+        let mut conn = Conn::new(stream, session, caller, listener);
+        conn.active = self.instant;
+        self.conns.insert(key, Box::new(conn));
+        if self.stop_at.is_some() {
+            self.close(key.slot);
+        }
+    }
+
+    fn collect_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.server.core.mail[self.index].collect(&mut mail);
+        for item in mail.drain(..) {
+            match item {
+                Mail::Delivery(delivery, need) => self.deliver(delivery, need),
+                Mail::Socket(stream, listener) => self.open(stream, listener),
+                Mail::Stop => self.begin_stop(),
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn deliver_local(&mut self) {
+        self.sort_outgoing();
+        for _ in 0..LOCAL_DELIVERIES {
+            let Some((delivery, need)) = self.local.pop_front() else {
+                return;
+            };
+            self.deliver(delivery, need);
+            self.sort_outgoing();
+        }
+    }
+
+    /// Keeps own deliveries apart from those of other threads.
+    fn sort_outgoing(&mut self) {
+        let mut at = 0;
+        while at < self.outgoing.len() {
+            if PartyKey::of(self.outgoing[at].0.to).thread == self.index {
+                self.local.push_back(self.outgoing.remove(at));
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// A take that waited has come to an end.
+    fn deliver(&mut self, delivery: Delivery, need: Need) {
+        let Some(slot) = self.conns.slot_of(PartyKey::of(delivery.to)) else {
+            // It came too late. Leases ended with the connection; what was
+            // removed for it goes back.
+            if let Outcome::Messages(messages) = delivery.outcome {
+                let caller = Caller {
+                    party: delivery.to,
+                    ..Caller::default()
+                };
+                let gone = messages
+                    .into_iter()
+                    .filter(|m| m.state != State::Reserved)
+                    .collect();
+                self.restore(caller, gone);
+            }
+            return;
+        };
+        if delivery.standing {
+            self.push(slot, delivery, need);
+        } else {
+            self.answer_wait(slot, delivery, need);
+            self.serve(slot);
+        }
+    }
+
+    pub(super) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
+        if messages.is_empty() {
+            return;
+        }
+        let server = Arc::clone(&self.server);
+        let mut access = Access::new(
+            &server.core,
+            self.now,
+            &mut self.scratch_deliveries,
+            &mut self.outgoing,
+        );
+        access.restore(caller, messages);
+        self.recorded = self.recorded.max(access.finish());
+    }
+
+    /// Sees to it that the batches this turn's replies wait for get written,
+    /// then lets other threads know what they got.
+    fn write(&mut self) {
+        let mut ticket = std::mem::take(&mut self.recorded);
+        for &slot in &self.dirty {
+            if let Some(conn) = self.conns.get_mut(slot) {
+                ticket = ticket.max(conn.out.needed().written);
+            }
+        }
+        self.server.core.write(ticket);
+        self.sort_outgoing();
+        for (delivery, need) in self.outgoing.drain(..) {
+            let thread = PartyKey::of(delivery.to).thread;
+            if let Some(mailbox) = self.server.core.mail.get(thread) {
+                mailbox.post(Mail::Delivery(delivery, need));
+            }
+        }
+    }
+
+    /// Sends what may leave.
+    fn flush(&mut self) {
+        let mailbox = self.index;
+        loop {
+            let reached = self.server.core.progress.reached();
+            if reached != self.reached {
+                self.reached = reached;
+                for slot in std::mem::take(&mut self.held) {
+                    if let Some(conn) = self.conns.get_mut(slot) {
+                        conn.in_held = false;
+                        self.mark_dirty(slot);
+                    }
+                }
+            }
+            let mut dirty = std::mem::take(&mut self.dirty);
+            for slot in dirty.drain(..) {
+                self.flush_conn(slot);
+            }
+            // Flushing may close connections, which marks no others.
+            if self.dirty.is_empty() {
+                self.dirty = dirty;
+            }
+            if self.held.is_empty() {
+                break;
+            }
+            let held_for_writing = self.held_for_writing();
+            let mailbox = &self.server.core.mail[mailbox];
+            mailbox.wants_durable.store(true, Ordering::SeqCst);
+            if held_for_writing {
+                mailbox.wants_written.store(true, Ordering::SeqCst);
+            }
+            // What was reached before the flags were up rang no bell.
+            if self.server.core.progress.reached() == self.reached {
+                break;
+            }
+        }
+        if self.recorded > 0 {
+            self.write();
+        }
+    }
+
+    /// True if a reply waits only for its batch to be written.
+    fn held_for_writing(&mut self) -> bool {
+        if !self.server.core.waits_for_disk() {
+            return true;
+        }
+        let (conns, reached) = (&mut self.conns, self.reached);
+        self.held.iter().any(|&slot| {
+            conns
+                .get_mut(slot)
+                .is_some_and(|conn| conn.out.waits_for_write(reached))
+        })
+    }
+
+    fn flush_conn(&mut self, slot: u32) {
+        let server = Arc::clone(&self.server);
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        conn.in_dirty = false;
+        let waits = conn.out.release(self.reached);
+        let mut written = 0;
+        let flushed = conn
+            .out
+            .flush(&mut conn.stream, &server.core.reader, &mut written);
+        if written > 0 {
+            conn.active = self.instant;
+            let counter = &server.threads[self.index].bytes_written;
+            counter.store(counter.load(Ordering::Relaxed) + written, Ordering::Relaxed);
+        }
+        let blocked = flushed == Flushed::Blocked;
+        let token = token_of(conn.caller.party);
+        if flushed == Flushed::Dead
+            || (conn.closing && conn.out.is_empty())
+            || (blocked != conn.blocked
+                && conn
+                    .stream
+                    .watch_writable(self.poll.registry(), token, blocked)
+                    .is_err())
+        {
+            self.close(slot);
+            return;
+        }
+        conn.blocked = blocked;
+        if waits && !conn.in_held {
+            conn.in_held = true;
+            self.held.push(slot);
+        }
+        let goes_on = conn.stalled && conn.may_go_on(server.limits.output_bytes_max);
+        if goes_on {
+            conn.stalled = false;
+            self.mark_again(slot);
+        }
+    }
+
+    /// Ends a connection: what was removed for it and not sent goes back, its
+    /// waits and leases end.
+    pub(super) fn close(&mut self, slot: u32) {
+        let Some(mut conn) = self.conns.remove(slot) else {
+            return;
+        };
+        self.server.dismiss(self.index);
+        let unsent = conn.out.take_unsent();
+        self.restore(conn.caller, unsent);
+        let server = Arc::clone(&self.server);
+        let mut access = Access::new(
+            &server.core,
+            self.now,
+            &mut self.scratch_deliveries,
+            &mut self.outgoing,
+        );
+        access.disconnect(conn.caller.party);
+        self.recorded = self.recorded.max(access.finish());
+        self.sort_outgoing();
+    }
+
+    fn close_idle(&mut self) {
+        if !self.server.idle_used
+            || self.instant.duration_since(self.idle_checked) < Duration::from_secs(1)
+        {
+            return;
+        }
+        self.idle_checked = self.instant;
+        for slot in self.conns.slots() {
+            let Some(conn) = self.conns.get_mut(slot) else {
+                continue;
+            };
+            let idle_ms = self.server.listeners[conn.listener].idle_ms;
+            let limit = Duration::from_millis(idle_ms);
+            let quiet = self.instant.saturating_duration_since(conn.active);
+            // A take that waits is not idle.
+            if idle_ms > 0 && quiet > limit && conn.waiting.is_none() {
+                self.close(slot);
+            }
+        }
+    }
+
+    /// Accepts no more and decides no more; what was decided is still sent.
+    fn begin_stop(&mut self) {
+        let wait = self.server.limits.stop_wait_ms.load(Ordering::Relaxed);
+        self.stop_at = Some(self.instant + Duration::from_millis(wait));
+        self.listeners.clear();
+        for slot in self.conns.slots() {
+            if let Some(conn) = self.conns.get_mut(slot) {
+                conn.close_after_flush();
+                self.mark_dirty(slot);
+            }
+        }
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        let Some(at) = self.stop_at else { return false };
+        if Instant::now() >= at {
+            for slot in self.conns.slots() {
+                self.close(slot);
+            }
+        }
+        self.conns.is_empty()
+    }
+}
+
+/// The poll token of a connection.
+fn token_of(party: quintet_engine::Party) -> Token {
+    let key = PartyKey::of(party);
+    Token((key.generation as usize) << 24 | key.slot as usize)
+}

@@ -1,0 +1,459 @@
+//! Serving one connection: read, decode, decide, encode.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quintet_engine::{Command, Delivery, Name, Outcome, Refusal, Wait};
+use quintet_wire::{Ask, Env, HalfClose, HostAsk, Next, Session, Step};
+
+use super::conn::{Conn, Reply};
+use super::thread::IoThread;
+use super::upload::Upload;
+use crate::core::{Access, Decided, Need};
+use crate::server::Server;
+
+/// Requests of one connection in one turn.
+const REQUESTS: usize = 64;
+/// Reads of one connection in one turn.
+const READS: usize = 4;
+
+/// What decoding came to.
+struct Decoded {
+    used: usize,
+    /// No complete request is left.
+    dry: bool,
+    /// A large body begins here: its length and queue.
+    body: Option<(u64, Name)>,
+}
+
+/// Why serving a connection ended.
+#[derive(PartialEq, Eq)]
+enum Stop {
+    /// It has nothing more to do until an event comes.
+    Quiet,
+    /// It has more to do, and others get a turn first.
+    Again,
+    /// It is gone.
+    Dead,
+}
+
+impl IoThread {
+    /// Serves a connection as far as its turn goes.
+    pub(super) fn serve(&mut self, slot: u32) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let stop = self.serve_with(slot, &mut scratch);
+        self.scratch = scratch;
+        match stop {
+            Stop::Quiet => self.after_quiet(slot),
+            Stop::Again => self.mark_again(slot),
+            Stop::Dead => self.close(slot),
+        }
+    }
+
+    fn serve_with(&mut self, slot: u32, scratch: &mut [u8]) -> Stop {
+        let server = Arc::clone(&self.server);
+        // What was read last and not consumed is scratch[from..to], or, if
+        // there was a rest from before, in the connection's own buffer.
+        let (mut from, mut to) = (0, 0);
+        let mut requests = 0;
+        let mut reads = 0;
+        // Decoding the same bytes again would find nothing more.
+        let mut known_dry = false;
+        let stop = loop {
+            let Some(conn) = self.conns.get_mut(slot) else {
+                return Stop::Dead;
+            };
+            if !conn.may_go_on(server.limits.output_bytes_max) {
+                conn.stalled = !conn.closing && conn.waiting.is_none();
+                break Stop::Quiet;
+            }
+            if requests >= REQUESTS {
+                break Stop::Again;
+            }
+            let own = !conn.input.is_empty();
+            let input = if own {
+                &conn.input[..]
+            } else {
+                &scratch[from..to]
+            };
+            let mut dry = known_dry;
+            let mut used = 0;
+            if !conn.pending.is_empty() {
+                self.asks.extend(conn.pending.drain(..));
+            } else if let Some(upload) = &mut conn.upload {
+                let (taken, wrote) = upload.feed(&server.core, server.limits.chunk_bytes, input);
+                used = taken;
+                if upload.is_complete() {
+                    if let Some(upload) = conn.upload.take() {
+                        conn.session.streamed(upload.finish());
+                    }
+                } else if wrote {
+                    consume(conn, own, used, &mut from);
+                    break Stop::Again;
+                } else {
+                    dry = true;
+                }
+            } else if !dry {
+                let listener = &server.listeners[conn.listener];
+                let tally = &server.threads[self.index].tallies[listener.tally];
+                let env = Env {
+                    now: self.now,
+                    tally,
+                };
+                let room = REQUESTS - requests;
+                let decoded = decode(&mut *conn.session, input, room, &env, &mut self.asks);
+                used = decoded.used;
+                dry = decoded.dry;
+                known_dry = dry;
+                if let Some((len, queue)) = decoded.body {
+                    let refused = server.refuses_body(&queue, len);
+                    conn.upload = Some(Upload::new(&server.core, len, refused));
+                }
+            }
+            consume(conn, own, used, &mut from);
+            if !self.asks.is_empty() {
+                requests += self.asks.len();
+                self.decide(slot, &server);
+                continue;
+            }
+            if !dry {
+                continue;
+            }
+            if !conn.readable {
+                break Stop::Quiet;
+            }
+            if reads >= READS {
+                break Stop::Again;
+            }
+            reads += 1;
+            known_dry = false;
+            // A rest in the scratch moves to the connection before the next read.
+            conn.input.extend_from_slice(&scratch[from..to]);
+            (from, to) = (0, 0);
+            match conn.stream.read(scratch) {
+                Ok(0) => {
+                    conn.readable = false;
+                    conn.eof = true;
+                    break Stop::Quiet;
+                }
+                Ok(n) => {
+                    let counter = &server.threads[self.index].bytes_read;
+                    counter.store(
+                        counter.load(Ordering::Relaxed) + n as u64,
+                        Ordering::Relaxed,
+                    );
+                    if n < scratch.len() {
+                        // All there was. The end of the stream came with it, or
+                        // will raise an event of its own.
+                        conn.readable = false;
+                        conn.eof |= conn.fin;
+                    }
+                    if conn.input.is_empty() {
+                        to = n;
+                    } else {
+                        conn.input.extend_from_slice(&scratch[..n]);
+                    }
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => {
+                        conn.readable = false;
+                        break Stop::Quiet;
+                    }
+                    ErrorKind::Interrupted => {}
+                    _ => return Stop::Dead,
+                },
+            }
+        };
+        if let Some(conn) = self.conns.get_mut(slot)
+            && !conn.closing
+        {
+            conn.input.extend_from_slice(&scratch[from..to]);
+            if conn.input.is_empty() && conn.input.capacity() > 4096 {
+                // A connection that rests owns no buffer.
+                conn.input = Vec::new();
+            }
+        }
+        stop
+    }
+
+    /// A connection has nothing more to do; sees to one whose client closed
+    /// its side.
+    fn after_quiet(&mut self, slot: u32) {
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        if conn.closing {
+            self.mark_dirty(slot);
+            return;
+        }
+        if let Some(_removing) = conn.waiting {
+            if !(conn.fin || conn.eof) || conn.half_close.is_some() {
+                return;
+            }
+            let answer = conn.session.half_closed();
+            conn.half_close = Some(answer);
+            match answer {
+                HalfClose::Close => self.close(slot),
+                HalfClose::StopWaiting => self.stop_waiting(slot),
+                HalfClose::Finish => {}
+            }
+            return;
+        }
+        if conn.eof && !conn.stalled {
+            // No complete request is left. What was decided is still answered.
+            if conn.half_close.is_none() {
+                conn.half_close = Some(conn.session.half_closed());
+            }
+            conn.close_after_flush();
+            self.mark_dirty(slot);
+        }
+    }
+
+    fn stop_waiting(&mut self, slot: u32) {
+        let server = Arc::clone(&self.server);
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let mut access = Access::new(
+            &server.core,
+            self.now,
+            &mut self.scratch_deliveries,
+            &mut self.outgoing,
+        );
+        access.submit(conn.caller, Command::StopWaiting);
+        self.recorded = self.recorded.max(access.finish());
+    }
+
+    /// Decides `self.asks` in order, then writes their replies.
+    fn decide(&mut self, slot: u32, server: &Server) {
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let mut access = Access::new(
+            &server.core,
+            self.now,
+            &mut self.scratch_deliveries,
+            &mut self.outgoing,
+        );
+        let mut bytes = 0;
+        let mut asks = self.asks.drain(..);
+        while let Some(ask) = asks.next() {
+            let or_close = matches!(ask, Ask::EngineOrClose(_));
+            let reply = match ask {
+                Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
+                    let removing = matches!(
+                        &command, Command::Take(take) if take.lease.is_none() && !take.look);
+                    match access.submit(conn.caller, command) {
+                        Decided::Later => {
+                            conn.waiting = Some(removing);
+                            conn.pending.extend(asks.by_ref());
+                            break;
+                        }
+                        Decided::Now(outcome, queue, need) => {
+                            let removed = match &outcome {
+                                Outcome::Messages(messages) => {
+                                    bytes += messages
+                                        .iter()
+                                        .filter_map(|m| m.body.as_small())
+                                        .map(<[u8]>::len)
+                                        .sum::<usize>();
+                                    removing.then(|| messages.clone())
+                                }
+                                _ => None,
+                            };
+                            Reply::Engine {
+                                outcome,
+                                queue,
+                                need,
+                                removed,
+                                or_close,
+                            }
+                        }
+                    }
+                }
+                Ask::Host(host) => Reply::Host(host),
+                Ask::Own => Reply::Own,
+                Ask::Close => Reply::Close,
+            };
+            let ends = match &reply {
+                Reply::Engine { outcome, .. } => or_close && matches!(outcome, Outcome::Refused(_)),
+                Reply::Close => true,
+                Reply::Host(_) | Reply::Own => false,
+            };
+            self.replies.push(reply);
+            if ends {
+                break;
+            }
+            if bytes > server.limits.output_bytes_max {
+                conn.pending.extend(asks.by_ref());
+                break;
+            }
+        }
+        drop(asks);
+        self.recorded = self.recorded.max(access.finish());
+        self.encode(slot, server);
+    }
+
+    /// Writes the replies in `self.replies` to the connection's outbox.
+    fn encode(&mut self, slot: u32, server: &Server) {
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let listener = &server.listeners[conn.listener];
+        let env = Env {
+            now: self.now,
+            tally: &server.threads[self.index].tallies[listener.tally],
+        };
+        let mut lost = Vec::new();
+        let mut wrote = false;
+        for reply in self.replies.drain(..) {
+            let (given, need, removed, mut closes) =
+                reply.into_parts(|ask| server.answer(ask, listener));
+            if conn.closing {
+                // Decided, but its reply has no place behind one that closes.
+                lost.extend(removed.into_iter().flatten());
+                continue;
+            }
+            let start = conn.out.output.len();
+            match conn.session.encode(given, &env, &mut conn.out.output) {
+                Next::Done => {}
+                Next::Again(command) => conn.pending.push_front(Ask::EngineAlone(*command)),
+                Next::Close => closes = true,
+            }
+            conn.out.end_reply(start, need, removed);
+            wrote = true;
+            if closes {
+                conn.close_after_flush();
+            }
+        }
+        let caller = conn.caller;
+        if wrote {
+            self.mark_dirty(slot);
+        }
+        self.restore(caller, lost);
+    }
+
+    /// The take a connection waited for has an outcome.
+    pub(super) fn answer_wait(&mut self, slot: u32, delivery: Delivery, need: Need) {
+        let server = Arc::clone(&self.server);
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let removing = conn.waiting.take().unwrap_or(false);
+        let removed = match &delivery.outcome {
+            Outcome::Messages(messages) if removing => Some(messages.clone()),
+            _ => None,
+        };
+        let (outcome, queue) = (delivery.outcome, delivery.queue);
+        self.replies.push(Reply::Engine {
+            outcome,
+            queue,
+            need,
+            removed,
+            or_close: false,
+        });
+        self.encode(slot, &server);
+    }
+
+    /// Messages for a connection's standing take.
+    pub(super) fn push(&mut self, slot: u32, delivery: Delivery, need: Need) {
+        let server = Arc::clone(&self.server);
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let listener = &server.listeners[conn.listener];
+        let env = Env {
+            now: self.now,
+            tally: &server.threads[self.index].tallies[listener.tally],
+        };
+        let start = conn.out.output.len();
+        let given = quintet_wire::Given::Engine(delivery.outcome, delivery.queue);
+        let next = conn.session.deliver(given, &env, &mut conn.out.output);
+        conn.out.end_reply(start, need, None);
+        match next {
+            Next::Done => {}
+            Next::Again(command) => conn.pending.push_back(Ask::Engine(*command)),
+            Next::Close => conn.close_after_flush(),
+        }
+        self.mark_dirty(slot);
+        self.serve(slot);
+    }
+}
+
+/// Drops what was used from the front of the input.
+fn consume(conn: &mut Conn, own: bool, used: usize, from: &mut usize) {
+    if !own {
+        *from += used;
+    } else if used == conn.input.len() {
+        conn.input.clear();
+    } else {
+        conn.input.drain(..used);
+    }
+}
+
+/// Decodes up to `room` requests.
+fn decode(
+    session: &mut dyn Session,
+    input: &[u8],
+    room: usize,
+    env: &Env<'_>,
+    asks: &mut Vec<Ask>,
+) -> Decoded {
+    let mut decoded = Decoded {
+        used: 0,
+        dry: false,
+        body: None,
+    };
+    while asks.len() < room {
+        match session.decode(&input[decoded.used..], env) {
+            Step::More => {
+                decoded.dry = true;
+                break;
+            }
+            Step::Skip { used } => decoded.used += used,
+            Step::Stream { used, len, queue } => {
+                decoded.used += used;
+                decoded.body = Some((len, queue));
+                break;
+            }
+            Step::Ask { used, ask } => {
+                decoded.used += used;
+                let last = ends_batch(&ask);
+                asks.push(ask);
+                if last {
+                    break;
+                }
+            }
+        }
+    }
+    decoded
+}
+
+/// True if what follows a request is not decoded before it is answered.
+fn ends_batch(ask: &Ask) -> bool {
+    match ask {
+        Ask::EngineAlone(_) | Ask::Close | Ask::Host(HostAsk::Shutdown | HostAsk::Reload) => true,
+        Ask::Engine(Command::Take(take)) | Ask::EngineOrClose(Command::Take(take)) => {
+            take.wait != Wait::No
+        }
+        // Numbers are gathered when the reply is written: what comes after
+        // should not be in them.
+        Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues | HostAsk::Config) => true,
+        Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::Own => false,
+    }
+}
+
+impl Server {
+    /// Why a large body for `queue` should not even be stored.
+    fn refuses_body(&self, queue: &Name, len: u64) -> Option<Refusal> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Some(Refusal::Draining);
+        }
+        if self.core.is_full() {
+            return Some(Refusal::NoSpace);
+        }
+        let settings = crate::core::locked(&self.settings).resolve(queue.as_bytes());
+        (len > settings.message_bytes_max).then_some(Refusal::MessageTooLarge)
+    }
+}

@@ -1,0 +1,41 @@
+//! Messages for the operator, on standard error.
+
+use anyhow::{Result, anyhow};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, fmt, reload};
+
+/// Changes the level while the server runs.
+pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
+
+impl Level {
+    pub(crate) fn set(&self, level: &str) {
+        if let Err(error) = self.0.reload(filter(level)) {
+            tracing::warn!("cannot change the log level: {error}");
+        }
+    }
+}
+
+/// Starts logging at a level of the configuration.
+///
+/// # Errors
+/// Logging was started before.
+pub(crate) fn start(level: &str) -> Result<Level> {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let lines = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(colours);
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines)
+        .try_init()
+        .map_err(|error| anyhow!("cannot start logging: {error}"))?;
+    Ok(Level(handle))
+}
+
+fn filter(level: &str) -> LevelFilter {
+    level.parse().unwrap_or(LevelFilter::INFO)
+}

@@ -1,0 +1,448 @@
+//! The running server: what all its threads share, and how it starts and ends.
+
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use mio::{Poll, Waker};
+use quintet_engine::Settings;
+use quintet_log::DirLock;
+use quintet_wire::{Listener, VOICES, Voice};
+
+use crate::config::{Address, Config, Given, SyncPolicy, load};
+use crate::core::{self, Core, Counts, Layout, Mail, Mailbox, Progress, Signal, Timer, locked};
+use crate::io::{Bound, IoThread, ThreadCounts, WAKE};
+use crate::{admin, logging, notify};
+
+/// What all threads share.
+pub(crate) struct Server {
+    pub(crate) core: Core,
+    pub(crate) listeners: Vec<Listening>,
+    /// By number of the I/O thread.
+    pub(crate) threads: Vec<ThreadCounts>,
+    pub(crate) limits: Limits,
+    /// As the engine has them.
+    pub(crate) settings: Mutex<Settings>,
+    pub(crate) config: Mutex<Config>,
+    pub(crate) started: Instant,
+    pub(crate) draining: AtomicBool,
+    pub(crate) connections: AtomicU64,
+    pub(crate) connections_total: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    /// True if a listener closes idle connections.
+    pub(crate) idle_used: bool,
+    pub(crate) orders: Sender<Order>,
+    /// The command line, for reading the file again.
+    given: Given,
+}
+
+/// One listener, as its connections know it.
+pub(crate) struct Listening {
+    pub(crate) opener: Box<dyn Listener>,
+    /// Index of the voice's counters.
+    pub(crate) tally: usize,
+    pub(crate) idle_ms: u64,
+}
+
+/// Limits that connections keep to; some change on reload.
+pub(crate) struct Limits {
+    pub(crate) output_bytes_max: usize,
+    pub(crate) chunk_bytes: usize,
+    pub(crate) connections_max: AtomicU64,
+    pub(crate) stop_wait_ms: AtomicU64,
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) allow_shutdown: AtomicBool,
+}
+
+/// What the main thread is told to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// End in good order.
+    Stop,
+    /// Read the configuration again.
+    Reload,
+    /// Take no puts any more.
+    Drain,
+}
+
+/// Starts the server, serves until it is told to stop, and stops it.
+///
+/// # Errors
+/// It could not start; nothing was answered to anyone.
+pub(crate) fn run(config: Config, given: Given) -> Result<()> {
+    let level = logging::start(&config.log_level)?;
+    raise_file_limit();
+    let _lock = DirLock::acquire(&config.data)?;
+    let (orders, inbox) = channel();
+    crate::signals::listen(orders.clone())?;
+
+    // Ports first: a port in use should not cost a replay.
+    let (bound, listening) = open_listeners(&config)?;
+    let addresses: Vec<_> = config
+        .listen
+        .iter()
+        .zip(&bound)
+        .map(|(listen, bound)| (listen.voice.name, bound.address.clone()))
+        .collect();
+    let (server, polls, spares) = open(config, given, listening, orders)?;
+    let ends = Arc::new(Ends::default());
+    let helpers = start_helpers(&server, spares, &ends)?;
+    let workers = start_workers(&server, polls, bound)?;
+    announce(&addresses)?;
+    notify::ready();
+
+    obey(&server, &inbox, &level);
+
+    notify::stopping();
+    stop(&server, workers, helpers, &ends)
+}
+
+fn open_listeners(config: &Config) -> Result<(Vec<Bound>, Vec<Listening>)> {
+    let mut bound = Vec::new();
+    let mut listening = Vec::new();
+    for listen in &config.listen {
+        let voice = listen.voice;
+        let opener = (voice.listener)(&listen.options).map_err(|why| anyhow!(why))?;
+        bound.push(bind(voice, &listen.address)?);
+        let tally = VOICES
+            .iter()
+            .position(|known| known.name == voice.name)
+            .unwrap_or(0);
+        listening.push(Listening {
+            opener,
+            tally,
+            idle_ms: listen.idle_ms,
+        });
+    }
+    if let Some(path) = config.admin_path() {
+        let voice = &admin::VOICE;
+        let opener = (voice.listener)(&quintet_wire::Options::new(voice.options))
+            .map_err(|why| anyhow!(why))?;
+        bound.push(bind(voice, &Address::Unix(path.clone()))?);
+        restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
+        listening.push(Listening {
+            opener,
+            tally: VOICES.len(),
+            idle_ms: 0,
+        });
+    }
+    Ok((bound, listening))
+}
+
+fn bind(voice: &Voice, address: &Address) -> Result<Bound> {
+    Bound::open(address).with_context(|| match address {
+        Address::Tcp(at) if at.port() != 0 => format!(
+            "cannot listen on {address} for {}: another address can be given with --listen \
+             {}=HOST:PORT",
+            voice.name, voice.name
+        ),
+        _ => format!("cannot listen on {address} for {}", voice.name),
+    })
+}
+
+/// Only the server's own user may use the control socket.
+fn restrict(path: &std::path::Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+}
+
+/// Opens the data directory and puts the shared parts together.
+fn open(
+    config: Config,
+    given: Given,
+    listeners: Vec<Listening>,
+    orders: Sender<Order>,
+) -> Result<(Arc<Server>, Vec<Poll>, quintet_log::Spares)> {
+    let settings = config.engine_settings();
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let layout = Layout {
+        shards: size(config.shards),
+        segment_bytes: config.segment_bytes,
+        spares: size(config.spare_segments),
+    };
+    let began = Instant::now();
+    let opened = core::open(&config.data, &layout, &settings)?;
+    tracing::info!(
+        "read {} frames, {} MiB of log in {} ms",
+        opened.recovery.frames,
+        opened.recovery.bytes >> 20,
+        began.elapsed().as_millis()
+    );
+    let mut polls = Vec::new();
+    let mut mail = Vec::new();
+    for _ in 0..config.io_threads() {
+        let poll = Poll::new().context("cannot make a poll")?;
+        let waker = Waker::new(poll.registry(), WAKE).context("cannot make a waker")?;
+        mail.push(Mailbox::new(Arc::new(waker)));
+        polls.push(poll);
+    }
+    let threads = polls
+        .iter()
+        .map(|_| ThreadCounts::new(VOICES.len() + 1))
+        .collect();
+    let server = Server {
+        core: Core {
+            reader: opened.committer.log.reader(),
+            shards: opened.shards.into_iter().map(Mutex::new).collect(),
+            committer: Mutex::new(opened.committer),
+            policy: config.sync,
+            clock: opened.clock,
+            progress: Progress::new(),
+            bodies: opened.bodies,
+            timer: Timer::new(),
+            log_work: Signal::default(),
+            upkeep: Signal::default(),
+            sync_turn: Mutex::new(()),
+            mail,
+            counts: Counts::default(),
+            full: AtomicBool::new(false),
+        },
+        idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
+        listeners,
+        threads,
+        limits: Limits {
+            output_bytes_max: size(config.output_bytes_max),
+            chunk_bytes: size(config.chunk_bytes),
+            connections_max: AtomicU64::new(config.connections_max),
+            stop_wait_ms: AtomicU64::new(config.stop_wait_ms),
+            log_bytes: AtomicU64::new(config.log_bytes),
+            allow_shutdown: AtomicBool::new(config.allow_shutdown),
+        },
+        settings: Mutex::new(settings),
+        config: Mutex::new(config),
+        started: Instant::now(),
+        draining: AtomicBool::new(false),
+        connections: AtomicU64::new(0),
+        connections_total: AtomicU64::new(0),
+        connections_refused: AtomicU64::new(0),
+        orders,
+        given,
+    };
+    Ok((Arc::new(server), polls, opened.spares))
+}
+
+/// What a helper thread does.
+type Helper = Box<dyn FnOnce(&Server, &Ends) + Send>;
+
+/// How the helper threads are told to end.
+#[derive(Default)]
+struct Ends {
+    stop: AtomicBool,
+    sync: Signal,
+}
+
+fn start_helpers(
+    server: &Arc<Server>,
+    spares: quintet_log::Spares,
+    ends: &Arc<Ends>,
+) -> Result<Vec<JoinHandle<()>>> {
+    let mut helpers = Vec::new();
+    let start = |name: &str, body: Helper| {
+        let (server, ends) = (Arc::clone(server), Arc::clone(ends));
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        thread
+            .spawn(move || body(&server, &ends))
+            .context("cannot start a thread")
+    };
+    helpers.push(start(
+        "timer",
+        Box::new(|server, _| server.core.run_timer()),
+    )?);
+    helpers.push(start(
+        "upkeep",
+        Box::new(move |server, ends| {
+            let log_bytes = || server.limits.log_bytes.load(Ordering::Relaxed);
+            server.core.run_upkeep(&spares, &log_bytes, &ends.stop);
+        }),
+    )?);
+    match server.core.policy {
+        SyncPolicy::Always => {
+            helpers.push(start(
+                "log",
+                Box::new(|server, ends| server.core.run_log(&ends.stop)),
+            )?);
+        }
+        SyncPolicy::EveryMs(ms) => {
+            let interval = Duration::from_millis(ms);
+            helpers.push(start(
+                "sync",
+                Box::new(move |server, ends| server.core.run_sync(interval, &ends.sync)),
+            )?);
+        }
+        SyncPolicy::Never => {}
+    }
+    Ok(helpers)
+}
+
+/// Starts the I/O threads; listeners are shared out among them.
+fn start_workers(
+    server: &Arc<Server>,
+    polls: Vec<Poll>,
+    bound: Vec<Bound>,
+) -> Result<Vec<JoinHandle<()>>> {
+    let mut shares: Vec<Vec<(usize, Bound)>> = polls.iter().map(|_| Vec::new()).collect();
+    let threads = shares.len();
+    for (number, bound) in bound.into_iter().enumerate() {
+        shares[number % threads].push((number, bound));
+    }
+    let mut workers = Vec::new();
+    for (index, (poll, share)) in polls.into_iter().zip(shares).enumerate() {
+        let worker = IoThread::new(index, Arc::clone(server), poll, share)
+            .context("cannot watch a listener")?;
+        let thread = std::thread::Builder::new().name(format!("io-{index}"));
+        workers.push(
+            thread
+                .spawn(|| worker.run())
+                .context("cannot start a thread")?,
+        );
+    }
+    Ok(workers)
+}
+
+/// The lines that supervisors and tests wait for.
+fn announce(addresses: &[(&str, Address)]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    for (voice, address) in addresses {
+        writeln!(out, "listening {voice} {address}")?;
+    }
+    writeln!(out, "quintet ready")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Does what is ordered until that is to stop.
+fn obey(server: &Server, inbox: &Receiver<Order>, level: &logging::Level) {
+    while let Ok(order) = inbox.recv() {
+        match order {
+            Order::Stop => return,
+            Order::Reload => match server.reload() {
+                Ok(log_level) => {
+                    level.set(&log_level);
+                    tracing::info!("configuration reloaded");
+                }
+                Err(why) => tracing::error!("configuration not reloaded: {why}"),
+            },
+            Order::Drain => {
+                server.draining.store(true, Ordering::Relaxed);
+                server.core.set_draining(true);
+                tracing::info!("draining: puts are refused from now on");
+            }
+        }
+    }
+}
+
+/// Finishes what was decided and ends all threads.
+fn stop(
+    server: &Server,
+    workers: Vec<JoinHandle<()>>,
+    helpers: Vec<JoinHandle<()>>,
+    ends: &Ends,
+) -> Result<()> {
+    tracing::info!("stopping");
+    server
+        .core
+        .mail
+        .iter()
+        .for_each(|mailbox| mailbox.post(Mail::Stop));
+    let mut whole = true;
+    for worker in workers {
+        whole &= worker.join().is_ok();
+    }
+    ends.stop.store(true, Ordering::SeqCst);
+    ends.sync.raise();
+    server.core.log_work.raise();
+    server.core.upkeep.raise();
+    server.core.timer.stop();
+    for helper in helpers {
+        whole &= helper.join().is_ok();
+    }
+    if !whole {
+        return Err(anyhow!("a thread ended before its time; see above"));
+    }
+    if !server.core.finish() {
+        return Err(anyhow!(
+            "the disk is full: what was decided last and not answered is lost"
+        ));
+    }
+    Ok(())
+}
+
+/// Raises the number of files this process may open as far as it may.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("cannot raise the limit on open files: {error}");
+    }
+}
+
+impl Server {
+    /// Counts a new connection. False: there are too many, so it is closed.
+    pub(crate) fn admit(&self) -> bool {
+        self.connections_total.fetch_add(1, Ordering::Relaxed);
+        let before = self.connections.fetch_add(1, Ordering::Relaxed);
+        if before < self.limits.connections_max.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        let refused = self.connections_refused.fetch_add(1, Ordering::Relaxed) + 1;
+        // Once per power of two: enough to notice, too little to fill a disk.
+        if refused.is_power_of_two() {
+            tracing::warn!("{refused} connections closed: connections_max is reached");
+        }
+        false
+    }
+
+    /// An admitted connection of an I/O thread is gone.
+    pub(crate) fn dismiss(&self, thread: usize) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        self.core.mail[thread]
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Reads the configuration again; what can change while serving does.
+    /// Answers the log level.
+    ///
+    /// # Errors
+    /// Why not, in words; nothing changed.
+    pub(crate) fn reload(&self) -> Result<String, String> {
+        let config = load(&self.given).map_err(|error| format!("{error:#}"))?;
+        let settings = config.engine_settings();
+        self.core.configure(&settings);
+        *locked(&self.settings) = settings;
+        self.limits
+            .connections_max
+            .store(config.connections_max, Ordering::Relaxed);
+        self.limits
+            .stop_wait_ms
+            .store(config.stop_wait_ms, Ordering::Relaxed);
+        self.limits
+            .log_bytes
+            .store(config.log_bytes, Ordering::Relaxed);
+        self.limits
+            .allow_shutdown
+            .store(config.allow_shutdown, Ordering::Relaxed);
+        let level = config.log_level.clone();
+        let mut current = locked(&self.config);
+        current.defaults = config.defaults;
+        current.rules = config.rules;
+        current.connections_max = config.connections_max;
+        current.stop_wait_ms = config.stop_wait_ms;
+        current.log_bytes = config.log_bytes;
+        current.allow_shutdown = config.allow_shutdown;
+        current.log_level = config.log_level;
+        current.queues_max = config.queues_max;
+        current.waiters_max = config.waiters_max;
+        current.memory_max = config.memory_max;
+        Ok(level)
+    }
+}

@@ -1,0 +1,43 @@
+//! Signals become orders.
+
+use std::sync::mpsc::Sender;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::server::Order;
+
+/// Exit code after a second SIGTERM or SIGINT.
+const IMPATIENT: i32 = 1;
+
+/// From now on SIGTERM and SIGINT stop the server (a second one ends it at
+/// once), SIGHUP reloads the configuration, SIGUSR1 drains.
+///
+/// # Errors
+/// The system does not let this process handle signals.
+pub(crate) fn listen(orders: Sender<Order>) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).context("cannot handle signals")?;
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread
+        .spawn(move || {
+            let mut stopping = false;
+            for signal in signals.forever() {
+                let order = match signal {
+                    SIGHUP => Order::Reload,
+                    SIGUSR1 => Order::Drain,
+                    _ if stopping => std::process::exit(IMPATIENT),
+                    _ => {
+                        stopping = true;
+                        Order::Stop
+                    }
+                };
+                if orders.send(order).is_err() && order != Order::Stop {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! What sessions ask the host: numbers, the configuration, a stop.
+
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quintet_engine::{Caller, Command, Outcome, StatsOf, StatsReply};
+use quintet_wire::{Given, HostAsk, ServerStats};
+
+use crate::config::print;
+use crate::core::{Access, Decided, locked};
+use crate::server::{Listening, Order, Server};
+
+impl Server {
+    /// Answers what a session of this listener asks the host.
+    pub(crate) fn answer(&self, ask: HostAsk, listening: &Listening) -> Given {
+        match ask {
+            HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally, false))),
+            HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats(listening.tally, true))),
+            HostAsk::Reload => Given::Host(self.order(Order::Reload)),
+            HostAsk::Config => Given::Host(Ok(print(&locked(&self.config)))),
+            HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {
+                Given::Host(self.order(Order::Stop))
+            }
+            HostAsk::Shutdown => Given::Host(Err(
+                "shutdown is not allowed: set allow_shutdown = true".to_owned(),
+            )),
+        }
+    }
+
+    fn order(&self, order: Order) -> Result<String, String> {
+        self.orders
+            .send(order)
+            .map_err(|_| "the server is stopping".to_owned())?;
+        Ok(String::new())
+    }
+
+    fn stats(&self, tally: usize, with_queues: bool) -> ServerStats {
+        let mut stats = ServerStats {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            time_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            connections: self.connections.load(Ordering::Relaxed),
+            connections_total: self.connections_total.load(Ordering::Relaxed),
+            log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
+            log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
+            log_retired: self.core.counts.retired.load(Ordering::Relaxed),
+            draining: self.draining.load(Ordering::Relaxed),
+            ..ServerStats::default()
+        };
+        for thread in &self.threads {
+            stats.bytes_read += thread.bytes_read.load(Ordering::Relaxed);
+            stats.bytes_written += thread.bytes_written.load(Ordering::Relaxed);
+            thread.tallies[tally].add_to(&mut stats.tally);
+        }
+        process(&mut stats);
+        let of = if with_queues {
+            StatsOf::Queues
+        } else {
+            StatsOf::Shard
+        };
+        let (mut deliveries, mut out) = (Vec::new(), Vec::new());
+        let now = self.core.clock.now();
+        let mut access = Access::new(&self.core, now, &mut deliveries, &mut out);
+        if let Decided::Now(Outcome::Stats(reply), ..) =
+            access.submit(Caller::default(), Command::Stats(of))
+        {
+            match *reply {
+                StatsReply::Shard(shard) => stats.shard = shard,
+                StatsReply::Queues(shard, queues) => {
+                    stats.shard = shard;
+                    stats.queues = queues;
+                }
+                StatsReply::Queue(_) | StatsReply::Message(_) => {}
+            }
+        }
+        stats
+    }
+}
+
+/// What the kernel knows of this process. Zeros where it does not say.
+fn process(stats: &mut ServerStats) {
+    if let Ok(text) = std::fs::read_to_string("/proc/self/stat")
+        // Fields are counted behind the name, which may hold spaces.
+        && let Some((_, fields)) = text.rsplit_once(')')
+    {
+        let field = |at: usize| -> u64 {
+            fields
+                .split_ascii_whitespace()
+                .nth(at)
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0)
+        };
+        let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        // proc_pid_stat(5): utime is field 14, stime 15; the state, here 0, is 3.
+        stats.cpu_user_us = field(11) * tick_us;
+        stats.cpu_system_us = field(12) * tick_us;
+        let page = rustix::param::page_size() as u64;
+        stats.resident_bytes = field(21) * page;
+    }
+}
