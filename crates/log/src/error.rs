@@ -130,6 +130,22 @@ impl LogError {
         }
     }
 
+    /// A full disk is not a failure of the disk.
+    pub(crate) fn full_or_io(
+        doing: &'static str,
+        file: &str,
+        offset: u64,
+        source: io::Error,
+    ) -> Self {
+        if is_full(&source) {
+            Self::NoSpace {
+                file: file.to_owned(),
+            }
+        } else {
+            Self::io(doing, file, offset, source)
+        }
+    }
+
     pub(crate) fn damaged(file: &str, offset: u64, why: impl Into<String>) -> Self {
         Self::Damaged {
             file: file.to_owned(),

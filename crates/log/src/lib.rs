@@ -8,6 +8,8 @@
 //! a file), `local` (appending), `recovery` (opening), `spares`, and beside them `check`, `repair`
 //! and `backup`.
 
+mod backup;
+mod check;
 mod error;
 mod failure;
 mod files;
@@ -16,22 +18,26 @@ mod local;
 mod lock;
 mod mem;
 mod recovery;
-mod salvage_skel;
+mod repair;
 mod scan;
 mod segment;
 mod spares;
 mod storage;
+mod survey;
 mod traits;
 mod types;
 
+pub use backup::{BackupSummary, backup};
+pub use check::{CheckSummary, check};
 pub use error::LogError;
 pub use frame::{FRAME_HEADER_BYTES, FrameBuf, FrameKind, PAYLOAD_BYTES_MAX};
 pub use local::{LocalLog, Options};
 pub use lock::DirLock;
 pub use mem::{MemLog, MemStore};
 pub use recovery::{Cut, Recovery};
-pub use salvage_skel::*;
+pub use repair::{RepairSummary, repair};
 pub use spares::{SpareState, Spares};
 pub use storage::{Disk, Storage, StorageFile};
+pub use survey::{Finding, LostRange};
 pub use traits::{BodyReader, Log, ReadBodies, SyncPoint, SyncWork};
 pub use types::{Epoch, Placed, Position, ReplayFrame, SegmentInfo, SegmentNumber, Stamp};

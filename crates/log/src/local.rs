@@ -6,7 +6,6 @@ use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
     Position, Recovery, ReplayFrame, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
     StorageFile, SyncPoint, SyncWork,
-    error::is_full,
     failure::Failure,
     files::Files,
     recovery,
@@ -211,13 +210,9 @@ impl LocalLog {
         offset: u64,
         error: std::io::Error,
     ) -> LogError {
-        if is_full(&error) {
-            LogError::NoSpace {
-                file: name.to_owned(),
-            }
-        } else {
-            self.failure
-                .record(LogError::io(doing, name, offset, error))
+        match LogError::full_or_io(doing, name, offset, error) {
+            full @ LogError::NoSpace { .. } => full,
+            error => self.failure.record(error),
         }
     }
 

@@ -8,7 +8,6 @@ use std::sync::{
 
 use crate::{
     LogError, Storage, StorageFile,
-    error::is_full,
     segment::{spare_name, spare_tmp_name},
     storage::write_all,
 };
@@ -226,11 +225,5 @@ impl Ready {
 }
 
 fn failed(doing: &'static str, name: &str, error: std::io::Error) -> LogError {
-    if is_full(&error) {
-        LogError::NoSpace {
-            file: name.to_owned(),
-        }
-    } else {
-        LogError::io(doing, name, 0, error)
-    }
+    LogError::full_or_io(doing, name, 0, error)
 }

@@ -1,0 +1,228 @@
+//! Making a damaged log open again, with everything that can still be read at its old place.
+//!
+//! A segment with damage is written anew: good frames byte for byte where they were, so that facts
+//! go on naming bodies by segment and offset, and a frame of kind *lost* over each range between.
+
+use crate::{
+    FRAME_HEADER_BYTES, Finding, FrameKind, LogError, LostRange, PAYLOAD_BYTES_MAX, Position,
+    Storage, StorageFile,
+    frame::FrameHeader,
+    segment::{SegmentHeader, segment_tmp_name},
+    storage::{read_full, write_all},
+    survey::{Hole, Surveyed, survey, totals},
+};
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairSummary {
+    /// What was lost, in order. Empty: nothing was damaged, and nothing was changed.
+    pub lost: Vec<LostRange>,
+    /// Segments written anew or given up; the files they were are kept as `*.damaged`.
+    pub replaced: u64,
+    /// Good frames the log has now, those that stand for lost ones not counted.
+    pub frames: u64,
+    /// Records in them, as their writers counted.
+    pub records: u64,
+}
+
+/// Repairs what a check calls damage. Frames that had been durable and still read well all stay; an
+/// unsynced tail is left for the next start to cut. The caller holds the directory's
+/// [`DirLock`](crate::DirLock), and there is room for a copy of each damaged segment, twice.
+///
+/// # Errors
+/// [`LogError::NewerFormat`]; [`LogError::NoSpace`] and [`LogError::Io`], with the damage still
+/// there or partly repaired: a repair may be run again.
+pub fn repair(
+    storage: &dyn Storage,
+    report: &mut dyn FnMut(Finding<'_>),
+) -> Result<RepairSummary, LogError> {
+    let survey = survey(storage, report)?;
+    let (frames, records, _) = totals(&survey);
+    let mut summary = RepairSummary {
+        frames,
+        records,
+        ..RepairSummary::default()
+    };
+    for segment in &survey.segments {
+        let beyond = segment
+            .header
+            .as_ref()
+            .is_some_and(|header| header.first > survey.end);
+        if beyond || !segment.is_damaged(survey.end) {
+            continue;
+        }
+        match &segment.header {
+            Some(header) => replace(storage, segment, header, survey.end)?,
+            None => {
+                // Nothing in it can be verified; the segment before covers its range.
+                let aside = free_name(storage, &segment.name)?;
+                storage
+                    .rename(&segment.name, &aside)
+                    .and_then(|()| storage.sync_dir())
+                    .map_err(|error| LogError::io("rename", &segment.name, 0, error))?;
+            }
+        }
+        summary.replaced += 1;
+    }
+    summary.lost = survey.damage;
+    Ok(summary)
+}
+
+fn replace(
+    storage: &dyn Storage,
+    segment: &Surveyed,
+    header: &SegmentHeader,
+    end: Position,
+) -> Result<(), LogError> {
+    let tmp = segment_tmp_name(segment.number);
+    // What an earlier repair left half done.
+    let names = storage
+        .list()
+        .map_err(|error| LogError::io("list", "the log", 0, error))?;
+    if names.contains(&tmp) {
+        storage
+            .remove(&tmp)
+            .map_err(|error| LogError::io("remove", &tmp, 0, error))?;
+    }
+    let file = storage
+        .create(&tmp)
+        .map_err(|error| LogError::full_or_io("create", &tmp, 0, error))?;
+    write(&*file, &tmp, 0, &header.encode())?;
+    for run in segment.runs.iter().filter(|run| run.from < end) {
+        let (from, to) = (
+            header.offset_of(run.from),
+            header.offset_of(run.to.min(end)),
+        );
+        copy(segment, &*file, &tmp, from, to)?;
+    }
+    for hole in segment.holes.iter().filter(|hole| hole.from < end) {
+        fill(&*file, &tmp, header, hole)?;
+    }
+    file.sync_data()
+        .map_err(|error| LogError::full_or_io("sync", &tmp, 0, error))?;
+
+    let aside = free_name(storage, &segment.name)?;
+    let kept = storage
+        .create(&aside)
+        .map_err(|error| LogError::full_or_io("create", &aside, 0, error))?;
+    copy(segment, &*kept, &aside, 0, segment.len)?;
+    kept.sync_data()
+        .and_then(|()| storage.sync_dir())
+        .map_err(|error| LogError::full_or_io("sync", &aside, 0, error))?;
+    storage
+        .rename(&tmp, &segment.name)
+        .and_then(|()| storage.sync_dir())
+        .map_err(|error| LogError::io("rename", &tmp, 0, error))
+}
+
+/// Frames of kind *lost* over a whole range.
+fn fill(
+    file: &dyn StorageFile,
+    name: &str,
+    header: &SegmentHeader,
+    hole: &Hole,
+) -> Result<(), LogError> {
+    let head = FRAME_HEADER_BYTES as u64;
+    let mut from = hole.from;
+    while from < hole.to {
+        let bytes = hole.to.0 - from.0;
+        let len = match bytes.checked_sub(head) {
+            // What is left after the longest frame must have room for another header.
+            Some(len) if len > PAYLOAD_BYTES_MAX => PAYLOAD_BYTES_MAX - head,
+            Some(len) => len,
+            None => {
+                let why = format!("a gap of {bytes} bytes is too small for a frame");
+                return Err(LogError::damaged(name, header.offset_of(from), why));
+            }
+        };
+        let lost = FrameHeader {
+            // At most PAYLOAD_BYTES_MAX, which is less than four GiB.
+            len: len as u32,
+            position: from,
+            epoch: hole.stamp.epoch,
+            time_ms: hole.stamp.time_ms,
+            synced_through: from,
+            count: 0,
+            payload_crc: crc_of_zeros(len),
+            kind: FrameKind::Lost,
+        };
+        write(
+            file,
+            name,
+            header.offset_of(from),
+            &lost.encode(header.salt),
+        )?;
+        from = lost.end();
+    }
+    // The zeros themselves: the file may end with them.
+    let end = header.offset_of(hole.to);
+    let len = file
+        .len()
+        .map_err(|error| LogError::io("measure", name, 0, error))?;
+    if len < end {
+        file.set_len(end)
+            .map_err(|error| LogError::full_or_io("lengthen", name, end, error))?;
+    }
+    Ok(())
+}
+
+fn crc_of_zeros(len: u64) -> u32 {
+    static ZEROS: [u8; 4096] = [0; 4096];
+    let mut crc = crc32c::crc32c(&[]);
+    let mut left = len;
+    while left > 0 {
+        let some = left.min(ZEROS.len() as u64);
+        // At most the length of ZEROS.
+        crc = crc32c::crc32c_append(crc, &ZEROS[..some as usize]);
+        left -= some;
+    }
+    crc
+}
+
+fn copy(
+    from: &Surveyed,
+    to: &dyn StorageFile,
+    to_name: &str,
+    mut offset: u64,
+    end: u64,
+) -> Result<(), LogError> {
+    let mut bytes = vec![0; COPY_BYTES];
+    while offset < end {
+        let want = usize::try_from(end - offset)
+            .unwrap_or(usize::MAX)
+            .min(COPY_BYTES);
+        let read = read_full(&*from.file, offset, &mut bytes[..want])
+            .map_err(|error| LogError::io("read", &from.name, offset, error))?;
+        if read == 0 {
+            return Err(LogError::damaged(
+                &from.name,
+                offset,
+                "the file became shorter",
+            ));
+        }
+        write(to, to_name, offset, &bytes[..read])?;
+        offset += read as u64;
+    }
+    Ok(())
+}
+
+fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<(), LogError> {
+    write_all(file, offset, bytes)
+        .map_err(|error| LogError::full_or_io("write", name, offset, error))
+}
+
+/// A name for the damaged file that no earlier repair has taken.
+fn free_name(storage: &dyn Storage, name: &str) -> Result<String, LogError> {
+    let names = storage
+        .list()
+        .map_err(|error| LogError::io("list", "the log", 0, error))?;
+    let first = format!("{name}.damaged");
+    let later = (2..).map(|number: u32| format!("{name}.{number}.damaged"));
+    let mut all = std::iter::once(first.clone()).chain(later);
+    Ok(all
+        .find(|candidate| !names.contains(candidate))
+        .unwrap_or(first))
+}

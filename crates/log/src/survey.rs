@@ -1,0 +1,353 @@
+//! Reading a log that may be damaged: every good frame, and every range without one.
+//!
+//! Opening a log stops at the first bad frame; this goes on behind it. Check shows what it finds,
+//! repair acts on it. Neither changes the rule that tells a tail from damage: "Recovery" in
+//! `docs/log-format.md`.
+
+use std::sync::Arc;
+
+use crate::{
+    Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Stamp, Storage,
+    StorageFile,
+    scan::{Scan, Step, Stop, Window},
+    segment::{SegmentHeader, parse_segment_name, segment_name},
+};
+
+/// What a check or a repair has to tell, as it goes.
+#[derive(Debug)]
+pub enum Finding<'a> {
+    /// So much of the log has been read.
+    Progress {
+        /// Bytes of segment files read.
+        done: u64,
+        /// Bytes of all segment files.
+        total: u64,
+    },
+    /// A good frame; also one behind damage, or in a tail that will be cut.
+    Frame(ReplayFrame<'a>),
+    /// A range that had been durable and does not read as it was written.
+    Damage(&'a LostRange),
+    /// An unsynced tail, which the next start cuts. Not damage.
+    Tail(&'a Cut),
+}
+
+/// A range of a file that cannot be read as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRange {
+    /// The file. A segment that is missing counts as a range at the end of the one before it.
+    pub file: String,
+    /// Where the range begins, bytes.
+    pub offset: u64,
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Everything there is to know about a log's files.
+pub(crate) struct Survey {
+    pub(crate) segments: Vec<Surveyed>,
+    /// Ranges that had been durable, those of whole files and headers included.
+    pub(crate) damage: Vec<LostRange>,
+    pub(crate) tail: Option<Cut>,
+    /// Where the log ends, the tail cut.
+    pub(crate) end: Position,
+}
+
+/// One segment's file.
+pub(crate) struct Surveyed {
+    pub(crate) name: String,
+    pub(crate) number: SegmentNumber,
+    pub(crate) file: Arc<dyn StorageFile>,
+    pub(crate) len: u64,
+    /// `None`: no frame in it can be verified.
+    pub(crate) header: Option<SegmentHeader>,
+    /// A copy of the header that is bad, or all of it.
+    header_damage: Option<(u64, String)>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) holes: Vec<Hole>,
+}
+
+/// Good frames without a gap.
+pub(crate) struct Run {
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+    pub(crate) frames: u64,
+    pub(crate) records: u64,
+}
+
+/// A range without a good frame, before one or before the next segment.
+pub(crate) struct Hole {
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+    pub(crate) why: &'static str,
+    /// The last good frame before it.
+    pub(crate) stamp: Stamp,
+}
+
+impl Surveyed {
+    /// Whether repair has to write it anew.
+    pub(crate) fn is_damaged(&self, end: Position) -> bool {
+        self.header_damage.is_some() || self.holes.iter().any(|hole| hole.from < end)
+    }
+}
+
+/// Reads all of it. Holds one frame, or 1 MiB, in memory.
+///
+/// # Errors
+/// [`LogError::NewerFormat`], [`LogError::Io`]. Damage is not an error here.
+pub(crate) fn survey(
+    storage: &dyn Storage,
+    report: &mut dyn FnMut(Finding<'_>),
+) -> Result<Survey, LogError> {
+    let mut segments = open_all(storage)?;
+    let total = segments.iter().map(|segment| segment.len).sum();
+    let mut state = State::default();
+    let mut done = 0;
+    for index in 0..segments.len() {
+        let limit = segments[index + 1..]
+            .iter()
+            .find_map(|next| Some(next.header.as_ref()?.first));
+        state.read_segment(&mut segments[index], limit, report)?;
+        done += segments[index].len;
+        report(Finding::Progress { done, total });
+    }
+    Ok(state.conclude(segments, report))
+}
+
+fn open_all(storage: &dyn Storage) -> Result<Vec<Surveyed>, LogError> {
+    let names = storage.list();
+    let names = names.map_err(|error| LogError::io("list", "the log's directory", 0, error))?;
+    let mut numbers: Vec<_> = names
+        .iter()
+        .filter_map(|name| parse_segment_name(name))
+        .collect();
+    numbers.sort_unstable();
+    let mut segments: Vec<Surveyed> = Vec::with_capacity(numbers.len());
+    let mut first = Position(0);
+    for number in numbers {
+        let name = segment_name(number);
+        let file = storage
+            .open_read(&name)
+            .map_err(|error| LogError::io("open", &name, 0, error))?;
+        let len = file
+            .len()
+            .map_err(|error| LogError::io("measure", &name, 0, error))?;
+        let (header, header_damage) = match SegmentHeader::salvage(&*file, &name) {
+            Ok(found) if found.header.first < first => (
+                None,
+                Some((32, "it begins before the segment before it".to_owned())),
+            ),
+            Ok(found) => {
+                first = found.header.first;
+                (
+                    Some(found.header),
+                    found.bad_copy.map(|(at, why)| (at, why.to_owned())),
+                )
+            }
+            Err(LogError::Damaged { offset, why, .. }) => (None, Some((offset, why))),
+            Err(error) => return Err(error),
+        };
+        segments.push(Surveyed {
+            name,
+            number,
+            file,
+            len,
+            header,
+            header_damage,
+            runs: Vec::new(),
+            holes: Vec::new(),
+        });
+    }
+    Ok(segments)
+}
+
+/// What is known so far.
+#[derive(Default)]
+struct State {
+    synced: Position,
+    stamp: Stamp,
+    end: Position,
+    /// What is at the end of the last segment: segment's file, place in it, and bytes recognised.
+    last: Option<(String, u64, u64, Stop)>,
+}
+
+impl State {
+    fn read_segment(
+        &mut self,
+        segment: &mut Surveyed,
+        limit: Option<Position>,
+        report: &mut dyn FnMut(Finding<'_>),
+    ) -> Result<(), LogError> {
+        let Some(header) = &segment.header else {
+            return Ok(());
+        };
+        let mut window = Window::default();
+        let mut scan = Scan::new(&*segment.file, &segment.name, header, limit, &mut window)?;
+        self.synced = self.synced.max(header.synced_through);
+        let mut position = header.first;
+        let mut run = Run {
+            from: position,
+            to: position,
+            frames: 0,
+            records: 0,
+        };
+        loop {
+            let stop = match scan.at(position)? {
+                Step::Frame(frame) => {
+                    report(Finding::Frame(ReplayFrame {
+                        position,
+                        epoch: frame.epoch,
+                        time_ms: frame.time_ms,
+                        kind: frame.kind,
+                        segment: segment.number,
+                        offset: header.offset_of(position) + FRAME_HEADER_BYTES as u64,
+                        first_in_segment: position == header.first,
+                        count: frame.count,
+                        payload: scan.payload()?,
+                    }));
+                    self.synced = self.synced.max(frame.synced_through);
+                    self.stamp = Stamp {
+                        epoch: frame.epoch,
+                        time_ms: frame.time_ms,
+                    };
+                    position = frame.end();
+                    run.to = position;
+                    run.frames += 1;
+                    run.records += u64::from(frame.count);
+                    continue;
+                }
+                Step::Limit => break,
+                Step::Stop(stop) => stop,
+            };
+            let (next, recognised) = self.next_good(&mut scan, position)?;
+            let Some(to) = next.or(limit) else {
+                let offset = header.offset_of(position);
+                self.last = Some((segment.name.clone(), offset, recognised, stop));
+                break;
+            };
+            segment.holes.push(Hole {
+                from: position,
+                to,
+                why: stop.why,
+                stamp: self.stamp,
+            });
+            position = to;
+            let next_run = Run {
+                from: to,
+                to,
+                frames: 0,
+                records: 0,
+            };
+            segment.runs.push(std::mem::replace(&mut run, next_run));
+        }
+        segment.runs.push(run);
+        self.end = position;
+        Ok(())
+    }
+
+    /// The next position with a whole frame, and the bytes of frames passed over on the way of
+    /// which only the header is good.
+    fn next_good(
+        &mut self,
+        scan: &mut Scan<'_>,
+        position: Position,
+    ) -> Result<(Option<Position>, u64), LogError> {
+        let mut from = position;
+        let mut recognised = 0;
+        while let Some(header) = scan.look_for_header(from)? {
+            self.synced = self.synced.max(header.synced_through);
+            if let Step::Frame(_) = scan.at(header.position)? {
+                return Ok((Some(header.position), recognised));
+            }
+            recognised += header.frame_len();
+            from = header.end();
+        }
+        Ok((None, recognised))
+    }
+
+    fn conclude(self, segments: Vec<Surveyed>, report: &mut dyn FnMut(Finding<'_>)) -> Survey {
+        let mut damage = Vec::new();
+        let mut tail: Option<Cut> = None;
+        let mut end = self.end;
+        for segment in &segments {
+            if let Some((offset, why)) = &segment.header_damage {
+                let bytes = if segment.header.is_some() {
+                    2048
+                } else {
+                    segment.len
+                };
+                let (file, offset) = (segment.name.clone(), *offset);
+                damage.push(LostRange {
+                    file,
+                    offset,
+                    bytes,
+                    why: why.clone(),
+                });
+            }
+            let Some(header) = &segment.header else {
+                continue;
+            };
+            for hole in &segment.holes {
+                let (file, offset) = (segment.name.clone(), header.offset_of(hole.from));
+                if hole.from < self.synced {
+                    let (bytes, why) = (hole.to.0 - hole.from.0, hole.why.to_owned());
+                    damage.push(LostRange {
+                        file,
+                        offset,
+                        bytes,
+                        why,
+                    });
+                } else if tail.is_none() {
+                    end = hole.from;
+                    tail = Some(Cut {
+                        file,
+                        offset,
+                        bytes: 0,
+                        why: hole.why.to_owned(),
+                    });
+                }
+            }
+        }
+        let behind = |run: &&Run| run.from >= end && tail.is_some();
+        let runs = segments.iter().flat_map(|segment| &segment.runs);
+        let mut bytes: u64 = runs.filter(behind).map(|run| run.to.0 - run.from.0).sum();
+        if let Some((file, offset, recognised, stop)) = self.last {
+            bytes += recognised;
+            if tail.is_none() && (stop.looks_like_frame || recognised > 0) {
+                tail = Some(Cut {
+                    file,
+                    offset,
+                    bytes: 0,
+                    why: stop.why.to_owned(),
+                });
+            }
+        }
+        if let Some(tail) = &mut tail {
+            tail.bytes = bytes;
+            report(Finding::Tail(tail));
+        }
+        for range in &damage {
+            report(Finding::Damage(range));
+        }
+        Survey {
+            segments,
+            damage,
+            tail,
+            end,
+        }
+    }
+}
+
+/// What a log amounts to.
+pub(crate) fn totals(survey: &Survey) -> (u64, u64, u64) {
+    let runs = survey.segments.iter().flat_map(|segment| &segment.runs);
+    runs.filter(|run| run.from < survey.end)
+        .fold((0, 0, 0), |(frames, records, bytes), run| {
+            (
+                frames + run.frames,
+                records + run.records,
+                bytes + (run.to.0 - run.from.0),
+            )
+        })
+}
