@@ -8,12 +8,17 @@ use anyhow::{Context, Result, bail};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
+use crate::core::verify_frame;
+
 /// Exit code of `check` when there is damage.
 const DAMAGED: u8 = 3;
 
 /// Arguments of `check`.
 #[derive(clap::Args)]
-#[command(after_help = "Reads everything and changes nothing. Exits with 3 if there is damage.")]
+#[command(
+    after_help = "Reads everything and changes nothing; may run beside a server. Exits with \
+                        3 if there is damage."
+)]
 pub(super) struct Check {
     /// Data directory.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
@@ -26,14 +31,21 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<ExitCode> {
         exists(&self.data)?;
-        // Frames that are just being written would look like damage.
-        let _lock = lock(&self.data, "check")?;
         let mut lost = Vec::new();
+        let mut wrong = Vec::new();
         let mut bar = Bar::new("checking");
         let summary = quintet_log::check(&Disk::new(&self.data), &mut |finding| match finding {
             Finding::Progress { done, total } => bar.show(done, total),
-            Finding::Damage(range) => lost.push(range),
-            Finding::Frame(_) | Finding::Tail(_) => {}
+            Finding::Damage(range) => lost.push(range.clone()),
+            Finding::Frame(frame) => {
+                if let Err(why) = verify_frame(&frame) {
+                    wrong.push(format!(
+                        "segment {} at byte {}: {why}",
+                        frame.segment, frame.offset
+                    ));
+                }
+            }
+            Finding::Tail(_) => {}
         })?;
         bar.clear();
         let mut out = stdout().lock();
@@ -46,6 +58,7 @@ impl Check {
                 "unsynced_tail": summary.tail,
                 "damaged": lost.iter().map(range_json).collect::<Vec<_>>(),
                 "damaged_bytes": summary.damaged_bytes,
+                "unreadable": wrong,
             });
             writeln!(out, "{found}")?;
         } else {
@@ -57,7 +70,8 @@ impl Check {
             if summary.tail {
                 writeln!(
                     out,
-                    "an unsynced tail will be cut at the next start; that is no damage"
+                    "it ends in frames that are not synced: a server is writing them, or the next \
+                     start cuts them off; that is no damage"
                 )?;
             }
             print_ranges(&mut out, "damaged", &lost)?;
@@ -95,7 +109,7 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<ExitCode> {
         exists(&self.data)?;
-        let _lock = lock(&self.data, "repair")?;
+        let _lock = lock(&self.data)?;
         let mut bar = Bar::new("repairing");
         let summary = quintet_log::repair(&Disk::new(&self.data), &mut |finding| {
             if let Finding::Progress { done, total } = finding {
@@ -107,7 +121,7 @@ impl Repair {
         if self.json {
             let found = json!({
                 "lost": summary.lost.iter().map(range_json).collect::<Vec<_>>(),
-                "rewritten": summary.rewritten,
+                "replaced": summary.replaced,
                 "frames": summary.frames,
             });
             writeln!(out, "{found}")?;
@@ -115,8 +129,8 @@ impl Repair {
             print_ranges(&mut out, "lost", &summary.lost)?;
             writeln!(
                 out,
-                "{} frames kept, {} segments written anew",
-                summary.frames, summary.rewritten
+                "{} frames kept, {} damaged segments replaced",
+                summary.frames, summary.replaced
             )?;
         }
         Ok(ExitCode::SUCCESS)
@@ -134,10 +148,10 @@ pub(super) fn exists(dir: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-fn lock(dir: &std::path::Path, what: &str) -> Result<DirLock> {
+fn lock(dir: &std::path::Path) -> Result<DirLock> {
     DirLock::acquire(dir).map_err(|error| match error {
         LogError::Locked { .. } => anyhow::anyhow!(
-            "{error}\n{what} works on a stopped server, or on a copy made with `quintet backup`"
+            "{error}; a repair needs a stopped server, or a copy made with `quintet backup`"
         ),
         error => error.into(),
     })

@@ -31,7 +31,7 @@ pub(crate) use clock::Clock;
 pub(crate) use commit::Committer;
 pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use party::{PartyKey, SLOTS_MAX};
-pub(crate) use recover::{Layout, SHARDS_FILE, open};
+pub(crate) use recover::{Layout, SHARDS_FILE, open, verify_frame};
 pub(crate) use shard::Shard;
 pub(crate) use signal::Signal;
 pub(crate) use tickets::{Need, Progress, Reached};

@@ -231,6 +231,31 @@ impl Replay {
     }
 }
 
+/// Decodes everything in a frame, for `quintet check`.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn verify_frame(frame: &ReplayFrame<'_>) -> Result<(), String> {
+    let mut payload = frame.payload;
+    match frame.kind {
+        FrameKind::Lost => Ok(()),
+        FrameKind::Body => read_chunk(payload)
+            .map(|_| ())
+            .ok_or("a chunk without a head".into()),
+        FrameKind::Facts => {
+            while !payload.is_empty() {
+                let (_, mut records) =
+                    next_group(&mut payload).ok_or("a group of records is cut short")?;
+                while !records.is_empty() {
+                    Fact::decode(&mut records, &mut |id, len| LargeBody::new(id, len, 0))
+                        .map_err(|error| error.to_string())?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
 /// Splits a group off the payload of a frame of facts: shard and records.
 fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let shard = get_varint(payload)?;
