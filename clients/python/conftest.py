@@ -1,0 +1,63 @@
+"""A server for each test: the real binary on a fresh directory and a free port."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+STOP_S = 20
+
+
+class Server:
+    """A running `quintet serve`."""
+
+    def __init__(self, data, *arguments):
+        binary = os.environ.get("QUINTET", "quintet")
+        self.process = subprocess.Popen(
+            [binary, "serve", "--data", str(data), "--sync", "50ms", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.ports = {}
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == ["listening"]:
+                self.ports[words[1]] = int(words[2].rpartition(":")[2])
+            if line.strip() == "quintet ready":
+                break
+        else:
+            raise RuntimeError(f"the server ended: {self.process.wait()}")
+
+    @property
+    def address(self):
+        return ("127.0.0.1", self.ports["memcache"])
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout=STOP_S) == 0
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts servers on one directory, and stops those still running."""
+    servers = []
+
+    def starter(*arguments):
+        arguments = arguments or ("--listen", "memcache=127.0.0.1:0")
+        servers.append(Server(tmp_path / "data", *arguments))
+        return servers[-1]
+
+    yield starter
+    for server in servers:
+        if server.process.poll() is None:
+            server.stop()
+
+
+@pytest.fixture
+def server(start):
+    return start()
