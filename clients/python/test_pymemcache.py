@@ -72,7 +72,7 @@ def test_waiting(connect):
     taken = []
     thread = threading.Thread(target=lambda: taken.append(waiting.get("work/t=20000")))
     thread.start()
-    while putting.stats().get(b"queue_work_waiters") != b"1":
+    while putting.stats().get(b"queue_work_waiters") != 1:
         pass
     putting.set("work", "now")
     thread.join()
@@ -129,7 +129,7 @@ def test_queues(connect):
     assert queue.get("work") is None
     assert queue.version()
     stats = queue.stats()
-    assert stats[b"queue_work_items"] == b"0"
+    assert stats[b"queue_work_items"] == 0
     assert stats[b"cmd_set"] == 2
     queue.quit()
 

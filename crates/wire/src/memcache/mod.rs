@@ -67,8 +67,9 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "version",
-        default: Value::Text(env!("CARGO_PKG_VERSION")),
-        help: "what the version command and statistics show; printable, without spaces",
+        default: Value::Text(concat!("1.0.0-quintet-", env!("CARGO_PKG_VERSION"))),
+        help: "what the version command and statistics show, printable and without spaces; \
+               libmemcached wants a number other than 0 in front",
     },
     OptionSpec {
         name: "allow_shutdown",

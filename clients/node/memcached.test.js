@@ -1,0 +1,135 @@
+"use strict";
+// The npm client memcached, unmodified, against the real binary.
+
+const assert = require("node:assert/strict");
+const { spawn } = require("node:child_process");
+const { mkdtempSync, rmSync } = require("node:fs");
+const { tmpdir } = require("node:os");
+const path = require("node:path");
+const readline = require("node:readline");
+const { after, before, test } = require("node:test");
+const { promisify } = require("node:util");
+const Memcached = require("memcached");
+
+let server;
+let address;
+let data;
+let queueNumber = 0;
+const clients = [];
+
+before(async () => {
+  data = mkdtempSync(path.join(tmpdir(), "quintet-"));
+  const binary = process.env.QUINTET || "quintet";
+  const args = ["serve", "--data", data, "--sync", "50ms", "--listen", "memcache=127.0.0.1:0"];
+  server = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
+  for await (const line of readline.createInterface({ input: server.stdout })) {
+    const words = line.split(" ");
+    if (words[0] === "listening") address = words[2];
+    if (line === "quintet ready") return;
+  }
+  throw new Error("the server ended");
+});
+
+after(async () => {
+  for (const client of clients) client.end();
+  const ended = new Promise((resolve) => server.once("exit", resolve));
+  server.kill("SIGTERM");
+  assert.equal(await ended, 0);
+  rmSync(data, { recursive: true });
+});
+
+/** A client with one connection: open reads belong to a connection. */
+function connect() {
+  const client = new Memcached(address, { poolSize: 1, timeout: 20000, retries: 0 });
+  clients.push(client);
+  const call = (name) => promisify(client[name].bind(client));
+  return {
+    get: call("get"),
+    set: (key, value, lifetime = 0) => call("set")(key, value, lifetime),
+    add: (key, value) => call("add")(key, value, 0),
+    del: call("del"),
+    stats: call("stats"),
+    version: call("version"),
+    end: () => client.end(),
+  };
+}
+
+function freshQueue() {
+  queueNumber += 1;
+  return `node${queueNumber}`;
+}
+
+test("first in, first out", async () => {
+  const queue = connect();
+  const name = freshQueue();
+  assert.equal(await queue.get(name), undefined);
+  for (const item of ["a", "b", "c"]) assert.equal(await queue.set(name, item), true);
+  for (const item of ["a", "b", "c", undefined]) assert.equal(await queue.get(name), item);
+});
+
+test("types come back", async () => {
+  const queue = connect();
+  const name = freshQueue();
+  const values = ["text", "", 7, { a: [1, null] }, Buffer.from([1, 2, 0xc3, 0xa9]), "x".repeat(200000)];
+  for (const value of values) {
+    await queue.set(name, value);
+    assert.deepEqual(await queue.get(name), value);
+  }
+});
+
+test("waiting", async () => {
+  const waiting = connect();
+  const putting = connect();
+  const name = freshQueue();
+  assert.equal(await waiting.get(`${name}/t=50`), undefined);
+  const taken = waiting.get(`${name}/t=20000`);
+  for (;;) {
+    const [stats] = await putting.stats();
+    if (Number(stats[`queue_${name}_waiters`]) === 1) break;
+  }
+  await putting.set(name, "now");
+  assert.equal(await taken, "now");
+});
+
+test("open, close, abort", async () => {
+  const queue = connect();
+  const other = connect();
+  const name = freshQueue();
+  await queue.set(name, 1);
+  await queue.set(name, 2);
+  assert.equal(await queue.get(`${name}/open`), 1);
+  assert.equal(await other.get(`${name}/peek`), 2);
+  assert.equal(await queue.get(`${name}/abort`), undefined);
+  assert.equal(await queue.get(`${name}/open`), 1);
+  assert.equal(await queue.get(`${name}/close/open`), 2);
+  queue.end();
+  assert.equal(await other.get(`${name}/t=20000`), 2);
+  assert.equal(await other.get(name), undefined);
+});
+
+test("errors", async () => {
+  const name = freshQueue();
+  await connect().set(name, "a");
+  const queue = connect();
+  assert.equal(await queue.get(`${name}/open`), "a");
+  await assert.rejects(queue.get(name), /close current item first/);
+  assert.equal(await connect().get(`${name}/t=20000`), "a");
+  await assert.rejects(connect().get(`${name}/opne`), /bad option/);
+  await assert.rejects(connect().add(name, "x"), /not supported/);
+  assert.equal(await connect().get(name), undefined);
+});
+
+test("queues", async () => {
+  const queue = connect();
+  const name = freshQueue();
+  await queue.set(name, "a");
+  assert.equal(await queue.del(name), true);
+  assert.equal(await queue.del(name), true);
+  assert.equal(await queue.get(name), undefined);
+  await queue.set(name, "gone", 1);
+  await queue.set(name, "kept", 3600);
+  const [version] = await queue.version();
+  assert.ok(version.version);
+  assert.equal(await queue.get(name), "gone");
+  assert.equal(await queue.get(name), "kept");
+});
