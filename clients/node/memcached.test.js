@@ -83,10 +83,12 @@ test("waiting", async () => {
   const name = freshQueue();
   assert.equal(await waiting.get(`${name}/t=50`), undefined);
   const taken = waiting.get(`${name}/t=20000`);
-  for (;;) {
+  let waiters = 0;
+  for (let asked = 0; waiters !== 1 && asked < 10000; asked += 1) {
     const [stats] = await putting.stats();
-    if (Number(stats[`queue_${name}_waiters`]) === 1) break;
+    waiters = Number(stats[`queue_${name}_waiters`]);
   }
+  assert.equal(waiters, 1);
   await putting.set(name, "now");
   assert.equal(await taken, "now");
 });

@@ -3,10 +3,18 @@
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
-STOP_S = 20
+PATIENCE_S = 20
+
+
+def until(condition):
+    """Asks again and again, until it is so."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
 
 
 class Server:
@@ -35,7 +43,7 @@ class Server:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(timeout=STOP_S) == 0
+        assert self.process.wait(timeout=PATIENCE_S) == 0
 
     def kill(self):
         self.process.kill()

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from conftest import until
 from pymemcache import serde
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheClientError, MemcacheUnknownCommandError
@@ -20,13 +21,16 @@ class QueueClient(Client):
 
 
 @pytest.fixture
-def connect(server):
+def connect(request):
     clients = []
 
-    def connector(**options):
-        options = {"serde": serde.pickle_serde, "default_noreply": False, **options}
-        clients.append(QueueClient(server.address, timeout=20, **options))
-        return clients[-1]
+    def connector(server=None):
+        server = server or request.getfixturevalue("server")
+        client = QueueClient(
+            server.address, timeout=20, serde=serde.pickle_serde, default_noreply=False
+        )
+        clients.append(client)
+        return client
 
     yield connector
     for client in clients:
@@ -72,8 +76,7 @@ def test_waiting(connect):
     taken = []
     thread = threading.Thread(target=lambda: taken.append(waiting.get("work/t=20000")))
     thread.start()
-    while putting.stats().get(b"queue_work_waiters") != 1:
-        pass
+    until(lambda: putting.stats().get(b"queue_work_waiters") == 1)
     putting.set("work", "now")
     thread.join()
     assert taken == ["now"]
@@ -132,6 +135,31 @@ def test_queues(connect):
     assert stats[b"queue_work_items"] == 0
     assert stats[b"cmd_set"] == 2
     queue.quit()
+
+
+def test_a_listener_set_up_for_memcached_clients(start, connect, tmp_path):
+    config = tmp_path / "quintet.toml"
+    config.write_text(
+        """
+        [[queue]]
+        name = "narrow"
+        messages_max = 1
+
+        [[listen]]
+        voice = "memcache"
+        address = "127.0.0.1:0"
+        max_item_size = "1KiB"
+        flush_all_reply = "ok"
+        """
+    )
+    queue = connect(start("--config", str(config)))
+    assert queue.set("narrow", "a") is True
+    assert queue.set("narrow", "b") is False
+    assert queue.set("work", "x" * 2000) is False
+    assert queue.set("work", "x" * 1000) is True
+    assert queue.flush_all() is True
+    assert queue.get("work") is None
+    assert queue.get("narrow") is None
 
 
 def test_messages_outlive_the_server(start, connect, server):

@@ -4,6 +4,7 @@ import threading
 
 import memcache
 import pytest
+from conftest import until
 
 
 @pytest.fixture
@@ -53,8 +54,7 @@ def test_waiting(connect):
     taken = []
     thread = threading.Thread(target=lambda: taken.append(waiting.get("work/t=19000")))
     thread.start()
-    while putting.get_stats()[0][1].get("queue_work_waiters") != "1":
-        pass
+    until(lambda: putting.get_stats()[0][1].get("queue_work_waiters") == "1")
     putting.set("work", "now")
     thread.join()
     assert taken == ["now"]

@@ -33,7 +33,7 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "max_name",
-        default: Value::Bytes(250),
+        default: Value::Number(250),
         help: "longest queue name, 1 to 4096 bytes",
     },
     OptionSpec {
@@ -70,11 +70,6 @@ const OPTIONS: &[OptionSpec] = &[
         default: Value::Text(concat!("1.0.0-quintet-", env!("CARGO_PKG_VERSION"))),
         help: "what the version command and statistics show, printable and without spaces; \
                libmemcached wants a number other than 0 in front",
-    },
-    OptionSpec {
-        name: "allow_shutdown",
-        default: Value::Bool(false),
-        help: "whether the shutdown command stops the server",
     },
 ];
 
@@ -115,7 +110,6 @@ pub(crate) struct Shared {
     keep_flags: bool,
     flush_all_ok: bool,
     version: Box<str>,
-    allow_shutdown: bool,
     status: AtomicU8,
 }
 
@@ -146,7 +140,6 @@ impl Shared {
             keep_flags: one_of(options, "flags", ["store", "zero"])? == "store",
             flush_all_ok: one_of(options, "flush_all_reply", ["kestrel", "ok"])? == "ok",
             version: version.into(),
-            allow_shutdown: options.flag("allow_shutdown"),
             status: AtomicU8::new(Status::Up as u8),
         })
     }

@@ -25,7 +25,6 @@ impl Fault {
     pub(super) const FAR_TOO_LARGE: Self = Self("SERVER_ERROR item too large\r\n");
     pub(super) const READ_ONLY: Self = Self("SERVER_ERROR server is read-only\r\n");
     pub(super) const QUIESCENT: Self = Self("SERVER_ERROR server is quiescent\r\n");
-    pub(super) const NO_SHUTDOWN: Self = Self("SERVER_ERROR shutdown is not allowed\r\n");
 }
 
 impl std::fmt::Debug for Fault {

