@@ -44,80 +44,73 @@ pub fn backup(source: &dyn Storage, target: &dyn Storage) -> Result<BackupSummar
     if let Some(file) = segments_of(target)?.first() {
         return Err(LogError::NotEmpty { file: file.clone() });
     }
-    let mut attempt = 1;
-    loop {
-        let result = try_backup(source, target);
-        let gone = match result {
+    for _ in 0..ATTEMPTS {
+        match try_backup(source, target) {
             Ok(Some(summary)) => return Ok(summary),
-            Ok(None) => None,
-            Err(error) => Some(error),
-        };
-        remove_all(target)?;
-        match gone {
-            Some(error) => return Err(error),
-            None if attempt == ATTEMPTS => {
-                let error =
-                    std::io::Error::other("its segments go away faster than they can be read");
-                return Err(LogError::io("copy", "the log", 0, error));
+            Ok(None) => remove_all(target)?,
+            Err(error) => {
+                remove_all(target)?;
+                return Err(error);
             }
-            None => attempt += 1,
         }
     }
+    let error = std::io::Error::other("its segments go away faster than they can be copied");
+    Err(LogError::io("copy", "the log", 0, error))
 }
 
-/// `None` when a segment went away.
+/// `None` when a segment went away before it was had.
 fn try_backup(
     source: &dyn Storage,
     target: &dyn Storage,
 ) -> Result<Option<BackupSummary>, LogError> {
     let names = segments_of(source)?;
-    let mut summary = BackupSummary::default();
-    let result = copy_all(source, target, &names, &mut summary);
-    // A file copied while it was recycled may have any content: what tells is whether its name is
-    // still there. That also explains an error.
-    let left = segments_of(source)?;
-    if names.iter().any(|name| !left.contains(name)) {
-        return Ok(None);
+    let mut summary = BackupSummary {
+        segments: names.len() as u64,
+        ..BackupSummary::default()
+    };
+    let mut window = Window::default();
+    let mut linked = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let next = names.get(index + 1);
+        let result = match next {
+            Some(_) => link(source, target, name),
+            None => Ok(false),
+        };
+        let result = match result {
+            Ok(true) => {
+                linked.push(name);
+                continue;
+            }
+            Ok(false) => copy_segment(source, target, name, next, &mut window),
+            Err(error) => Err(error),
+        };
+        // A file copied while it was recycled may have had any content: what tells is whether its
+        // name is still there. That also explains an error.
+        if !segments_of(source)?.contains(name) {
+            return Ok(None);
+        }
+        let (bytes, end) = result?;
+        summary.copied_bytes += bytes;
+        summary.end = end;
     }
-    result?;
+    // The server may not have synced them yet. Last, because it takes a while and they are safe.
+    for name in &linked {
+        target
+            .open(name)
+            .and_then(|file| file.sync_data())
+            .map_err(|error| failed("sync", name, error))?;
+    }
     target
         .sync_dir()
         .map_err(|error| LogError::io("sync", "the target", 0, error))?;
+    summary.linked = linked.len() as u64;
     Ok(Some(summary))
 }
 
-fn copy_all(
-    source: &dyn Storage,
-    target: &dyn Storage,
-    names: &[String],
-    summary: &mut BackupSummary,
-) -> Result<(), LogError> {
-    let mut window = Window::default();
-    for (index, name) in names.iter().enumerate() {
-        let last = index + 1 == names.len();
-        let linked = !last
-            && source
-                .link_into(name, target)
-                .map_err(|error| failed("link", name, error))?;
-        if linked {
-            // The server may not have synced it yet.
-            target
-                .open(name)
-                .and_then(|file| file.sync_data())
-                .map_err(|error| failed("sync", name, error))?;
-            summary.linked += 1;
-        } else {
-            let limit = match names.get(index + 1) {
-                Some(next) => Some(header_of(source, next)?.first),
-                None => None,
-            };
-            let (bytes, end) = copy_segment(source, target, name, limit, &mut window)?;
-            summary.copied_bytes += bytes;
-            summary.end = end;
-        }
-        summary.segments += 1;
-    }
-    Ok(())
+fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool, LogError> {
+    source
+        .link_into(name, target)
+        .map_err(|error| failed("link", name, error))
 }
 
 fn header_of(source: &dyn Storage, name: &str) -> Result<SegmentHeader, LogError> {
@@ -131,9 +124,13 @@ fn copy_segment(
     source: &dyn Storage,
     target: &dyn Storage,
     name: &str,
-    limit: Option<Position>,
+    next: Option<&String>,
     window: &mut Window,
 ) -> Result<(u64, Position), LogError> {
+    let limit = match next {
+        Some(next) => Some(header_of(source, next)?.first),
+        None => None,
+    };
     let file = source
         .open_read(name)
         .map_err(|error| failed("open", name, error))?;
