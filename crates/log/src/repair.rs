@@ -47,11 +47,7 @@ pub fn repair(
         ..RepairSummary::default()
     };
     for segment in &survey.segments {
-        let beyond = segment
-            .header
-            .as_ref()
-            .is_some_and(|header| header.first > survey.end);
-        if beyond || !segment.is_damaged(survey.end) {
+        if !segment.is_damaged(survey.end) {
             continue;
         }
         match &segment.header {

@@ -130,7 +130,8 @@ impl SegmentHeader {
             return newer(format!("feature flags {features:#x}"));
         }
         // Nothing of this size is ever written; refusing it here keeps sums from overflowing.
-        if u64_at(bytes, 32) > POSITION_MAX || u32_at(bytes, 12) == u32::MAX {
+        let (first, synced) = (u64_at(bytes, 32), u64_at(bytes, 48));
+        if first > POSITION_MAX || synced > first || u32_at(bytes, 12) == u32::MAX {
             return Ok(Err("the header is not one this version writes"));
         }
         Ok(Ok(Self {

@@ -10,7 +10,7 @@ use crate::{
     Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Stamp, Storage,
     StorageFile,
     scan::{Scan, Step, Stop, Window},
-    segment::{SegmentHeader, parse_segment_name, segment_name},
+    segment::{SEGMENT_HEADER_BYTES, SegmentHeader, parse_segment_name, segment_name},
 };
 
 /// What a check or a repair has to tell, as it goes.
@@ -83,6 +83,8 @@ pub(crate) struct Hole {
     pub(crate) why: &'static str,
     /// The last good frame before it.
     pub(crate) stamp: Stamp,
+    /// Bytes of frames in it of which the header is good.
+    recognised: u64,
 }
 
 impl Surveyed {
@@ -168,8 +170,19 @@ struct State {
     synced: Position,
     stamp: Stamp,
     end: Position,
-    /// What is at the end of the last segment: segment's file, place in it, and bytes recognised.
-    last: Option<(String, u64, u64, Stop)>,
+    /// What is at the end of the last segment: its file, and the place in it.
+    last: Option<(String, u64, Stop)>,
+}
+
+/// What follows a place without a good frame, in the same segment.
+#[derive(Default)]
+struct Behind {
+    /// The next good frame.
+    good: Option<Position>,
+    /// The end of the last frame before that of which the header is good, and the bytes of all
+    /// such frames.
+    end: Option<Position>,
+    recognised: u64,
 }
 
 impl State {
@@ -220,10 +233,13 @@ impl State {
                 Step::Limit => break,
                 Step::Stop(stop) => stop,
             };
-            let (next, recognised) = self.next_good(&mut scan, position)?;
-            let Some(to) = next.or(limit) else {
+            let file_end =
+                Position(header.first.0 + segment.len.saturating_sub(SEGMENT_HEADER_BYTES));
+            let behind = self.look_behind(&mut scan, position, file_end)?;
+            // Up to the next good frame, or the next segment, or as far as there were frames.
+            let Some(to) = behind.good.or(limit).or(behind.end) else {
                 let offset = header.offset_of(position);
-                self.last = Some((segment.name.clone(), offset, recognised, stop));
+                self.last = Some((segment.name.clone(), offset, stop));
                 break;
             };
             segment.holes.push(Hole {
@@ -231,6 +247,7 @@ impl State {
                 to,
                 why: stop.why,
                 stamp: self.stamp,
+                recognised: behind.recognised,
             });
             position = to;
             let next_run = Run {
@@ -246,24 +263,27 @@ impl State {
         Ok(())
     }
 
-    /// The next position with a whole frame, and the bytes of frames passed over on the way of
-    /// which only the header is good.
-    fn next_good(
+    /// What is behind a place without a good frame.
+    fn look_behind(
         &mut self,
         scan: &mut Scan<'_>,
         position: Position,
-    ) -> Result<(Option<Position>, u64), LogError> {
+        file_end: Position,
+    ) -> Result<Behind, LogError> {
+        let mut behind = Behind::default();
         let mut from = position;
-        let mut recognised = 0;
         while let Some(header) = scan.look_for_header(from)? {
             self.synced = self.synced.max(header.synced_through);
             if let Step::Frame(_) = scan.at(header.position)? {
-                return Ok((Some(header.position), recognised));
+                behind.good = Some(header.position);
+                break;
             }
-            recognised += header.frame_len();
+            behind.recognised += header.frame_len();
+            // The file may end inside it.
+            behind.end = Some(header.end().min(file_end));
             from = header.end();
         }
-        Ok((None, recognised))
+        Ok(behind)
     }
 
     fn conclude(self, segments: Vec<Surveyed>, report: &mut dyn FnMut(Finding<'_>)) -> Survey {
@@ -309,20 +329,25 @@ impl State {
                 }
             }
         }
-        let behind = |run: &&Run| run.from >= end && tail.is_some();
-        let runs = segments.iter().flat_map(|segment| &segment.runs);
-        let mut bytes: u64 = runs.filter(behind).map(|run| run.to.0 - run.from.0).sum();
-        if let Some((file, offset, recognised, stop)) = self.last {
-            bytes += recognised;
-            if tail.is_none() && (stop.looks_like_frame || recognised > 0) {
-                tail = Some(Cut {
-                    file,
-                    offset,
-                    bytes: 0,
-                    why: stop.why.to_owned(),
-                });
-            }
+        if let (None, Some((file, offset, stop))) = (&tail, self.last)
+            && stop.looks_like_frame
+        {
+            tail = Some(Cut {
+                file,
+                offset,
+                bytes: 0,
+                why: stop.why.to_owned(),
+            });
         }
+        let runs = segments.iter().flat_map(|segment| &segment.runs);
+        let runs = runs
+            .filter(|run| run.from >= end)
+            .map(|run| run.to.0 - run.from.0);
+        let holes = segments.iter().flat_map(|segment| &segment.holes);
+        let holes = holes
+            .filter(|hole| hole.from >= end)
+            .map(|hole| hole.recognised);
+        let bytes = runs.sum::<u64>() + holes.sum::<u64>();
         if let Some(tail) = &mut tail {
             tail.bytes = bytes;
             report(Finding::Tail(tail));
