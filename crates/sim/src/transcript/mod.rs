@@ -13,6 +13,7 @@
 //! | `shut` | the client closes its sending side |
 //! | `@ option NAME VALUE` | the listener is set up so |
 //! | `@ queue NAME KEY VALUE` | the queue is set up so |
+//! | `@ instant` | only for links that are instant: what happens depends on the clock, or on which connection acts first |
 //! | `# text`, nothing | for the reader |
 //!
 //! Connections have numbers: `c2> text` is sent on the second one, which is
@@ -33,6 +34,7 @@ use text::Part;
 #[derive(Debug)]
 pub struct Transcript {
     setup: Vec<Setup>,
+    instant: bool,
     steps: Vec<Step>,
     source: Vec<String>,
 }
@@ -86,6 +88,7 @@ impl Transcript {
     pub fn parse(source: &str) -> Result<Self, String> {
         let mut transcript = Self {
             setup: Vec::new(),
+            instant: false,
             steps: Vec::new(),
             source: source.lines().map(str::to_owned).collect(),
         };
@@ -103,6 +106,12 @@ impl Transcript {
         &self.setup
     }
 
+    /// True if it can only be replayed over a link that is instant
+    /// ([`Link::is_instant`]).
+    pub fn needs_instant(&self) -> bool {
+        self.instant
+    }
+
     /// What each connection sends, in order of the connections, with times as
     /// of `now_s`: food for tests of decoders.
     pub fn sent(&self, now_s: u64) -> Vec<Vec<u8>> {
@@ -118,6 +127,10 @@ impl Transcript {
 
     fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
         if text.is_empty() || text.starts_with('#') {
+            return Ok(());
+        }
+        if text == "@ instant" {
+            self.instant = true;
             return Ok(());
         }
         if let Some(setup) = text.strip_prefix("@ ") {

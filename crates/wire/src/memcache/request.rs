@@ -258,7 +258,11 @@ impl MemcacheSession {
                     b"version" => (Ask::Own, Reply::Version),
                     b"dump_config" => (Ask::Host(HostAsk::Config), Reply::Config),
                     b"reload" => (Ask::Host(HostAsk::Reload), Reply::Reloaded),
-                    b"shutdown" => (Ask::Host(HostAsk::Shutdown), Reply::Goodbye),
+                    b"shutdown" => {
+                        // Granted or not, the connection ends.
+                        self.state = State::Over;
+                        (Ask::Host(HostAsk::Shutdown), Reply::Goodbye)
+                    }
                     _ => return Err(Fault::SYNTAX),
                 }
             }
