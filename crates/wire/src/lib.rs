@@ -1,6 +1,8 @@
 //! The voices: each a folder with a pure [`Session`], its transcripts and one
 //! line of registration in [`VOICES`].
 
+mod lines;
+mod lineup;
 mod memcache;
 mod output;
 mod session;
@@ -15,7 +17,7 @@ pub use tally::Tally;
 pub use voice::{Listener, OptionSpec, Options, Value, Voice};
 
 /// Every voice this build speaks, in the order they are shown.
-pub const VOICES: &[Voice] = &[memcache::VOICE];
+pub const VOICES: &[Voice] = &[memcache::VOICE, lineup::VOICE];
 
 /// The voice of this name.
 pub fn voice(name: &str) -> Option<&'static Voice> {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use memchr::memchr;
 use quintet_engine::{
     Body, Command, Expiry, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, Refusal,
     Take, Wait, When,
@@ -11,6 +10,7 @@ use quintet_engine::{
 
 use super::reply::{Fault, Monitor, Reply, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
+use crate::lines::{Line, Lines};
 use crate::output::Output;
 use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Session, Step};
 
@@ -21,8 +21,7 @@ const CRLF: &[u8] = b"\r\n";
 pub(super) struct MemcacheSession {
     pub(super) shared: Arc<Shared>,
     pub(super) state: State,
-    /// Bytes of the input known to hold no line end.
-    scanned: usize,
+    lines: Lines,
     /// Further commands of the request last read, each with the bytes it
     /// consumes: all but the last consume none, so that the host comes back.
     pub(super) parts: VecDeque<(usize, Ask, Reply)>,
@@ -85,7 +84,7 @@ impl MemcacheSession {
         Self {
             shared,
             state: State::Line,
-            scanned: 0,
+            lines: Lines::default(),
             parts: VecDeque::new(),
             replies: VecDeque::new(),
         }
@@ -113,23 +112,6 @@ impl MemcacheSession {
         self.state = State::Over;
         self.parts.clear();
         self.ask(used, Ask::Close, Reply::Fault(fault))
-    }
-
-    /// The first line of the input with its end, if it is there.
-    fn line<'a>(&mut self, input: &'a [u8]) -> Result<Option<&'a [u8]>, Fault> {
-        let window = &input[..input.len().min(self.shared.line_max)];
-        let from = self.scanned.min(window.len());
-        match memchr(b'\n', &window[from..]) {
-            Some(at) => {
-                self.scanned = 0;
-                Ok(Some(&input[..=from + at]))
-            }
-            None if window.len() == self.shared.line_max => Err(Fault::LONG_LINE),
-            None => {
-                self.scanned = window.len();
-                Ok(None)
-            }
-        }
     }
 
     /// Goes on with a data block.
@@ -358,10 +340,10 @@ fn no_queue_no_matter(given: Given) -> Given {
 impl Session for MemcacheSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if matches!(self.state, State::Line) && self.parts.is_empty() {
-            let line = match self.line(input) {
-                Ok(Some(line)) => line,
-                Ok(None) => return Step::More,
-                Err(fault) => return self.fault(input.len(), fault, env),
+            let line = match self.lines.first(input, self.shared.line_max) {
+                Line::Whole(line) => line,
+                Line::Part => return Step::More,
+                Line::TooLong => return self.fault(input.len(), Fault::LONG_LINE, env),
             };
             match self.request(line, env) {
                 Ok(Some(step)) => return step,

@@ -1,0 +1,371 @@
+//! One connection: lines and messages in, replies out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal, Take};
+
+use super::request::{INVALID, Request, parse};
+use super::{Count, Shared};
+use crate::lines::{Line, Lines};
+use crate::output::Output;
+use crate::session::{Ask, Env, Given, Next, STREAM_OVER, Session, Step};
+
+const CRLF: &[u8] = b"\r\n";
+/// A message over this many times the limit is not read to its end.
+const SWALLOW_TIMES: u64 = 16;
+
+/// Protocol state of one connection.
+pub(super) struct LineupSession {
+    shared: Arc<Shared>,
+    lines: Lines,
+    state: State,
+    replies: VecDeque<Reply>,
+}
+
+/// What the input's front is.
+enum State {
+    /// A command line.
+    Line,
+    /// The rest of a line that was too long.
+    LongLine,
+    /// A message held in the input until it is whole.
+    Small { rank: u32, len: usize },
+    /// A message to be streamed.
+    Announced { rank: u32, len: u64 },
+    /// A message on its way to the log.
+    Streaming { rank: u32 },
+    /// The end of a message that was streamed.
+    Streamed {
+        rank: u32,
+        body: Result<LargeBody, Refusal>,
+    },
+    /// The message of a push that was refused, if it comes: its header may
+    /// also have been all there is.
+    Doubtful { len: u64 },
+    /// So many bytes that nobody wants.
+    Unwanted { left: u64 },
+    /// Nothing more: the connection is closing.
+    Over,
+}
+
+/// What a request is owed.
+enum Reply {
+    Pushed,
+    Popped,
+    Pong,
+    Error(&'static str),
+    /// An error, then the end.
+    Last(&'static str),
+    /// The end without a word.
+    End,
+}
+
+impl LineupSession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let (lines, replies) = (Lines::default(), VecDeque::new());
+        Self {
+            shared,
+            lines,
+            state: State::Line,
+            replies,
+        }
+    }
+
+    fn own(&mut self, used: usize, reply: Reply, env: &Env<'_>) -> Step {
+        let ask = match reply {
+            Reply::Last(_) | Reply::End => {
+                self.state = State::Over;
+                Ask::Close
+            }
+            _ => Ask::Own,
+        };
+        if matches!(reply, Reply::Error(_) | Reply::Last(_)) {
+            env.tally.bump(Count::Fault as usize);
+        }
+        self.replies.push_back(reply);
+        Step::Ask { used, ask }
+    }
+
+    fn command(&mut self, line: &[u8], env: &Env<'_>) -> Step {
+        let used = line.len();
+        match parse(line) {
+            Request::Push { rank, len } => self.announce(used, rank, len, env),
+            Request::BadPush { error, len } => {
+                // Answered at once: a client that sent only the header waits
+                // for nothing else.
+                self.state = State::Doubtful { len };
+                self.own(used, Reply::Error(error), env)
+            }
+            Request::Pop => {
+                env.tally.bump(Count::Pop as usize);
+                let take = Take {
+                    queues: [self.shared.queue.clone()].into(),
+                    ..Take::default()
+                };
+                self.replies.push_back(Reply::Popped);
+                Step::Ask {
+                    used,
+                    ask: Ask::Engine(Command::Take(take)),
+                }
+            }
+            Request::Ping => {
+                env.tally.bump(Count::Ping as usize);
+                self.own(used, Reply::Pong, env)
+            }
+            Request::Exit => self.own(used, Reply::End, env),
+            Request::Error(error) => self.own(used, Reply::Error(error), env),
+        }
+    }
+
+    fn announce(&mut self, used: usize, rank: u32, len: u64, env: &Env<'_>) -> Step {
+        let max = self.shared.message_max;
+        if len > max.saturating_mul(SWALLOW_TIMES) {
+            return self.own(used, Reply::Last("MESSAGE_TOO_LARGE"), env);
+        }
+        if len > max {
+            self.state = State::Unwanted {
+                left: len + CRLF.len() as u64,
+            };
+            return self.own(used, Reply::Error("MESSAGE_TOO_LARGE"), env);
+        }
+        self.state = if len > STREAM_OVER {
+            State::Announced { rank, len }
+        } else {
+            // So short a length fits `usize`.
+            State::Small {
+                rank,
+                len: len as usize,
+            }
+        };
+        Step::Skip { used }
+    }
+
+    /// Stores a message once its end is seen to be right.
+    fn push(&mut self, used: usize, rank: u32, body: Body, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Push as usize);
+        self.replies.push_back(Reply::Pushed);
+        let queue = self.shared.queue.clone();
+        let put = Put {
+            queue,
+            body,
+            rank: Some(rank),
+            ..Put::default()
+        };
+        Step::Ask {
+            used,
+            ask: Ask::Engine(Command::Put(put)),
+        }
+    }
+
+    fn small(&mut self, input: &[u8], rank: u32, len: usize, env: &Env<'_>) -> Step {
+        let Some(end) = input.get(len..len + CRLF.len()) else {
+            self.state = State::Small { rank, len };
+            return Step::More;
+        };
+        if end != CRLF {
+            return self.own(len, Reply::Last("EXPECTED_TERMINATOR"), env);
+        }
+        self.push(len + CRLF.len(), rank, Body::new(&input[..len]), env)
+    }
+
+    fn streamed_end(
+        &mut self,
+        input: &[u8],
+        rank: u32,
+        body: Result<LargeBody, Refusal>,
+        env: &Env<'_>,
+    ) -> Step {
+        let Some(end) = input.get(..CRLF.len()) else {
+            self.state = State::Streamed { rank, body };
+            return Step::More;
+        };
+        if end != CRLF {
+            return self.own(0, Reply::Last("EXPECTED_TERMINATOR"), env);
+        }
+        match body {
+            Ok(body) => self.push(CRLF.len(), rank, Body::Large(body), env),
+            Err(refusal) => self.own(CRLF.len(), Reply::Error(push_error(refusal)), env),
+        }
+    }
+
+    /// After a push with a bad priority: its message is dropped if one comes,
+    /// which its CR LF at the right place tells; else the bytes are commands.
+    /// What has the length of the message but is a bare command is that: a
+    /// client that sent nothing else waits for its reply.
+    fn doubtful(&mut self, input: &[u8], len: u64, env: &Env<'_>) -> Step {
+        // More than a line: it is not held to be looked at as a whole.
+        if len > self.shared.line_max as u64 {
+            self.state = State::Unwanted {
+                left: len.saturating_add(CRLF.len() as u64),
+            };
+            return self.decode(input, env);
+        }
+        let at = usize::try_from(len).unwrap_or(usize::MAX);
+        let message = &input[..input.len().min(at)];
+        let bare = matches!(
+            message,
+            b"POP\r\n" | b"TAKE\r\n" | b"PING\r\n" | b"EXIT\r\n"
+        );
+        let end = input.get(at..).unwrap_or_default();
+        let end = &end[..end.len().min(CRLF.len())];
+        if !CRLF.starts_with(end) || (bare && message.len() == at) {
+            return self.decode(input, env);
+        }
+        if end == CRLF {
+            return Step::Skip {
+                used: at + CRLF.len(),
+            };
+        }
+        self.state = State::Doubtful { len };
+        Step::More
+    }
+
+    fn unwanted(&mut self, input: &[u8], left: u64) -> Step {
+        let used = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+        if used as u64 != left {
+            self.state = State::Unwanted {
+                left: left - used as u64,
+            };
+        }
+        if used == 0 {
+            Step::More
+        } else {
+            Step::Skip { used }
+        }
+    }
+}
+
+/// How a refused put is told.
+fn push_error(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::MessageTooLarge => "MESSAGE_TOO_LARGE",
+        Refusal::NoMemory => "Out of memory",
+        Refusal::Draining => "SERVER_DRAINING",
+        Refusal::NotPermitted => "NOT_PERMITTED",
+        Refusal::QueueFull
+        | Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::HeldLimit
+        | Refusal::Duplicate(_)
+        | Refusal::QueueDown
+        | Refusal::NoSpace
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName => "MESSAGE_NOT_PUSHED",
+    }
+}
+
+/// How a refused take is told.
+fn pop_error(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::QueueDown => "QUEUE_DOWN",
+        Refusal::NotPermitted => "NOT_PERMITTED",
+        Refusal::NoMemory => "Out of memory",
+        _ => "MESSAGE_NOT_POPPED",
+    }
+}
+
+fn error(output: &mut Output, text: &str) {
+    output.put(b"-");
+    output.put(text.as_bytes());
+    output.put(CRLF);
+}
+
+impl Session for LineupSession {
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        match std::mem::replace(&mut self.state, State::Line) {
+            State::Line => match self.lines.first(input, self.shared.line_max) {
+                Line::Whole(line) => self.command(line, env),
+                Line::Part => Step::More,
+                Line::TooLong => {
+                    self.state = State::LongLine;
+                    self.own(self.shared.line_max, Reply::Error("LINE_TOO_LONG"), env)
+                }
+            },
+            State::LongLine => match self.lines.first(input, self.shared.line_max) {
+                Line::Whole(line) => Step::Skip { used: line.len() },
+                Line::Part | Line::TooLong => {
+                    self.lines = Lines::default();
+                    self.state = State::LongLine;
+                    match input.len() {
+                        0 => Step::More,
+                        used => Step::Skip { used },
+                    }
+                }
+            },
+            State::Small { rank, len } => self.small(input, rank, len, env),
+            State::Announced { rank, len } => {
+                self.state = State::Streaming { rank };
+                Step::Stream {
+                    used: 0,
+                    len,
+                    queue: self.shared.queue.clone(),
+                }
+            }
+            State::Streaming { rank } => {
+                self.state = State::Streaming { rank };
+                Step::More
+            }
+            State::Streamed { rank, body } => self.streamed_end(input, rank, body, env),
+            State::Doubtful { len } if input.is_empty() => {
+                self.state = State::Doubtful { len };
+                Step::More
+            }
+            State::Doubtful { len } => self.doubtful(input, len, env),
+            State::Unwanted { left } => self.unwanted(input, left),
+            State::Over => {
+                self.state = State::Over;
+                match input.len() {
+                    0 => Step::More,
+                    used => Step::Skip { used },
+                }
+            }
+        }
+    }
+
+    fn encode(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next {
+        let Some(reply) = self.replies.pop_front() else {
+            return Next::Close;
+        };
+        match (reply, given) {
+            (Reply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
+            (Reply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
+                error(output, push_error(refusal));
+            }
+            (Reply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
+                env.tally.bump(Count::Hit as usize);
+                for message in &messages {
+                    output.put(b"$");
+                    output.number(message.body.len());
+                    output.put(CRLF);
+                    output.body(&message.body);
+                    output.put(CRLF);
+                }
+            }
+            (Reply::Popped, Given::Engine(Outcome::Empty, _)) => {
+                env.tally.bump(Count::Miss as usize);
+                error(output, "NO_MESSAGES");
+            }
+            (Reply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
+                error(output, pop_error(refusal));
+            }
+            (Reply::Pong, _) => output.put(b"+PONG\r\n"),
+            (Reply::Error(text), _) => error(output, text),
+            (Reply::Last(text), _) => {
+                error(output, text);
+                return Next::Close;
+            }
+            (Reply::End, _) => return Next::Close,
+            (Reply::Pushed | Reply::Popped, _) => error(output, INVALID),
+        }
+        Next::Done
+    }
+
+    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+        self.state = match std::mem::replace(&mut self.state, State::Line) {
+            State::Streaming { rank } => State::Streamed { rank, body },
+            other => other,
+        };
+    }
+}
