@@ -379,3 +379,29 @@ fn a_frame_the_caller_cannot_replay_is_named() {
     );
     assert!(error.contains("an unknown operation"), "{error}");
 }
+
+#[test]
+fn what_was_cut_does_not_come_back() {
+    // Of two unsynced frames the first was torn and the second was not. A frame of the first one's
+    // length then takes its place: the second must not follow it.
+    let disk = SimDisk::new(3);
+    let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
+    append(&mut log, 1, b"kept");
+    sync(&mut log);
+    let torn = append(&mut log, 1, b"torn");
+    append(&mut log, 1, b"whole, but behind a gap");
+    drop(log);
+    let name = name_of(SegmentNumber(1));
+    let mut content = disk.content(&name).expect("a segment");
+    content[usize::try_from(torn.offset).expect("a small file")] ^= 1;
+    disk.set_content(&name, &content);
+    let (mut log, recovery, _) = open(Arc::new(disk.clone())).expect("a torn tail");
+    assert!(recovery.cut.is_some());
+    append(&mut log, 1, b"next");
+    sync(&mut log);
+    let end = log.end();
+    drop(log);
+    let (log, recovery, seen) = open(Arc::new(disk)).expect("open");
+    assert_eq!(payloads(&seen), [b"kept", b"next"]);
+    assert_eq!((log.end(), recovery.cut), (end, None));
+}

@@ -255,7 +255,9 @@ pub(crate) fn script() -> Vec<Step> {
 /// Any step, biased towards appends.
 pub(crate) fn any_step(random: &mut Random) -> Step {
     match random.below(20) {
-        0..=8 => Step::Append(random.index(900)),
+        // Equal lengths, so that a new frame can end where an old one did.
+        0..=4 => Step::Append(random.index(4) * 200),
+        5..=8 => Step::Append(random.index(900)),
         9..=11 => Step::Sync,
         12..=13 => Step::SyncLate(random.index(700)),
         14..=15 => Step::Begin,
