@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::body::Body;
-use crate::message::{Attachment, Message, MessageId};
+use crate::message::{Attachment, Attr, Message, MessageId};
 use crate::name::Name;
 use crate::settings::Overrides;
 use crate::time::Ms;
@@ -86,7 +86,7 @@ pub struct PutMore {
     /// Grouping key.
     pub key: Option<Arc<[u8]>>,
     /// Named values; sorted by the engine.
-    pub attrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub attrs: Vec<Attr>,
     /// Files beside the log.
     pub attachments: Vec<Attachment>,
     /// Refuses or returns the first put with the same id in the queue.
@@ -302,6 +302,9 @@ pub enum ListState {
     Archived,
 }
 
+/// An attribute to set (`Some`) or remove (`None`).
+pub type AttrChange = (Box<[u8]>, Option<Box<[u8]>>);
+
 /// Changes to a stored message that is not reserved by somebody else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
@@ -312,7 +315,7 @@ pub struct Edit {
     /// New status text.
     pub status: Option<Box<[u8]>>,
     /// Attributes to set (`Some`) or remove (`None`).
-    pub attrs: Vec<(Box<[u8]>, Option<Box<[u8]>>)>,
+    pub attrs: Vec<AttrChange>,
     /// New list of attachments.
     pub attachments: Option<Vec<Attachment>>,
 }

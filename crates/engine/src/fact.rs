@@ -5,7 +5,7 @@
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
 use crate::command::{BackTo, Party};
-use crate::message::{At, Attachment, Message, MessageId, QueueId};
+use crate::message::{At, Attachment, Attr, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::settings::Overrides;
 use crate::stats::QueueTotals;
@@ -331,7 +331,7 @@ pub struct Change {
     /// New status text.
     pub status: Option<Box<[u8]>>,
     /// All attributes anew.
-    pub attrs: Option<Vec<(Box<[u8]>, Box<[u8]>)>>,
+    pub attrs: Option<Vec<Attr>>,
     /// All attachments anew.
     pub attachments: Option<Vec<Attachment>>,
 }

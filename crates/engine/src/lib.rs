@@ -23,14 +23,17 @@ mod waiters;
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use codec::{FactError, LargeBodies};
 pub use command::{
-    BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk, LeaseOwner,
-    LeaseTime, ListState, Party, Peek, Principal, Put, PutMore, StatsOf, Take, Wait, When,
+    AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk,
+    LeaseOwner, LeaseTime, ListState, Party, Peek, Principal, Put, PutMore, StatsOf, Take, Wait,
+    When,
 };
 pub use engine::{CopiedOut, Engine, Space};
 pub use fact::{
     Bound, Change, Fact, Journal, Lease, Mark, Pause, Removal, Return, ShardCounts, Transfer,
 };
-pub use message::{At, Attachment, Extra, Home, Message, MessageId, QueueId, RANK_DEFAULT, State};
+pub use message::{
+    At, Attachment, Attr, Extra, Home, Message, MessageId, QueueId, RANK_DEFAULT, State,
+};
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};

@@ -84,6 +84,9 @@ pub struct Message {
     pub doomed: bool,
 }
 
+/// A named value: name, value.
+pub type Attr = (Box<[u8]>, Box<[u8]>);
+
 /// The rarer parts of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Extra {
@@ -94,7 +97,7 @@ pub struct Extra {
     /// Gone from this time on, unless reserved.
     pub expires: Option<Ms>,
     /// Named values, sorted by name (RQ src, dest, params, ...).
-    pub attrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub attrs: Vec<Attr>,
     /// Files that belong to the message, beside the log.
     pub attachments: Vec<Attachment>,
     /// What was last said about it: status text, reason of the last failure.

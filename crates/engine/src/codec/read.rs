@@ -1,10 +1,8 @@
 //! Primitive fields, incoming. Nothing is allocated before its bytes are seen.
 
 use super::FactError;
-use crate::message::Attachment;
+use crate::message::{Attachment, Attr};
 use crate::time::Ms;
-
-type Attr = (Box<[u8]>, Box<[u8]>);
 
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

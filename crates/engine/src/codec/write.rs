@@ -1,6 +1,6 @@
 //! Primitive fields, outgoing.
 
-use crate::message::Attachment;
+use crate::message::{Attachment, Attr};
 use crate::time::Ms;
 
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
@@ -38,7 +38,7 @@ impl Writer<'_> {
         self.0.extend_from_slice(bytes);
     }
 
-    pub(super) fn attrs(&mut self, attrs: &[(Box<[u8]>, Box<[u8]>)]) {
+    pub(super) fn attrs(&mut self, attrs: &[Attr]) {
         self.number(attrs.len() as u64);
         for (name, value) in attrs {
             self.bytes(name);

@@ -1,9 +1,9 @@
 //! Acts on stored messages and on queues.
 
-use crate::command::{Edit, ListState};
+use crate::command::{AttrChange, Edit, ListState};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Change, Fact, Journal, Pause, Transfer};
-use crate::message::{Message, MessageId, QueueId, State};
+use crate::message::{Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::settings::Overrides;
@@ -372,10 +372,7 @@ impl Engine {
 }
 
 /// The message's attributes with the changes in place, sorted.
-fn merged(
-    message: &Message,
-    changes: Vec<(Box<[u8]>, Option<Box<[u8]>>)>,
-) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+fn merged(message: &Message, changes: Vec<AttrChange>) -> Vec<Attr> {
     let mut attrs = message
         .extra
         .as_ref()

@@ -15,6 +15,9 @@ use crate::time::Ms;
 /// keeps trying, short enough that a busy server holds few.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
+/// A mark to leave: its kind, the mark, and for how long in ms.
+type NewMark = (Mark, Box<[u8]>, u64);
+
 /// What came of looking for repeats.
 enum Repeat {
     No,
@@ -322,7 +325,7 @@ impl Engine {
             }));
         }
         let by_key = settings.dedupe_by_key_ms;
-        let mut marks: SmallVec<[(Mark, Box<[u8]>, u64); 1]> = SmallVec::new();
+        let mut marks: SmallVec<[NewMark; 1]> = SmallVec::new();
         if let Some(more) = put.more {
             let PutMore {
                 held_back,

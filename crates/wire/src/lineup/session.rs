@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use memchr::memchr;
 use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal, Take};
 
 use super::request::{INVALID, Request, parse};
@@ -283,14 +284,14 @@ impl Session for LineupSession {
                     self.own(self.shared.line_max, Reply::Error("LINE_TOO_LONG"), env)
                 }
             },
-            State::LongLine => match self.lines.first(input, self.shared.line_max) {
-                Line::Whole(line) => Step::Skip { used: line.len() },
-                Line::Part | Line::TooLong => {
-                    self.lines = Lines::default();
+            State::LongLine => match (memchr(b'\n', input), input.len()) {
+                (Some(end), _) => Step::Skip { used: end + 1 },
+                (None, seen) => {
                     self.state = State::LongLine;
-                    match input.len() {
-                        0 => Step::More,
-                        used => Step::Skip { used },
+                    if seen == 0 {
+                        Step::More
+                    } else {
+                        Step::Skip { used: seen }
                     }
                 }
             },
