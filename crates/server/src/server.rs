@@ -14,7 +14,9 @@ use quintet_log::DirLock;
 use quintet_wire::{Listener, VOICES, Voice};
 
 use crate::config::{Address, Config, Given, SyncPolicy, load};
-use crate::core::{self, Core, Counts, Layout, Mail, Mailbox, Progress, Signal, Timer, locked};
+use crate::core::{
+    self, Core, Counts, Layout, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
+};
 use crate::io::{Bound, IoThread, ThreadCounts, WAKE};
 use crate::{admin, logging, notify};
 
@@ -199,7 +201,7 @@ fn open(
             sync_turn: Mutex::new(()),
             mail,
             counts: Counts::default(),
-            full: AtomicBool::new(false),
+            room: Room::new(config.data.clone(), config.segment_bytes),
         },
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
         listeners,

@@ -137,6 +137,9 @@ impl Core {
         len: usize,
         body: &LargeBody,
     ) -> Result<(), ChunkError> {
+        if self.is_full() {
+            return Err(ChunkError::NoSpace);
+        }
         let mut committer = locked(&self.committer);
         let written = committer.append_chunk(self, frame);
         match written {

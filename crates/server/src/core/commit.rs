@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::Home;
+use quintet_engine::{Home, Space};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
 use smallvec::SmallVec;
 
@@ -94,9 +94,7 @@ impl Committer {
         if shards.iter().all(|shard| shard.batch.is_empty()) {
             if end_segment && !self.fresh {
                 let home = self.home_after();
-                shards
-                    .iter_mut()
-                    .for_each(|shard| shard.begin_segment(home));
+                begin_segment(core, &mut shards, home);
                 self.begin_segment(core);
             }
             return false;
@@ -114,9 +112,7 @@ impl Committer {
             // What is decided from here on lands in the next segment, and the
             // state as it is now, between the two batches, goes before it.
             let home = self.home_after();
-            shards
-                .iter_mut()
-                .for_each(|shard| shard.begin_segment(home));
+            begin_segment(core, &mut shards, home);
             self.rotate = true;
         }
         drop(shards);
@@ -170,6 +166,21 @@ impl Committer {
             }
             Err(LogError::NoSpace { .. }) => Err(Committed::Full),
             Err(error) => Err(Committed::Failed(error)),
+        }
+    }
+}
+
+/// Puts the shards' state at the front of the segment `home`. If that may be
+/// the last one the disk has room for, it takes no puts.
+fn begin_segment(core: &Core, shards: &mut [MutexGuard<'_, Shard>], home: Home) {
+    let tight = core.room.is_tight();
+    if tight {
+        core.room.full.store(true, Ordering::Relaxed);
+    }
+    for shard in shards {
+        shard.begin_segment(home);
+        if tight {
+            shard.engine.set_space(Space::NoPuts);
         }
     }
 }

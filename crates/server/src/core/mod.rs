@@ -11,13 +11,14 @@ mod mail;
 mod party;
 mod recover;
 mod retire;
+mod room;
 mod shard;
 mod signal;
 mod sync;
 mod tickets;
 mod timer;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quintet_engine::{MessageId, Settings};
@@ -32,6 +33,7 @@ pub(crate) use commit::Committer;
 pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use party::{PartyKey, SLOTS_MAX};
 pub(crate) use recover::{Layout, SHARDS_FILE, open, verify_frame};
+pub(crate) use room::Room;
 pub(crate) use shard::Shard;
 pub(crate) use signal::Signal;
 pub(crate) use tickets::{Need, Progress, Reached};
@@ -56,8 +58,7 @@ pub(crate) struct Core {
     /// One per I/O thread.
     pub(crate) mail: Vec<Mailbox>,
     pub(crate) counts: Counts,
-    /// The disk is full.
-    pub(crate) full: AtomicBool,
+    pub(crate) room: Room,
 }
 
 /// Bits below the shard's number in an id, as the engine makes them.
@@ -102,7 +103,7 @@ impl Core {
 
     /// True while the disk is full and puts are refused.
     pub(crate) fn is_full(&self) -> bool {
-        self.full.load(Ordering::Relaxed)
+        self.room.full.load(Ordering::Relaxed)
     }
 
     /// Locks one shard.

@@ -27,7 +27,7 @@ impl Core {
         log_bytes: &dyn Fn() -> u64,
         stop: &AtomicBool,
     ) {
-        let mut full = false;
+        let mut told = Space::Enough;
         let mut pause = Duration::ZERO;
         loop {
             self.upkeep.wait_for(pause);
@@ -35,20 +35,30 @@ impl Core {
                 return;
             }
             let stuck = self.write_stuck();
-            pause = match spares.fill_slice() {
-                Ok(SpareState::Filling) => PACE,
-                Ok(SpareState::Ready) => IDLE,
-                Ok(SpareState::Low) => FULL,
+            let state = match spares.fill_slice() {
+                Ok(state) => state,
                 Err(error) => stop_for(&error),
             };
-            let now_full = stuck || spares.low();
-            if now_full != full {
-                full = now_full;
-                self.set_full(full);
+            pause = match state {
+                _ if stuck => FULL,
+                SpareState::Filling => PACE,
+                SpareState::Ready => IDLE,
+                SpareState::Low => FULL,
+            };
+            let ready = state == SpareState::Ready;
+            self.room.spares_ready.store(ready, Ordering::Relaxed);
+            let space = match stuck {
+                true => Space::NoLeases,
+                false if spares.low() || self.room.is_tight() => Space::NoPuts,
+                false => Space::Enough,
+            };
+            if space != told || self.is_full() != (space != Space::Enough) {
+                self.set_space(space);
             }
-            if stuck {
-                pause = FULL;
+            if (space == Space::Enough) != (told == Space::Enough) {
+                tell(space);
             }
+            told = space;
             if self.retire_one(log_bytes(), stop) {
                 pause = pause.min(PACE);
             }
@@ -73,20 +83,6 @@ impl Core {
         // The log thread syncs it and goes on.
         self.log_work.raise();
         false
-    }
-
-    fn set_full(&self, full: bool) {
-        self.full.store(full, Ordering::Relaxed);
-        if full {
-            tracing::error!("the disk is full: puts are refused until there is space again");
-        } else {
-            tracing::info!("there is space on the disk again: puts are accepted");
-        }
-        for shard in &self.shards {
-            locked(shard)
-                .engine
-                .set_space(if full { Space::NoPuts } else { Space::Enough });
-        }
     }
 
     /// Retires the oldest segment if nothing lives in it or the log is too
@@ -237,5 +233,13 @@ impl Core {
             }
             Err(error) => stop_for(&error),
         }
+    }
+}
+
+fn tell(space: Space) {
+    if space == Space::Enough {
+        tracing::info!("there is space on the disk again: puts are accepted");
+    } else {
+        tracing::error!("the disk is full: puts are refused until there is space again");
     }
 }

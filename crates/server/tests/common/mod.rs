@@ -54,7 +54,7 @@ impl Server {
         Self::await_ready(data, Self::command_as_configured(data, &start))
     }
 
-    fn await_ready(data: &Path, mut command: Command) -> Self {
+    pub(crate) fn await_ready(data: &Path, mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()

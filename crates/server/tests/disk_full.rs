@@ -1,0 +1,98 @@
+//! A disk that is really full: a small file system of the server's own, in a
+//! mount namespace that goes with it. Where the system forbids that, the
+//! test says so and the simulated disk of the log's tests has to do.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Server, Start, noise};
+
+/// Private mounts, or none.
+fn may_mount(dir: &std::path::Path) -> bool {
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\"";
+    Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(dir)
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    if !may_mount(dir.path()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    for sync in ["always", "never"] {
+        let mount = dir.path().join(sync);
+        std::fs::create_dir(&mount).unwrap();
+        let data = mount.join("data");
+        let config = dir.path().join("small.toml");
+        std::fs::write(
+            &config,
+            "segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\n",
+        )
+        .unwrap();
+        let script = "mount -t tmpfs -o size=24m tmpfs \"$1\" && shift && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(&mount);
+        let start = Start {
+            sync: Some(sync),
+            ..Start::default()
+        };
+        let serve = Server::command(&data, &start);
+        command.arg(serve.get_program()).args(serve.get_args());
+        command.arg("--config").arg(&config);
+        let server = Server::await_ready(&data, command);
+
+        let body = noise(50_000);
+        let mut client = server.client();
+        let mut stored = 0;
+        loop {
+            client.send(format!("set w 0 0 {}\r\n", body.len()).as_bytes());
+            client.send(&body);
+            client.send(b"\r\n");
+            match &client.until(b"\r\n")[..] {
+                b"STORED\r\n" => stored += 1,
+                refused => {
+                    assert_eq!(
+                        refused, b"SERVER_ERROR disk full\r\n",
+                        "{sync} after {stored}"
+                    );
+                    break;
+                }
+            }
+            assert!(stored < 1000, "48 MB do not fit 24");
+        }
+        // A large body is refused too, and nothing is left of it.
+        let mut large = server.client();
+        large.try_send(b"set v 0 0 300000\r\n");
+        large.try_send(&noise(300_000));
+        large.try_send(b"\r\n");
+        // What was acknowledged is all there, and can be taken.
+        let mut client = server.client();
+        for _ in 0..stored {
+            client.take("w", &body);
+        }
+        client.take_nothing("w");
+        // Empty segments go, space returns, and with it the puts.
+        let began = std::time::Instant::now();
+        loop {
+            let mut client = server.client();
+            client.send(b"set w 0 0 2\r\nhi\r\n");
+            if client.until(b"\r\n") == b"STORED\r\n" {
+                client.take("w", b"hi");
+                break;
+            }
+            assert!(
+                began.elapsed() < common::PATIENCE,
+                "{sync}: never recovered"
+            );
+        }
+        assert!(server.stop().success());
+    }
+}
