@@ -124,7 +124,9 @@ fn open_listeners(config: &Config) -> Result<(Vec<Bound>, Vec<Listening>)> {
         let voice = &admin::VOICE;
         let opener = (voice.listener)(&quintet_wire::Options::new(voice.options))
             .map_err(|why| anyhow!(why))?;
-        bound.push(bind(voice, &Address::Unix(path.clone()))?);
+        let socket = bind(voice, &Address::Unix(path.clone()))
+            .context("admin_socket can name another path, or be \"none\"");
+        bound.push(socket?);
         restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
         listening.push(Listening {
             opener,
@@ -387,11 +389,13 @@ fn raise_file_limit() {
 }
 
 impl Server {
-    /// Counts a new connection. False: there are too many, so it is closed.
-    pub(crate) fn admit(&self) -> bool {
+    /// Counts a new connection of a listener. False: there are too many, so it
+    /// is closed. An operator always gets in.
+    pub(crate) fn admit(&self, listener: usize) -> bool {
         self.connections_total.fetch_add(1, Ordering::Relaxed);
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        if before < self.limits.connections_max.load(Ordering::Relaxed) {
+        let most = self.limits.connections_max.load(Ordering::Relaxed);
+        if before < most || self.listeners[listener].tally == VOICES.len() {
             return true;
         }
         self.connections.fetch_sub(1, Ordering::Relaxed);

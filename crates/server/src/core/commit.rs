@@ -105,7 +105,9 @@ impl Committer {
             std::mem::swap(&mut shard.batch, taken);
             bytes += taken.records.len() as u64 + 16;
             let last_id = shard.engine.last_id().0;
-            shard.ring.push(ticket, last_id);
+            if core.waits_for_disk() {
+                shard.ring.push(ticket, last_id, core.progress.durable());
+            }
         }
         let left = self.log.segment_bytes_left().saturating_sub(bytes);
         if end_segment || left < self.reserve {

@@ -110,14 +110,25 @@ impl Ring {
         self.taken.clear();
     }
 
-    /// A batch was taken when `last_id` was the newest id.
-    pub(crate) fn push(&mut self, ticket: u64, last_id: u64) {
+    /// A batch was taken when `last_id` was the newest id, and `durable` was
+    /// the newest durable batch.
+    pub(crate) fn push(&mut self, ticket: u64, last_id: u64, durable: u64) {
+        self.forget(durable);
         self.taken.push_back((ticket, last_id));
     }
 
     /// The batch that must be durable so that the put of `id` is; 0 if it is
     /// already. `open` is the number of the open batch.
     pub(crate) fn ticket_of(&mut self, id: MessageId, open: u64, durable: u64) -> u64 {
+        self.forget(durable);
+        if id.0 <= self.settled {
+            return 0;
+        }
+        let at = self.taken.partition_point(|&(_, last_id)| last_id < id.0);
+        self.taken.get(at).map_or(open, |&(ticket, _)| ticket)
+    }
+
+    fn forget(&mut self, durable: u64) {
         while let Some(&(ticket, last_id)) = self.taken.front() {
             if ticket > durable {
                 break;
@@ -125,11 +136,6 @@ impl Ring {
             self.settled = last_id;
             self.taken.pop_front();
         }
-        if id.0 <= self.settled {
-            return 0;
-        }
-        let at = self.taken.partition_point(|&(_, last_id)| last_id < id.0);
-        self.taken.get(at).map_or(open, |&(ticket, _)| ticket)
     }
 }
 
@@ -153,9 +159,9 @@ mod tests {
         ] {
             let mut ring = Ring::default();
             ring.settle(4);
-            ring.push(1, 10);
-            ring.push(2, 20);
-            ring.push(3, 20);
+            ring.push(1, 10, 0);
+            ring.push(2, 20, 0);
+            ring.push(3, 20, 0);
             assert_eq!(
                 ring.ticket_of(MessageId(id), 4, durable),
                 expected,

@@ -1,10 +1,14 @@
 //! A connected socket of either kind.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+
+/// Reads of what nobody wants any more, at most.
+const DRAIN_READS: usize = 16;
 
 /// A TCP or unix connection, not blocking.
 pub(crate) enum Stream {
@@ -47,6 +51,26 @@ impl Stream {
             Interest::READABLE
         };
         self.source().reregister(registry, token, interest)
+    }
+
+    /// Before a close: says that no more will be sent, and reads what has come
+    /// meanwhile, since closing a socket with unread bytes resets it, and the
+    /// client might never see the last reply.
+    pub(crate) fn finish(&mut self, scratch: &mut [u8]) {
+        let shut = match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+        if shut.is_err() {
+            // The client is gone already.
+            return;
+        }
+        for _ in 0..DRAIN_READS {
+            match self.read(scratch) {
+                Ok(n) if n == scratch.len() => {}
+                _ => return,
+            }
+        }
     }
 
     fn source(&mut self) -> &mut dyn Source {

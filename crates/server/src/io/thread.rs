@@ -176,7 +176,7 @@ impl IoThread {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.again.is_empty() || !self.local.is_empty() {
+        if !self.again.is_empty() || !self.local.is_empty() || !self.dirty.is_empty() {
             return Some(Duration::ZERO);
         }
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
@@ -268,7 +268,7 @@ impl IoThread {
 
     /// Gives a new connection to the thread with the fewest.
     fn place(&mut self, stream: Stream, listener: usize) {
-        if !self.server.admit() {
+        if !self.server.admit(listener) {
             return;
         }
         let mail = &self.server.core.mail;
@@ -478,8 +478,12 @@ impl IoThread {
         }
         let blocked = flushed == Flushed::Blocked;
         let token = token_of(conn.caller.party);
+        let finished = conn.closing && conn.out.is_empty();
+        if finished && flushed != Flushed::Dead {
+            conn.stream.finish(&mut self.scratch);
+        }
         if flushed == Flushed::Dead
-            || (conn.closing && conn.out.is_empty())
+            || finished
             || (blocked != conn.blocked
                 && conn
                     .stream
