@@ -238,7 +238,7 @@ fn many_connections_over_all_threads() {
 #[test]
 fn idle_connections_are_closed_where_told() {
     let dir = tempfile::tempdir().unwrap();
-    let config = "[[listen]]\nvoice = 'memcache'\naddress = 0\nidle = '1ms'";
+    let config = "[[listen]]\nvoice = 'memcache'\naddress = 0\nidle = '2s'";
     let start = Start {
         config: Some(config),
         ..Start::default()
