@@ -1,144 +1,331 @@
-//! A closed loop over many connections in one thread: each connection sends
-//! `depth` requests in one write, waits for all replies, and goes on.
-//!
-//! Every connection has a queue of its own, so the length of every reply is
-//! known and counting bytes is enough; a check of the first round's content
-//! keeps that honest.
+//! A load: how much of what, and running it.
 
-use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::Token;
+use serde_json::{Value, json};
 
-pub(crate) struct Load {
-    pub(crate) connections: usize,
-    pub(crate) depth: usize,
-    pub(crate) size: usize,
-    pub(crate) time: Duration,
-}
+use crate::conn::Conn;
+use crate::mix::Mix;
+use crate::pace::Pace;
+use crate::report::{Live, Report};
+use crate::stream::Stream;
+use crate::target::Target;
+use crate::voice::Voice;
+use crate::worker::{Found, SILENCE, Work, Worker, lock};
 
-struct Connection {
-    stream: TcpStream,
-    /// The two rounds that alternate, and what they must be answered with.
-    rounds: [(Vec<u8>, Vec<u8>); 2],
-    round: usize,
-    received: usize,
-    first: Vec<u8>,
-    checked: u8,
+/// Idle connections at most.
+pub const IDLE_MAX: usize = 100_000;
+/// Connections at most.
+const CONNECTIONS_MAX: usize = 100_000;
+/// Requests of one connection without a reply at most.
+const DEPTH_MAX: usize = 100_000;
+/// Bytes of a message at most.
+const SIZE_MAX: usize = 1 << 30;
+/// Bytes this process may need for requests.
+const BUFFERS_MAX: usize = 2 << 30;
+/// Threads at most.
+const THREADS_MAX: usize = 64;
+/// Requests a second at most.
+const RATE_MAX: f64 = 1e8;
+/// Longest load.
+const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Longest time to put what is put beforehand.
+const FILL_TIME_MAX: Duration = Duration::from_secs(3600);
+/// Depth of the puts beforehand.
+const FILL_DEPTH: usize = 64;
+/// How often somebody may look at a load under way.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How much of what.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// The server.
+    pub target: Target,
+    /// Its protocol.
+    pub voice: Voice,
+    /// The server may be on another machine.
+    pub remote: bool,
+    /// Connections that send, 1 to 100,000.
+    pub connections: usize,
+    /// Connections that are opened and never send, at most [`IDLE_MAX`].
+    pub idle: usize,
+    /// Closed loop: requests a connection sends at once, before it waits for
+    /// all replies. Fixed rate: requests a connection may have on their way.
+    /// 1 to 100,000.
+    pub depth: usize,
+    /// Bytes of a message, at most 1 GiB.
+    pub size: usize,
+    /// Puts and takes.
+    pub mix: Mix,
+    /// Requests a second; `None`: as many as are answered (closed loop).
+    pub rate: Option<f64>,
+    /// No request is sent after this; at most 24 hours.
+    pub time: Duration,
+    /// Requests at most.
+    pub count: Option<u64>,
+    /// Queues the connections share; `None`: each has its own.
+    pub queues: Option<usize>,
+    /// Messages put beforehand, uncounted.
+    pub fill: u64,
+    /// Threads of this process, 1 to 64.
+    pub threads: usize,
 }
 
 impl Load {
-    /// Runs the load against `address`; answers requests per second.
-    ///
-    /// # Errors
-    /// If the server cannot be reached, ends a connection, or answers wrongly.
-    pub(crate) fn run(&self, address: SocketAddr) -> Result<f64> {
-        if !address.ip().is_loopback() {
-            bail!("{address} is not on this machine");
+    /// Ten seconds of one put and one take in turn, 64 B, over 50 connections
+    /// each with its own queue, in a closed loop.
+    pub fn new(target: Target, voice: Voice) -> Self {
+        Self {
+            target,
+            voice,
+            remote: false,
+            connections: 50,
+            idle: 0,
+            depth: 1,
+            size: 64,
+            mix: Mix::BOTH,
+            rate: None,
+            time: Duration::from_secs(10),
+            count: None,
+            queues: None,
+            fill: 0,
+            threads: 1,
         }
-        let mut poll = Poll::new()?;
-        let mut all = Vec::with_capacity(self.connections);
-        for number in 0..self.connections {
-            let stream = std::net::TcpStream::connect(address).context("connect")?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            let mut stream = TcpStream::from_std(stream);
-            poll.registry()
-                .register(&mut stream, Token(number), Interest::READABLE)?;
-            let rounds = self.rounds(number);
-            let (first, checked) = (Vec::new(), 0);
-            all.push(Connection {
-                stream,
-                rounds,
-                round: 0,
-                received: 0,
-                first,
-                checked,
-            });
-        }
-        let start = Instant::now();
-        for connection in &mut all {
-            connection.send()?;
-        }
-        let mut events = Events::with_capacity(1024);
-        let mut done = 0u64;
-        let mut buffer = vec![0; 256 * 1024];
-        while start.elapsed() < self.time {
-            poll.poll(&mut events, Some(Duration::from_secs(10)))?;
-            if events.is_empty() {
-                bail!("no reply within 10 s");
-            }
-            for event in &events {
-                let connection = &mut all[event.token().0];
-                if connection.receive(&mut buffer)? {
-                    done += self.depth as u64;
-                    connection.send()?;
-                }
-            }
-        }
-        Ok(done as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// Depth 1 alternates a put and a get; deeper rounds hold both in turn.
-    fn rounds(&self, number: usize) -> [(Vec<u8>, Vec<u8>); 2] {
-        let body = vec![b'x'; self.size];
-        let mut put = format!("set bench{number:04} 0 0 {}\r\n", self.size).into_bytes();
-        put.extend_from_slice(&body);
-        put.extend_from_slice(b"\r\n");
-        let get = format!("get bench{number:04}\r\n").into_bytes();
-        let stored = b"STORED\r\n".to_vec();
-        let mut value = format!("VALUE bench{number:04} 0 {}\r\n", self.size).into_bytes();
-        value.extend_from_slice(&body);
-        value.extend_from_slice(b"\r\nEND\r\n");
-        if self.depth == 1 {
-            return [(put, stored), (get, value)];
+    /// In one line.
+    pub fn describe(&self) -> String {
+        let pace = match self.rate {
+            Some(rate) => format!("{rate} requests/s"),
+            None => "closed loop".to_owned(),
+        };
+        format!(
+            "{} of {} B over {}, {} connections, depth {}, {pace}, {:?}",
+            self.mix, self.size, self.voice.name, self.connections, self.depth, self.time
+        )
+    }
+
+    /// For a result file; without the address, which says nothing.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "voice": self.voice.name,
+            "connections": self.connections,
+            "idle": self.idle,
+            "depth": self.depth,
+            "size": self.size,
+            "mix": self.mix.to_string(),
+            "rate": self.rate,
+            "seconds_max": self.time.as_secs_f64(),
+            "count_max": self.count,
+            "queues": self.queues,
+            "fill": self.fill,
+            "threads": self.threads,
+        })
+    }
+
+    /// Runs it; `look` is shown how it goes several times a second.
+    ///
+    /// # Errors
+    /// The load is not a sensible one, the server cannot be reached, breaks a
+    /// connection, answers wrongly or falls silent. A server on another
+    /// machine is refused unless `remote` is set, before any byte is sent.
+    pub fn run(&self, look: &mut dyn FnMut(Live)) -> Result<Report> {
+        self.check()?;
+        raise_file_limit(self.connections + self.idle);
+        if self.fill > 0 {
+            self.put_beforehand(look)?;
         }
-        let half = self.depth / 2;
-        let sent = [put.repeat(half), get.repeat(self.depth - half)].concat();
-        let back = [stored.repeat(half), value.repeat(self.depth - half)].concat();
-        [(sent.clone(), back.clone()), (sent, back)]
+        let idle: Vec<Stream> = (0..self.idle)
+            .map(|_| self.connect())
+            .collect::<Result<_>>()?;
+        let found = Arc::new(Mutex::new(Found::new()));
+        let workers: Vec<Worker> = self
+            .share_out(&found)?
+            .into_iter()
+            .map(Worker::new)
+            .collect::<Result<_>>()?;
+        let start = Instant::now();
+        let (ended, end) = mpsc::channel();
+        let mut running = workers.len();
+        for worker in workers {
+            let ended = ended.clone();
+            std::thread::Builder::new()
+                .name("load".into())
+                .spawn(move || {
+                    // The receiver is gone only if another thread failed.
+                    ended.send(worker.run(start)).ok();
+                })
+                .context("cannot start a thread")?;
+        }
+        drop(ended);
+        let mut seen = (0.0, 0);
+        while running > 0 {
+            match end.recv_timeout(LOOK) {
+                Ok(done) => {
+                    done?;
+                    running -= 1;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => look(live(&found, start, &mut seen)),
+                Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the load failed"),
+            }
+        }
+        drop(idle);
+        Ok(report(&lock(&found)))
+    }
+
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self) -> Result<()> {
+        if !self.remote && !self.target.is_local() {
+            bail!(
+                "{} is not on this machine; give --remote if the load may go there",
+                self.target
+            );
+        }
+        let within = |what: &str, value: usize, least: usize, most: usize| {
+            if !(least..=most).contains(&value) {
+                bail!("{what} must be {least} to {most}, not {value}");
+            }
+            Ok(())
+        };
+        within("connections", self.connections, 1, CONNECTIONS_MAX)?;
+        within("idle connections", self.idle, 0, IDLE_MAX)?;
+        within("depth", self.depth, 1, DEPTH_MAX)?;
+        let least = usize::from(self.voice.name == "echo");
+        within("size", self.size, least, SIZE_MAX)?;
+        within("threads", self.threads, 1, THREADS_MAX)?;
+        if let Some(queues) = self.queues {
+            within("queues", queues, 1, CONNECTIONS_MAX)?;
+        }
+        // One copy prepared, and up to a whole round on its way out.
+        let buffers = (self.size + 128).saturating_mul((self.depth + 1) * self.connections);
+        if buffers > BUFFERS_MAX {
+            bail!("size x depth x connections would need {buffers} bytes; make one smaller");
+        }
+        if self.time.is_zero() || self.time > TIME_MAX {
+            bail!("the time must be above zero and at most {TIME_MAX:?}");
+        }
+        if self
+            .rate
+            .is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX))
+        {
+            bail!("the rate must be above zero and at most {RATE_MAX} a second");
+        }
+        Ok(())
+    }
+
+    fn put_beforehand(&self, look: &mut dyn FnMut(Live)) -> Result<()> {
+        let mut first = self.clone();
+        first.fill = 0;
+        first.idle = 0;
+        first.depth = FILL_DEPTH
+            .min(BUFFERS_MAX / (self.size + 128) / self.connections)
+            .max(1);
+        first.mix = Mix::PUT;
+        first.rate = None;
+        first.count = Some(self.fill);
+        first.time = FILL_TIME_MAX;
+        let report = first.run(look).context("while putting beforehand")?;
+        if report.puts < self.fill {
+            bail!("only {} messages could be put beforehand", report.puts);
+        }
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<Stream> {
+        Stream::connect(&self.target).with_context(|| format!("cannot connect to {}", self.target))
+    }
+
+    /// What each thread is to do, with its connections open.
+    fn share_out(&self, found: &Arc<Mutex<Found>>) -> Result<Vec<Work>> {
+        let threads = self.threads.min(self.connections);
+        let end = u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX);
+        let body: Arc<[u8]> = (0..self.size).map(|at| b'a' + (at % 26) as u8).collect();
+        let queues = self.queues.unwrap_or(self.connections);
+        let mut works = Vec::with_capacity(threads);
+        for thread in 0..threads {
+            let share = |of: u64| {
+                let (thread, threads) = (thread as u64, threads as u64);
+                of / threads + u64::from(thread < of % threads)
+            };
+            let count = self.count.map_or(u64::MAX, share);
+            let mut conns = Vec::new();
+            for number in (thread..self.connections).step_by(threads) {
+                let queue = format!("bench{:04}", number % queues);
+                let speaker = (self.voice.open)(&queue, &body);
+                let token = Token(conns.len());
+                conns.push(Conn::new(
+                    self.connect()?,
+                    token,
+                    speaker,
+                    Arc::clone(&body),
+                ));
+            }
+            works.push(Work {
+                conns,
+                depth: self.depth,
+                mix: self.mix,
+                count,
+                end,
+                pace: self
+                    .rate
+                    .map(|rate| Pace::new(rate, thread, threads, count, end)),
+                found: Arc::clone(found),
+            });
+        }
+        Ok(works)
     }
 }
 
-impl Connection {
-    fn send(&mut self) -> Result<()> {
-        self.received = 0;
-        // A round is small against the socket's buffer: it goes in one write.
-        self.stream
-            .write_all(&self.rounds[self.round].0)
-            .context("send")
-    }
+fn live(found: &Mutex<Found>, start: Instant, seen: &mut (f64, u64)) -> Live {
+    let mut found = lock(found);
+    let seconds = start.elapsed().as_secs_f64();
+    let requests = found.total.count();
+    let live = Live {
+        seconds,
+        requests,
+        rate: (requests - seen.1) as f64 / (seconds - seen.0),
+        p99_us: found.window.latency().p99_us,
+    };
+    found.window.clear();
+    *seen = (seconds, requests);
+    live
+}
 
-    /// True when the round is answered.
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<bool> {
-        let expected = self.rounds[self.round].1.len();
-        loop {
-            match self.stream.read(buffer) {
-                Ok(0) => bail!("the server closed a connection"),
-                Ok(count) => {
-                    self.received += count;
-                    if self.checked < 2 {
-                        self.first.extend_from_slice(&buffer[..count]);
-                    }
-                    if self.received >= expected {
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error).context("receive"),
-            }
-        }
-        if self.checked < 2 {
-            if self.first != self.rounds[self.round].1 {
-                bail!("wrong reply: {:?}", String::from_utf8_lossy(&self.first));
-            }
-            self.first.clear();
-            self.checked += 1;
-        }
-        self.round = 1 - self.round;
-        Ok(true)
+fn report(found: &Found) -> Report {
+    let requests = found.puts + found.takes;
+    let seconds = if found.last == 0 {
+        SILENCE.as_secs_f64()
+    } else {
+        found.last as f64 / 1e9
+    };
+    Report {
+        requests,
+        puts: found.puts,
+        takes: found.takes,
+        empty: found.empty,
+        unanswered: found.unanswered,
+        seconds,
+        rate: requests as f64 / seconds,
+        latency: found.total.latency(),
+    }
+}
+
+/// Lets this process have `connections` open files and some more, as far as
+/// the system allows; opening them says so if it does not.
+pub fn raise_file_limit(connections: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = connections as u64 + 64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        let raised = Rlimit {
+            current: Some(raised),
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Nofile, raised).ok();
     }
 }

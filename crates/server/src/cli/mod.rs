@@ -1,6 +1,7 @@
 //! The command line.
 
 mod backup;
+mod bench;
 mod check;
 mod client;
 mod messages;
@@ -27,7 +28,8 @@ Examples:
   echo hello | quintet put work                  put a message
   quintet take work                              take it and print it
   quintet stats --json                           numbers of the running server
-  quintet check --data data                      verify the log of a stopped server";
+  quintet check --data data                      verify the log of a stopped server
+  quintet bench --connections 200                load it, and print rate and latency";
 
 #[derive(Subcommand)]
 enum Command {
@@ -49,6 +51,8 @@ enum Command {
     Repair(check::Repair),
     /// Copy a data directory, also while a server uses it.
     Backup(backup::Backup),
+    /// Load a server and print its rate and latency.
+    Bench(bench::Bench),
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
@@ -79,6 +83,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(command) => command.run(),
         Command::Repair(command) => command.run(),
         Command::Backup(command) => command.run(),
+        Command::Bench(command) => command.run(),
         Command::Completions { shell } => {
             let mut cli = Cli::command();
             clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());

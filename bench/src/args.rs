@@ -1,0 +1,197 @@
+//! The command line of a load.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::load::Load;
+use crate::mix::Mix;
+use crate::progress::{Bar, micros, thousands};
+use crate::report::Report;
+use crate::target::Target;
+use crate::voice::Voice;
+
+const EXAMPLES: &str = "\
+Examples:
+  quintet bench                                    ten seconds against memcache on this machine
+  quintet bench --connections 200 --size 1KiB
+  quintet bench --depth 16 --mix put --count 1000000
+  quintet bench --rate 20000 --time 1m             latency under a steady load
+  quintet bench --voice lineup --target :9876 --json
+  quintet bench --voice resp --target :6379        Redis, by the same client
+
+Every load ends: after --time, and after --count if it is given. Messages are put into
+queues bench0000, bench0001 and so on; a mix with more puts than takes leaves some there.
+
+Without --rate each connection sends --depth requests at once and waits for all replies.
+With --rate each request has a time at which it should leave, and its latency counts from
+then even if it could not leave in time because the server was slow.";
+
+/// Arguments of a load.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The server: HOST:PORT, :PORT, PORT or unix:PATH [default: the voice's port here].
+    #[arg(long, value_name = "ADDR", value_parser = Target::parse)]
+    target: Option<Target>,
+    /// Protocol: memcache, lineup, beanstalk, resp or echo.
+    #[arg(long, default_value = "memcache", value_parser = Voice::named)]
+    voice: Voice,
+    /// Allow a server on another machine.
+    #[arg(long)]
+    remote: bool,
+    /// Connections that send.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    connections: usize,
+    /// Further connections that stay silent.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    idle: usize,
+    /// Requests of one connection on their way at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    depth: usize,
+    /// Size of a message, such as 64 or 8MiB.
+    #[arg(long, value_name = "SIZE", default_value = "64", value_parser = size)]
+    size: usize,
+    /// put+take, put, take, or PUTS:TAKES such as 3:1.
+    #[arg(long, default_value = "put+take", value_parser = Mix::parse)]
+    mix: Mix,
+    /// Requests a second in all; without it, as many as are answered.
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// How long, such as 500ms, 10s or 2m.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    time: Duration,
+    /// Requests at most.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Queues the connections share [default: each has its own].
+    #[arg(long, value_name = "N")]
+    queues: Option<usize>,
+    /// Messages to put beforehand, uncounted.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    fill: u64,
+    /// Threads of the client.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// The load they ask for.
+    pub fn load(&self) -> Load {
+        let target = self.target.clone();
+        Load {
+            target: target.unwrap_or_else(|| Target::local(self.voice.port)),
+            voice: self.voice,
+            remote: self.remote,
+            connections: self.connections,
+            idle: self.idle,
+            depth: self.depth,
+            size: self.size,
+            mix: self.mix,
+            rate: self.rate,
+            time: self.time,
+            count: self.count,
+            queues: self.queues,
+            fill: self.fill,
+            threads: self.threads,
+        }
+    }
+
+    /// Runs the load with a live line and prints what it found.
+    ///
+    /// # Errors
+    /// As [`Load::run`], or standard output is closed.
+    pub fn run(&self) -> Result<()> {
+        let load = self.load();
+        let bar = Bar::new("bench", load.time);
+        let report = load.run(&mut |live| bar.show(live));
+        bar.clear();
+        let report = report?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let all = json!({ "load": load.to_json(), "report": report });
+            writeln!(out, "{all}")?;
+        } else {
+            writeln!(out, "{}", load.describe())?;
+            writeln!(out, "{}", in_words(&report))?;
+        }
+        Ok(())
+    }
+}
+
+fn in_words(report: &Report) -> String {
+    let latency = &report.latency;
+    let mut text = format!(
+        "{} requests/s  ({} puts, {} takes in {:.2} s)\nlatency  p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+        thousands(report.rate),
+        thousands(report.puts as f64),
+        thousands(report.takes as f64),
+        report.seconds,
+        micros(latency.p50_us),
+        micros(latency.p90_us),
+        micros(latency.p99_us),
+        micros(latency.p999_us),
+        micros(latency.max_us),
+    );
+    if report.empty > 0 {
+        text += &format!("\n{} takes found nothing", thousands(report.empty as f64));
+    }
+    if report.unanswered > 0 {
+        text += &format!(
+            "\n{} requests were not answered",
+            thousands(report.unanswered as f64)
+        );
+    }
+    text
+}
+
+/// A number with one of some units.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let units = [
+        ("", 1),
+        ("B", 1),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+    ];
+    with_unit(text, &units)
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| format!("\"{text}\" is not a size; write a number of bytes or \"8MiB\""))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    with_unit(text, &units)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("\"{text}\" is not a time; write \"500ms\", \"10s\" or \"2m\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{size, time};
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!((size("64"), size("8MiB")), (Ok(64), Ok(8 << 20)));
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        for text in ["", "x", "8 parsecs", "-1", "99999999999999999999"] {
+            assert!(size(text).is_err() && time(text).is_err(), "{text}");
+        }
+        assert!(time("10").is_err(), "a time needs its unit");
+    }
+}

@@ -1,0 +1,313 @@
+//! One connection under load: what is on its way, and what came back.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use mio::{Registry, Token};
+
+use crate::stream::Stream;
+use crate::voice::{Ask, Outcome, Speaker};
+
+/// A request that was written.
+struct Flight {
+    ask: Ask,
+    /// When it was meant to leave, nanoseconds since the start; `None`: it is
+    /// not part of the load.
+    from: Option<u64>,
+}
+
+/// A reply that came.
+pub(crate) struct Landed {
+    /// Put or take: a settle ends its take.
+    pub(crate) ask: Ask,
+    pub(crate) empty: bool,
+    /// When its request was meant to leave, nanoseconds since the start;
+    /// `None`: it is not part of the load.
+    pub(crate) from: Option<u64>,
+}
+
+pub(crate) struct Conn {
+    stream: Stream,
+    token: Token,
+    speaker: Box<dyn Speaker>,
+    /// Every message is this one.
+    body: Arc<[u8]>,
+    out: Vec<u8>,
+    sent: usize,
+    watches_writable: bool,
+    /// The start of a reply whose head is not whole.
+    partial: Vec<u8>,
+    flights: VecDeque<Flight>,
+    /// A reply whose body is still coming, and how many bytes of it.
+    coming: Option<(Outcome, usize)>,
+    /// Requests of this connection so far.
+    pub(crate) asked: u64,
+    /// It waits in the row of those with room for a request.
+    pub(crate) in_row: bool,
+}
+
+impl Conn {
+    pub(crate) fn new(
+        stream: Stream,
+        token: Token,
+        speaker: Box<dyn Speaker>,
+        body: Arc<[u8]>,
+    ) -> Self {
+        Self {
+            stream,
+            token,
+            speaker,
+            body,
+            out: Vec::new(),
+            sent: 0,
+            watches_writable: false,
+            partial: Vec::new(),
+            flights: VecDeque::new(),
+            coming: None,
+            asked: 0,
+            in_row: false,
+        }
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry) -> Result<()> {
+        let registered = self.stream.register(registry, self.token);
+        registered.context("cannot watch a connection")
+    }
+
+    /// Requests without a reply.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// When the requests without a reply were meant to leave.
+    pub(crate) fn waiting_since(&self) -> impl Iterator<Item = u64> {
+        self.flights.iter().filter_map(|flight| flight.from)
+    }
+
+    /// Writes a request into the output.
+    pub(crate) fn ask(&mut self, ask: Ask, from: u64) {
+        self.speaker.ask(ask, &mut self.out);
+        let from = Some(from);
+        self.flights.push_back(Flight { ask, from });
+        self.asked += 1;
+    }
+
+    /// Takes `takes` messages outside of the load.
+    pub(crate) fn clean_up(&mut self, takes: u64) {
+        for _ in 0..takes {
+            let (ask, from) = (Ask::Take, None);
+            self.speaker.ask(ask, &mut self.out);
+            self.flights.push_back(Flight { ask, from });
+        }
+    }
+
+    /// Sends what the socket takes.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn flush(&mut self, registry: &Registry) -> Result<()> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.watch_writable(registry, true);
+                }
+                Err(error) => return Err(error).context("cannot send"),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        self.watch_writable(registry, false)
+    }
+
+    fn watch_writable(&mut self, registry: &Registry, watch: bool) -> Result<()> {
+        if self.watches_writable != watch {
+            self.watches_writable = watch;
+            let watched = self.stream.watch_writable(registry, self.token, watch);
+            watched.context("cannot watch a connection")?;
+        }
+        Ok(())
+    }
+
+    /// Reads until there is no more and shows each whole reply to `landed`.
+    ///
+    /// # Errors
+    /// The connection ended, or a reply is wrong.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        landed: &mut dyn FnMut(Landed),
+    ) -> Result<()> {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => bail!("the server closed a connection"),
+                Ok(count) => {
+                    self.take_in(&buffer[..count], landed)?;
+                    // A read that did not fill the buffer emptied the socket.
+                    if count < buffer.len() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("cannot receive"),
+            }
+        }
+    }
+
+    fn take_in(&mut self, input: &[u8], landed: &mut dyn FnMut(Landed)) -> Result<()> {
+        if self.partial.is_empty() {
+            let used = self.read_replies(input, landed)?;
+            self.partial.extend_from_slice(&input[used..]);
+        } else {
+            let mut joined = std::mem::take(&mut self.partial);
+            joined.extend_from_slice(input);
+            let used = self.read_replies(&joined, landed)?;
+            joined.drain(..used);
+            self.partial = joined;
+        }
+        Ok(())
+    }
+
+    /// Answers how many bytes of `input` are done with.
+    fn read_replies(&mut self, input: &[u8], landed: &mut dyn FnMut(Landed)) -> Result<usize> {
+        let mut at = 0;
+        loop {
+            if let Some((outcome, missing)) = self.coming {
+                let here = missing.min(input.len() - at);
+                at += here;
+                if here < missing {
+                    self.coming = Some((outcome, missing - here));
+                    return Ok(at);
+                }
+                self.coming = None;
+                self.land(outcome, landed);
+            }
+            if at == input.len() {
+                return Ok(at);
+            }
+            let Some(flight) = self.flights.front() else {
+                bail!("{} bytes that answer nothing", input.len() - at);
+            };
+            let rest = &input[at..];
+            let Some(reply) = self.speaker.read(flight.ask, rest, &mut self.out)? else {
+                return Ok(at);
+            };
+            let has_body = flight.ask == Ask::Take && reply.outcome != Outcome::Empty;
+            if has_body && reply.body != self.body.len() {
+                bail!(
+                    "a message of {} bytes, not {}: the queue held others before",
+                    reply.body,
+                    self.body.len()
+                );
+            }
+            // What came with the head is compared; of a message that comes in
+            // many reads, the rest is only counted.
+            let (body, tail) = (&rest[reply.head..], reply.tail);
+            let here = body.len().min(reply.body);
+            if body[..here] != self.body[..here] {
+                bail!("a message is not what was put");
+            }
+            let after = &body[here..];
+            let same = after.len().min(tail.len());
+            if here == reply.body && after[..same] != tail[..same] {
+                bail!("a reply ends wrongly");
+            }
+            at += reply.head;
+            self.coming = Some((reply.outcome, reply.body + tail.len()));
+        }
+    }
+
+    fn land(&mut self, outcome: Outcome, landed: &mut dyn FnMut(Landed)) {
+        let Some(Flight { ask, from }) = self.flights.pop_front() else {
+            return;
+        };
+        let empty = match outcome {
+            Outcome::Reserved => {
+                let ask = Ask::Settle;
+                self.flights.push_back(Flight { ask, from });
+                return;
+            }
+            Outcome::Done => false,
+            Outcome::Empty => true,
+        };
+        let ask = if ask == Ask::Put { Ask::Put } else { Ask::Take };
+        landed(Landed { ask, empty, from });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mio::Token;
+
+    use super::Conn;
+    use crate::stream::Stream;
+    use crate::voice::{Ask, Voice};
+
+    fn conn(voice: &str) -> Conn {
+        let (here, _) = mio::net::UnixStream::pair().unwrap();
+        let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
+        let speaker = (Voice::named(voice).unwrap().open)("q", &body);
+        Conn::new(Stream::Unix(here), Token(0), speaker, body)
+    }
+
+    /// Feeds `input` in pieces of `size` bytes; answers what landed.
+    fn feed(conn: &mut Conn, input: &[u8], size: usize) -> anyhow::Result<Vec<(Ask, bool, u64)>> {
+        let mut found = Vec::new();
+        for piece in input.chunks(size) {
+            conn.take_in(piece, &mut |l| {
+                found.push((l.ask, l.empty, l.from.unwrap_or(0)))
+            })?;
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn replies_cut_anywhere_land_the_same() {
+        let input = b"STORED\r\nVALUE q 0 3\r\nabc\r\nEND\r\nEND\r\n";
+        for size in 1..=input.len() {
+            let mut conn = conn("memcache");
+            conn.ask(Ask::Put, 1);
+            conn.ask(Ask::Take, 2);
+            conn.ask(Ask::Take, 3);
+            let found = feed(&mut conn, input, size).unwrap();
+            let take = Ask::Take;
+            assert_eq!(
+                found,
+                [(Ask::Put, false, 1), (take, false, 2), (take, true, 3)]
+            );
+            assert_eq!(conn.in_flight(), 0);
+        }
+    }
+
+    #[test]
+    fn a_reserve_lands_with_its_settle() {
+        let mut conn = conn("beanstalk");
+        conn.ask(Ask::Take, 1);
+        conn.ask(Ask::Put, 2);
+        let found = feed(&mut conn, b"RESERVED 9 3\r\nabc\r\nINSERTED 10\r\n", 5).unwrap();
+        assert_eq!(found, [(Ask::Put, false, 2)]);
+        assert!(conn.out.ends_with(b"delete 9\r\n"));
+        let found = feed(&mut conn, b"DELETED\r\n", 4).unwrap();
+        assert_eq!(found, [(Ask::Take, false, 1)]);
+    }
+
+    #[test]
+    fn what_was_not_put_is_an_error() {
+        for reply in [
+            &b"VALUE q 0 3\r\nabX\r\nEND\r\n"[..],
+            b"VALUE q 0 4\r\nabcd\r\nEND\r\n",
+            b"VALUE q 0 3\r\nabc\r\nERR\r\n",
+            b"END\r\nEND\r\n",
+        ] {
+            let mut conn = conn("memcache");
+            conn.ask(Ask::Take, 0);
+            assert!(feed(&mut conn, reply, reply.len()).is_err());
+        }
+    }
+}

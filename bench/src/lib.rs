@@ -1,0 +1,35 @@
+//! A load generator for queue servers, and what compares them.
+//!
+//! One client drives every server, in its own protocol ([`VOICES`]), in a
+//! closed loop (each connection waits for its replies) or at a fixed rate.
+//! At a fixed rate each request has a time at which it is meant to leave, and
+//! its latency counts from then, sent late or not: a server that stalls is
+//! charged with all requests it kept from being sent (no coordinated
+//! omission).
+//!
+//! The library knows no server's internals; it is all sockets and clocks.
+
+mod args;
+mod conn;
+mod echo;
+mod load;
+mod mix;
+mod pace;
+mod process;
+mod progress;
+mod report;
+mod stream;
+mod target;
+mod voice;
+mod worker;
+
+pub use args::Args;
+pub use echo::serve as serve_echo;
+pub use load::{IDLE_MAX, Load, raise_file_limit};
+pub use mix::Mix;
+pub use process::Usage;
+pub use progress::Bar;
+pub use report::{Latency, Live, Report};
+pub use stream::Stream;
+pub use target::Target;
+pub use voice::{VOICES, Voice};

@@ -1,0 +1,69 @@
+//! What another process has used, from `/proc`.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Processor time of all its threads, in user and kernel; the kernel
+    /// tells it in steps of usually 10 ms.
+    pub cpu: Duration,
+    /// Bytes resident in memory now.
+    pub resident: u64,
+}
+
+impl Usage {
+    /// Of the process with this id.
+    ///
+    /// # Errors
+    /// There is no such process, or no `/proc`.
+    pub fn of(pid: u32) -> Result<Self> {
+        let read = |name: &str| {
+            let path = format!("/proc/{pid}/{name}");
+            fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+        };
+        let ticks = cpu_ticks(&read("stat")?).context("an unknown form of /proc/PID/stat")?;
+        let pages = read("statm")?;
+        let pages = pages
+            .split(' ')
+            .nth(1)
+            .and_then(|text| text.parse::<u64>().ok());
+        let pages = pages.context("an unknown form of /proc/PID/statm")?;
+        Ok(Self {
+            cpu: Duration::from_secs(1) * ticks
+                / u32::try_from(rustix::param::clock_ticks_per_second())?,
+            resident: pages * rustix::param::page_size() as u64,
+        })
+    }
+}
+
+/// `utime` and `stime`: fields 14 and 15 of proc_pid_stat(5). The name of the
+/// program, field 2, is in brackets and may hold anything.
+fn cpu_ticks(stat: &str) -> Option<u32> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let user: u32 = fields.next()?.parse().ok()?;
+    let kernel: u32 = fields.next()?.parse().ok()?;
+    Some(user + kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Usage, cpu_ticks};
+
+    #[test]
+    fn the_name_of_a_program_may_hold_anything() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4 100 0 0 0 25 17 0 0 20 0 1";
+        assert_eq!(cpu_ticks(stat), Some(42));
+        assert_eq!(cpu_ticks("7 (a"), None);
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        let usage = Usage::of(std::process::id()).unwrap();
+        assert!(usage.resident > 0);
+        assert!(Usage::of(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! The client's side of each protocol, as the generator needs it: bytes of a
+//! put and of a take, and where their replies end. No socket and no clock.
+//!
+//! A new voice is a file here and a line in [`VOICES`].
+
+mod beanstalk;
+mod echo;
+mod lineup;
+mod memcache;
+mod resp;
+
+use anyhow::{Result, bail};
+
+/// Every protocol the generator speaks.
+pub const VOICES: &[Voice] = &[
+    memcache::VOICE,
+    lineup::VOICE,
+    beanstalk::VOICE,
+    resp::VOICE,
+    echo::VOICE,
+];
+
+/// A protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Voice {
+    /// As the command line names it.
+    pub name: &'static str,
+    /// Port its servers listen on unless told otherwise.
+    pub port: u16,
+    /// The state of one connection that works on `queue` with bodies `body`.
+    pub open: fn(queue: &str, body: &[u8]) -> Box<dyn Speaker>,
+}
+
+impl Voice {
+    /// The voice of this name.
+    ///
+    /// # Errors
+    /// A sentence that names all there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let voice = VOICES.iter().find(|voice| voice.name == name).copied();
+        voice.ok_or_else(|| {
+            let names: Vec<&str> = VOICES.iter().map(|voice| voice.name).collect();
+            format!("no voice \"{name}\"; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// What is asked of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Put a message.
+    Put,
+    /// Take one, if there is one.
+    Take,
+    /// The second half of a take, in protocols where a message is reserved
+    /// and then settled.
+    Settle,
+}
+
+/// What a reply means for its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done; a take has got a message.
+    Done,
+    /// The take found nothing.
+    Empty,
+    /// The first half of a take is done, and the settle was written: its
+    /// reply comes after those that are awaited now.
+    Reserved,
+}
+
+/// A reply whose head was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Bytes up to the body.
+    pub head: usize,
+    /// Bytes of the body that follows.
+    pub body: usize,
+    /// What ends the reply after the body.
+    pub tail: &'static [u8],
+    /// What it means.
+    pub outcome: Outcome,
+}
+
+impl Reply {
+    /// A reply of `head` bytes without a body.
+    fn line(head: usize, outcome: Outcome) -> Self {
+        let (body, tail) = (0, &[][..]);
+        Self {
+            head,
+            body,
+            tail,
+            outcome,
+        }
+    }
+}
+
+/// One connection's half of a conversation.
+pub trait Speaker: Send {
+    /// Appends the bytes of a put or a take to `out`.
+    fn ask(&mut self, ask: Ask, out: &mut Vec<u8>);
+
+    /// Reads the head of the reply to `ask` at the start of `input`; `None`
+    /// until all of it is there. May append a settle to `out`.
+    ///
+    /// # Errors
+    /// The reply is none that a working server gives.
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>>;
+}
+
+/// Heads of replies are shorter than this in every protocol here, bytes.
+const HEAD_BYTES_MAX: usize = 1024;
+
+/// The line at the start of `input` without its CR LF, and its length with
+/// it; `None` until it is whole.
+fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
+    match memchr::memchr(b'\n', &input[..input.len().min(HEAD_BYTES_MAX)]) {
+        Some(end) => match input[..end].strip_suffix(b"\r") {
+            Some(line) => Ok(Some((line, end + 1))),
+            None => bail!("a line without CR: {}", shown(input)),
+        },
+        None if input.len() >= HEAD_BYTES_MAX => bail!("no reply: {}", shown(input)),
+        None => Ok(None),
+    }
+}
+
+/// Decimal digits as a number of bytes.
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The start of some bytes for an error message.
+fn shown(bytes: &[u8]) -> String {
+    format!(
+        "{:?}",
+        String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ask, Outcome, VOICES, Voice};
+
+    /// A reply is found at its last byte, however it is cut.
+    #[track_caller]
+    fn check(voice: &str, ask: Ask, reply: &str, outcome: Outcome, body: usize) {
+        let voice = Voice::named(voice).unwrap();
+        let mut speaker = (voice.open)("q", b"abc");
+        let (mut out, mut found) = (Vec::new(), None);
+        for end in 0..=reply.len() {
+            found = speaker
+                .read(ask, &reply.as_bytes()[..end], &mut out)
+                .unwrap();
+            if found.is_some() {
+                break;
+            }
+        }
+        let found = found.expect("a whole reply");
+        assert_eq!((found.outcome, found.body), (outcome, body));
+        assert_eq!(found.head + found.body + found.tail.len(), reply.len());
+        assert!(reply.as_bytes().ends_with(found.tail));
+    }
+
+    #[test]
+    fn replies_end_where_they_end() {
+        use Ask::{Put, Settle, Take};
+        use Outcome::{Done, Empty, Reserved};
+        for (voice, ask, reply, outcome, body) in [
+            ("memcache", Put, "STORED\r\n", Done, 0),
+            ("memcache", Take, "VALUE q 0 3\r\nabc\r\nEND\r\n", Done, 3),
+            ("memcache", Take, "END\r\n", Empty, 0),
+            ("lineup", Put, "+OK\r\n", Done, 0),
+            ("lineup", Take, "$3\r\nabc\r\n", Done, 3),
+            ("lineup", Take, "-NO_MESSAGES\r\n", Empty, 0),
+            ("resp", Put, ":17\r\n", Done, 0),
+            ("resp", Take, "$3\r\nabc\r\n", Done, 3),
+            ("resp", Take, "$-1\r\n", Empty, 0),
+            ("beanstalk", Put, "INSERTED 7\r\n", Done, 0),
+            ("beanstalk", Take, "RESERVED 7 3\r\nabc\r\n", Reserved, 3),
+            ("beanstalk", Take, "TIMED_OUT\r\n", Empty, 0),
+            ("beanstalk", Settle, "DELETED\r\n", Done, 0),
+            ("echo", Put, "abc", Done, 3),
+            ("echo", Take, "abc", Done, 3),
+        ] {
+            check(voice, ask, reply, outcome, body);
+        }
+    }
+
+    #[test]
+    fn a_wrong_reply_is_an_error() {
+        for (voice, ask, reply) in [
+            ("memcache", Ask::Put, "SERVER_ERROR out of memory\r\n"),
+            ("memcache", Ask::Take, "VALUE q 0\r\n"),
+            ("lineup", Ask::Put, "-MESSAGE_TOO_LARGE\r\n"),
+            ("resp", Ask::Put, "-WRONGTYPE no list\r\n"),
+            ("resp", Ask::Take, "$x\r\n"),
+            ("beanstalk", Ask::Put, "OUT_OF_MEMORY\r\n"),
+            ("beanstalk", Ask::Settle, "NOT_FOUND\r\n"),
+        ] {
+            let mut speaker = (Voice::named(voice).unwrap().open)("q", b"abc");
+            let read = speaker.read(ask, reply.as_bytes(), &mut Vec::new());
+            assert!(read.is_err(), "{voice}: {reply}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_and_their_lack_is_told() {
+        for voice in VOICES {
+            assert_eq!(Voice::named(voice.name).unwrap().port, voice.port);
+        }
+        let error = Voice::named("amqp").unwrap_err();
+        assert!(error.contains("memcache"), "{error}");
+    }
+
+    #[test]
+    fn a_settle_names_the_job() {
+        let mut speaker = (Voice::named("beanstalk").unwrap().open)("q", b"abc");
+        let mut out = Vec::new();
+        let reply = b"RESERVED 42 3\r\n";
+        speaker.read(Ask::Take, reply, &mut out).unwrap();
+        assert_eq!(out, b"delete 42\r\n");
+    }
+}

@@ -1,0 +1,354 @@
+//! One thread of the load: its connections, and when they send.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::conn::Conn;
+use crate::mix::Mix;
+use crate::pace::Pace;
+use crate::report::Recorder;
+use crate::voice::Ask;
+
+/// How often a thread shows what it did.
+const PUBLISH: Duration = Duration::from_millis(100);
+/// A server silent this long, while requests wait, has failed the load; also
+/// how long replies are waited for after the last request.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Token of the timer that paces a fixed rate.
+const TIMER: Token = Token(usize::MAX);
+
+/// What all threads found so far.
+pub(crate) struct Found {
+    pub(crate) total: Recorder,
+    /// Since the last look.
+    pub(crate) window: Recorder,
+    pub(crate) puts: u64,
+    pub(crate) takes: u64,
+    pub(crate) empty: u64,
+    pub(crate) unanswered: u64,
+    /// When the last reply came, nanoseconds since the start.
+    pub(crate) last: u64,
+}
+
+impl Found {
+    pub(crate) fn new() -> Self {
+        Self {
+            total: Recorder::new(),
+            window: Recorder::new(),
+            puts: 0,
+            takes: 0,
+            empty: 0,
+            unanswered: 0,
+            last: 0,
+        }
+    }
+}
+
+/// Locks what was found; a thread that panicked left it whole.
+pub(crate) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a thread is to do.
+pub(crate) struct Work {
+    pub(crate) conns: Vec<Conn>,
+    pub(crate) depth: usize,
+    pub(crate) mix: Mix,
+    /// Requests at most.
+    pub(crate) count: u64,
+    /// No request from here on, nanoseconds since the start.
+    pub(crate) end: u64,
+    /// At a fixed rate, when each request is due.
+    pub(crate) pace: Option<Pace>,
+    pub(crate) found: Arc<Mutex<Found>>,
+}
+
+/// A thread at work.
+pub(crate) struct Worker {
+    work: Work,
+    poll: Poll,
+    timer: Option<OwnedFd>,
+    start: Instant,
+    /// Not yet shown to others.
+    fresh: Found,
+    published: Instant,
+    /// Requests sent, and not yet answered.
+    asked: u64,
+    in_flight: u64,
+    /// Fixed rate: connections with room, longest first.
+    row: VecDeque<usize>,
+}
+
+impl Worker {
+    /// # Errors
+    /// The system refuses a poll or a timer.
+    pub(crate) fn new(mut work: Work) -> Result<Self> {
+        let poll = Poll::new().context("cannot poll")?;
+        for conn in &mut work.conns {
+            conn.register(poll.registry())?;
+        }
+        let mut timer = None;
+        if work.pace.is_some() {
+            let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)
+                .context("cannot make a timer")?;
+            poll.registry()
+                .register(&mut SourceFd(&fd.as_raw_fd()), TIMER, Interest::READABLE)
+                .context("cannot watch a timer")?;
+            timer = Some(fd);
+        }
+        let row = (0..work.conns.len()).collect();
+        for conn in &mut work.conns {
+            conn.in_row = true;
+        }
+        Ok(Self {
+            work,
+            poll,
+            timer,
+            start: Instant::now(),
+            fresh: Found::new(),
+            published: Instant::now(),
+            asked: 0,
+            in_flight: 0,
+            row,
+        })
+    }
+
+    /// Works until all is sent and answered, or given up.
+    ///
+    /// # Errors
+    /// A connection breaks, a reply is wrong, or the server is silent.
+    pub(crate) fn run(mut self, start: Instant) -> Result<()> {
+        self.start = start;
+        let done = self.serve();
+        self.publish();
+        done
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn serve(&mut self) -> Result<()> {
+        let mut events = Events::with_capacity(1024);
+        let mut buffer = vec![0; READ_BYTES];
+        let mut clean = false;
+        let silence = u64::try_from(SILENCE.as_nanos()).unwrap_or(u64::MAX);
+        if self.work.pace.is_none() {
+            for at in 0..self.work.conns.len() {
+                self.next_round(at)?;
+            }
+        }
+        loop {
+            let more = if self.work.pace.is_some() {
+                self.send_due()?
+            } else {
+                self.may_ask(self.now())
+            };
+            if !more && self.in_flight == 0 {
+                if clean {
+                    return Ok(());
+                }
+                clean = true;
+                self.clean_up()?;
+                continue;
+            }
+            match self.poll.poll(&mut events, Some(PUBLISH)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => {
+                    return Err(error).context("cannot wait for replies");
+                }
+                _ => {}
+            }
+            for event in &events {
+                let Token(at) = event.token();
+                if event.token() == TIMER {
+                    self.clear_timer();
+                    continue;
+                }
+                if event.is_readable() || event.is_read_closed() {
+                    self.receive(at, &mut buffer)?;
+                }
+                if event.is_writable() {
+                    self.work.conns[at].flush(self.poll.registry())?;
+                }
+            }
+            if self.published.elapsed() >= PUBLISH {
+                self.publish();
+                let now = self.now();
+                if now > self.work.end.saturating_add(silence) {
+                    self.give_up();
+                    return Ok(());
+                }
+                let oldest = self.work.conns.iter().flat_map(Conn::waiting_since).min();
+                if oldest.is_some_and(|oldest| now > oldest.max(self.fresh.last) + silence) {
+                    bail!("no reply within {} s", SILENCE.as_secs());
+                }
+            }
+        }
+    }
+
+    /// Another request may be sent.
+    fn may_ask(&self, now: u64) -> bool {
+        now < self.work.end && self.asked < self.work.count
+    }
+
+    fn ask(&mut self, at: usize, from: u64) {
+        let conn = &mut self.work.conns[at];
+        conn.ask(self.work.mix.ask(conn.asked), from);
+        self.asked += 1;
+        self.in_flight += 1;
+    }
+
+    /// Takes what the load has put and would have taken next, so that it
+    /// leaves nothing that was not asked for.
+    fn clean_up(&mut self) -> Result<()> {
+        for conn in &mut self.work.conns {
+            let owed = self.work.mix.owed(conn.asked);
+            conn.clean_up(owed);
+            self.in_flight += owed;
+            conn.flush(self.poll.registry())?;
+        }
+        Ok(())
+    }
+
+    /// Closed loop: sends as many requests as the depth, in one write.
+    fn next_round(&mut self, at: usize) -> Result<()> {
+        let now = self.now();
+        for _ in 0..self.work.depth {
+            if self.may_ask(now) {
+                self.ask(at, now);
+            }
+        }
+        self.work.conns[at].flush(self.poll.registry())
+    }
+
+    /// Fixed rate: sends what is due, each over the connection that has had
+    /// room for the longest time; what finds no room stays due. Answers if
+    /// there are more to come.
+    fn send_due(&mut self) -> Result<bool> {
+        let now = self.now();
+        let Some(mut pace) = self.work.pace.take() else {
+            return Ok(false);
+        };
+        let mut touched = Vec::new();
+        while let Some(&at) = self.row.front()
+            && let Some(from) = pace.take(now)
+        {
+            self.row.pop_front();
+            self.ask(at, from);
+            touched.push(at);
+            let conn = &mut self.work.conns[at];
+            conn.in_row = conn.in_flight() < self.work.depth;
+            if conn.in_row {
+                self.row.push_back(at);
+            }
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for at in touched {
+            self.work.conns[at].flush(self.poll.registry())?;
+        }
+        let next = pace.next_at();
+        if let Some(next) = next.filter(|_| !self.row.is_empty()) {
+            self.set_timer(next.saturating_sub(self.now()).max(1))?;
+        }
+        self.work.pace = Some(pace);
+        Ok(next.is_some())
+    }
+
+    fn set_timer(&self, nanoseconds: u64) -> Result<()> {
+        let Some(timer) = &self.timer else {
+            return Ok(());
+        };
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let wait = Duration::from_nanos(nanoseconds);
+        let value = Timespec::try_from(wait).context("a time out of range")?;
+        let once = Itimerspec {
+            it_interval: zero,
+            it_value: value,
+        };
+        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).context("cannot set a timer")?;
+        Ok(())
+    }
+
+    fn clear_timer(&self) {
+        if let Some(timer) = &self.timer {
+            // Its count of ends does not matter, only that it ended.
+            rustix::io::read(timer, &mut [0; 8]).ok();
+        }
+    }
+
+    fn receive(&mut self, at: usize, buffer: &mut [u8]) -> Result<()> {
+        let start = self.start;
+        let (fresh, in_flight) = (&mut self.fresh, &mut self.in_flight);
+        let mut now = None;
+        let conn = &mut self.work.conns[at];
+        conn.receive(buffer, &mut |landed| {
+            *in_flight -= 1;
+            let Some(from) = landed.from else {
+                return;
+            };
+            let now = *now.get_or_insert_with(|| {
+                u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+            });
+            fresh.total.record(now - from);
+            fresh.last = now;
+            match landed.ask {
+                Ask::Put => fresh.puts += 1,
+                Ask::Take | Ask::Settle => fresh.takes += 1,
+            }
+            fresh.empty += u64::from(landed.empty);
+        })?;
+        if self.work.pace.is_none() {
+            if self.work.conns[at].in_flight() == 0 {
+                return self.next_round(at);
+            }
+        } else if !self.work.conns[at].in_row && self.work.conns[at].in_flight() < self.work.depth {
+            self.work.conns[at].in_row = true;
+            self.row.push_back(at);
+        }
+        // A settle may have been written.
+        self.work.conns[at].flush(self.poll.registry())
+    }
+
+    /// Shows others what was found since the last time.
+    fn publish(&mut self) {
+        self.published = Instant::now();
+        let (fresh, mut found) = (&mut self.fresh, lock(&self.work.found));
+        found.window.add(&fresh.total);
+        found.total.add(&fresh.total);
+        fresh.total.clear();
+        found.puts += std::mem::take(&mut fresh.puts);
+        found.takes += std::mem::take(&mut fresh.takes);
+        found.empty += std::mem::take(&mut fresh.empty);
+        found.unanswered += std::mem::take(&mut fresh.unanswered);
+        found.last = found.last.max(fresh.last);
+    }
+
+    /// Charges every request that has no answer with its time until now.
+    fn give_up(&mut self) {
+        let now = self.now();
+        let sent = self.work.conns.iter().flat_map(Conn::waiting_since);
+        let mut pace = self.work.pace.take();
+        let unsent = std::iter::from_fn(|| pace.as_mut()?.take(now));
+        for from in sent.chain(unsent) {
+            self.fresh.total.record(now.saturating_sub(from));
+            self.fresh.unanswered += 1;
+        }
+    }
+}

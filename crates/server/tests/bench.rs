@@ -1,0 +1,152 @@
+//! `quintet bench` against `quintet serve`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+struct Server {
+    child: Child,
+    address: String,
+    data: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
+            .args(["serve", "--listen", "memcache=127.0.0.1:0", "--data"])
+            .arg(data.path().join("data"))
+            .args(["--sync", "never"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = None;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if let Some(at) = line.strip_prefix("listening memcache ") {
+                address = Some(at.to_owned());
+            }
+            if line == "quintet ready" {
+                break;
+            }
+        }
+        let address = address.expect("a listener");
+        Self {
+            child,
+            address,
+            data,
+        }
+    }
+
+    fn bench(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_quintet"))
+            .args(["bench", "--time", "1m", "--target", &self.address])
+            .args(args)
+            .output()
+            .unwrap()
+    }
+
+    /// Messages ready in all queues.
+    fn ready(&self) -> u64 {
+        let output = Command::new(env!("CARGO_BIN_EXE_quintet"))
+            .args(["queues", "--json", "--data"])
+            .arg(self.data.path().join("data"))
+            .output()
+            .unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let ready =
+            |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["ready"].as_u64();
+        lines.lines().filter_map(ready).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// The report of a load that went well.
+fn report(output: &Output) -> serde_json::Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    all["report"].clone()
+}
+
+#[test]
+fn every_put_is_taken() {
+    let server = Server::start();
+    for more in [
+        &["--count", "1000"][..],
+        &["--count", "1000", "--depth", "16", "--connections", "5"],
+        &["--count", "1000", "--queues", "3", "--threads", "2"],
+        &["--count", "1000", "--rate", "5000"],
+        &["--count", "999", "--size", "100KiB", "--connections", "2"],
+    ] {
+        let report = report(&server.bench(&[more, &["--json"]].concat()));
+        let number = |key: &str| report[key].as_u64().unwrap();
+        assert_eq!(
+            number("puts") + number("takes"),
+            more[1].parse::<u64>().unwrap(),
+            "{more:?}"
+        );
+        assert_eq!((number("empty"), number("unanswered")), (0, 0), "{more:?}");
+        assert_eq!(server.ready(), 0, "{more:?} left messages");
+    }
+}
+
+#[test]
+fn more_puts_than_takes_leave_the_rest() {
+    let server = Server::start();
+    let args = [
+        "--mix",
+        "3:1",
+        "--count",
+        "400",
+        "--connections",
+        "1",
+        "--json",
+    ];
+    let report = report(&server.bench(&args));
+    assert_eq!(
+        (&report["puts"], &report["takes"]),
+        (&300.into(), &100.into())
+    );
+    assert_eq!(server.ready(), 200);
+}
+
+#[test]
+fn takes_find_what_was_put_beforehand_and_no_more() {
+    let server = Server::start();
+    let args = ["--mix", "take", "--fill", "100", "--count", "150", "--json"];
+    let report = report(&server.bench(&[&args[..], &["--queues", "1"]].concat()));
+    assert_eq!(
+        (&report["takes"], &report["empty"]),
+        (&150.into(), &50.into())
+    );
+    assert_eq!(server.ready(), 0);
+}
+
+#[test]
+fn it_prints_for_people_too() {
+    let server = Server::start();
+    let output = server.bench(&["--count", "100"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["put+take of 64 B over memcache", "requests/s", "p99.9"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn another_machine_needs_remote() {
+    let output = Command::new(env!("CARGO_BIN_EXE_quintet"))
+        .args(["bench", "--target", "192.0.2.1:22133"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && text.contains("--remote"),
+        "{text}"
+    );
+}
