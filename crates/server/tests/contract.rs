@@ -320,3 +320,55 @@ fn damage_stops_the_start_and_repair_helps() {
     }
     client.take_nothing("w");
 }
+
+#[test]
+fn queues_divide_over_shards() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || {
+        let config = "shards = 3\nsync = '50ms'";
+        Server::start_with(
+            &data,
+            Start {
+                config: Some(config),
+                ..Start::default()
+            },
+        )
+    };
+    let server = start();
+    let mut client = server.client();
+    let queues: Vec<String> = (0..20).map(|n| format!("queue{n}")).collect();
+    for queue in &queues {
+        client.put(queue, b"first");
+        client.put(queue, &common::noise(100_000));
+        client.put(queue, b"third");
+    }
+    client.send(b"get queue7/open\r\n");
+    client.expect_value("queue7", b"first");
+    // A fan-out child lives with its parent.
+    client.send(b"get queue3+copy\r\n");
+    client.expect(b"END\r\n");
+    client.put("queue3", b"fourth");
+    server.kill();
+
+    let server = start();
+    let mut client = server.client();
+    assert_eq!(client.stat("curr_items"), 62);
+    client.take("queue3+copy", b"fourth");
+    for queue in &queues {
+        client.take(queue, b"first");
+        client.take(queue, &common::noise(100_000));
+    }
+    client.send(b"flush_all\r\n");
+    client.expect(b"Flushed all queues.\r\n");
+    assert_eq!(client.stat("curr_items"), 0);
+    assert!(server.stop().success());
+
+    let other = Start {
+        config: Some("shards = 2"),
+        ..Start::default()
+    };
+    let refused = Server::command(&data, &other).output().unwrap();
+    let error = text(&refused.stderr);
+    assert!(error.contains("shards = 3"), "{error}");
+}

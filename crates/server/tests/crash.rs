@@ -189,7 +189,7 @@ impl Known {
 
 fn produce(address: &str, producer: u32, seed: u64, known: &Mutex<Known>) {
     let mut random = Random(seed);
-    let queue = if producer % 2 == 0 {
+    let queue = if producer.is_multiple_of(2) {
         "removing"
     } else {
         "opening"

@@ -1,7 +1,7 @@
 //! The maintenance thread: spare segments, and old segments out of the way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quintet_engine::{ChunkPlace, Home, LargeBody, Space};
 use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
@@ -35,13 +35,15 @@ impl Core {
                 return;
             }
             let stuck = self.write_stuck();
+            let began = Instant::now();
             let state = match spares.fill_slice() {
                 Ok(state) => state,
                 Err(error) => stop_for(&error),
             };
             pause = match state {
                 _ if stuck => FULL,
-                SpareState::Filling => PACE,
+                // A slow disk has the more to do for others.
+                SpareState::Filling => PACE.max(began.elapsed() * 2),
                 SpareState::Ready => IDLE,
                 SpareState::Low => FULL,
             };
@@ -60,7 +62,7 @@ impl Core {
             }
             told = space;
             if self.retire_one(log_bytes(), stop) {
-                pause = pause.min(PACE);
+                pause = PACE;
             }
         }
     }
