@@ -254,3 +254,23 @@ fn idle_connections_are_closed_where_told() {
     putter.expect(b"STORED\r\n");
     waiting.expect_value("w", b"x");
 }
+
+#[test]
+fn running_out_of_files_is_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let serve = Server::command(&data, &Start::default());
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 40 && exec \"$@\"", "sh"]);
+    limited.arg(serve.get_program()).args(serve.get_args());
+    let server = Server::await_ready(&data, limited);
+    let mut first = server.client();
+    first.put("w", b"before");
+    // The system takes these connections; the server has no file for all.
+    let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
+    first.take("w", b"before");
+    let mut last = clients.pop().unwrap();
+    drop(clients);
+    last.put("w", b"after");
+    first.take("w", b"after");
+}
