@@ -204,7 +204,8 @@ pub struct Take {
     pub look: bool,
     /// What to do when there is nothing.
     pub wait: Wait,
-    /// Messages at most (all those there are, if fewer); 0 counts as 1.
+    /// Messages at most (all those there are, if fewer); 0 counts as 1. A
+    /// group is never cut short by it. A look over several queues sees one.
     pub messages_max: u32,
     /// Bodies longer than this are skipped and counted.
     pub body_max: Option<u64>,

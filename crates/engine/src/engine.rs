@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::command::{Caller, Command, Party};
-use crate::fact::{Bound, Fact, Journal, Removal, Return};
+use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
@@ -45,6 +45,34 @@ pub struct Engine {
 pub(crate) struct Cx<'a, J> {
     pub(crate) journal: &'a mut J,
     pub(crate) deliveries: &'a mut Vec<Delivery>,
+    /// Queues in which something may have become available to those who wait.
+    woken: SmallVec<[QueueId; 4]>,
+}
+
+impl<'a, J> Cx<'a, J> {
+    fn new(journal: &'a mut J, deliveries: &'a mut Vec<Delivery>) -> Self {
+        Self {
+            journal,
+            deliveries,
+            woken: SmallVec::new(),
+        }
+    }
+
+    /// Has those who wait on the queue looked at when the step is done: a
+    /// command is indivisible, so they see all of it or nothing.
+    pub(crate) fn wake(&mut self, queue: QueueId) {
+        if self.woken.last() != Some(&queue) {
+            self.woken.push(queue);
+        }
+    }
+
+    /// The queues woken since this was last asked, each once.
+    pub(crate) fn take_woken(&mut self) -> SmallVec<[QueueId; 4]> {
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.sort_unstable();
+        woken.dedup();
+        woken
+    }
 }
 
 /// Forgotten messages freed with each command, and with each tick.
@@ -120,11 +148,20 @@ impl Engine {
         if !self.store.graves.is_empty() {
             self.store.reap(REAP_PER_COMMAND);
         }
-        let mut cx = Cx {
-            journal,
-            deliveries,
-        };
-        let cx = &mut cx;
+        let mut cx = Cx::new(journal, deliveries);
+        self.sweep_expired(&mut cx);
+        let answer = self.decide(&mut cx, caller, command);
+        self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
+        answer
+    }
+
+    fn decide<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        command: Command,
+    ) -> Answer {
         let durable = |result: Result<Outcome, Refusal>| {
             Answer::Now(result.unwrap_or_else(Outcome::Refused), Hold::Durable)
         };
@@ -144,7 +181,7 @@ impl Engine {
                 self.stop_waiting(cx, caller.party);
                 Answer::Now(Outcome::Done, Hold::Turn)
             }
-            Command::Peek(peek) => durable(self.peek(cx, &peek)),
+            Command::Peek(peek) => durable(self.peek(&peek)),
             Command::Kick { queue, max } => durable(self.kick(cx, &queue, max)),
             Command::KickId(id) => durable(self.kick_id(cx, id)),
             Command::Move { id, to } => durable(self.move_one(cx, id, to)),
@@ -179,13 +216,11 @@ impl Engine {
     /// again while [`Engine::next_deadline`] is not later than `now`.
     pub fn tick<J: Journal>(&mut self, now: Ms, journal: &mut J, deliveries: &mut Vec<Delivery>) {
         self.advance(now);
-        let mut cx = Cx {
-            journal,
-            deliveries,
-        };
+        let mut cx = Cx::new(journal, deliveries);
         self.end_leases(&mut cx);
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
         self.end_waits(&mut cx);
         self.store.forget_marks(self.now, 256);
         self.drop_idle(&mut cx);
@@ -228,41 +263,29 @@ impl Engine {
         deliveries: &mut Vec<Delivery>,
     ) {
         self.advance(now);
-        let mut cx = Cx {
-            journal,
-            deliveries,
-        };
+        let mut cx = Cx::new(journal, deliveries);
+        self.sweep_expired(&mut cx);
         for queue in self.waiters.forget(party, &mut self.store) {
             self.forget_unused(queue);
         }
-        let Some(held) = self.store.held.get(&party) else {
-            return;
-        };
         // Newest first: each goes in front of what went before, so that in the
         // end the oldest stands first.
-        let held: Vec<MessageId> = held.iter().rev().copied().collect();
-        let mut queues: SmallVec<[QueueId; 4]> = SmallVec::new();
-        for id in held {
-            let Some(slot) = self.store.slot(id) else {
-                continue;
-            };
-            let bound = self.store.leases.get(&slot).map(|lease| lease.bound);
-            if !matches!(bound, Some(Bound::Connection | Bound::Process)) {
-                continue;
-            }
-            let Some(message) = self.store.message(id) else {
-                continue;
-            };
-            let queue = message.queue;
-            self.give_back(&mut cx, id, Return::Lost);
-            if !queues.contains(&queue) {
-                queues.push(queue);
+        let held = self.store.held.get(&party).cloned().unwrap_or_default();
+        for id in held.into_iter().rev() {
+            let lease = self
+                .store
+                .slot(id)
+                .and_then(|slot| self.store.leases.get(&slot));
+            if lease.is_some_and(|lease| lease.bound != Bound::Time)
+                && let Some(queue) = self.store.message(id).map(|message| message.queue)
+            {
+                self.give_back(&mut cx, id, Return::Lost);
+                cx.wake(queue);
             }
         }
         self.store.held.remove(&party);
-        for queue in queues {
-            self.serve(&mut cx, queue);
-        }
+        self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
     }
 
     /// Applies one fact found in the log, in segment `home`.
@@ -297,11 +320,12 @@ impl Engine {
         };
         journal.record(&fact);
         self.store.apply(fact, self.home);
+        // When a queue was last used is not remembered: its rest begins anew.
+        for queue in self.store.queues.iter_mut().flatten() {
+            queue.live.used = self.now;
+        }
         let mut deliveries = Vec::new();
-        let mut cx = Cx {
-            journal,
-            deliveries: &mut deliveries,
-        };
+        let mut cx = Cx::new(journal, &mut deliveries);
         let mut lost = lost;
         lost.sort_unstable();
         for id in lost {
@@ -409,28 +433,40 @@ impl Engine {
     }
 
     /// Records a fact and applies it. Facts about queues that are only in
-    /// memory are not recorded; a message that crosses over is recorded as
-    /// what it is for the log.
+    /// memory are not recorded; a message that crosses over to the log is
+    /// recorded whole.
     pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
-        if let Fact::Moved { at, to, .. } = &fact {
-            let at = *at;
-            match (self.is_memory(at.queue), self.is_memory(*to)) {
-                (false, false) => cx.journal.record(&fact),
-                (true, true) => {}
-                (false, true) => cx.journal.record(&Fact::Removed {
-                    at,
-                    why: Removal::Deleted,
-                }),
-                (true, false) => {
-                    let removed = self.store.apply(fact, self.home);
-                    if let Some(message) = self.store.message(at.id) {
-                        cx.journal.record(&Fact::Image(message.clone(), None));
-                    }
-                    return removed;
+        match &fact {
+            Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
+                let (at, to) = (*at, *to);
+                let removed = self.store.apply(fact, self.home);
+                self.store.rehome(at.id, self.home);
+                if let Some(message) = self.store.message(at.id) {
+                    cx.journal.record(&Fact::Image(message.clone(), None));
                 }
+                cx.journal.record(&Fact::IdMark(self.store.next_id));
+                if let Some(counted) = self.store.counted(to) {
+                    cx.journal.record(&counted);
+                }
+                return removed;
             }
-        } else if !fact.queue().is_some_and(|queue| self.is_memory(queue)) {
-            cx.journal.record(&fact);
+            // A queue's children outlive it, if it is one of those that do not
+            // survive a restart.
+            Fact::QueueMade {
+                queue,
+                name,
+                parent: Some(parent),
+                created,
+            } if self.is_memory(*parent) && !self.is_memory(*queue) => {
+                cx.journal.record(&Fact::QueueMade {
+                    queue: *queue,
+                    name: name.clone(),
+                    parent: None,
+                    created: *created,
+                });
+            }
+            _ if fact.queue().is_some_and(|queue| self.is_memory(queue)) => {}
+            _ => cx.journal.record(&fact),
         }
         self.store.apply(fact, self.home)
     }
@@ -496,7 +532,6 @@ impl Engine {
             parent: queue.parent,
             created: queue.created,
         };
-        self.store.counts.made += 1;
         self.fact(cx, fact);
     }
 

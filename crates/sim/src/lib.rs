@@ -3,6 +3,7 @@
 
 pub mod disk;
 pub mod log_tests;
+pub mod model;
 mod random;
 pub mod transcript;
 

@@ -38,7 +38,7 @@ impl Engine {
                 self.fact(cx, Fact::Kicked { at });
             }
         }
-        self.serve(cx, id);
+        cx.wake(id);
         Ok(Outcome::Count(slots.len() as u64))
     }
 
@@ -53,7 +53,7 @@ impl Engine {
             return Err(Refusal::NotFound);
         }
         self.fact(cx, Fact::Kicked { at });
-        self.serve(cx, at.queue);
+        cx.wake(at.queue);
         Ok(Outcome::Done)
     }
 
@@ -129,7 +129,7 @@ impl Engine {
         }
         let at = message.at();
         self.fact(cx, Fact::Committed { at });
-        self.serve(cx, at.queue);
+        cx.wake(at.queue);
         Ok(Outcome::Done)
     }
 
@@ -161,7 +161,7 @@ impl Engine {
                 change: Box::new(change),
             },
         );
-        self.serve(cx, at.queue);
+        cx.wake(at.queue);
         Ok(Outcome::Done)
     }
 
@@ -186,7 +186,7 @@ impl Engine {
             }),
         };
         self.fact(cx, Fact::QueuePaused { queue: id, pause });
-        self.serve(cx, id);
+        cx.wake(id);
         Ok(Outcome::Done)
     }
 
@@ -217,7 +217,7 @@ impl Engine {
             },
         );
         self.resettle(id);
-        self.serve(cx, id);
+        cx.wake(id);
         Ok(Outcome::Done)
     }
 
@@ -256,9 +256,6 @@ impl Engine {
             parent: Some(parent),
             created: queue.created,
         };
-        if !queue.live.recorded {
-            self.store.counts.made += 1;
-        }
         self.fact(cx, fact);
         Ok(Outcome::Done)
     }
@@ -364,7 +361,7 @@ impl Engine {
                 continue;
             }
             self.fact(cx, Fact::Restored(message));
-            self.serve(cx, queue);
+            cx.wake(queue);
             count += 1;
         }
         Ok(Outcome::Count(count))

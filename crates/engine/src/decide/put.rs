@@ -1,5 +1,6 @@
 //! Putting.
 
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use crate::command::{Expiry, Put, PutMore, When};
@@ -9,14 +10,12 @@ use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::settings::WhenFull;
+use crate::store::{Hash, MarkKey};
 use crate::time::Ms;
 
 /// For how long an idempotency token is remembered: longer than any client
 /// keeps trying, short enough that a busy server holds few.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
-
-/// A mark to leave: its kind, the mark, and for how long in ms.
-type NewMark = (Mark, Box<[u8]>, u64);
 
 /// What came of looking for repeats.
 enum Repeat {
@@ -36,6 +35,7 @@ impl Engine {
                 self.count_live(queue, |totals| totals.repeats += 1);
                 return Ok(Outcome::Put { id, fresh: false });
             }
+            Ok(Repeat::No) if self.is_fanout_only(queue) => Ok(()),
             Ok(Repeat::No) => self.make_room(cx, queue, put.body.len()),
             Err(refusal) => Err(refusal),
         };
@@ -57,54 +57,54 @@ impl Engine {
         puts: Vec<Put>,
     ) -> Result<Outcome, Refusal> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
-        let mut asked: Vec<(QueueId, u64, u64)> = Vec::new();
-        let mut refused = None;
+        let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
+        let mut marks: HashSet<MarkKey, Hash> = HashSet::default();
         for put in &puts {
             let checked = self.find_or_make(&put.queue).and_then(|queue| {
                 queues.push(queue);
-                let at = match asked.iter().position(|(other, ..)| *other == queue) {
-                    Some(at) => at,
-                    None => {
-                        asked.push((queue, 0, 0));
-                        asked.len() - 1
-                    }
-                };
-                let (_, count, bytes) = &mut asked[at];
-                let before = (*count, *bytes);
-                *count += 1;
-                *bytes += put.body.len();
-                self.may_put(queue, put, before.0, before.1)?;
-                let fits = self.fits(queue, before.0 + 1, before.1 + put.body.len());
-                let drops = self
-                    .store
-                    .queue(queue)
-                    .is_some_and(|queue| queue.live.settings.when_full == WhenFull::DropOldest);
-                if fits || drops {
+                let before = asked.get(&queue).copied().unwrap_or_default();
+                if let Repeat::Of(_) = self.may_put(queue, put, before.0, before.1)? {
+                    return Ok(());
+                }
+                let own = self.marks_of(queue, put);
+                if own.iter().any(|(key, _)| marks.contains(key)) {
+                    return Ok(());
+                }
+                marks.extend(own.into_iter().map(|(key, _)| key));
+                let (count, bytes) = (before.0 + 1, before.1 + put.body.len());
+                asked.insert(queue, (count, bytes));
+                if self.is_fanout_only(queue)
+                    || self.fits(queue, count, bytes)
+                    || self.may_drop_for(queue, put.body.len())
+                {
                     Ok(())
                 } else {
                     Err(Refusal::QueueFull)
                 }
             });
             if let Err(refusal) = checked {
-                refused = Some(refusal);
-                break;
+                for queue in queues {
+                    self.forget_unused(queue);
+                }
+                return Err(refusal);
             }
-        }
-        if let Some(refusal) = refused {
-            for queue in queues {
-                self.forget_unused(queue);
-            }
-            return Err(refusal);
         }
         let mut ids = Vec::with_capacity(puts.len());
         for (put, queue) in puts.into_iter().zip(queues) {
             // A put may repeat one from earlier in the same list.
             let id = match self.repeat_of(queue, &put) {
-                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => id,
+                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => {
+                    self.count_live(queue, |totals| totals.repeats += 1);
+                    id
+                }
                 Ok(Repeat::No) | Err(_) => {
-                    // Only drop-oldest queues can be full here.
-                    if self.make_room(cx, queue, put.body.len()).is_err() {
-                        continue;
+                    // Found good above; what refuses now is a copy of an
+                    // earlier one of the list that filled a child, and all are
+                    // stored or none.
+                    if !self.is_fanout_only(queue)
+                        && self.make_room(cx, queue, put.body.len()).is_err()
+                    {
+                        self.count_live(queue, |totals| totals.refused_full += 1);
                     }
                     self.store_put(cx, queue, put)
                 }
@@ -112,6 +112,45 @@ impl Engine {
             ids.push(id);
         }
         Ok(Outcome::PutMany(ids))
+    }
+
+    fn is_fanout_only(&self, queue: QueueId) -> bool {
+        self.store
+            .queue(queue)
+            .is_some_and(|queue| queue.live.settings.fanout_only)
+    }
+
+    /// True if older messages of a full queue make way for a body of `bytes`.
+    fn may_drop_for(&self, queue: QueueId, bytes: u64) -> bool {
+        self.store.queue(queue).is_some_and(|queue| {
+            let settings = &queue.live.settings;
+            settings.when_full == WhenFull::DropOldest
+                && (settings.bytes_max == 0 || bytes <= settings.bytes_max)
+        })
+    }
+
+    /// What a put leaves behind so that a repeat is known, and for how long,
+    /// in the order repeats are looked for.
+    fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[(MarkKey, u64); 1]> {
+        let mut marks = SmallVec::new();
+        let Some(more) = &put.more else {
+            return marks;
+        };
+        if let Some(token) = &more.token {
+            marks.push(((id, Mark::Token, token.clone()), TOKEN_WINDOW_MS));
+        }
+        if let Some(dedupe) = &more.dedupe {
+            marks.push(((id, Mark::Dedupe, dedupe.id.clone()), dedupe.window_ms));
+        }
+        let queue = self.store.queue(id);
+        let by_key = queue.map_or(0, |queue| queue.live.settings.dedupe_by_key_ms);
+        if let Some(key) = &more.key
+            && by_key > 0
+        {
+            marks.push(((id, Mark::Key, Box::from(key.as_ref())), by_key));
+        }
+        marks.retain(|(_, window_ms)| *window_ms > 0);
+        marks
     }
 
     /// Checks everything but room in the queue. `count` and `bytes` are those
@@ -147,39 +186,24 @@ impl Engine {
     }
 
     fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
-        let Some(more) = &put.more else {
-            return Ok(Repeat::No);
-        };
-        let lookup = |kind, mark: &[u8]| {
-            self.store
-                .marks
-                .get(&(queue, kind, Box::from(mark)))
-                .filter(|memory| memory.until > self.now)
-                .map(|memory| memory.id)
-        };
-        if let Some(token) = &more.token
-            && let Some(id) = lookup(Mark::Token, token)
-        {
-            return Ok(Repeat::Of(id));
-        }
-        if let Some(dedupe) = &more.dedupe
-            && let Some(id) = lookup(Mark::Dedupe, &dedupe.id)
-        {
-            return if dedupe.return_first {
+        for (key, _) in self.marks_of(queue, put) {
+            let known = self.store.marks.get(&key);
+            let Some(id) = known.filter(|m| m.until > self.now).map(|m| m.id) else {
+                continue;
+            };
+            let returns = match key.1 {
+                Mark::Token => true,
+                Mark::Key => false,
+                Mark::Dedupe => {
+                    let dedupe = put.more.as_ref().and_then(|more| more.dedupe.as_ref());
+                    dedupe.is_some_and(|dedupe| dedupe.return_first)
+                }
+            };
+            return if returns {
                 Ok(Repeat::Of(id))
             } else {
                 Err(Refusal::Duplicate(id))
             };
-        }
-        let by_key = self
-            .store
-            .queue(queue)
-            .map_or(0, |q| q.live.settings.dedupe_by_key_ms);
-        if by_key > 0
-            && let Some(key) = &more.key
-            && let Some(id) = lookup(Mark::Key, key)
-        {
-            return Err(Refusal::Duplicate(id));
         }
         Ok(Repeat::No)
     }
@@ -203,14 +227,11 @@ impl Engine {
         if self.fits(id, 1, bytes) {
             return Ok(());
         }
-        let Some(queue) = self.store.queue(id) else {
-            return Err(Refusal::QueueNotFound);
-        };
-        let settings = &queue.live.settings;
-        let alone = settings.bytes_max == 0 || bytes <= settings.bytes_max;
-        if settings.when_full == WhenFull::Refuse || !alone {
+        if !self.may_drop_for(id, bytes) {
             return Err(Refusal::QueueFull);
         }
+        // What is due counts as ready.
+        self.store.promote(id, self.now);
         while !self.fits(id, 1, bytes) {
             let Some(oldest) = self.least_wanted(id) else {
                 return Err(Refusal::QueueFull);
@@ -268,6 +289,7 @@ impl Engine {
             }
         }
         if only {
+            self.record_queue(cx, queue);
             first
         } else {
             self.store_one(cx, queue, put)
@@ -299,6 +321,7 @@ impl Engine {
             (Some(at), max) => Some(at.min(now + max)),
         };
         let due = resolve(put.due, now);
+        let marks = self.marks_of(id, &put);
         let mut message = Message {
             id: number,
             // Ids stay below 2^63.
@@ -324,8 +347,6 @@ impl Engine {
                 ..Extra::default()
             }));
         }
-        let by_key = settings.dedupe_by_key_ms;
-        let mut marks: SmallVec<[NewMark; 1]> = SmallVec::new();
         if let Some(more) = put.more {
             let PutMore {
                 held_back,
@@ -333,19 +354,11 @@ impl Engine {
                 key,
                 mut attrs,
                 attachments,
-                dedupe,
-                token,
+                ..
             } = *more;
             message.selectable = !held_back;
             if prepared {
                 message.state = State::Prepared;
-            }
-            marks.extend(token.map(|token| (Mark::Token, token, TOKEN_WINDOW_MS)));
-            marks.extend(dedupe.map(|dedupe| (Mark::Dedupe, dedupe.id, dedupe.window_ms)));
-            if let Some(key) = &key
-                && by_key > 0
-            {
-                marks.push((Mark::Key, Box::from(key.as_ref()), by_key));
             }
             if key.is_some() || !attrs.is_empty() || !attachments.is_empty() {
                 attrs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -355,12 +368,12 @@ impl Engine {
             }
         }
         self.fact(cx, Fact::Put(message));
-        for (kind, mark, window) in marks {
+        for ((queue, kind, mark), window) in marks {
             let until = now + window;
             self.fact(
                 cx,
                 Fact::Remembered {
-                    queue: id,
+                    queue,
                     kind,
                     mark,
                     id: number,
@@ -368,7 +381,7 @@ impl Engine {
                 },
             );
         }
-        self.serve(cx, id);
+        cx.wake(id);
         number
     }
 

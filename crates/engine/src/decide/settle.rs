@@ -30,7 +30,7 @@ impl Engine {
         }
         let queue = message.queue;
         self.settle_one(cx, id, &how);
-        self.serve(cx, queue);
+        cx.wake(queue);
         Ok(Outcome::Done)
     }
 
@@ -47,20 +47,8 @@ impl Engine {
         };
         let mut ids: Vec<MessageId> = match queue {
             None => held.clone(),
-            Some(name) => match self.store.find(&name) {
-                Some(queue) => self.held_in(party, queue).collect(),
-                // The queue may have been dropped since: its messages are
-                // found by name, so that they can still be settled.
-                None => held
-                    .iter()
-                    .copied()
-                    .filter(|&id| {
-                        self.store
-                            .message(id)
-                            .is_some_and(|m| self.store.name_of(m.queue) == name)
-                    })
-                    .collect(),
-            },
+            // By name: the queue may have been dropped since, and made again.
+            Some(name) => self.held_in(party, &name).collect(),
         };
         ids.truncate(max as usize);
         let count = ids.len() as u64;
@@ -77,7 +65,7 @@ impl Engine {
             self.settle_one(cx, id, how);
         }
         for queue in queues {
-            self.serve(cx, queue);
+            cx.wake(queue);
         }
         Ok(Outcome::Count(count))
     }
@@ -197,7 +185,7 @@ impl Engine {
             return;
         }
         if message.expires().is_some_and(|expires| expires <= self.now) {
-            self.expire_now(cx, id);
+            self.expire(cx, id);
             return;
         }
         if self.is_spent(id) {
@@ -310,7 +298,7 @@ impl Engine {
                 now,
             },
         );
-        self.serve(cx, to);
+        cx.wake(to);
     }
 
     pub(crate) fn touch<J: Journal>(
@@ -358,28 +346,12 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
-    /// Removes a message whose time ran out. Vanishing is a predicate on time
-    /// and no fact; going to another queue is one.
+    /// Removes a message whose time ran out.
+    ///
+    /// That it can no longer be taken is a predicate on time; that it went, or
+    /// where to, is a fact: else a queue that is told later where expired
+    /// messages go would get those again, after a restart, that went long ago.
     pub(crate) fn expire<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        let Some(message) = self.store.message(id) else {
-            return;
-        };
-        if self.expiry_queue(message.queue).is_some() {
-            self.expire_now(cx, id);
-        } else {
-            let at = message.at();
-            self.store.apply(
-                Fact::Removed {
-                    at,
-                    why: Removal::Expired,
-                },
-                self.home,
-            );
-        }
-    }
-
-    /// The same, for a message that time alone does not remove.
-    fn expire_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
             return;
         };

@@ -3,8 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::command::{Peek, StatsOf};
-use crate::engine::{Cx, Engine};
-use crate::fact::Journal;
+use crate::engine::Engine;
 use crate::message::{Message, State};
 use crate::outcome::{Outcome, Refusal};
 use crate::stats::{MessageStats, QueueGauges, QueueStats, ShardStats, StatsReply};
@@ -12,13 +11,7 @@ use crate::store::Queue;
 use crate::time::Ms;
 
 impl Engine {
-    pub(crate) fn peek<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        peek: &Peek,
-    ) -> Result<Outcome, Refusal> {
-        // What has expired is not shown.
-        self.sweep_expired(cx);
+    pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Refusal> {
         let one = |message: &Message| Outcome::Messages(SmallVec::from_iter([message.clone()]));
         let (queue, first) = match peek {
             Peek::Id(id) => {
@@ -135,9 +128,9 @@ impl Engine {
         }
         ShardStats {
             queues,
-            queues_made: self.store.counts.made,
-            queues_dropped: self.store.counts.dropped,
-            queues_expired: self.store.counts.expired,
+            queues_made: self.store.counts.made + self.store.memory_counts.made,
+            queues_dropped: self.store.counts.dropped + self.store.memory_counts.dropped,
+            queues_expired: self.store.counts.expired + self.store.memory_counts.expired,
             last_id: self.store.last_id().0,
             gauges,
             totals: self.store.totals(),

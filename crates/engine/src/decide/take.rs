@@ -4,10 +4,11 @@ use std::ops::Bound as Edge;
 
 use smallvec::SmallVec;
 
-use crate::command::{End, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
+use crate::command::{End, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal};
 use crate::message::{Message, MessageId, QueueId, State};
+use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 use crate::time::Ms;
 use crate::waiters::Waiter;
@@ -112,10 +113,10 @@ impl Engine {
             .lease
             .map_or(take.refuse_if_held, |lease| lease.held_max);
         if limit > 0 {
-            let held = match (take.held_anywhere, only) {
+            let held = match (take.held_anywhere, take.queues.as_slice()) {
                 (true, _) => self.store.held.get(&party).map_or(0, Vec::len),
-                (false, Some(queue)) => self.held_in(party, queue).count(),
-                (false, None) => 0,
+                (false, [name]) => self.held_in(party, name).count(),
+                (false, _) => 0,
             };
             if held >= limit as usize {
                 return Err(Refusal::HeldLimit);
@@ -124,16 +125,21 @@ impl Engine {
         Ok(())
     }
 
-    /// The party's leases in a queue, oldest first.
-    pub(crate) fn held_in(
-        &self,
+    /// The party's leases in the queue of this name, oldest first; those of a
+    /// dropped queue of that name too.
+    pub(crate) fn held_in<'a>(
+        &'a self,
         party: Party,
-        queue: QueueId,
-    ) -> impl Iterator<Item = MessageId> + '_ {
+        name: &'a Name,
+    ) -> impl Iterator<Item = MessageId> + 'a {
         let held = self.store.held.get(&party).map_or(&[][..], Vec::as_slice);
-        held.iter()
-            .copied()
-            .filter(move |&id| self.store.message(id).is_some_and(|m| m.queue == queue))
+        held.iter().copied().filter(move |&id| {
+            let queue = self
+                .store
+                .message(id)
+                .and_then(|m| self.store.queue(m.queue));
+            queue.is_some_and(|queue| queue.name == *name)
+        })
     }
 
     fn stand_in_line(
@@ -206,12 +212,12 @@ impl Engine {
                 }
                 self.count_live(best.queue, |totals| totals.looks += 1);
                 // Only one queue can be walked along.
-                if wanted == 1 || queues.len() > 1 {
+                if wanted == 1 || take.queues.len() > 1 {
                     break;
                 }
                 continue;
             }
-            let group = self.group_of(&best, take.group);
+            let group = self.group_of(&best, take);
             for slot in group {
                 if let Some(message) = self.hand(cx, party, slot, take.lease.as_ref()) {
                     newest = newest.max(message.id);
@@ -341,7 +347,7 @@ impl Engine {
             let mut skipped = 0;
             let found = match take.end {
                 End::Oldest => self.oldest(id, take, after, &mut skipped),
-                End::Newest => self.newest(id, take, &mut skipped),
+                End::Newest => self.newest(id, take, after, &mut skipped),
             };
             if skipped > 0 {
                 self.count_live(id, |totals| totals.skipped += skipped);
@@ -381,12 +387,30 @@ impl Engine {
         None
     }
 
-    fn newest(&self, id: QueueId, take: &Take, skipped: &mut u64) -> Option<Candidate> {
+    fn newest(
+        &self,
+        id: QueueId,
+        take: &Take,
+        after: Option<MessageId>,
+        skipped: &mut u64,
+    ) -> Option<Candidate> {
         let queue = self.store.queue(id)?;
-        let mut from = Edge::Unbounded;
+        let mut below = after
+            .and_then(|after| self.store.message(after))
+            .filter(|m| m.queue == id)
+            .map(|m| (m.rank, m.place, m.id));
+        let mut from = match below {
+            Some((rank, ..)) => Edge::Included((rank, i64::MIN, MessageId(0))),
+            None => Edge::Unbounded,
+        };
         loop {
             let (&(rank, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
-            let lane = (rank, i64::MIN, MessageId(0))..=(rank, i64::MAX, MessageId(u64::MAX));
+            let last = (rank, i64::MAX, MessageId(u64::MAX));
+            let end = match below.take() {
+                Some(seen) if seen.0 == rank => Edge::Excluded(seen),
+                _ => Edge::Included(last),
+            };
+            let lane = (Edge::Included((rank, i64::MIN, MessageId(0))), end);
             for (&order, &slot) in queue.ready.range(lane).rev() {
                 if self.fits_taker(slot, take) {
                     return Some(Candidate {
@@ -397,7 +421,7 @@ impl Engine {
                 }
                 *skipped += 1;
             }
-            from = Edge::Excluded((rank, i64::MAX, MessageId(u64::MAX)));
+            from = Edge::Excluded(last);
         }
     }
 
@@ -413,9 +437,11 @@ impl Engine {
 
     /// The message and its companions, in the order they leave
     /// (`protocols/pinpriq.md`, rulings 2 and 3).
-    fn group_of(&self, best: &Candidate, limit: Option<GroupLimit>) -> Vec<u32> {
+    fn group_of(&self, best: &Candidate, take: &Take) -> Vec<u32> {
         let mut slots = vec![best.slot];
-        let Some(limit) = limit else { return slots };
+        let Some(limit) = take.group else {
+            return slots;
+        };
         let Some(message) = self.store.messages.get(best.slot) else {
             return slots;
         };
@@ -433,7 +459,7 @@ impl Engine {
             let Some(other) = self.store.messages.get(slot) else {
                 continue;
             };
-            if slot == best.slot || other.is_expired(self.now) {
+            if slot == best.slot || other.is_expired(self.now) || !self.fits_taker(slot, take) {
                 continue;
             }
             bytes += other.body.len() + key.len() as u64;
@@ -445,24 +471,30 @@ impl Engine {
         slots
     }
 
-    /// Gives what is available in a queue to those who wait, longest first.
-    pub(crate) fn serve<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        let mut passed = None;
-        loop {
-            let Some(queue) = self.store.queue(id) else {
-                return;
-            };
-            if queue.live.line.is_empty() || queue.ready.is_empty() && queue.delayed.is_empty() {
-                return;
-            }
+    /// Gives what is available in the woken queues to those who wait, longest
+    /// first.
+    pub(crate) fn serve<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        let mut woken = cx.take_woken();
+        let mut passed: Option<u64> = None;
+        while !woken.is_empty() {
             let from = passed.map_or(Edge::Unbounded, Edge::Excluded);
-            let Some(&number) = queue.live.line.range((from, Edge::Unbounded)).next() else {
-                return;
-            };
-            let Some(waiter) = self.waiters.get(number) else {
+            let mut first: Option<u64> = None;
+            woken.retain(|id| {
+                let Some(queue) = self.store.queue(*id) else {
+                    return false;
+                };
+                if queue.ready.is_empty() && queue.delayed.is_empty() {
+                    return false;
+                }
+                let next = queue.live.line.range((from, Edge::Unbounded)).next();
+                first = first.into_iter().chain(next.copied()).min();
+                next.is_some()
+            });
+            let Some((number, waiter)) = first.and_then(|n| Some((n, self.waiters.get(n)?))) else {
                 return;
             };
             let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
+            passed = Some(number);
             match self.take_now(cx, party, &take, &queues) {
                 Some((outcome, hold)) => {
                     let standing = match self.waiters.remove(number, &mut self.store) {
@@ -476,8 +508,13 @@ impl Engine {
                 }
                 // Only a taker that cannot frame what is there leaves it to
                 // those behind it.
-                None if take.body_max.is_some() => passed = Some(number),
-                None => return,
+                None if take.body_max.is_some() => {}
+                None => woken.retain(|id| !queues.contains(id)),
+            }
+            let more = cx.take_woken();
+            if !more.is_empty() {
+                woken.extend(more);
+                passed = None;
             }
         }
     }
@@ -548,6 +585,15 @@ impl Engine {
         }
         if !matches!(message.state, State::Ready | State::Buried) {
             return refused(Refusal::NotFound);
+        }
+        if let Some(queue) = self.store.queue(message.queue) {
+            if queue.live.settings.down {
+                return refused(Refusal::QueueDown);
+            }
+            let max = ask.held_max as usize;
+            if max > 0 && self.held_in(party, &queue.name).count() >= max {
+                return refused(Refusal::HeldLimit);
+            }
         }
         match self.hand(cx, party, slot, Some(&ask)) {
             Some(message) => {

@@ -1,5 +1,7 @@
 //! What happens by itself when its time has come.
 
+use smallvec::SmallVec;
+
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal, Return};
 use crate::message::{MessageId, QueueId};
@@ -12,20 +14,27 @@ const IDLE_SCAN_MS: u64 = 1000;
 
 impl Engine {
     pub(crate) fn end_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
-        for _ in 0..STEPS {
-            let Some(&(at, id)) = self.store.lease_ends.first() else {
-                return;
-            };
-            if at > self.now {
+        let mut steps = 0;
+        while let Some(&(at, _)) = self.store.lease_ends.first() {
+            if at > self.now || steps >= STEPS {
                 return;
             }
-            let queue = self.store.message(id).map(|message| message.queue);
-            self.give_back(cx, id, Return::Timeout);
-            // Never twice the same, whatever the index says.
-            self.store.lease_ends.remove(&(at, id));
-            if let Some(queue) = queue {
-                self.serve(cx, queue);
+            // Those that end at the same moment: the newest first, so that
+            // they keep their own order when they go to the head.
+            let same = self
+                .store
+                .lease_ends
+                .range((at, MessageId(0))..=(at, MessageId(u64::MAX)));
+            let ids: SmallVec<[MessageId; 8]> = same.map(|&(_, id)| id).collect();
+            for &id in ids.iter().rev() {
+                if let Some(queue) = self.store.message(id).map(|message| message.queue) {
+                    self.give_back(cx, id, Return::Timeout);
+                    cx.wake(queue);
+                }
+                // Never twice the same, whatever the index says.
+                self.store.lease_ends.remove(&(at, id));
             }
+            steps += ids.len();
         }
     }
 
@@ -41,7 +50,7 @@ impl Engine {
             self.end_pause(id);
             self.end_retention(cx, id);
             self.store.rearm(id);
-            self.serve(cx, id);
+            cx.wake(id);
         }
     }
 
@@ -129,19 +138,18 @@ impl Engine {
         }
         self.idle_scan = self.now + IDLE_SCAN_MS;
         let now = self.now;
-        let idle: Vec<QueueId> = self
-            .store
-            .live_queues()
-            .filter(|queue| {
+        let mut idle: Vec<QueueId> = Vec::new();
+        for queue in self.store.queues.iter_mut().flatten() {
+            if queue.is_referred_to(now) {
+                queue.live.used = now;
+            } else {
                 let after = queue.live.settings.idle_ms;
-                after > 0
-                    && queue.live.used + after <= now
-                    && queue.live.line.is_empty()
-                    && queue.is_empty()
-            })
-            .take(STEPS)
-            .map(|queue| queue.id)
-            .collect();
+                let over = after > 0 && queue.live.used + after <= now;
+                if over && !queue.live.dropped && idle.len() < STEPS {
+                    idle.push(queue.id);
+                }
+            }
+        }
         for id in idle {
             let recorded = self
                 .store

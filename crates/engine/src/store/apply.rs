@@ -136,14 +136,24 @@ impl Store {
                     queue.bury_order = queue.bury_order.max(bury_order);
                 }
             }
-            Fact::ShardCounted(counts) => self.counts = counts,
+            Fact::ShardCounted(counts) => {
+                self.counts = counts;
+                // They are counted as gone by now.
+                for queue in self.queues.iter_mut().flatten() {
+                    if queue.live.dropped {
+                        queue.totals = QueueTotals::default();
+                    }
+                }
+            }
         }
         None
     }
 
     fn count(&mut self, queue: QueueId, add: impl FnOnce(&mut QueueTotals)) {
-        if let Some(queue) = self.queue_mut(queue) {
-            add(&mut queue.totals);
+        match self.queue_mut(queue) {
+            Some(queue) => add(&mut queue.totals),
+            // Dropped before the log that is left began.
+            None => add(&mut self.counts.gone),
         }
     }
 
@@ -172,8 +182,9 @@ impl Store {
         }
         if let Some(queue) = self.queue_mut(message.queue) {
             queue.head = queue.head.min(message.place);
-            let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
-            queue.bury_order = queue.bury_order.max(order);
+            if let (State::Buried, Some(extra)) = (message.state, &message.extra) {
+                queue.bury_order = queue.bury_order.max(extra.bury_order);
+            }
         }
         self.add(message, lease, home);
     }
@@ -185,8 +196,7 @@ impl Store {
             Removal::Deleted => totals.deleted += 1,
             Removal::Expired => totals.expired += 1,
             Removal::Discarded => totals.discarded += 1,
-            Removal::Doomed => totals.flushed += 1,
-            Removal::Retention => {}
+            Removal::Doomed | Removal::Retention => {}
         });
         let slot = self.slot(at.id)?;
         self.take_out(slot)
@@ -271,7 +281,9 @@ impl Store {
             queue.totals.expired += u64::from(why == Transfer::Expired);
             queue.name.clone()
         });
-        self.count(to, |totals| totals.moved_in += 1);
+        if let Some(to) = self.queue_mut(to) {
+            to.totals.moved_in += 1;
+        }
         // The place is an id that no message will have.
         self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
@@ -311,6 +323,10 @@ impl Store {
     }
 
     fn remember(&mut self, key: MarkKey, memory: Memory) {
+        // Marks go with their queue, whose number a later one may get.
+        if self.queue(key.0).is_none_or(|queue| queue.live.dropped) {
+            return;
+        }
         self.count_home(memory.home);
         self.mark_ends.insert((memory.until, key.clone()));
         if let Some(old) = self.marks.insert(key.clone(), memory) {
@@ -394,8 +410,10 @@ impl Store {
     ) {
         match self.queue_mut(id) {
             Some(queue) => {
-                queue.live.recorded = true;
+                let known = std::mem::replace(&mut queue.live.recorded, true);
                 queue.parent = queue.parent.or(parent);
+                let memory = queue.live.settings.memory;
+                self.counts_of(memory).made += u64::from(!known);
             }
             None => {
                 self.counts.made += 1;
@@ -437,6 +455,11 @@ impl Store {
     }
 
     fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) {
+        if queue.waiting() == 0 {
+            // No new era for nothing: eras come round, but not before all that
+            // is in a thousand graves is freed.
+            return;
+        }
         queue.era = queue.era.wrapping_add(1);
         queue.bytes -= queue.waiting_bytes;
         queue.waiting_bytes = 0;
@@ -454,6 +477,7 @@ impl Store {
             messages,
             names,
             counts,
+            memory_counts,
             ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
@@ -462,12 +486,13 @@ impl Store {
         if queue.live.dropped {
             return;
         }
+        let memory = queue.live.settings.memory;
+        let counts = if memory { memory_counts } else { counts };
         if idle {
             counts.expired += 1;
         } else {
             counts.dropped += 1;
         }
-        queue.totals.flushed += queue.waiting();
         Self::detach_waiting(queue, graves);
         graves.by_turn(std::mem::take(&mut queue.buried));
         graves.by_id(std::mem::take(&mut queue.prepared));

@@ -1,6 +1,6 @@
 //! Writing durable state again, so that old segments of the log can go.
 
-use super::Store;
+use super::{MarkKey, Memory, Queue, Store};
 use crate::body::{Body, LargeBody};
 use crate::fact::Fact;
 use crate::message::{Home, QueueId};
@@ -30,14 +30,11 @@ impl Store {
             self.live_queues()
                 .filter(|queue| queue.live.recorded && !queue.live.settings.memory)
         };
-        // Parents first, as a child names its parent.
-        let (roots, children): (Vec<_>, Vec<_>) =
-            recorded().partition(|queue| queue.parent.is_none());
-        for queue in roots.into_iter().chain(children) {
+        for queue in recorded() {
             record(&Fact::QueueMade {
                 queue: queue.id,
                 name: queue.name.clone(),
-                parent: queue.parent,
+                parent: None,
                 created: queue.created,
             });
             if queue.overrides != Overrides::default() {
@@ -52,15 +49,42 @@ impl Store {
                     pause: queue.pause,
                 });
             }
-            record(&Fact::QueueCounted {
-                queue: queue.id,
-                totals: Box::new(durable(queue.totals)),
-                head: queue.head,
-                bury_order: queue.bury_order,
-            });
+            record(&counted(queue));
         }
-        // Last, as making a queue counts it.
-        record(&Fact::ShardCounted(self.counts));
+        // When all are there, as a child may be older than its parent; in the
+        // order they joined, as copies are made in that order.
+        for parent in recorded() {
+            for child in &parent.children {
+                if let Some(child) = self.queue(*child)
+                    && !child.live.settings.memory
+                {
+                    record(&Fact::QueueMade {
+                        queue: child.id,
+                        name: child.name.clone(),
+                        parent: Some(parent.id),
+                        created: child.created,
+                    });
+                }
+            }
+        }
+        // Last, as making a queue counts it. Dropped queues of which something
+        // is still reserved are not written, so they count as gone.
+        let mut counts = self.counts;
+        let dropped = self
+            .queues
+            .iter()
+            .flatten()
+            .filter(|queue| queue.live.dropped);
+        for queue in dropped.filter(|queue| !queue.live.settings.memory) {
+            counts.gone.add(&queue.totals);
+        }
+        counts.gone = durable(counts.gone);
+        record(&Fact::ShardCounted(counts));
+    }
+
+    /// A queue's totals and counters as the log holds them.
+    pub(crate) fn counted(&self, queue: QueueId) -> Option<Fact> {
+        self.queue(queue).map(counted)
     }
 
     /// Images of messages and marks that live in `home`, into segment `into`;
@@ -79,7 +103,14 @@ impl Store {
             let Some(message) = self.messages.get(slot) else {
                 continue;
             };
-            if message.home != home || message.doomed || !self.is_alive(message) {
+            if message.home != home || !self.is_alive(message) {
+                continue;
+            }
+            if message.doomed {
+                // Nobody will miss it after a restart, and it must not hold
+                // the segment until somebody settles it.
+                let id = message.id;
+                self.rehome(id, into);
                 continue;
             }
             if let Body::Large(large) = &message.body
@@ -94,11 +125,8 @@ impl Store {
             let fact = Fact::Image(message.clone(), self.leases.get(&slot).copied());
             record(&fact, memory);
             copied.images += 1;
-            if let Some(message) = self.messages.get_mut(slot) {
-                message.home = into;
-            }
-            self.uncount_home(home);
-            self.count_home(into);
+            let id = message.id;
+            self.rehome(id, into);
         }
         if end < self.messages.bound() {
             copied.next = Some(end);
@@ -109,24 +137,24 @@ impl Store {
     }
 
     fn copy_marks(&mut self, home: Home, into: Home, record: &mut dyn FnMut(&Fact, bool)) {
-        let mut again = 0;
-        for ((queue, kind, mark), memory) in &mut self.marks {
-            if memory.home == home {
-                let fact = Fact::Remembered {
-                    queue: *queue,
-                    kind: *kind,
-                    mark: mark.clone(),
-                    id: memory.id,
-                    until: memory.until,
-                };
-                record(&fact, false);
+        let here = self.marks.iter().filter(|(_, memory)| memory.home == home);
+        let keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
+            let of_memory = queue.map(|queue| queue.live.settings.memory);
+            let Some(memory) = self.marks.get_mut(&key) else {
+                continue;
+            };
+            if let Some(of_memory) = of_memory {
                 memory.home = into;
-                again += 1;
+                record(&remembered(&key, memory), of_memory);
+                self.count_home(into);
+            } else {
+                // Marks go with their queue.
+                self.mark_ends.remove(&(memory.until, key.clone()));
+                self.marks.remove(&key);
             }
-        }
-        for _ in 0..again {
             self.uncount_home(home);
-            self.count_home(into);
         }
     }
 
@@ -139,7 +167,7 @@ impl Store {
             let Some(message) = self.messages.get(slot) else {
                 continue;
             };
-            if message.doomed || !self.is_alive(message) {
+            if message.doomed || !self.is_alive(message) || !self.is_logged(message.queue) {
                 continue;
             }
             let mut message = message.clone();
@@ -147,26 +175,46 @@ impl Store {
             message.era = 0;
             facts.push(Fact::Image(message, self.leases.get(&slot).copied()));
         }
-        let mut marks: Vec<_> = self.marks.iter().collect();
+        let marks = self.marks.iter().filter(|(key, _)| self.is_logged(key.0));
+        let mut marks: Vec<_> = marks.collect();
         marks.sort_by(|a, b| a.0.cmp(b.0));
         facts.extend(
             marks
                 .into_iter()
-                .map(|((queue, kind, mark), memory)| Fact::Remembered {
-                    queue: *queue,
-                    kind: *kind,
-                    mark: mark.clone(),
-                    id: memory.id,
-                    until: memory.until,
-                }),
+                .map(|(key, memory)| remembered(key, memory)),
         );
         facts
+    }
+
+    /// True if the queue exists and survives a restart.
+    fn is_logged(&self, queue: QueueId) -> bool {
+        self.queue(queue)
+            .is_some_and(|queue| !queue.live.dropped && !queue.live.settings.memory)
     }
 
     /// The queue's name for messages about it.
     pub(crate) fn name_of(&self, queue: QueueId) -> Name {
         self.queue(queue)
             .map_or_else(Name::default, |queue| queue.name.clone())
+    }
+}
+
+fn counted(queue: &Queue) -> Fact {
+    Fact::QueueCounted {
+        queue: queue.id,
+        totals: Box::new(durable(queue.totals)),
+        head: queue.head,
+        bury_order: queue.bury_order,
+    }
+}
+
+fn remembered((queue, kind, mark): &MarkKey, memory: &Memory) -> Fact {
+    Fact::Remembered {
+        queue: *queue,
+        kind: *kind,
+        mark: mark.clone(),
+        id: memory.id,
+        until: memory.until,
     }
 }
 
@@ -180,7 +228,6 @@ fn durable(totals: QueueTotals) -> QueueTotals {
         repeats: 0,
         pauses: 0,
         delete_commands: 0,
-        expired: totals.expired,
         ..totals
     }
 }

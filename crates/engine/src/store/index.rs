@@ -273,8 +273,8 @@ impl Store {
             && queue.live.dropped
             && queue.reserved.is_empty()
         {
-            let totals = queue.totals;
-            self.counts.gone.add(&totals);
+            let (totals, memory) = (queue.totals, queue.live.settings.memory);
+            self.counts_of(memory).gone.add(&totals);
             self.unseat_queue(id);
         }
     }

@@ -27,7 +27,7 @@ use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
-type Hash = foldhash::fast::RandomState;
+pub(crate) type Hash = foldhash::fast::RandomState;
 
 /// What a put left behind so that a repeat is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub(crate) struct Store {
     pub(crate) marked: u64,
     pub(crate) epoch: u64,
     pub(crate) counts: ShardCounts,
+    /// The part of the counts that is not remembered: queues without a log.
+    pub(crate) memory_counts: ShardCounts,
     pub(crate) body_bytes: u64,
     /// The shard's bits, or-ed into every id.
     pub(crate) id_bits: u64,
@@ -193,6 +195,25 @@ impl Store {
         }
     }
 
+    pub(crate) fn counts_of(&mut self, memory: bool) -> &mut ShardCounts {
+        if memory {
+            &mut self.memory_counts
+        } else {
+            &mut self.counts
+        }
+    }
+
+    /// The newest image of a message now lies in `home`.
+    pub(crate) fn rehome(&mut self, id: MessageId, home: Home) {
+        if let Some(slot) = self.slot(id)
+            && let Some(message) = self.messages.get_mut(slot)
+        {
+            let old = std::mem::replace(&mut message.home, home);
+            self.uncount_home(old);
+            self.count_home(home);
+        }
+    }
+
     /// Id of the newest message; 0 if there was none.
     pub(crate) fn last_id(&self) -> MessageId {
         MessageId(if self.next_id == 1 {
@@ -205,6 +226,7 @@ impl Store {
     /// Sum of all totals, dropped queues included.
     pub(crate) fn totals(&self) -> QueueTotals {
         let mut sum = self.counts.gone;
+        sum.add(&self.memory_counts.gone);
         for queue in self.queues.iter().flatten() {
             sum.add(&queue.totals);
         }

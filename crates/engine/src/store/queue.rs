@@ -96,6 +96,20 @@ impl Queue {
             && self.archived.is_empty()
     }
 
+    /// True if the queue is more than an empty name: something is in it,
+    /// somebody waits on it, or it was told something that would be lost.
+    pub(crate) fn is_referred_to(&self, now: Ms) -> bool {
+        let paused = self
+            .pause
+            .is_some_and(|pause| pause.until.is_none_or(|until| until > now));
+        !self.is_empty()
+            || !self.live.line.is_empty()
+            || self.parent.is_some()
+            || !self.children.is_empty()
+            || self.overrides != Overrides::default()
+            || paused
+    }
+
     /// True if takes are not served at `now`.
     pub(crate) fn is_paused(&self, now: Ms) -> bool {
         self.live.settings.paused

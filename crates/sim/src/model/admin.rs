@@ -1,0 +1,231 @@
+//! Acts on stored messages and on queues.
+
+use quintet_engine::{
+    Edit, ListState, Message, MessageId, Name, Outcome, Overrides, QueueId, Refusal, State,
+    Transfer,
+};
+
+use super::put::due;
+use super::{Item, Model};
+
+impl Model {
+    pub(super) fn kick(&mut self, name: &Name, max: u64) -> Outcome {
+        let Some(queue) = self.find(name) else {
+            return Outcome::Count(0);
+        };
+        let mut ids = self.list(queue, ListState::Buried);
+        if ids.is_empty() {
+            ids = self.list(queue, ListState::Delayed);
+        }
+        ids.truncate(max as usize);
+        for &id in &ids {
+            self.kick_one(id);
+        }
+        Outcome::Count(ids.len() as u64)
+    }
+
+    pub(super) fn kick_id(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
+        let message = self.message(id)?;
+        if message.state != State::Buried && !message.is_delayed(self.now) {
+            return Err(Refusal::NotFound);
+        }
+        self.kick_one(id);
+        Ok(Outcome::Done)
+    }
+
+    fn kick_one(&mut self, id: MessageId) {
+        let item = self.item_mut(id);
+        item.message.state = State::Ready;
+        let extra = item.message.extra_mut();
+        extra.due = None;
+        extra.kicks += 1;
+        let queue = item.message.queue;
+        self.totals(queue).kicks += 1;
+    }
+
+    pub(super) fn move_one(&mut self, id: MessageId, to: &Name) -> Result<Outcome, Refusal> {
+        if self.message(id)?.state == State::Reserved {
+            return Err(Refusal::NotFound);
+        }
+        let to = self.find_or_make(to)?;
+        self.transfer(id, to, Transfer::Command);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn move_all(
+        &mut self,
+        from: &Name,
+        to: &Name,
+        state: ListState,
+        max: u64,
+    ) -> Result<Outcome, Refusal> {
+        let from = self.find(from).ok_or(Refusal::QueueNotFound)?;
+        if state == ListState::Reserved {
+            return Ok(Outcome::Count(0));
+        }
+        let to = self.find_or_make(to)?;
+        let mut ids = self.list(from, state);
+        ids.truncate(max as usize);
+        for &id in &ids {
+            self.transfer(id, to, Transfer::Command);
+        }
+        Ok(Outcome::Count(ids.len() as u64))
+    }
+
+    pub(super) fn commit(&mut self, id: MessageId) -> Result<Outcome, Refusal> {
+        if self.message(id)?.state != State::Prepared {
+            return Err(Refusal::NotFound);
+        }
+        self.item_mut(id).message.state = State::Ready;
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn edit(&mut self, id: MessageId, edit: Edit) -> Result<Outcome, Refusal> {
+        let reserved = self.message(id)?.state == State::Reserved;
+        if reserved && (edit.rank.is_some() || edit.due.is_some()) {
+            return Err(Refusal::NotFound);
+        }
+        let now = self.now;
+        let message = &mut self.item_mut(id).message;
+        message.rank = edit.rank.unwrap_or(message.rank);
+        let extra = message.extra_mut();
+        extra.changed = now;
+        if let Some(when) = edit.due {
+            extra.due = due(when, now);
+        }
+        if let Some(status) = edit.status {
+            extra.status = status;
+        }
+        for (name, value) in edit.attrs {
+            extra.attrs.retain(|(other, _)| *other != name);
+            extra.attrs.extend(value.map(|value| (name, value)));
+        }
+        extra.attrs.sort();
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn pause(&mut self, name: &Name, for_ms: Option<u64>) -> Result<Outcome, Refusal> {
+        let number = self.find(name).ok_or(Refusal::QueueNotFound)?;
+        let now = self.now;
+        let queue = self.queue_mut(number);
+        queue.made = true;
+        queue.pause = match for_ms {
+            Some(0) => None,
+            Some(ms) => Some(Some(now + ms)),
+            None => Some(None),
+        };
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn configure(
+        &mut self,
+        name: &Name,
+        overrides: Option<Box<Overrides>>,
+    ) -> Result<Outcome, Refusal> {
+        let number = self.find_or_make(name)?;
+        let queue = self.queue_mut(number);
+        queue.made = true;
+        match overrides {
+            Some(newer) => queue.overrides.merge(&newer),
+            None => queue.overrides = Overrides::default(),
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// A child has one parent: the first one.
+    pub(super) fn join(&mut self, parent: &Name, child: &Name) -> Result<Outcome, Refusal> {
+        if parent == child {
+            return Err(Refusal::BadName);
+        }
+        if self
+            .find(child)
+            .is_some_and(|child| self.queue(child).parent.is_some())
+        {
+            return Ok(Outcome::Done);
+        }
+        let parent = self.find_or_make(parent)?;
+        let child = self.find_or_make(child)?;
+        let above = self.queue_mut(parent);
+        above.made = true;
+        above.children.push(child);
+        let below = self.queue_mut(child);
+        (below.made, below.parent) = (true, Some(parent));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn flush(&mut self, name: &Name) -> Outcome {
+        let Some(queue) = self.find(name) else {
+            return Outcome::Count(0);
+        };
+        let ids = self.ids(queue, |message| message.state == State::Ready);
+        for &id in &ids {
+            self.remove(id);
+        }
+        if self.queue(queue).made {
+            let totals = self.totals(queue);
+            totals.flushes += 1;
+            totals.flushed += ids.len() as u64;
+        }
+        Outcome::Count(ids.len() as u64)
+    }
+
+    pub(super) fn flush_all(&mut self) -> Outcome {
+        let there = self.queues.iter().filter(|queue| !queue.dropped);
+        let names: Vec<Name> = there.map(|queue| queue.name.clone()).collect();
+        let mut count = 0;
+        for name in names {
+            if let Outcome::Count(some) = self.flush(&name) {
+                count += some;
+            }
+        }
+        Outcome::Count(count)
+    }
+
+    /// Reserved messages vanish when they are released; waiting takes wait for
+    /// the name, not for the queue.
+    pub(super) fn drop_queue(&mut self, name: &Name) -> Outcome {
+        let Some(number) = self.find(name).filter(|&queue| self.queue(queue).made) else {
+            return Outcome::Done;
+        };
+        self.items
+            .retain(|item| item.message.queue != number || item.message.state == State::Reserved);
+        for item in &mut self.items {
+            item.message.doomed |= item.message.queue == number;
+        }
+        self.marks.retain(|mark| mark.queue != number);
+        for queue in &mut self.queues {
+            queue.children.retain(|&child| child != number);
+            queue.parent = queue.parent.filter(|&parent| parent != number);
+        }
+        let queue = self.queue_mut(number);
+        (queue.dropped, queue.pause) = (true, None);
+        (queue.parent, queue.children) = (None, Vec::new());
+        Outcome::Done
+    }
+
+    pub(super) fn restore(&mut self, messages: Vec<Message>) -> Outcome {
+        let mut count = 0;
+        for mut message in messages {
+            let there = |queue: QueueId| {
+                self.queues
+                    .iter()
+                    .any(|other| other.number == queue && !other.dropped)
+            };
+            if !there(message.queue) || self.item(message.id).is_some() {
+                continue;
+            }
+            message.state = State::Ready;
+            if !message.is_expired(self.now) {
+                let totals = self.totals(message.queue);
+                totals.taken = totals.taken.saturating_sub(1);
+                self.items.push(Item {
+                    message,
+                    lease: None,
+                    turn: 0,
+                });
+                count += 1;
+            }
+        }
+        Outcome::Count(count)
+    }
+}

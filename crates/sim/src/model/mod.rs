@@ -1,0 +1,419 @@
+//! A naive model of the engine: a list of messages, a list of queues, a list
+//! of waiting takes, and scans. No index, no fact, no log.
+//!
+//! Written from the words of the design and of the protocol sheets, so that
+//! it can be wrong only where they are unclear. It borrows the engine's
+//! vocabulary ([`Command`], [`Outcome`], [`Message`] as a plain record) and
+//! none of its code. A message's `queue` is the model's own number for it.
+
+mod admin;
+mod put;
+mod settle;
+mod show;
+mod take;
+
+use quintet_engine::{
+    BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
+    QueueSettings, QueueTotals, Refusal, Settings, State, Take,
+};
+
+/// A queue; a dropped one stays while messages of it are reserved.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// The model's number for it.
+    pub number: QueueId,
+    /// Its name.
+    pub name: Name,
+    /// False while it exists only because somebody waits on it.
+    pub made: bool,
+    /// True once it was dropped.
+    pub dropped: bool,
+    /// What went through it.
+    pub totals: QueueTotals,
+    parent: Option<QueueId>,
+    children: Vec<QueueId>,
+    overrides: Overrides,
+    /// `Some(None)`: until resumed.
+    pause: Option<Option<Ms>>,
+    head: i64,
+    used: Ms,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Who holds it; 0 after a restart.
+    pub party: Party,
+    /// What it depends on.
+    pub bound: Bound,
+    /// When it ends.
+    pub until: Option<Ms>,
+    span_ms: u64,
+    back_to: BackTo,
+    /// Its turn among all leases.
+    turn: u64,
+}
+
+/// A stored message.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The message.
+    pub message: Message,
+    /// Its lease, if it is reserved.
+    pub lease: Option<Held>,
+    /// Its turn among the buried.
+    turn: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    party: Party,
+    standing: bool,
+    take: Take,
+    until: Option<Ms>,
+    warn: Option<Ms>,
+}
+
+#[derive(Clone, Debug)]
+struct Mark {
+    queue: QueueId,
+    kind: quintet_engine::Mark,
+    mark: Box<[u8]>,
+    id: MessageId,
+    until: Ms,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Model {
+    settings: Settings,
+    /// Engine time.
+    pub now: Ms,
+    /// Every message.
+    pub items: Vec<Item>,
+    /// Every queue, in the order they were made.
+    pub queues: Vec<Queue>,
+    /// Outcomes for those who waited: to whom, whether by a standing take.
+    pub deliveries: Vec<(Party, bool, Outcome)>,
+    next_id: u64,
+    /// Ids below this one are known to the log as used.
+    known: u64,
+    waiters: Vec<Waiter>,
+    marks: Vec<Mark>,
+    turns: u64,
+    idle_scan: Ms,
+}
+
+/// How often idle queues are looked for, ms.
+const IDLE_SCAN_MS: u64 = 1000;
+
+impl Model {
+    /// An empty model.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Ms(0),
+            items: Vec::new(),
+            queues: Vec::new(),
+            deliveries: Vec::new(),
+            next_id: 1,
+            known: 1,
+            waiters: Vec::new(),
+            marks: Vec::new(),
+            turns: 0,
+            idle_scan: Ms(0),
+        }
+    }
+
+    /// Does one command; `None`: the take waits.
+    pub fn submit(&mut self, now: Ms, party: Party, command: Command) -> Option<Outcome> {
+        self.now = now;
+        self.expire_all();
+        let outcome = match self.run(party, command) {
+            Ok(outcome) => outcome,
+            Err(refusal) => Some(Outcome::Refused(refusal)),
+        };
+        self.expire_all();
+        self.serve();
+        self.tidy();
+        outcome
+    }
+
+    fn run(&mut self, party: Party, command: Command) -> Result<Option<Outcome>, Refusal> {
+        Ok(Some(match command {
+            Command::Put(put) => self.put(put)?,
+            Command::PutMany(puts) => self.put_many(puts)?,
+            Command::Take(take) => return self.take(party, take),
+            Command::Watch(take) => self.watch(party, take)?,
+            Command::StopWaiting => self.stop_waiting(party),
+            Command::Settle { id, by, how } => self.settle(party, id, by, how)?,
+            Command::SettleHeld { queue, how, max } => self.settle_held(party, queue, how, max),
+            Command::Touch(id) => self.touch(party, id)?,
+            Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
+            Command::Peek(peek) => self.peek(peek)?,
+            Command::Delete { id, by } => self.delete(party, id, by)?,
+            Command::Kick { queue, max } => self.kick(&queue, max),
+            Command::KickId(id) => self.kick_id(id)?,
+            Command::Move { id, to } => self.move_one(id, &to)?,
+            Command::MoveAll {
+                from,
+                to,
+                state,
+                max,
+            } => self.move_all(&from, &to, state, max)?,
+            Command::Commit(id) => self.commit(id)?,
+            Command::Edit(id, edit) => self.edit(id, *edit)?,
+            Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
+            Command::Configure { queue, overrides } => self.configure(&queue, overrides)?,
+            Command::Join { parent, child } => self.join(&parent, &child)?,
+            Command::Flush(queue) => self.flush(&queue),
+            Command::FlushAll => self.flush_all(),
+            Command::Drop(queue) => self.drop_queue(&queue),
+            // What has expired went before the command began; the count is
+            // the engine's to know.
+            Command::FlushExpired(_) => Outcome::Count(0),
+            Command::BurnId => Outcome::Put {
+                id: self.new_id(true),
+                fresh: false,
+            },
+            Command::Restore(messages) => self.restore(messages),
+            Command::Stats(_) => Outcome::Done,
+        }))
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Ms) {
+        self.now = now;
+        self.end_leases();
+        self.end_retention();
+        self.expire_all();
+        self.serve();
+        self.end_waits();
+        self.tidy();
+        self.drop_idle();
+    }
+
+    /// The party is gone.
+    pub fn disconnect(&mut self, now: Ms, party: Party) {
+        self.now = now;
+        self.expire_all();
+        self.waiters.retain(|waiter| waiter.party != party);
+        self.tidy();
+        let mut held = self.held(party);
+        held.reverse();
+        for id in held {
+            let lease = self.item(id).and_then(|item| item.lease.clone());
+            if lease.is_some_and(|lease| lease.bound != Bound::Time) {
+                self.give_back(id, quintet_engine::Return::Lost);
+            }
+        }
+        self.expire_all();
+        self.serve();
+        self.tidy();
+    }
+
+    /// The process died and another begins. `forgets_doomed`: what was left of
+    /// dropped queues was not copied when their segment of the log went.
+    pub fn restart(&mut self, now: Ms, forgets_doomed: bool) {
+        self.now = now;
+        self.waiters.clear();
+        self.deliveries.clear();
+        let memory: Vec<QueueId> = self
+            .queues
+            .iter()
+            .filter(|queue| self.settings_of(queue.number).memory)
+            .map(|queue| queue.number)
+            .collect();
+        self.queues
+            .retain(|queue| queue.made && !memory.contains(&queue.number));
+        for queue in &mut self.queues {
+            queue.parent = queue.parent.filter(|parent| !memory.contains(parent));
+            queue.children.retain(|child| !memory.contains(child));
+            queue.used = now;
+        }
+        self.items
+            .retain(|item| !memory.contains(&item.message.queue));
+        self.marks.retain(|mark| !memory.contains(&mark.queue));
+        self.items
+            .retain(|item| !(item.message.doomed && forgets_doomed));
+        self.next_id = self.known;
+        self.idle_scan = Ms(0);
+
+        let bound = |item: &&Item| item.lease.as_ref().is_some_and(|l| l.bound != Bound::Time);
+        let mut lost: Vec<MessageId> = self
+            .items
+            .iter()
+            .filter(bound)
+            .map(|item| item.message.id)
+            .collect();
+        lost.sort();
+        for &id in lost.iter().rev() {
+            self.end_lost(id);
+        }
+        for item in &mut self.items {
+            if let Some(lease) = &mut item.lease {
+                lease.party = Party(0);
+            }
+        }
+        for id in lost {
+            if self.is_spent(id) {
+                self.dead_letter(id);
+            }
+        }
+        self.tidy();
+    }
+
+    /// Gauges and totals are compared by the tests; so is who waits.
+    pub fn waiting_on(&self, name: &Name) -> u64 {
+        let on = |waiter: &&Waiter| waiter.take.queues.contains(name);
+        self.waiters.iter().filter(on).count() as u64
+    }
+
+    /// True if nobody waits.
+    pub fn nobody_waits(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// The resolved settings of a queue.
+    pub fn settings_of(&self, number: QueueId) -> QueueSettings {
+        let queue = self.queue(number);
+        let mut settings = self.settings.resolve(queue.name.as_bytes());
+        queue.overrides.lay_over(&mut settings);
+        settings
+    }
+
+    /// The queue of this number.
+    pub fn queue(&self, number: QueueId) -> &Queue {
+        let found = self.queues.iter().find(|queue| queue.number == number);
+        found.expect("the model keeps a queue while it has messages")
+    }
+
+    fn queue_mut(&mut self, number: QueueId) -> &mut Queue {
+        let found = self.queues.iter_mut().find(|queue| queue.number == number);
+        found.expect("the model keeps a queue while it has messages")
+    }
+
+    fn totals(&mut self, number: QueueId) -> &mut QueueTotals {
+        &mut self.queue_mut(number).totals
+    }
+
+    /// The queue of this name that exists.
+    pub fn find(&self, name: &Name) -> Option<QueueId> {
+        let found = self
+            .queues
+            .iter()
+            .find(|queue| !queue.dropped && queue.name == *name);
+        found.map(|queue| queue.number)
+    }
+
+    fn find_or_make(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+        if let Some(number) = self.find(name) {
+            return Ok(number);
+        }
+        if name.is_empty() {
+            return Err(Refusal::BadName);
+        }
+        let there = self.queues.iter().filter(|queue| !queue.dropped).count();
+        if there >= self.settings.queues_max as usize {
+            return Err(Refusal::TooManyQueues);
+        }
+        Ok(self.make(name))
+    }
+
+    fn make(&mut self, name: &Name) -> QueueId {
+        let number = QueueId(self.turn() as u32);
+        self.queues.push(Queue {
+            number,
+            name: name.clone(),
+            made: false,
+            dropped: false,
+            totals: QueueTotals::default(),
+            parent: None,
+            children: Vec::new(),
+            overrides: Overrides::default(),
+            pause: None,
+            head: 0,
+            used: self.now,
+        });
+        number
+    }
+
+    /// Queues that exist only because of waiting takes come and go with them;
+    /// dropped ones go with their last message.
+    fn tidy(&mut self) {
+        for waiter in self.waiters.clone() {
+            for name in &waiter.take.queues {
+                if self.find(name).is_none() {
+                    self.make(name);
+                }
+            }
+        }
+        let (waiters, items) = (&self.waiters, &self.items);
+        self.queues.retain(|queue| {
+            let waited = || waiters.iter().any(|w| w.take.queues.contains(&queue.name));
+            let used = || items.iter().any(|item| item.message.queue == queue.number);
+            if queue.dropped {
+                used()
+            } else {
+                queue.made || waited()
+            }
+        });
+    }
+
+    fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    /// A fresh id. One that is not logged is covered by a block of 1024.
+    fn new_id(&mut self, logged: bool) -> MessageId {
+        let id = self.next_id;
+        self.next_id += 1;
+        if logged {
+            self.known = self.known.max(self.next_id);
+        } else if id >= self.known {
+            self.known = id + 1024;
+        }
+        MessageId(id)
+    }
+
+    fn item(&self, id: MessageId) -> Option<&Item> {
+        self.items.iter().find(|item| item.message.id == id)
+    }
+
+    fn item_mut(&mut self, id: MessageId) -> &mut Item {
+        let found = self.items.iter_mut().find(|item| item.message.id == id);
+        found.expect("looked up before")
+    }
+
+    fn message(&self, id: MessageId) -> Result<&Message, Refusal> {
+        self.item(id)
+            .map(|item| &item.message)
+            .ok_or(Refusal::NotFound)
+    }
+
+    fn remove(&mut self, id: MessageId) -> Message {
+        let at = self.items.iter().position(|item| item.message.id == id);
+        self.items.remove(at.expect("looked up before")).message
+    }
+
+    /// Ids of the messages of one queue that `which` selects.
+    fn ids(&self, queue: QueueId, which: impl Fn(&Message) -> bool) -> Vec<MessageId> {
+        let here = self.items.iter().filter(|item| item.message.queue == queue);
+        here.filter(|item| which(&item.message))
+            .map(|item| item.message.id)
+            .collect()
+    }
+
+    /// The party's leases, oldest first.
+    fn held(&self, party: Party) -> Vec<MessageId> {
+        let by = |item: &&Item| item.lease.as_ref().is_some_and(|l| l.party == party);
+        let mut held: Vec<&Item> = self.items.iter().filter(by).collect();
+        held.sort_by_key(|item| item.lease.as_ref().map(|lease| lease.turn));
+        held.iter().map(|item| item.message.id).collect()
+    }
+
+    fn is_ready(&self, message: &Message) -> bool {
+        message.state == State::Ready && message.due().is_none_or(|due| due <= self.now)
+    }
+}

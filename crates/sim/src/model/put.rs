@@ -1,0 +1,265 @@
+//! Putting.
+
+use quintet_engine::{
+    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Outcome, Put, QueueId, Refusal, State,
+    When, WhenFull,
+};
+
+use super::{Item, Mark, Model};
+
+/// How long an idempotency token is remembered, ms.
+const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
+
+impl Model {
+    pub(super) fn put(&mut self, put: Put) -> Result<Outcome, Refusal> {
+        let queue = self.find_or_make(&put.queue)?;
+        if let Some(id) = self.may_put(queue, &put)? {
+            return Ok(Outcome::Put { id, fresh: false });
+        }
+        if !self.settings_of(queue).fanout_only {
+            self.make_room(queue, put.body.len())?;
+        }
+        let id = self.store(queue, put);
+        Ok(Outcome::Put { id, fresh: true })
+    }
+
+    /// All or none. One that repeats an earlier one of the list, whatever its
+    /// rule, is answered with that one's id.
+    pub(super) fn put_many(&mut self, puts: Vec<Put>) -> Result<Outcome, Refusal> {
+        let mut queues = Vec::new();
+        let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
+        for put in &puts {
+            let queue = self.find_or_make(&put.queue)?;
+            queues.push(queue);
+            let repeats = |&&(other, first): &&(QueueId, &Put)| {
+                let marks = |put| self.marks_of(queue, put);
+                other == queue
+                    && marks(first)
+                        .iter()
+                        .any(|a| marks(put).iter().any(|b| a.0 == b.0 && a.1 == b.1))
+            };
+            if self.may_put(queue, put)?.is_some() || fresh.iter().find(repeats).is_some() {
+                continue;
+            }
+            fresh.push((queue, put));
+            let here = fresh.iter().filter(|(other, _)| *other == queue);
+            let (count, bytes) = here.fold((0, 0), |(n, b), (_, put)| (n + 1, b + put.body.len()));
+            let settings = self.settings_of(queue);
+            let alone = settings.bytes_max == 0 || put.body.len() <= settings.bytes_max;
+            let drops = settings.when_full == WhenFull::DropOldest && alone;
+            if !self.fits(queue, count, bytes) && !drops && !settings.fanout_only {
+                return Err(Refusal::QueueFull);
+            }
+        }
+        let mut ids = Vec::new();
+        for (put, queue) in puts.into_iter().zip(queues) {
+            ids.push(match self.repeat_of(queue, &put) {
+                Ok(Some(id)) | Err(Refusal::Duplicate(id)) => id,
+                _ => {
+                    if !self.settings_of(queue).fanout_only {
+                        // A copy of an earlier one may have filled a child.
+                        self.make_room(queue, put.body.len()).ok();
+                    }
+                    self.store(queue, put)
+                }
+            });
+        }
+        Ok(Outcome::PutMany(ids))
+    }
+
+    fn may_put(&self, queue: QueueId, put: &Put) -> Result<Option<MessageId>, Refusal> {
+        let settings = self.settings_of(queue);
+        if settings.down {
+            return Err(Refusal::QueueDown);
+        }
+        if put.body.len() > settings.message_bytes_max {
+            return Err(Refusal::MessageTooLarge);
+        }
+        self.repeat_of(queue, put)
+    }
+
+    /// What a put leaves behind so that a repeat is known.
+    fn marks_of(&self, queue: QueueId, put: &Put) -> Vec<(Kind, Box<[u8]>, u64)> {
+        let mut marks = Vec::new();
+        let Some(more) = &put.more else { return marks };
+        if let Some(token) = &more.token {
+            marks.push((Kind::Token, token.clone(), TOKEN_WINDOW_MS));
+        }
+        if let Some(dedupe) = &more.dedupe {
+            marks.push((Kind::Dedupe, dedupe.id.clone(), dedupe.window_ms));
+        }
+        let by_key = self.settings_of(queue).dedupe_by_key_ms;
+        if let Some(key) = more.key.as_ref().filter(|_| by_key > 0) {
+            marks.push((Kind::Key, key.as_ref().into(), by_key));
+        }
+        marks
+    }
+
+    /// Tokens are looked at first, then dedupe ids, then keys.
+    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Option<MessageId>, Refusal> {
+        for (kind, mark, _) in self.marks_of(queue, put) {
+            let known = self.marks.iter().find(|known| {
+                (known.queue, known.kind, &known.mark) == (queue, kind, &mark)
+                    && known.until > self.now
+            });
+            let returns = match kind {
+                Kind::Token => true,
+                Kind::Key => false,
+                Kind::Dedupe => {
+                    let dedupe = put.more.as_ref().and_then(|more| more.dedupe.as_ref());
+                    dedupe.is_some_and(|dedupe| dedupe.return_first)
+                }
+            };
+            match known {
+                Some(known) if returns => return Ok(Some(known.id)),
+                Some(known) => return Err(Refusal::Duplicate(known.id)),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn fits(&self, queue: QueueId, count: u64, bytes: u64) -> bool {
+        let settings = self.settings_of(queue);
+        let waiting = self.ids(queue, |message| message.state == State::Ready);
+        let held: u64 = waiting
+            .iter()
+            .filter_map(|&id| self.item(id))
+            .map(|i| i.message.body.len())
+            .sum();
+        (settings.messages_max == 0 || waiting.len() as u64 + count <= settings.messages_max)
+            && (settings.bytes_max == 0 || held + bytes <= settings.bytes_max)
+    }
+
+    fn make_room(&mut self, queue: QueueId, bytes: u64) -> Result<(), Refusal> {
+        let settings = self.settings_of(queue);
+        let alone = settings.bytes_max == 0 || bytes <= settings.bytes_max;
+        while !self.fits(queue, 1, bytes) {
+            if settings.when_full == WhenFull::Refuse || !alone {
+                return Err(Refusal::QueueFull);
+            }
+            let id = self.least_wanted(queue).ok_or(Refusal::QueueFull)?;
+            self.totals(queue).discarded += 1;
+            self.remove(id);
+        }
+        Ok(())
+    }
+
+    /// The oldest of the least urgent rank; when nothing is ready, the first
+    /// that is held back, then the one that is due last.
+    fn least_wanted(&self, queue: QueueId) -> Option<MessageId> {
+        let here = |which: &dyn Fn(&Message) -> bool| -> Vec<&Message> {
+            let ids = self.ids(queue, which);
+            ids.iter()
+                .filter_map(|&id| self.item(id))
+                .map(|item| &item.message)
+                .collect()
+        };
+        let ready = here(&|m| self.is_ready(m) && m.selectable);
+        let held_back = here(&|m| self.is_ready(m) && !m.selectable);
+        let delayed = here(&|m| m.is_delayed(self.now));
+        let first = ready
+            .iter()
+            .min_by_key(|m| (std::cmp::Reverse(m.rank), m.place, m.id));
+        let first = first.or(held_back.iter().min_by_key(|m| (m.rank, m.place, m.id)));
+        first
+            .or(delayed.iter().max_by_key(|m| (m.due(), m.id)))
+            .map(|m| m.id)
+    }
+
+    /// Stores it and its copies; answers the id of the first copy if the queue
+    /// itself takes none (0: there is no copy).
+    fn store(&mut self, queue: QueueId, put: Put) -> MessageId {
+        let mut first = MessageId(0);
+        for child in self.queue(queue).children.clone() {
+            let room = matches!(self.may_put(child, &put), Ok(None))
+                && self.make_room(child, put.body.len()).is_ok();
+            if room {
+                let id = self.store_one(child, put.clone());
+                first = if first.0 == 0 { id } else { first };
+            }
+        }
+        if self.settings_of(queue).fanout_only {
+            self.queue_mut(queue).made = true;
+            first
+        } else {
+            self.store_one(queue, put)
+        }
+    }
+
+    fn store_one(&mut self, queue: QueueId, put: Put) -> MessageId {
+        let settings = self.settings_of(queue);
+        let id = self.new_id(!settings.memory);
+        let now = self.now;
+        let expires = match put.expires {
+            Expiry::Default if settings.ttl_ms > 0 => Some(now + settings.ttl_ms),
+            Expiry::Default | Expiry::Never => None,
+            Expiry::In(ms) => Some(now + ms),
+            Expiry::At(at) => Some(at),
+        };
+        let bound = (settings.ttl_max_ms > 0).then(|| now + settings.ttl_max_ms);
+        for (kind, mark, window) in self.marks_of(queue, &put) {
+            self.marks
+                .retain(|old| (old.queue, old.kind, &old.mark) != (queue, kind, &mark));
+            self.marks.push(Mark {
+                queue,
+                kind,
+                mark,
+                id,
+                until: now + window,
+            });
+        }
+        let more = put.more.map(|more| *more).unwrap_or_default();
+        let message = Message {
+            id,
+            place: id.0 as i64,
+            created: now,
+            ttr_ms: put.ttr_ms,
+            rank: put.rank.unwrap_or(settings.default_rank),
+            queue,
+            flags: put.flags,
+            reserves: 0,
+            home: Home(0),
+            era: 0,
+            state: if more.prepared {
+                State::Prepared
+            } else {
+                State::Ready
+            },
+            selectable: !more.held_back,
+            doomed: false,
+            extra: Some(Box::new(Extra {
+                key: more.key,
+                due: due(put.due, now),
+                expires: match (expires, bound) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                },
+                attrs: more.attrs,
+                ..Extra::default()
+            })),
+            body: put.body,
+        };
+        let totals = self.totals(queue);
+        totals.puts += 1;
+        totals.put_bytes += message.body.len();
+        let kept = self.queue_mut(queue);
+        (kept.made, kept.used) = (true, now);
+        self.items.push(Item {
+            message,
+            lease: None,
+            turn: 0,
+        });
+        id
+    }
+}
+
+/// A due time still to come.
+pub(super) fn due(when: When, now: quintet_engine::Ms) -> Option<quintet_engine::Ms> {
+    let at = match when {
+        When::Now => now,
+        When::In(ms) => now + ms,
+        When::At(at) => at,
+    };
+    (at > now).then_some(at)
+}

@@ -1,0 +1,375 @@
+//! The ends of leases, and what time does.
+
+use quintet_engine::{
+    BackTo, By, DeadLetter, How, MessageId, Ms, Name, Outcome, Party, QueueId, Refusal, Return,
+    State, Transfer,
+};
+
+use super::put::due;
+use super::{IDLE_SCAN_MS, Model};
+
+impl Model {
+    pub(super) fn settle(
+        &mut self,
+        party: Party,
+        id: MessageId,
+        by: By,
+        how: How,
+    ) -> Result<Outcome, Refusal> {
+        let reserved = self.message(id)?.state == State::Reserved;
+        let releases = matches!(how, How::Release { .. });
+        if !self.allows(party, id, by) || (releases && !reserved) {
+            return Err(Refusal::NotFound);
+        }
+        self.settle_one(id, how);
+        Ok(Outcome::Done)
+    }
+
+    /// The holder's, oldest first; those released at once keep their order.
+    pub(super) fn settle_held(
+        &mut self,
+        party: Party,
+        queue: Option<Name>,
+        how: How,
+        max: u32,
+    ) -> Outcome {
+        let mut ids = self.held(party);
+        ids.retain(|&id| queue.as_ref().is_none_or(|name| self.name_of(id) == *name));
+        ids.truncate(max as usize);
+        if matches!(how, How::Release { .. }) {
+            ids.reverse();
+        }
+        for &id in &ids {
+            self.settle_one(id, how.clone());
+        }
+        Outcome::Count(ids.len() as u64)
+    }
+
+    pub(super) fn delete(
+        &mut self,
+        party: Party,
+        id: MessageId,
+        by: By,
+    ) -> Result<Outcome, Refusal> {
+        self.settle(party, id, by, How::Finish)
+    }
+
+    pub(super) fn touch(&mut self, party: Party, id: MessageId) -> Result<Outcome, Refusal> {
+        self.message(id)?;
+        if !self.allows(party, id, By::Owner) {
+            return Err(Refusal::NotFound);
+        }
+        let now = self.now;
+        if let Some(lease) = &mut self.item_mut(id).lease
+            && lease.span_ms > 0
+        {
+            lease.until = Some(now + lease.span_ms);
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
+        let lease = self.item(id).and_then(|item| item.lease.as_ref());
+        match (by, lease) {
+            (By::Anyone, _) | (By::OwnerOrFree, None) => true,
+            (By::Owner, None) => false,
+            (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party,
+        }
+    }
+
+    pub(super) fn name_of(&self, id: MessageId) -> Name {
+        let item = self.item(id).expect("asked about messages that exist");
+        self.queue(item.message.queue).name.clone()
+    }
+
+    fn settle_one(&mut self, id: MessageId, how: How) {
+        let now = self.now;
+        let item = self.item_mut(id);
+        let (queue, doomed) = (item.message.queue, item.message.doomed);
+        let reserved = item.message.state == State::Reserved;
+        match how {
+            How::Finish => {
+                self.remove(id);
+                let totals = self.totals(queue);
+                *(if reserved {
+                    &mut totals.finished
+                } else {
+                    &mut totals.deleted
+                }) += 1;
+            }
+            How::Archive { .. } | How::Bury { .. } if doomed => {
+                self.remove(id);
+            }
+            How::Archive { relayed, status } => {
+                item.message.state = if relayed { State::Relayed } else { State::Done };
+                let extra = item.message.extra_mut();
+                (extra.changed, extra.status) = (now, status);
+                item.lease = None;
+                self.totals(queue).finished += 1;
+            }
+            How::Release {
+                rank,
+                due: when,
+                back_to,
+            } => {
+                let rank = rank.unwrap_or(item.message.rank);
+                self.give_back_as(id, Return::Released, rank, due(when, now), back_to);
+            }
+            How::Bury { rank, reason } => {
+                let rank = rank.unwrap_or(item.message.rank);
+                self.bury(id, rank, reason);
+            }
+        }
+    }
+
+    fn bury(&mut self, id: MessageId, rank: u32, reason: Box<[u8]>) {
+        let (turn, now) = (self.turn(), self.now);
+        let item = self.item_mut(id);
+        let queue = item.message.queue;
+        item.message.state = State::Buried;
+        item.message.rank = rank;
+        let extra = item.message.extra_mut();
+        extra.due = None;
+        extra.buries += 1;
+        extra.changed = now;
+        if !reason.is_empty() {
+            extra.status = reason;
+        }
+        (item.lease, item.turn) = (None, turn);
+        self.totals(queue).buries += 1;
+    }
+
+    pub(super) fn give_back(&mut self, id: MessageId, why: Return) {
+        let rank = self.item_mut(id).message.rank;
+        self.give_back_as(id, why, rank, None, None);
+    }
+
+    fn give_back_as(
+        &mut self,
+        id: MessageId,
+        why: Return,
+        rank: u32,
+        due: Option<Ms>,
+        back_to: Option<BackTo>,
+    ) {
+        let now = self.now;
+        let message = self.item_mut(id).message.clone();
+        if message.doomed {
+            self.remove(id);
+        } else if message.expires().is_some_and(|at| at <= now) {
+            self.expire(id);
+        } else if self.is_spent(id) {
+            self.dead_letter(id);
+        } else {
+            self.release(id, why, rank, due, back_to);
+        }
+    }
+
+    fn release(
+        &mut self,
+        id: MessageId,
+        why: Return,
+        rank: u32,
+        due: Option<Ms>,
+        back_to: Option<BackTo>,
+    ) {
+        let item = self.item_mut(id);
+        let queue = item.message.queue;
+        let says = item
+            .lease
+            .take()
+            .map_or(BackTo::Place, |lease| lease.back_to);
+        item.message.state = State::Ready;
+        item.message.rank = rank;
+        let extra = item.message.extra_mut();
+        extra.due = due;
+        extra.releases += u32::from(why == Return::Released);
+        extra.timeouts += u32::from(why == Return::Timeout);
+        if back_to.unwrap_or(says) == BackTo::Head {
+            let head = self.queue_mut(queue);
+            head.head -= 1;
+            let place = head.head;
+            self.item_mut(id).message.place = place;
+        }
+        let totals = self.totals(queue);
+        *match why {
+            Return::Released => &mut totals.releases,
+            Return::Timeout => &mut totals.timeouts,
+            Return::Lost => &mut totals.cancels,
+        } += 1;
+    }
+
+    /// A lease ended by a restart: attempts are looked at afterwards.
+    pub(super) fn end_lost(&mut self, id: MessageId) {
+        let message = &self.item_mut(id).message;
+        let (doomed, rank) = (message.doomed, message.rank);
+        if doomed {
+            self.remove(id);
+        } else {
+            self.release(id, Return::Lost, rank, None, None);
+        }
+    }
+
+    pub(super) fn is_spent(&self, id: MessageId) -> bool {
+        self.item(id).is_some_and(|item| {
+            let max = self.settings_of(item.message.queue).attempts_max;
+            max > 0 && item.message.reserves >= max
+        })
+    }
+
+    pub(super) fn dead_letter(&mut self, id: MessageId) {
+        let message = self.item_mut(id).message.clone();
+        if let DeadLetter::To(name) = self.settings_of(message.queue).dead_letter
+            && let Ok(to) = self.find_or_make(&name)
+            && to != message.queue
+        {
+            self.transfer(id, to, Transfer::DeadLetter);
+            return;
+        }
+        let reason = format!("reserved {} times without finish", message.reserves);
+        self.bury(id, message.rank, reason.into_bytes().into());
+        self.totals(message.queue).dead_letters += 1;
+    }
+
+    /// To the tail of its rank in a queue. Whatever it was, it is ready there.
+    pub(super) fn transfer(&mut self, id: MessageId, to: QueueId, why: Transfer) {
+        let place = self.new_id(!self.settings_of(to).memory).0 as i64;
+        self.queue_mut(to).made = true;
+        let from = self.item_mut(id).message.queue;
+        let from_name = self.queue(from).name.clone();
+        let item = self.item_mut(id);
+        item.lease = None;
+        item.message.state = State::Ready;
+        (item.message.queue, item.message.place) = (to, place);
+        let reserves = item.message.reserves;
+        let extra = item.message.extra_mut();
+        extra.due = None;
+        if why != Transfer::Command {
+            let reason = if why == Transfer::DeadLetter {
+                "attempts"
+            } else {
+                "expired"
+            };
+            extra.expires = None;
+            extra
+                .attrs
+                .retain(|(name, _)| !name.starts_with(b"dead_letter_"));
+            for (name, value) in [
+                ("attempts", reserves.to_string().as_bytes()),
+                ("queue", from_name.as_bytes()),
+                ("reason", reason.as_bytes()),
+            ] {
+                let name = format!("dead_letter_{name}").into_bytes().into();
+                extra.attrs.push((name, value.into()));
+            }
+            extra.attrs.sort();
+            item.message.reserves = 0;
+        }
+        let totals = self.totals(from);
+        totals.moved_out += 1;
+        totals.dead_letters += u64::from(why == Transfer::DeadLetter);
+        totals.expired += u64::from(why == Transfer::Expired);
+        self.totals(to).moved_in += 1;
+    }
+
+    /// By deadline; those of the same moment keep their own order when they go
+    /// to the head.
+    pub(super) fn end_leases(&mut self) {
+        let mut over: Vec<(Ms, std::cmp::Reverse<MessageId>)> = Vec::new();
+        for item in &self.items {
+            if let Some(until) = item.lease.as_ref().and_then(|lease| lease.until)
+                && until <= self.now
+            {
+                over.push((until, std::cmp::Reverse(item.message.id)));
+            }
+        }
+        over.sort();
+        for (_, id) in over {
+            self.give_back(id.0, Return::Timeout);
+        }
+    }
+
+    pub(super) fn end_retention(&mut self) {
+        let now = self.now;
+        let over: Vec<MessageId> = self
+            .items
+            .iter()
+            .filter(|item| matches!(item.message.state, State::Done | State::Relayed))
+            .filter(|item| {
+                let kept = self.settings_of(item.message.queue).retention_ms;
+                item.message
+                    .extra
+                    .as_ref()
+                    .is_some_and(|e| e.changed + kept <= now)
+            })
+            .map(|item| item.message.id)
+            .collect();
+        for id in over {
+            self.remove(id);
+        }
+    }
+
+    pub(super) fn expire_all(&mut self) {
+        loop {
+            let now = self.now;
+            let over = self
+                .items
+                .iter()
+                .map(|item| &item.message)
+                .filter(|m| m.is_expired(now));
+            let Some(id) = over.min_by_key(|m| (m.expires(), m.id)).map(|m| m.id) else {
+                return;
+            };
+            self.expire(id);
+        }
+    }
+
+    fn expire(&mut self, id: MessageId) {
+        let queue = self.item_mut(id).message.queue;
+        let to = self
+            .settings_of(queue)
+            .expire_to
+            .and_then(|to| self.find_or_make(&to).ok());
+        match to {
+            Some(to) if to != queue => self.transfer(id, to, Transfer::Expired),
+            _ => {
+                self.totals(queue).expired += 1;
+                self.remove(id);
+            }
+        }
+    }
+
+    /// Looked for once a second: empty queues that nobody refers to.
+    pub(super) fn drop_idle(&mut self) {
+        let now = self.now;
+        if now < self.idle_scan {
+            return;
+        }
+        self.idle_scan = now + IDLE_SCAN_MS;
+        let numbers: Vec<QueueId> = self
+            .queues
+            .iter()
+            .filter(|q| q.made && !q.dropped)
+            .map(|q| q.number)
+            .collect();
+        for number in numbers {
+            let queue = self.queue(number);
+            let name = queue.name.clone();
+            let used = !self.ids(number, |_| true).is_empty()
+                || self.waiting_on(&name) > 0
+                || queue.parent.is_some()
+                || !queue.children.is_empty()
+                || queue
+                    .pause
+                    .is_some_and(|until| until.is_none_or(|until| until > now))
+                || queue.overrides != quintet_engine::Overrides::default();
+            let after = self.settings_of(number).idle_ms;
+            if used {
+                self.queue_mut(number).used = now;
+            } else if after > 0 && self.queue(number).used + after <= now {
+                self.drop_queue(&name);
+                self.tidy();
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Looking without taking, and numbers.
+
+use quintet_engine::{
+    ListState, Message, MessageId, Outcome, Peek, QueueGauges, QueueId, Refusal, State,
+};
+
+use super::Model;
+
+impl Model {
+    pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, Refusal> {
+        let one = |message: &Message| Outcome::Messages([message.clone()].into_iter().collect());
+        let (name, state) = match peek {
+            Peek::Id(id) => return self.message(id).map(one),
+            Peek::List {
+                queue,
+                state,
+                after,
+                max,
+            } => {
+                let queue = self.find(&queue).ok_or(Refusal::QueueNotFound)?;
+                let mut ids = self.list(queue, state);
+                if let Some(after) = after {
+                    let at = ids.iter().position(|&id| id == after);
+                    ids.drain(..at.map_or(ids.len(), |at| at + 1));
+                }
+                ids.truncate(max as usize);
+                if ids.is_empty() {
+                    return Ok(Outcome::Empty);
+                }
+                let listed = ids.iter().filter_map(|&id| self.item(id));
+                return Ok(Outcome::Messages(
+                    listed.map(|item| item.message.clone()).collect(),
+                ));
+            }
+            Peek::Ready(name) => (name, ListState::Ready),
+            Peek::Delayed(name) => (name, ListState::Delayed),
+            Peek::Buried(name) => (name, ListState::Buried),
+        };
+        let queue = self.find(&name).ok_or(Refusal::NotFound)?;
+        let first = self
+            .list(queue, state)
+            .first()
+            .copied()
+            .ok_or(Refusal::NotFound)?;
+        let message = self.message(first)?;
+        // A FIFO taker never gets what is held back.
+        if state == ListState::Ready && !message.selectable {
+            return Err(Refusal::NotFound);
+        }
+        Ok(one(message))
+    }
+
+    /// Messages of one state in the order an operator sees them.
+    pub fn list(&self, queue: QueueId, state: ListState) -> Vec<MessageId> {
+        let mut items: Vec<_> = self
+            .items
+            .iter()
+            .filter(|item| item.message.queue == queue)
+            .filter(|item| {
+                let message = &item.message;
+                match state {
+                    ListState::Ready => self.is_ready(message),
+                    ListState::Delayed => message.is_delayed(self.now),
+                    ListState::Reserved => message.state == State::Reserved,
+                    ListState::Buried => message.state == State::Buried,
+                    ListState::Prepared => message.state == State::Prepared,
+                    ListState::Archived => matches!(message.state, State::Done | State::Relayed),
+                }
+            })
+            .collect();
+        items.sort_by_key(|item| {
+            let m = &item.message;
+            let extra = m.extra.as_deref();
+            let (a, b) = match state {
+                ListState::Ready => (u64::from(!m.selectable), u64::from(m.rank)),
+                ListState::Delayed => (extra.and_then(|e| e.due).map_or(0, |at| at.0), 0),
+                ListState::Buried => (item.turn, 0),
+                ListState::Archived => (extra.map_or(0, |e| e.changed.0), 0),
+                ListState::Reserved | ListState::Prepared => (0, 0),
+            };
+            let place = if state == ListState::Ready {
+                m.place
+            } else {
+                0
+            };
+            (a, b, place, m.id)
+        });
+        items.iter().map(|item| item.message.id).collect()
+    }
+
+    /// What the queue holds.
+    pub fn gauges(&self, queue: QueueId) -> QueueGauges {
+        let count = |which: &dyn Fn(&Message) -> bool| self.ids(queue, which).len() as u64;
+        let bytes = |which: &dyn Fn(&Message) -> bool| -> u64 {
+            let ids = self.ids(queue, which);
+            ids.iter()
+                .filter_map(|&id| self.item(id))
+                .map(|item| item.message.body.len())
+                .sum()
+        };
+        QueueGauges {
+            ready: count(&|m| self.is_ready(m) && m.selectable),
+            urgent: count(&|m| self.is_ready(m) && m.selectable && m.rank < 1024),
+            held_back: count(&|m| self.is_ready(m) && !m.selectable),
+            delayed: count(&|m| m.is_delayed(self.now)),
+            reserved: count(&|m| m.state == State::Reserved),
+            buried: count(&|m| m.state == State::Buried),
+            prepared: count(&|m| m.state == State::Prepared),
+            done: count(&|m| m.state == State::Done),
+            relayed: count(&|m| m.state == State::Relayed),
+            waiting_bytes: bytes(&|m| m.state == State::Ready),
+            bytes: bytes(&|_| true),
+            waiters: self.waiting_on(&self.queue(queue).name),
+        }
+    }
+}

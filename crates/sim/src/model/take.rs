@@ -1,0 +1,290 @@
+//! Taking, and waiting for it.
+
+use std::cmp::Reverse;
+
+use quintet_engine::{
+    Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Outcome, Party, QueueId,
+    Refusal, State, Take, Wait,
+};
+
+use super::{Held, Model, Waiter};
+
+impl Model {
+    pub(super) fn take(&mut self, party: Party, take: Take) -> Result<Option<Outcome>, Refusal> {
+        let only = match take.queues.as_slice() {
+            [name] => self.find(name),
+            _ => None,
+        };
+        if only.is_some_and(|queue| self.settings_of(queue).down) {
+            return Err(Refusal::QueueDown);
+        }
+        let limit = take
+            .lease
+            .map_or(take.refuse_if_held, |lease| lease.held_max) as usize;
+        let held = self.held(party);
+        let counted = match (take.held_anywhere, take.queues.as_slice()) {
+            (true, _) => held.len(),
+            (false, [name]) => held.iter().filter(|&&id| self.name_of(id) == *name).count(),
+            (false, _) => 0,
+        };
+        if limit > 0 && counted >= limit {
+            return Err(Refusal::HeldLimit);
+        }
+        if let Some(outcome) = self.take_now(party, &take) {
+            return Ok(Some(outcome));
+        }
+        let ends = held
+            .iter()
+            .filter_map(|&id| self.item(id)?.lease.as_ref()?.until);
+        let warn = take
+            .deadline_soon_ms
+            .and_then(|margin| Some(ends.min()? - margin));
+        if warn.is_some_and(|at| at <= self.now) {
+            return Ok(Some(Outcome::DeadlineSoon));
+        }
+        let until = match take.wait {
+            Wait::No => Some(self.now),
+            Wait::For(ms) => Some(self.now + ms),
+            Wait::Until(at) => Some(at),
+            Wait::Forever => None,
+        };
+        if until.is_some_and(|until| until <= self.now) {
+            return Ok(Some(Outcome::Empty));
+        }
+        self.stand_in_line(Waiter {
+            party,
+            standing: false,
+            take,
+            until,
+            warn,
+        })?;
+        Ok(None)
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        party: Party,
+        take: Option<Box<Take>>,
+    ) -> Result<Outcome, Refusal> {
+        self.waiters
+            .retain(|waiter| waiter.party != party || !waiter.standing);
+        self.tidy();
+        if let Some(take) = take {
+            if let Some(outcome) = self.take_now(party, &take) {
+                self.deliveries.push((party, true, outcome));
+            } else {
+                let take = *take;
+                self.stand_in_line(Waiter {
+                    party,
+                    standing: true,
+                    take,
+                    until: None,
+                    warn: None,
+                })?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn stop_waiting(&mut self, party: Party) -> Outcome {
+        let at = self
+            .waiters
+            .iter()
+            .position(|w| w.party == party && !w.standing);
+        if let Some(at) = at {
+            self.waiters.remove(at);
+            self.deliveries.push((party, false, Outcome::Empty));
+        }
+        Outcome::Done
+    }
+
+    fn stand_in_line(&mut self, waiter: Waiter) -> Result<(), Refusal> {
+        if self.waiters.len() >= self.settings.waiters_max as usize {
+            return Err(Refusal::TooManyWaiters);
+        }
+        for name in &waiter.take.queues {
+            self.find_or_make(name)?;
+        }
+        self.waiters.push(waiter);
+        Ok(())
+    }
+
+    /// Who waited longest is asked first.
+    pub(super) fn serve(&mut self) {
+        let mut at = 0;
+        while let Some(waiter) = self.waiters.get(at).cloned() {
+            match self.take_now(waiter.party, &waiter.take) {
+                Some(outcome) => {
+                    self.waiters.remove(at);
+                    self.deliveries
+                        .push((waiter.party, waiter.standing, outcome));
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// By the moment they give up or are to be warned.
+    pub(super) fn end_waits(&mut self) {
+        let over = |at: Option<Ms>| at.is_some_and(|at| at <= self.now);
+        let ends = |w: &Waiter| w.until.into_iter().chain(w.warn).min();
+        let mut ended = self.waiters.clone();
+        ended.retain(|waiter| over(ends(waiter)));
+        ended.sort_by_key(ends);
+        for waiter in &ended {
+            let outcome = match over(waiter.until) {
+                true => Outcome::Empty,
+                false => Outcome::DeadlineSoon,
+            };
+            self.deliveries
+                .push((waiter.party, waiter.standing, outcome));
+        }
+        let now = self.now;
+        self.waiters
+            .retain(|waiter| ends(waiter).is_none_or(|at| at > now));
+    }
+
+    fn take_now(&mut self, party: Party, take: &Take) -> Option<Outcome> {
+        let wanted = take.messages_max.max(1) as usize;
+        if take.look {
+            let mut seen = self.candidates(take);
+            // Only one queue is walked along.
+            seen.truncate(if take.queues.len() == 1 { wanted } else { 1 });
+            return (!seen.is_empty()).then(|| Outcome::Messages(seen.into_iter().collect()));
+        }
+        let mut handed = Vec::new();
+        while handed.len() < wanted {
+            let Some(best) = self.candidates(take).into_iter().next() else {
+                break;
+            };
+            for id in self.group_of(&best, take) {
+                handed.push(match &take.lease {
+                    None => {
+                        let message = self.remove(id);
+                        self.totals(message.queue).taken += 1;
+                        self.queue_mut(message.queue).used = self.now;
+                        message
+                    }
+                    Some(ask) => self.lease(party, id, ask),
+                });
+            }
+        }
+        (!handed.is_empty()).then(|| Outcome::Messages(handed.into_iter().collect()))
+    }
+
+    /// All that the take could get, the best first.
+    fn candidates(&self, take: &Take) -> Vec<Message> {
+        let queues: Vec<QueueId> = take
+            .queues
+            .iter()
+            .filter_map(|name| self.find(name))
+            .collect();
+        let mut found: Vec<Message> = Vec::new();
+        for item in &self.items {
+            let message = &item.message;
+            let served = queues.contains(&message.queue) && self.serves(message.queue);
+            let fits = take.body_max.is_none_or(|max| message.body.len() <= max);
+            if served && fits && self.is_ready(message) && message.selectable {
+                found.push(message.clone());
+            }
+        }
+        match take.end {
+            End::Oldest => found.sort_by_key(|m| (m.rank, m.place, m.id)),
+            End::Newest => found.sort_by_key(|m| (m.rank, Reverse(m.place), Reverse(m.id))),
+        }
+        found
+    }
+
+    fn serves(&self, queue: QueueId) -> bool {
+        let settings = self.settings_of(queue);
+        let paused = match self.queue(queue).pause {
+            Some(Some(until)) => until > self.now,
+            Some(None) => true,
+            None => false,
+        };
+        !settings.down && !settings.paused && !paused
+    }
+
+    fn group_of(&self, best: &Message, take: &Take) -> Vec<MessageId> {
+        let mut group = vec![best.id];
+        let (Some(limit), Some(key)) = (take.group, best.key()) else {
+            return group;
+        };
+        let mut others: Vec<&Message> = self
+            .items
+            .iter()
+            .map(|item| &item.message)
+            .filter(|m| m.queue == best.queue && m.id != best.id && m.key() == Some(key))
+            .filter(|m| self.is_ready(m))
+            .filter(|m| take.body_max.is_none_or(|max| m.body.len() <= max))
+            .collect();
+        others.sort_by_key(|m| (!m.selectable, m.rank, Reverse(m.place), Reverse(m.id)));
+        let mut bytes = best.body.len() + key.len() as u64;
+        for other in others {
+            bytes += other.body.len() + key.len() as u64;
+            if group.len() as u64 >= u64::from(limit.messages_max) || bytes > limit.bytes_max {
+                break;
+            }
+            group.push(other.id);
+        }
+        group
+    }
+
+    fn lease(&mut self, party: Party, id: MessageId, ask: &LeaseAsk) -> Message {
+        let turn = self.turn();
+        let (now, queue) = (self.now, self.item_mut(id).message.queue);
+        let default = self.settings_of(queue).default_ttr_ms;
+        self.totals(queue).leases += 1;
+        self.queue_mut(queue).used = now;
+        let item = self.item_mut(id);
+        let span_ms = match ask.time {
+            LeaseTime::OwnTtr => item.message.ttr_ms.unwrap_or(0),
+            LeaseTime::TtrOrDefault => item.message.ttr_ms.unwrap_or(default),
+            LeaseTime::Fixed(ms) => ms,
+        };
+        let bound = match ask.owner {
+            LeaseOwner::Connection => Bound::Connection,
+            LeaseOwner::Process => Bound::Process,
+            LeaseOwner::TimeElseConnection if span_ms == 0 => Bound::Connection,
+            LeaseOwner::Time | LeaseOwner::TimeElseConnection => Bound::Time,
+        };
+        item.message.state = State::Reserved;
+        item.message.reserves += 1;
+        item.message.extra_mut().due = None;
+        item.lease = Some(Held {
+            party,
+            bound,
+            until: (span_ms > 0).then(|| now + span_ms),
+            span_ms,
+            back_to: ask.back_to,
+            turn,
+        });
+        item.message.clone()
+    }
+
+    pub(super) fn reserve_id(
+        &mut self,
+        party: Party,
+        id: MessageId,
+        ask: LeaseAsk,
+    ) -> Result<Outcome, Refusal> {
+        let message = self.message(id)?;
+        if !matches!(message.state, State::Ready | State::Buried) {
+            return Err(Refusal::NotFound);
+        }
+        if self.settings_of(message.queue).down {
+            return Err(Refusal::QueueDown);
+        }
+        let name = self.name_of(id);
+        let held = self
+            .held(party)
+            .into_iter()
+            .filter(|&other| self.name_of(other) == name);
+        if ask.held_max > 0 && held.count() >= ask.held_max as usize {
+            return Err(Refusal::HeldLimit);
+        }
+        Ok(Outcome::Messages(
+            [self.lease(party, id, &ask)].into_iter().collect(),
+        ))
+    }
+}

@@ -1,0 +1,447 @@
+//! Steps of a random run, small so that they collide, and shrinkable.
+
+use proptest::prelude::*;
+use quintet_engine::*;
+
+/// One step. Messages are picked by an index into those that exist.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// A command that names no message.
+    Ask(u8, Command),
+    /// A command on one message.
+    On(u8, u16, On),
+    /// Undoes the newest removing take.
+    Restore,
+    /// Time passes, and what is due is done.
+    Pass(u64),
+    /// Time passes; what is due is done later.
+    Lag(u64),
+    /// The party goes, another comes in its stead.
+    HangUp(u8),
+    /// The process dies and another begins.
+    Restart,
+    /// The log begins a new segment.
+    Segment,
+    /// A slice of the oldest segment is copied out.
+    Copy(u32),
+}
+
+/// A command on one message.
+#[derive(Clone, Debug)]
+pub(crate) enum On {
+    Settle(By, How),
+    Touch,
+    Reserve(LeaseAsk),
+    Peek,
+    Delete(By),
+    Kick,
+    Move(Name),
+    Commit,
+    Edit(Edit),
+}
+
+impl On {
+    pub(crate) fn command(self, id: MessageId) -> Command {
+        match self {
+            On::Settle(by, how) => Command::Settle { id, by, how },
+            On::Touch => Command::Touch(id),
+            On::Reserve(lease) => Command::ReserveId { id, lease },
+            On::Peek => Command::Peek(Peek::Id(id)),
+            On::Delete(by) => Command::Delete { id, by },
+            On::Kick => Command::KickId(id),
+            On::Move(to) => Command::Move { id, to },
+            On::Commit => Command::Commit(id),
+            On::Edit(edit) => Command::Edit(id, Box::new(edit)),
+        }
+    }
+}
+
+/// Weighted choice among constants.
+fn of<T: Clone + std::fmt::Debug + 'static>(values: &[T]) -> impl Strategy<Value = T> + use<T> {
+    prop::sample::select(values.to_vec())
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    of(&["a", "a", "b", "b", "c", "m"]).prop_map(Name::from)
+}
+
+fn text() -> impl Strategy<Value = Box<[u8]>> {
+    of(&["", "x", "y"]).prop_map(|text| text.as_bytes().into())
+}
+
+fn when() -> impl Strategy<Value = When> {
+    prop_oneof![
+        4 => Just(When::Now),
+        2 => (0..30u64).prop_map(When::In),
+        1 => (1_000_000..1_000_100u64).prop_map(|at| When::At(Ms(at))),
+    ]
+}
+
+fn rank() -> impl Strategy<Value = Option<u32>> {
+    of(&[None, None, Some(0), Some(1), Some(1024), Some(u32::MAX)])
+}
+
+fn put() -> impl Strategy<Value = Put> {
+    let expires = prop_oneof![
+        4 => Just(Expiry::Default),
+        1 => Just(Expiry::Never),
+        2 => (0..40u64).prop_map(Expiry::In),
+        1 => (999_990..1_000_050u64).prop_map(|at| Expiry::At(Ms(at))),
+    ];
+    let ttr = of(&[None, None, Some(0), Some(5), Some(20)]);
+    let body = (0..6usize, any::<u8>()).prop_map(|(len, fill)| Body::new(&vec![fill; len]));
+    (name(), body, rank(), when(), expires, ttr, 0..3u32, more()).prop_map(
+        |(queue, body, rank, due, expires, ttr_ms, flags, more)| Put {
+            queue,
+            body,
+            rank,
+            flags,
+            due,
+            expires,
+            ttr_ms,
+            more,
+        },
+    )
+}
+
+fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
+    let dedupe =
+        (text(), 1..40u64, any::<bool>()).prop_map(|(id, window_ms, return_first)| Dedupe {
+            id,
+            window_ms,
+            return_first,
+        });
+    let more = (
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.1),
+        prop::option::weighted(0.7, text()),
+        prop::option::weighted(0.15, dedupe),
+        prop::option::weighted(0.15, text()),
+    );
+    prop::option::weighted(
+        0.5,
+        more.prop_map(|(held_back, prepared, key, dedupe, token)| {
+            Box::new(PutMore {
+                held_back,
+                prepared,
+                key: key.map(|key| key.into()),
+                dedupe,
+                token,
+                ..PutMore::default()
+            })
+        }),
+    )
+}
+
+fn back_to() -> impl Strategy<Value = BackTo> {
+    of(&[BackTo::Place, BackTo::Head])
+}
+
+fn ask() -> impl Strategy<Value = LeaseAsk> {
+    let owner = of(&[
+        LeaseOwner::Connection,
+        LeaseOwner::Connection,
+        LeaseOwner::Process,
+        LeaseOwner::Time,
+        LeaseOwner::TimeElseConnection,
+    ]);
+    let time = of(&[
+        LeaseTime::OwnTtr,
+        LeaseTime::TtrOrDefault,
+        LeaseTime::Fixed(0),
+        LeaseTime::Fixed(10),
+        LeaseTime::Fixed(25),
+    ]);
+    (owner, time, back_to(), of(&[0, 0, 0, 1, 2])).prop_map(|(owner, time, back_to, held_max)| {
+        LeaseAsk {
+            owner,
+            time,
+            back_to,
+            held_max,
+        }
+    })
+}
+
+fn take() -> impl Strategy<Value = Take> {
+    let queues = prop_oneof![3 => prop::collection::vec(name(), 1), 1 => prop::collection::vec(name(), 2..4)];
+    let wait = prop_oneof![
+        3 => Just(Wait::No),
+        2 => (0..40u64).prop_map(Wait::For),
+        1 => (999_990..1_000_090u64).prop_map(|at| Wait::Until(Ms(at))),
+        2 => Just(Wait::Forever),
+    ];
+    let group = prop::option::weighted(
+        0.3,
+        (0..4u32, 0..12u64).prop_map(|(messages_max, bytes_max)| GroupLimit {
+            messages_max,
+            bytes_max,
+        }),
+    );
+    (
+        (queues, of(&[End::Oldest, End::Oldest, End::Newest]), group),
+        prop::option::weighted(0.6, ask()),
+        (prop::bool::weighted(0.1), wait, of(&[0, 1, 1, 2, 3])),
+        (
+            prop::option::weighted(0.2, 0..5u64),
+            of(&[0, 0, 0, 1]),
+            any::<bool>(),
+            of(&[None, None, Some(4), Some(12)]),
+        ),
+    )
+        .prop_map(
+            |(
+                (queues, end, group),
+                lease,
+                (look, wait, messages_max),
+                (body_max, refuse_if_held, held_anywhere, deadline_soon_ms),
+            )| Take {
+                queues: queues.into_iter().collect(),
+                end,
+                group,
+                lease,
+                look,
+                wait,
+                messages_max,
+                body_max,
+                refuse_if_held,
+                held_anywhere,
+                deadline_soon_ms,
+            },
+        )
+}
+
+fn how() -> impl Strategy<Value = How> {
+    prop_oneof![
+        2 => Just(How::Finish),
+        1 => (any::<bool>(), text()).prop_map(|(relayed, status)| How::Archive { relayed, status }),
+        4 => (rank(), when(), prop::option::of(back_to()))
+            .prop_map(|(rank, due, back_to)| How::Release { rank, due, back_to }),
+        2 => (rank(), text()).prop_map(|(rank, reason)| How::Bury { rank, reason }),
+    ]
+}
+
+fn by() -> impl Strategy<Value = By> {
+    of(&[
+        By::Owner,
+        By::Owner,
+        By::OwnerOrFree,
+        By::OwnerOrFree,
+        By::Anyone,
+    ])
+}
+
+fn state() -> impl Strategy<Value = ListState> {
+    of(&[
+        ListState::Ready,
+        ListState::Delayed,
+        ListState::Reserved,
+        ListState::Buried,
+        ListState::Prepared,
+        ListState::Archived,
+    ])
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    (
+        rank(),
+        prop::option::of(when()),
+        prop::option::of(text()),
+        prop::option::of(text()),
+    )
+        .prop_map(|(rank, due, status, attr)| Edit {
+            rank,
+            due,
+            status,
+            attrs: attr
+                .into_iter()
+                .map(|v| (v.clone(), (!v.is_empty()).then_some(v)))
+                .collect(),
+            attachments: None,
+        })
+}
+
+fn overrides() -> impl Strategy<Value = Overrides> {
+    prop_oneof![
+        of(&[0, 1, 3]).prop_map(|n| Overrides {
+            messages_max: Some(n),
+            ..Overrides::default()
+        }),
+        of(&[0, 4, 9]).prop_map(|n| Overrides {
+            bytes_max: Some(n),
+            ..Overrides::default()
+        }),
+        of(&[0, 1, 2]).prop_map(|n| Overrides {
+            attempts_max: Some(n),
+            ..Overrides::default()
+        }),
+        of(&[0, 20]).prop_map(|n| Overrides {
+            ttl_ms: Some(n),
+            ..Overrides::default()
+        }),
+        any::<bool>().prop_map(|b| Overrides {
+            paused: Some(b),
+            ..Overrides::default()
+        }),
+        any::<bool>().prop_map(|b| Overrides {
+            down: Some(b),
+            ..Overrides::default()
+        }),
+        any::<bool>().prop_map(|b| Overrides {
+            fanout_only: Some(b),
+            ..Overrides::default()
+        }),
+        any::<bool>().prop_map(|b| Overrides {
+            when_full: Some(if b {
+                WhenFull::DropOldest
+            } else {
+                WhenFull::Refuse
+            }),
+            ..Overrides::default()
+        }),
+        name().prop_map(|n| Overrides {
+            expire_to: Some(n),
+            ..Overrides::default()
+        }),
+        name().prop_map(|n| Overrides {
+            dead_letter: Some(DeadLetter::To(n)),
+            attempts_max: Some(1),
+            ..Overrides::default()
+        }),
+    ]
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        20 => put().prop_map(Command::Put),
+        4 => prop::collection::vec(put(), 0..4).prop_map(Command::PutMany),
+        20 => take().prop_map(Command::Take),
+        3 => prop::option::weighted(0.8, take()).prop_map(|t| Command::Watch(t.map(Box::new))),
+        1 => Just(Command::StopWaiting),
+        4 => (prop::option::of(name()), how(), 1..4u32)
+            .prop_map(|(queue, how, max)| Command::SettleHeld { queue, how, max }),
+        2 => (name(), 0..4u64).prop_map(|(queue, max)| Command::Kick { queue, max }),
+        2 => (name(), name(), state(), 0..4u64)
+            .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
+        2 => (name(), of(&[None, Some(0), Some(15)]))
+            .prop_map(|(queue, for_ms)| Command::Pause { queue, for_ms }),
+        3 => (name(), prop::option::weighted(0.9, overrides()))
+            .prop_map(|(queue, o)| Command::Configure { queue, overrides: o.map(Box::new) }),
+        2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),
+        1 => name().prop_map(Command::Flush),
+        1 => Just(Command::FlushAll),
+        2 => name().prop_map(Command::Drop),
+        1 => Just(Command::BurnId),
+        3 => prop_oneof![
+            name().prop_map(Peek::Ready),
+            name().prop_map(Peek::Delayed),
+            name().prop_map(Peek::Buried),
+            (name(), state(), prop::option::of(1..9u64), 1..4u32).prop_map(
+                |(queue, state, after, max)| Peek::List { queue, state, after: after.map(MessageId), max }
+            ),
+        ].prop_map(Command::Peek),
+    ]
+}
+
+fn on() -> impl Strategy<Value = On> {
+    prop_oneof![
+        8 => (by(), how()).prop_map(|(by, how)| On::Settle(by, how)),
+        1 => Just(On::Touch),
+        3 => ask().prop_map(On::Reserve),
+        1 => Just(On::Peek),
+        2 => by().prop_map(On::Delete),
+        2 => Just(On::Kick),
+        2 => name().prop_map(On::Move),
+        2 => Just(On::Commit),
+        3 => edit().prop_map(On::Edit),
+    ]
+}
+
+/// A random step.
+pub(crate) fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        60 => (0..3u8, command()).prop_map(|(party, command)| Op::Ask(party, command)),
+        24 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+        3 => Just(Op::Restore),
+        10 => of(&[0, 1, 3, 10, 20, 60, 1100]).prop_map(Op::Pass),
+        4 => of(&[1, 3, 10, 20]).prop_map(Op::Lag),
+        2 => (0..3u8).prop_map(Op::HangUp),
+        2 => Just(Op::Restart),
+        2 => Just(Op::Segment),
+        4 => (1..6u32).prop_map(Op::Copy),
+    ]
+}
+
+/// Settings under which limits, dead letters and memory queues happen.
+pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+    let rule = |name: &str, o: Overrides| (Pattern::new(name), o);
+    let memory = rule(
+        "m",
+        Overrides {
+            memory: Some(true),
+            ..Overrides::default()
+        },
+    );
+    let plain = Settings {
+        rules: vec![memory],
+        ..Settings::default()
+    };
+    let none = || Overrides::default();
+    let mut tight = plain.clone();
+    tight.defaults.retention_ms = 30;
+    tight.defaults.default_ttr_ms = 15;
+    tight.rules.extend([
+        rule(
+            "a",
+            Overrides {
+                messages_max: Some(2),
+                attempts_max: Some(1),
+                ..none()
+            },
+        ),
+        rule(
+            "b",
+            Overrides {
+                bytes_max: Some(6),
+                when_full: Some(WhenFull::DropOldest),
+                dead_letter: Some(DeadLetter::To("c".into())),
+                attempts_max: Some(2),
+                message_bytes_max: Some(4),
+                ..none()
+            },
+        ),
+        rule(
+            "c",
+            Overrides {
+                dedupe_by_key_ms: Some(25),
+                ttl_max_ms: Some(50),
+                ..none()
+            },
+        ),
+        rule(
+            "m",
+            Overrides {
+                expire_to: Some("a".into()),
+                ttl_ms: Some(10),
+                ..none()
+            },
+        ),
+    ]);
+    let mut few = plain.clone();
+    few.queues_max = 2;
+    few.waiters_max = 2;
+    few.defaults.expire_to = Some("c".into());
+    few.defaults.dead_letter = DeadLetter::To("b".into());
+    few.defaults.attempts_max = 1;
+    let mut idle = plain.clone();
+    idle.defaults.idle_ms = 50;
+    idle.defaults.expire_to = Some("b".into());
+    idle.rules.push(rule(
+        "b",
+        Overrides {
+            memory: Some(true),
+            messages_max: Some(2),
+            ..none()
+        },
+    ));
+    of(&[plain, tight, few, idle])
+}

@@ -1,0 +1,364 @@
+//! The engine, its log in segments, and the model beside them.
+
+use proptest::prelude::*;
+use quintet_engine::*;
+use quintet_sim::model::Model;
+
+use super::ops::Op;
+
+type Checked = Result<(), TestCaseError>;
+
+/// A segment of the log: groups of facts, one a step.
+#[derive(Default)]
+struct Segment {
+    home: Home,
+    groups: Vec<Vec<Fact>>,
+}
+
+/// Everything, and a clock that only the steps move.
+pub(crate) struct World {
+    engine: Engine,
+    model: Model,
+    settings: Settings,
+    log: Vec<Segment>,
+    now: Ms,
+    deliveries: Vec<Delivery>,
+    /// How often the party in each seat was replaced.
+    seats: [u64; 3],
+    /// What removing takes handed out, as each side knows it.
+    taken: Vec<(Vec<Message>, Vec<Message>)>,
+    copied_from: u32,
+    retired: bool,
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            engine: Engine::new(0, 1, settings.clone()),
+            model: Model::new(settings.clone()),
+            settings,
+            log: vec![Segment::default()],
+            now: Ms(1_000_000),
+            deliveries: Vec::new(),
+            seats: [1; 3],
+            taken: Vec::new(),
+            copied_from: 0,
+            retired: false,
+        }
+    }
+
+    /// One step, on both sides, and everything compared.
+    pub(crate) fn step(&mut self, op: Op) -> Checked {
+        match op {
+            Op::Ask(seat, command) => self.ask(seat, command)?,
+            Op::On(seat, pick, on) => {
+                let count = self.model.items.len();
+                let id = if count == 0 || pick % 16 == 0 {
+                    MessageId(u64::from(pick % 7))
+                } else {
+                    self.model.items[usize::from(pick) % count].message.id
+                };
+                self.ask(seat, on.command(id))?;
+            }
+            Op::Restore => self.restore()?,
+            Op::Pass(ms) => self.pass(ms)?,
+            // Those who wait are served by the tick; a server never lets a
+            // command overtake it while it has any.
+            Op::Lag(ms) if self.model.nobody_waits() => self.now = self.now + ms,
+            Op::Lag(ms) => self.pass(ms)?,
+            Op::HangUp(seat) => self.hang_up(seat),
+            Op::Restart => self.restart()?,
+            Op::Segment => self.begin_segment(),
+            Op::Copy(slots) => self.copy_out(slots),
+        }
+        self.compare()
+    }
+
+    fn party(&self, seat: u8) -> Party {
+        Party(self.seats[usize::from(seat)] * 10 + u64::from(seat))
+    }
+
+    fn ask(&mut self, seat: u8, command: Command) -> Checked {
+        let party = self.party(seat);
+        let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
+        let expected = self.model.submit(self.now, party, command.clone());
+        let outcome = self.submit(party, command);
+        let both = (outcome, expected);
+        if let (Some(Outcome::Messages(ours)), Some(Outcome::Messages(theirs))) = &both
+            && removes
+        {
+            self.taken.push((ours.to_vec(), theirs.to_vec()));
+        }
+        let (outcome, expected) = (both.0.map(|o| self.plain(o)), both.1.map(|o| self.plain(o)));
+        prop_assert_eq!(outcome, expected, "the outcome (model on the right)");
+        Ok(())
+    }
+
+    fn submit(&mut self, party: Party, command: Command) -> Option<Outcome> {
+        let caller = Caller {
+            party,
+            principal: Principal(0),
+        };
+        let mut group = Vec::new();
+        let answer =
+            self.engine
+                .submit(self.now, caller, command, &mut group, &mut self.deliveries);
+        self.record(group);
+        match answer {
+            Answer::Now(outcome, _) => Some(outcome),
+            Answer::Later => None,
+        }
+    }
+
+    fn record(&mut self, group: Vec<Fact>) {
+        if let (Some(segment), false) = (self.log.last_mut(), group.is_empty()) {
+            segment.groups.push(group);
+        }
+    }
+
+    fn restore(&mut self) -> Checked {
+        let Some((ours, theirs)) = self.taken.pop() else {
+            return Ok(());
+        };
+        let outcome = self.submit(Party(99), Command::Restore(ours));
+        let expected = self
+            .model
+            .submit(self.now, Party(99), Command::Restore(theirs));
+        prop_assert_eq!(outcome, expected);
+        Ok(())
+    }
+
+    fn pass(&mut self, ms: u64) -> Checked {
+        self.now = self.now + ms;
+        self.model.tick(self.now);
+        for round in 0.. {
+            let mut group = Vec::new();
+            self.engine.tick(self.now, &mut group, &mut self.deliveries);
+            self.record(group);
+            if self.engine.next_deadline() > self.now {
+                return Ok(());
+            }
+            prop_assert!(round < 1000, "the next deadline stays in the past");
+        }
+        Ok(())
+    }
+
+    fn hang_up(&mut self, seat: u8) {
+        let party = self.party(seat);
+        self.seats[usize::from(seat)] += 1;
+        let mut group = Vec::new();
+        self.engine
+            .disconnect(self.now, party, &mut group, &mut self.deliveries);
+        self.record(group);
+        self.model.disconnect(self.now, party);
+    }
+
+    fn begin_segment(&mut self) {
+        let home = Home(self.log.last().map_or(0, |segment| segment.home.0) + 1);
+        let mut group = Vec::new();
+        self.engine.snapshot(&mut |fact| group.push(fact.clone()));
+        self.engine.set_home(home);
+        self.log.push(Segment {
+            home,
+            groups: vec![group],
+        });
+    }
+
+    /// Copies a slice of the oldest segment, and lets it go when all is.
+    fn copy_out(&mut self, slots: u32) {
+        if self.log.len() < 2 {
+            return;
+        }
+        let home = self.log[0].home;
+        let mut group = Vec::new();
+        let copied = self
+            .engine
+            .copy_out(home, self.copied_from, slots, &mut group);
+        self.record(group);
+        self.copied_from = copied.next.unwrap_or(0);
+        if copied.next.is_none() && self.engine.homes_live(home) == 0 {
+            self.log.remove(0);
+            self.retired = true;
+        }
+    }
+
+    /// An engine made from what is left of the log, looked at after each fact.
+    fn replayed(&self) -> Result<Engine, TestCaseError> {
+        let mut engine = Engine::new(0, 1, self.settings.clone());
+        for segment in &self.log {
+            engine.set_home(segment.home);
+            for fact in segment.groups.iter().flatten() {
+                let mut bytes = Vec::new();
+                fact.encode(&mut bytes);
+                let mut rest = bytes.as_slice();
+                let again = Fact::decode(&mut rest, &mut |id, len| LargeBody::new(id, len, 0));
+                prop_assert!(rest.is_empty());
+                engine.replay(again.expect("encoded by us"), segment.home);
+                if let Err(text) = engine.verify() {
+                    return Err(TestCaseError::fail(format!(
+                        "{text} after replay of {fact:?}"
+                    )));
+                }
+            }
+        }
+        Ok(engine)
+    }
+
+    fn restart(&mut self) -> Checked {
+        let mut engine = self.replayed()?;
+        prop_assert_eq!(
+            comparable(engine.image(), self.now),
+            comparable(self.engine.image(), self.now),
+            "the image after replay (before on the right)"
+        );
+        let mut group = Vec::new();
+        engine.begin_epoch(self.now, engine.epoch() + 1, &mut group);
+        self.engine = engine;
+        self.record(group);
+        self.model.restart(self.now, self.retired);
+        self.deliveries.clear();
+        self.taken.clear();
+        self.seats = self.seats.map(|seat| seat + 1);
+        self.copied_from = 0;
+        Ok(())
+    }
+
+    /// A log cut after any group still gives a sound engine that can begin.
+    pub(crate) fn check_every_cut(&self) -> Checked {
+        let groups: Vec<(Home, &Vec<Fact>)> = self
+            .log
+            .iter()
+            .flat_map(|segment| segment.groups.iter().map(|group| (segment.home, group)))
+            .collect();
+        for cut in (0..=groups.len()).rev().step_by(groups.len() / 8 + 1) {
+            let mut engine = Engine::new(0, 1, self.settings.clone());
+            for (home, group) in &groups[..cut] {
+                for fact in *group {
+                    engine.replay(fact.clone(), *home);
+                }
+            }
+            let (mut facts, mut deliveries) = (Vec::new(), Vec::new());
+            engine.begin_epoch(self.now, 1000, &mut facts);
+            engine.tick(self.now + 100, &mut facts, &mut deliveries);
+            prop_assert_eq!(engine.verify(), Ok(()), "cut after {} groups", cut);
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self) -> Checked {
+        prop_assert_eq!(self.engine.verify(), Ok(()));
+        let ours = self.deliveries.split_off(0);
+        let mut ours: Vec<_> = ours
+            .into_iter()
+            .map(|d| (d.to, d.standing, self.plain(d.outcome)))
+            .collect();
+        let theirs = std::mem::take(&mut self.model.deliveries);
+        let mut theirs: Vec<_> = theirs
+            .into_iter()
+            .map(|(p, s, o)| (p, s, self.plain(o)))
+            .collect();
+        ours.sort_by_key(|delivery| (delivery.0, delivery.1));
+        theirs.sort_by_key(|delivery| (delivery.0, delivery.1));
+        prop_assert_eq!(ours, theirs, "deliveries (model on the right)");
+
+        // Looking does what is due, so it is done to both.
+        self.model
+            .submit(self.now, Party(99), Command::Stats(StatsOf::Queues));
+        let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues));
+        let Some(Outcome::Stats(stats)) = stats else {
+            return Err(TestCaseError::fail("no numbers"));
+        };
+        let StatsReply::Queues(_, queues) = *stats else {
+            return Err(TestCaseError::fail("other numbers"));
+        };
+        let mut ours: Vec<_> = queues
+            .into_iter()
+            .map(|queue| (queue.name, queue.gauges, self.counted(queue.totals)))
+            .collect();
+        let there = self.model.queues.iter().filter(|queue| !queue.dropped);
+        let mut theirs: Vec<_> = there
+            .map(|queue| {
+                let gauges = self.model.gauges(queue.number);
+                (queue.name.clone(), gauges, self.counted(queue.totals))
+            })
+            .collect();
+        ours.sort_by(|a, b| a.0.cmp(&b.0));
+        theirs.sort_by(|a, b| a.0.cmp(&b.0));
+        prop_assert_eq!(ours, theirs, "queues (model on the right)");
+        self.compare_messages()
+    }
+
+    fn compare_messages(&self) -> Checked {
+        let mut ours = Vec::new();
+        for fact in self.engine.image() {
+            if let Fact::Image(message, lease) = fact {
+                let name = self.engine.queue_name(message.queue);
+                let lease = lease.map(|lease| (lease.bound, lease.until));
+                ours.push((message.id, name, self.plain_message(message), lease));
+            }
+        }
+        let mut theirs = Vec::new();
+        for item in &self.model.items {
+            let queue = self.model.queue(item.message.queue);
+            if queue.dropped || self.model.settings_of(queue.number).memory {
+                continue;
+            }
+            let message = self.plain_message(item.message.clone());
+            let lease = item.lease.as_ref().map(|lease| (lease.bound, lease.until));
+            theirs.push((message.id, queue.name.clone(), message, lease));
+        }
+        theirs.sort_by_key(|message| message.0);
+        prop_assert_eq!(ours, theirs, "messages (model on the right)");
+        Ok(())
+    }
+
+    /// Without the numbers that the model does not keep.
+    fn counted(&self, totals: QueueTotals) -> QueueTotals {
+        QueueTotals {
+            looks: 0,
+            misses: 0,
+            skipped: 0,
+            refused_full: 0,
+            repeats: 0,
+            pauses: 0,
+            delete_commands: 0,
+            ..totals
+        }
+    }
+
+    fn plain(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Messages(messages) => Outcome::Messages(
+                messages
+                    .into_iter()
+                    .map(|m| self.plain_message(m))
+                    .collect(),
+            ),
+            other => other,
+        }
+    }
+
+    /// Without what each side numbers for itself, and with a due time only
+    /// while it is still to come.
+    fn plain_message(&self, mut message: Message) -> Message {
+        (message.queue, message.home, message.era) = (QueueId(0), Home(0), 0);
+        let now = self.now;
+        let extra = message.extra_mut();
+        (extra.bury_order, extra.changed) = (0, Ms(0));
+        extra.due = extra.due.filter(|&due| due > now);
+        message
+    }
+}
+
+/// An image without what is a predicate on time: pauses that are over and marks
+/// that are no longer in force.
+fn comparable(image: Vec<Fact>, now: Ms) -> Vec<Fact> {
+    let kept = image.into_iter().filter(|fact| match fact {
+        Fact::QueuePaused {
+            pause: Some(pause), ..
+        } => pause.until.is_none_or(|at| at > now),
+        Fact::Remembered { until, .. } => *until > now,
+        _ => true,
+    });
+    kept.collect()
+}
