@@ -236,7 +236,6 @@ type Helper = Box<dyn FnOnce(&Server, &Ends) + Send>;
 #[derive(Default)]
 struct Ends {
     stop: AtomicBool,
-    sync: Signal,
 }
 
 fn start_helpers(
@@ -270,14 +269,16 @@ fn start_helpers(
                 Box::new(|server, ends| server.core.run_log(&ends.stop)),
             )?);
         }
-        SyncPolicy::EveryMs(ms) => {
-            let interval = Duration::from_millis(ms);
+        SyncPolicy::EveryMs(_) | SyncPolicy::Never => {
+            let interval = match server.core.policy {
+                SyncPolicy::EveryMs(ms) => Some(Duration::from_millis(ms)),
+                SyncPolicy::Always | SyncPolicy::Never => None,
+            };
             helpers.push(start(
                 "sync",
-                Box::new(move |server, ends| server.core.run_sync(interval, &ends.sync)),
+                Box::new(move |server, ends| server.core.run_sync(interval, &ends.stop)),
             )?);
         }
-        SyncPolicy::Never => {}
     }
     Ok(helpers)
 }
@@ -357,7 +358,6 @@ fn stop(
         whole &= worker.join().is_ok();
     }
     ends.stop.store(true, Ordering::SeqCst);
-    ends.sync.raise();
     server.core.log_work.raise();
     server.core.upkeep.raise();
     server.core.timer.stop();

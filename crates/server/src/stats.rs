@@ -46,6 +46,7 @@ impl Server {
             connections_total: self.connections_total.load(Ordering::Relaxed),
             log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
             log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
+            log_syncs: self.core.counts.syncs.load(Ordering::Relaxed),
             log_retired: self.core.counts.retired.load(Ordering::Relaxed),
             draining: self.draining.load(Ordering::Relaxed),
             ..ServerStats::default()

@@ -274,3 +274,33 @@ fn running_out_of_files_is_survived() {
     last.put("w", b"after");
     first.take("w", b"after");
 }
+
+/// Under a policy that would not sync for an hour, `/sync` does before it is
+/// answered; other puts do not wait for it.
+#[test]
+fn a_set_with_sync_waits_for_the_disk() {
+    for sync in ["60s", "never"] {
+        let dir = tempfile::tempdir().unwrap();
+        let start = Start {
+            sync: Some(sync),
+            ..Start::default()
+        };
+        let server = Server::start_with(&dir.path().join("data"), start);
+        let syncs = || {
+            let stats = text(&server.run(&["stats", "--json"]).stdout);
+            let (_, after) = stats
+                .split_once("\"log_syncs\":")
+                .expect("a count of syncs");
+            let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u64>().unwrap()
+        };
+        let mut client = server.client();
+        client.put("q", b"a");
+        let before = syncs();
+        client.send(b"set q/sync 0 0 1\r\nb\r\n");
+        client.expect(b"STORED\r\n");
+        assert!(syncs() > before, "sync = {sync}");
+        client.take("q", b"a");
+        client.take("q", b"b");
+    }
+}

@@ -99,6 +99,9 @@ pub enum Ask {
     /// Ask the engine, and decode nothing more of the connection until the
     /// request is answered: `encode` may ask to go on ([`Next::Again`]).
     EngineAlone(Command),
+    /// Ask the engine, and send the reply only when what it says has been
+    /// synced to the disk, whatever the server's sync policy (Darner `/sync`).
+    EngineSynced(Command),
     /// Ask the host.
     Host(HostAsk),
     /// The session answers by itself when it is its turn.
@@ -192,6 +195,8 @@ pub struct ServerStats {
     pub log_bytes: u64,
     /// Segments of the log begun since start.
     pub log_rotations: u64,
+    /// Times the log was synced since start.
+    pub log_syncs: u64,
     /// Segments retired since start.
     pub log_retired: u64,
     /// The server takes no puts any more.

@@ -127,7 +127,10 @@ impl Driver<'_> {
         let or_close = matches!(ask, Ask::EngineOrClose(_));
         let close = matches!(ask, Ask::Close);
         let given = match ask {
-            Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
+            Ask::Engine(command)
+            | Ask::EngineOrClose(command)
+            | Ask::EngineAlone(command)
+            | Ask::EngineSynced(command) => {
                 Given::Engine(outcome(&command, turn), Name::from("queue"))
             }
             Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => Given::Server(Box::default()),

@@ -128,6 +128,7 @@ fn server(stats: &ServerStats) -> Value {
         ("resident_bytes", stats.resident_bytes),
         ("log_bytes", stats.log_bytes),
         ("log_rotations", stats.log_rotations),
+        ("log_syncs", stats.log_syncs),
         ("log_retired", stats.log_retired),
     ] {
         map.insert(name.into(), value.into());

@@ -140,6 +140,8 @@ impl Committer {
         self.fresh = true;
         core.counts.rotations.fetch_add(1, Ordering::Relaxed);
         core.upkeep.raise();
+        // A full segment is synced soon under every policy.
+        core.log_work.raise();
     }
 
     /// Writes a body's chunk between two batches.

@@ -69,6 +69,8 @@ const SHARD_SHIFT: u32 = 55;
 pub(crate) struct Counts {
     pub(crate) log_bytes: AtomicU64,
     pub(crate) rotations: AtomicU64,
+    /// Times the log was synced since start.
+    pub(crate) syncs: AtomicU64,
     pub(crate) retired: AtomicU64,
 }
 

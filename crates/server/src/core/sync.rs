@@ -21,6 +21,7 @@ impl Core {
             stop_for(&error);
         }
         locked(&self.committer).log.synced(point);
+        self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         self.progress.set_durable(ticket);
         ticket
     }
@@ -60,15 +61,27 @@ impl Core {
         }
     }
 
-    /// The sync thread of `sync = "50ms"`.
-    pub(crate) fn run_sync(&self, interval: Duration, stop: &super::Signal) {
-        while !stop.wait_for(interval) {
+    /// The sync thread of the policies that do not wait for the disk: syncs at
+    /// the interval, if there is one, when a reply asks for it, and when a
+    /// segment is full, so that a restart never has much to make sure of.
+    pub(crate) fn run_sync(&self, interval: Option<Duration>, stop: &AtomicBool) {
+        loop {
+            match interval {
+                Some(interval) => {
+                    self.log_work.wait_for(interval);
+                }
+                None => self.log_work.wait(),
+            }
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
             let behind = {
                 let committer = locked(&self.committer);
                 committer.log.durable() < committer.log.end()
             };
             if behind {
                 self.sync();
+                self.mail.iter().for_each(Mailbox::tell_durable);
             }
         }
     }

@@ -78,6 +78,8 @@ pub(crate) struct IoThread {
     local: VecDeque<(Delivery, Need)>,
     /// The newest batch something of this thread was recorded in.
     pub(super) recorded: u64,
+    /// A reply of this turn waits for the disk under every sync policy.
+    pub(super) wants_sync: bool,
     reached: Reached,
     /// Listeners to be accepted from again, and when.
     accept_again: Vec<usize>,
@@ -120,6 +122,7 @@ impl IoThread {
             outgoing: Vec::new(),
             local: VecDeque::new(),
             recorded: 0,
+            wants_sync: false,
             reached: Reached::default(),
             accept_again: Vec::new(),
             accept_at: None,
@@ -397,6 +400,9 @@ impl IoThread {
             }
         }
         self.server.core.write(ticket);
+        if std::mem::take(&mut self.wants_sync) {
+            self.server.core.log_work.raise();
+        }
         self.sort_outgoing();
         for (delivery, need) in self.outgoing.drain(..) {
             let thread = PartyKey::of(delivery.to).thread;

@@ -240,8 +240,12 @@ impl IoThread {
         let mut asks = self.asks.drain(..);
         while let Some(ask) = asks.next() {
             let or_close = matches!(ask, Ask::EngineOrClose(_));
+            let synced = matches!(ask, Ask::EngineSynced(_));
             let reply = match ask {
-                Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
+                Ask::Engine(command)
+                | Ask::EngineOrClose(command)
+                | Ask::EngineAlone(command)
+                | Ask::EngineSynced(command) => {
                     let removing = matches!(
                         &command, Command::Take(take) if take.lease.is_none() && !take.look);
                     match access.submit(conn.caller, command) {
@@ -250,7 +254,11 @@ impl IoThread {
                             conn.pending.extend(asks.by_ref());
                             break;
                         }
-                        Decided::Now(outcome, queue, need) => {
+                        Decided::Now(outcome, queue, mut need) => {
+                            if synced {
+                                need.durable = need.written;
+                                self.wants_sync = true;
+                            }
                             let removed = match &outcome {
                                 Outcome::Messages(messages) => {
                                     bytes += messages
@@ -440,7 +448,7 @@ fn ends_batch(ask: &Ask) -> bool {
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
         Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues | HostAsk::Config) => true,
-        Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::Own => false,
+        Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::EngineSynced(_) | Ask::Own => false,
     }
 }
 

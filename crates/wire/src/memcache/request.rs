@@ -121,10 +121,11 @@ impl MemcacheSession {
     fn set(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
         let word = words.next().ok_or(Fault::SYNTAX)?;
         let target = Target::parse(word, self.shared.name_max)?;
-        // Every reply already waits as the server's `sync` setting says.
-        if !matches!(target.options, b"" | b"/sync") {
-            return Err(Fault::BAD_OPTION);
-        }
+        let sync = match target.options {
+            b"" => false,
+            b"/sync" => true,
+            _ => return Err(Fault::BAD_OPTION),
+        };
         let announced = Announced::parse(words, false).ok_or(Fault::SYNTAX)?;
         self.may_write()?;
         self.not_far_too_large(announced.len)?;
@@ -135,6 +136,7 @@ impl MemcacheSession {
             expires: announced.expires,
             len: announced.len,
             noreply: announced.noreply,
+            sync,
         };
         let state = self.announced(used, set);
         if let State::Unwanted { .. } = state {

@@ -68,6 +68,8 @@ pub(super) struct Set {
     pub(super) expires: Expiry,
     pub(super) len: u64,
     pub(super) noreply: bool,
+    /// `/sync` on the name: the reply waits for the disk.
+    pub(super) sync: bool,
 }
 
 /// Why a data block is unwanted.
@@ -222,7 +224,13 @@ impl MemcacheSession {
         let reply = Reply::Stored {
             noreply: set.noreply,
         };
-        self.ask(used, Ask::Engine(Command::Put(put)), reply)
+        let command = Command::Put(put);
+        let ask = if set.sync {
+            Ask::EngineSynced(command)
+        } else {
+            Ask::Engine(command)
+        };
+        self.ask(used, ask, reply)
     }
 
     /// What a set is announced with decides how its data is read.

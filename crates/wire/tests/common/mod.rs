@@ -276,19 +276,19 @@ impl Host {
         while let Some(ask) = self.connection(number).asks.pop_front() {
             let or_close = matches!(ask, Ask::EngineOrClose(_));
             match ask {
-                Ask::Engine(command) | Ask::EngineOrClose(command) | Ask::EngineAlone(command) => {
-                    match self.submit(party, command) {
-                        Some(answer) => {
-                            close =
-                                or_close && matches!(answer, Given::Engine(Outcome::Refused(_), _));
-                            given.push(answer);
-                        }
-                        None => {
-                            self.connection(number).waiting = true;
-                            break;
-                        }
+                Ask::Engine(command)
+                | Ask::EngineOrClose(command)
+                | Ask::EngineAlone(command)
+                | Ask::EngineSynced(command) => match self.submit(party, command) {
+                    Some(answer) => {
+                        close = or_close && matches!(answer, Given::Engine(Outcome::Refused(_), _));
+                        given.push(answer);
                     }
-                }
+                    None => {
+                        self.connection(number).waiting = true;
+                        break;
+                    }
+                },
                 Ask::Host(ask) => given.push(self.host(ask)),
                 Ask::Own => given.push(Given::Own),
                 Ask::Close => {
