@@ -306,7 +306,8 @@ pub enum ListState {
 /// An attribute to set (`Some`) or remove (`None`).
 pub type AttrChange = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// Changes to a stored message that is not reserved by somebody else.
+/// Changes to a stored message. Rank and due time only while it is not
+/// reserved: a taker must not find the order changed under its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
     /// New rank.
@@ -339,7 +340,9 @@ pub enum StatsOf {
 pub enum Command {
     /// Stores a message (and its copies in the queue's children).
     Put(Put),
-    /// Stores all of these or none.
+    /// Stores all of these or none. One that repeats an earlier one of the
+    /// list (token, dedupe id or key), whatever its rule, is answered with
+    /// that one's id. Waiting takes see all of the list at once.
     PutMany(Vec<Put>),
     /// Takes, leases or looks; may wait.
     Take(Take),
@@ -370,7 +373,8 @@ pub enum Command {
     },
     /// Starts the lease's time again, from its ttr.
     Touch(MessageId),
-    /// Leases this very message if it is ready, delayed or buried.
+    /// Leases this very message if it is ready, delayed or buried; a pause
+    /// does not stop it.
     ReserveId {
         /// Which message.
         id: MessageId,
@@ -396,7 +400,9 @@ pub enum Command {
     },
     /// One buried or delayed message back to ready.
     KickId(MessageId),
-    /// Moves a message that is not reserved to the tail of another queue.
+    /// Moves a message that is not reserved to the tail of a queue, the same
+    /// or another; whatever its state was, it is ready there. Limits are not
+    /// asked: nothing is lost on the way.
     Move {
         /// Which message.
         id: MessageId,
@@ -435,7 +441,8 @@ pub enum Command {
         overrides: Option<Box<Overrides>>,
     },
     /// From now on `child` gets a copy of every put to `parent` (Kestrel
-    /// fan-out). No effect if it already does.
+    /// fan-out). No effect if `child` has a parent; copies are not copied on.
+    /// A put whose queue only passes it on, and has nobody to, answers id 0.
     Join {
         /// Whose puts.
         parent: Name,

@@ -9,7 +9,8 @@ pub enum WhenFull {
     /// Refuse the put.
     #[default]
     Refuse,
-    /// Drop the oldest message of the least urgent rank.
+    /// Drop the oldest message of the least urgent rank; if none is ready, the
+    /// first held back, then the one that is due last.
     DropOldest,
 }
 
@@ -20,7 +21,8 @@ pub enum DeadLetter {
     /// It is buried in its queue.
     #[default]
     Bury,
-    /// It goes to this queue, with the reason in its attributes.
+    /// It goes to this queue, with the reason in its attributes; it is buried
+    /// if that is the queue it is in, or cannot be made.
     To(Name),
 }
 
@@ -53,7 +55,9 @@ pub struct QueueSettings {
     pub dedupe_by_key_ms: u64,
     /// How long archived messages are kept, ms.
     pub retention_ms: u64,
-    /// An empty queue nobody refers to is dropped after this time, ms; 0: never.
+    /// An empty queue nobody refers to is dropped after this time, ms, or up
+    /// to a second later; 0: never. Waiting takes, fan-out, a pause and own
+    /// settings refer to it. A restart begins the time anew.
     pub idle_ms: u64,
     /// Takes are not served.
     pub paused: bool,

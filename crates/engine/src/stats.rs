@@ -64,7 +64,8 @@ counters! {
         expired,
         /// Messages dropped because the queue was full.
         discarded,
-        /// Messages discarded by flush.
+        /// Messages discarded by flush; those that go with their queue are in
+        /// no total.
         flushed,
         /// Flushes.
         flushes,

@@ -237,7 +237,7 @@ impl Store {
     /// slab, the id pages and the order map (docs/performance.md), plus the
     /// bodies with the allocator's and the reference count's share.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        const PER_MESSAGE: u64 = 190;
+        const PER_MESSAGE: u64 = 163;
         self.messages.len() as u64 * PER_MESSAGE + self.body_bytes
     }
 }

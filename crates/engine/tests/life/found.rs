@@ -1,0 +1,327 @@
+//! Disagreements the naive model found, each with the rule it broke.
+
+use quintet_engine::*;
+
+use crate::world::{World, open, plain, ranked, reserve, waiting};
+
+fn rules(rules: &[(&str, Overrides)]) -> Settings {
+    let rules = rules
+        .iter()
+        .map(|(name, o)| (Pattern::new(name), o.clone()));
+    Settings {
+        rules: rules.collect(),
+        ..Settings::default()
+    }
+}
+
+fn over(queues: &[&str], take: Take) -> Take {
+    Take {
+        queues: queues.iter().map(|name| Name::from(*name)).collect(),
+        ..take
+    }
+}
+
+/// Restarts from what a new segment begins with: everything older is gone.
+fn restart_from_snapshot(w: &mut World) {
+    w.facts.clear();
+    w.engine.set_home(Home(1));
+    let mut snapshot = Vec::new();
+    w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
+    w.facts = snapshot;
+    w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
+    w.restart();
+}
+
+#[test]
+fn a_list_of_puts_is_stored_whole_beside_a_waiter_over_its_queues() {
+    let mut w = World::new();
+    w.take(1, over(&["a", "b"], waiting("a")));
+    let outcome = w.ask(
+        2,
+        Command::PutMany(vec![ranked("a", 1, "x"), ranked("b", 1, "y")]),
+    );
+    assert_eq!(
+        outcome,
+        Some(Outcome::PutMany(vec![MessageId(1), MessageId(2)]))
+    );
+    assert_eq!(w.delivered(), [(1, "x".to_string())]);
+    assert_eq!(w.pop("b"), "y");
+}
+
+#[test]
+fn who_waited_longest_comes_first_in_every_queue_of_a_list() {
+    let mut w = World::new();
+    w.take(1, waiting("a"));
+    w.take(2, over(&["a", "b"], waiting("a")));
+    w.ask(
+        3,
+        Command::PutMany(vec![ranked("b", 9, "y"), ranked("a", 1, "x")]),
+    );
+    assert_eq!(w.delivered(), [(1, "x".to_string()), (2, "y".to_string())]);
+}
+
+#[test]
+fn a_repeated_list_is_known_though_the_queue_is_full() {
+    let mut w = World::with(rules(&[(
+        "q",
+        Overrides {
+            messages_max: Some(1),
+            ..Overrides::default()
+        },
+    )]));
+    let put = Put {
+        more: Some(Box::new(PutMore {
+            token: Some(b"t".as_slice().into()),
+            ..PutMore::default()
+        })),
+        ..ranked("q", 1, "x")
+    };
+    let first = w.ask(1, Command::PutMany(vec![put.clone(), put.clone()]));
+    assert_eq!(
+        first,
+        Some(Outcome::PutMany(vec![MessageId(1), MessageId(1)]))
+    );
+    assert_eq!(w.ask(1, Command::PutMany(vec![put.clone(), put])), first);
+}
+
+#[test]
+fn a_list_with_a_body_that_never_fits_is_refused_whole() {
+    let mut w = World::with(rules(&[(
+        "q",
+        Overrides {
+            bytes_max: Some(2),
+            when_full: Some(WhenFull::DropOldest),
+            ..Overrides::default()
+        },
+    )]));
+    let outcome = w.ask(
+        1,
+        Command::PutMany(vec![ranked("q", 1, "x"), ranked("q", 1, "long")]),
+    );
+    assert_eq!(outcome, Some(Outcome::Refused(Refusal::QueueFull)));
+    assert_eq!(w.pop("q"), "empty");
+}
+
+#[test]
+fn a_look_from_the_newest_end_sees_each_once() {
+    let mut w = World::new();
+    for (rank, body) in [(1, "a"), (2, "b"), (1, "c")] {
+        w.put_as(ranked("q", rank, body));
+    }
+    let look = Take {
+        end: End::Newest,
+        look: true,
+        messages_max: 9,
+        ..plain("q")
+    };
+    assert_eq!(w.take(1, look), "c+a+b");
+}
+
+#[test]
+fn a_companion_the_taker_cannot_frame_stays() {
+    let mut w = World::new();
+    for body in ["long", "b", "c"] {
+        w.put_as(Put {
+            more: Some(Box::new(PutMore {
+                key: Some(b"k".as_slice().into()),
+                ..PutMore::default()
+            })),
+            ..ranked("q", 1, body)
+        });
+    }
+    let group = Some(GroupLimit {
+        messages_max: 9,
+        bytes_max: 99,
+    });
+    let take = Take {
+        group,
+        body_max: Some(2),
+        ..plain("q")
+    };
+    assert_eq!((w.take(1, take), w.pop("q")), ("b+c".into(), "long".into()));
+}
+
+#[test]
+fn marks_go_with_their_queue() {
+    let mut w = World::new();
+    let put = |queue: &str| Put {
+        more: Some(Box::new(PutMore {
+            token: Some(b"t".as_slice().into()),
+            ..PutMore::default()
+        })),
+        ..ranked(queue, 1, "x")
+    };
+    w.put_as(put("old"));
+    w.ask(1, Command::Drop("old".into()));
+    restart_from_snapshot(&mut w);
+    assert_eq!(w.put_as(put("new")), MessageId(2));
+    assert_eq!(w.pop("new"), "x");
+}
+
+#[test]
+fn a_child_older_than_its_parent_stays_its_child() {
+    let mut w = World::new();
+    w.put("grandchild", "x");
+    w.put("child", "y");
+    let join = |parent: &str, child: &str| Command::Join {
+        parent: parent.into(),
+        child: child.into(),
+    };
+    w.ask(1, join("parent", "child"));
+    w.ask(1, join("child", "grandchild"));
+    restart_from_snapshot(&mut w);
+    w.put("child", "z");
+    assert_eq!(
+        (w.pop("grandchild"), w.pop("grandchild")),
+        ("x".into(), "z".into())
+    );
+}
+
+#[test]
+fn a_queue_rests_anew_after_a_restart_and_keeps_what_it_was_told() {
+    let mut settings = Settings::default();
+    settings.defaults.idle_ms = 5_000;
+    let mut w = World::with(settings);
+    w.put("q", "x");
+    w.pop("q");
+    w.put("told", "x");
+    w.pop("told");
+    w.ask(
+        1,
+        Command::Pause {
+            queue: "told".into(),
+            for_ms: None,
+        },
+    );
+    w.wait(3_000);
+    w.restart();
+    let there = |w: &mut World, name: &str| {
+        let stats = w.ask(1, Command::Stats(StatsOf::Queue(name.into())));
+        matches!(stats, Some(Outcome::Stats(_)))
+    };
+    w.wait(3_000);
+    assert!(there(&mut w, "q"));
+    w.wait(9_000);
+    assert!(!there(&mut w, "q"));
+    assert!(there(&mut w, "told"));
+}
+
+#[test]
+fn what_vanished_does_not_come_back_when_a_queue_for_it_is_named() {
+    let mut w = World::new();
+    w.put_as(Put {
+        expires: Expiry::In(10),
+        ..ranked("q", 1, "x")
+    });
+    w.wait(10);
+    let overrides = Overrides {
+        expire_to: Some("late".into()),
+        ..Overrides::default()
+    };
+    w.ask(
+        1,
+        Command::Configure {
+            queue: "q".into(),
+            overrides: Some(Box::new(overrides)),
+        },
+    );
+    w.restart();
+    w.wait(0);
+    assert_eq!(w.pop("late"), "empty");
+}
+
+#[test]
+fn a_queue_that_is_down_is_down_for_reserves_by_id() {
+    let mut w = World::new();
+    let id = w.put("q", "x");
+    let overrides = Overrides {
+        down: Some(true),
+        ..Overrides::default()
+    };
+    w.ask(
+        1,
+        Command::Configure {
+            queue: "q".into(),
+            overrides: Some(Box::new(overrides)),
+        },
+    );
+    let lease = reserve("q").lease.unwrap();
+    assert_eq!(
+        w.ask(1, Command::ReserveId { id, lease }),
+        Some(Outcome::Refused(Refusal::QueueDown))
+    );
+}
+
+#[test]
+fn a_lease_from_a_dropped_queue_is_found_under_its_name() {
+    let mut w = World::new();
+    w.put("q", "x");
+    assert_eq!(w.take(1, open("q")), "x");
+    w.ask(2, Command::Drop("q".into()));
+    w.put("q", "y");
+    assert_eq!(w.take(1, open("q")), Refusal::HeldLimit.text());
+    let close = Command::SettleHeld {
+        queue: Some("q".into()),
+        how: How::Finish,
+        max: 9,
+    };
+    assert_eq!(w.ask(1, close), Some(Outcome::Count(1)));
+    assert_eq!(w.take(1, open("q")), "y");
+}
+
+#[test]
+fn leases_that_end_together_keep_their_order_at_the_head() {
+    let mut w = World::new();
+    for body in ["a", "b", "c"] {
+        w.put("q", body);
+    }
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Time,
+        time: LeaseTime::Fixed(10),
+        back_to: BackTo::Head,
+        held_max: 0,
+    };
+    let take = Take {
+        lease: Some(lease),
+        messages_max: 2,
+        ..plain("q")
+    };
+    assert_eq!(w.take(1, take), "a+b");
+    w.wait(10);
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "b".into()));
+}
+
+#[test]
+fn what_a_dropped_queue_counted_survives_its_segment() {
+    let mut w = World::new();
+    w.put("q", "x");
+    w.take(1, open("q"));
+    w.ask(1, Command::Drop("q".into()));
+    let before = w.engine.image();
+    restart_from_snapshot(&mut w);
+    assert_eq!(w.engine.image(), before);
+}
+
+#[test]
+fn a_message_that_leaves_a_memory_queue_is_counted_after_a_restart() {
+    let mut w = World::with(rules(&[(
+        "m",
+        Overrides {
+            memory: Some(true),
+            ..Overrides::default()
+        },
+    )]));
+    let id = w.put("m", "x");
+    w.ask(1, Command::Move { id, to: "q".into() });
+    let back = w.put("q", "y");
+    w.ask(
+        1,
+        Command::Move {
+            id: back,
+            to: "m".into(),
+        },
+    );
+    let before = w.engine.image();
+    w.restart();
+    assert_eq!(w.engine.image(), before);
+}
