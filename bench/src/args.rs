@@ -66,6 +66,9 @@ pub struct Args {
     /// Requests at most.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Start of the names of the queues.
+    #[arg(long, value_name = "NAME", default_value = "bench")]
+    queue: String,
     /// Queues the connections share [default: each has its own].
     #[arg(long, value_name = "N")]
     queues: Option<usize>,
@@ -96,6 +99,7 @@ impl Args {
             rate: self.rate,
             time: self.time,
             count: self.count,
+            queue: self.queue.clone(),
             queues: self.queues,
             fill: self.fill,
             threads: self.threads,

@@ -26,6 +26,8 @@ const DEPTH_MAX: usize = 100_000;
 const SIZE_MAX: usize = 1 << 30;
 /// Bytes this process may need for requests.
 const BUFFERS_MAX: usize = 2 << 30;
+/// Bytes of a queue's name before its number at most.
+const QUEUE_BYTES_MAX: usize = 100;
 /// Threads at most.
 const THREADS_MAX: usize = 64;
 /// Requests a second at most.
@@ -66,6 +68,8 @@ pub struct Load {
     pub time: Duration,
     /// Requests at most.
     pub count: Option<u64>,
+    /// Start of the names of the queues, before a number of four digits.
+    pub queue: String,
     /// Queues the connections share; `None`: each has its own.
     pub queues: Option<usize>,
     /// Messages put beforehand, uncounted.
@@ -90,6 +94,7 @@ impl Load {
             rate: None,
             time: Duration::from_secs(10),
             count: None,
+            queue: "bench".to_owned(),
             queues: None,
             fill: 0,
             threads: 1,
@@ -205,6 +210,10 @@ impl Load {
         if buffers > BUFFERS_MAX {
             bail!("size x depth x connections would need {buffers} bytes; make one smaller");
         }
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if self.queue.len() > QUEUE_BYTES_MAX || !self.queue.bytes().all(plain) {
+            bail!("a queue is named with letters, digits, - _ and ., {QUEUE_BYTES_MAX} at most");
+        }
         if self.time.is_zero() || self.time > TIME_MAX {
             bail!("the time must be above zero and at most {TIME_MAX:?}");
         }
@@ -254,7 +263,7 @@ impl Load {
             let count = self.count.map_or(u64::MAX, share);
             let mut conns = Vec::new();
             for number in (thread..self.connections).step_by(threads) {
-                let queue = format!("bench{:04}", number % queues);
+                let queue = format!("{}{:04}", self.queue, number % queues);
                 let speaker = (self.voice.open)(&queue, &body);
                 let token = Token(conns.len());
                 conns.push(Conn::new(

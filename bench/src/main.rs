@@ -1,5 +1,7 @@
 //! `quintet-bench`: the comparison with other servers.
 
+mod compare;
+
 use std::net::TcpListener;
 
 use anyhow::{Context, Result};
@@ -15,6 +17,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Quintet and its peers under the same load, in alternation.
+    Compare(compare::Args),
     /// A load against one server, as `quintet bench`.
     Run(quintet_bench::Args),
     /// Serve a bare echo on 127.0.0.1: the limit the others are measured against.
@@ -28,10 +32,12 @@ enum Command {
 
 fn main() -> Result<()> {
     match Cli::parse().command {
+        Command::Compare(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Echo { port } => {
             let listener = TcpListener::bind(("127.0.0.1", port)).context("cannot listen")?;
             println!("listening echo {}", listener.local_addr()?);
+            println!("echo ready");
             quintet_bench::serve_echo(listener)
         }
     }

@@ -13,6 +13,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("memcached", "memcached"),
 ];
 
+/// A shell finds this program.
 fn has(program: &str) -> bool {
     Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
@@ -25,27 +26,45 @@ fn venv(root: &Path) -> PathBuf {
     root.join(".tests/venv")
 }
 
+/// Installs those of `packages` whose program is not there, where this may.
+///
+/// # Errors
+/// If one is missing and cannot be installed; says which.
+pub(crate) fn install_debian(packages: &[(&str, &str)]) -> Result<()> {
+    let there = |program: &str| {
+        let folders = ["/usr/bin", "/usr/sbin"];
+        has(program)
+            || folders
+                .iter()
+                .any(|folder| Path::new(folder).join(program).exists())
+    };
+    let missing: Vec<&str> = packages
+        .iter()
+        .filter(|(_, program)| !there(program))
+        .map(|(package, _)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !has("apt-get") {
+        bail!("please install: {}", missing.join(" "));
+    }
+    run(Command::new("apt-get").args(["update", "-qq"]))?;
+    run(Command::new("apt-get")
+        .args(["install", "-y", "-qq", "--no-install-recommends"])
+        .args(&missing)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        // Servers are wanted as programs: at this level init starts none.
+        .env("RUNLEVEL", "1"))
+}
+
 /// Installs what the client tests need: Debian packages where this may, Python
 /// and Node packages in private folders under `.tests`.
 ///
 /// # Errors
 /// If something is missing and cannot be installed; says what.
 pub(crate) fn install(root: &Path) -> Result<()> {
-    let missing: Vec<&str> = DEBIAN
-        .iter()
-        .filter(|(_, program)| !has(program) && !Path::new("/usr/bin").join(program).exists())
-        .map(|(package, _)| *package)
-        .collect();
-    if !missing.is_empty() {
-        if !has("apt-get") {
-            bail!("please install: {}", missing.join(" "));
-        }
-        run(Command::new("apt-get").args(["update", "-qq"]))?;
-        run(Command::new("apt-get")
-            .args(["install", "-y", "-qq", "--no-install-recommends"])
-            .args(&missing)
-            .env("DEBIAN_FRONTEND", "noninteractive"))?;
-    }
+    install_debian(DEBIAN)?;
     for program in ["python3", "node", "npm"] {
         if !has(program) {
             bail!("the client tests need {program}: please install it");

@@ -1,6 +1,7 @@
 //! Project tasks: `cargo xtask test` runs everything CI runs.
 
 mod clients;
+mod compare;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -17,19 +18,23 @@ Tasks:
   unit      The workspace's own tests (cargo test)
   clients   Real client libraries against the real binary
   tidy      The house rules alone
-  bench     A small load against Debian's memcached, with the ratio
+  bench     A short comparison with memcached and Redis, printed alone
+  compare   The whole comparison, written to bench/results and docs/performance.md;
+            takes options: cargo xtask compare --help
   help      This text
 ";
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
     let result = match task.as_str() {
         "test" | "ci" => test(),
         "lint" => lint(),
         "unit" => unit(),
         "clients" => clients::run_all(&root()),
         "tidy" => tidy::run(&root()),
-        "bench" => bench(),
+        "bench" => compare::short(&root()),
+        "compare" => compare::run(&root(), &arguments),
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -79,13 +84,6 @@ fn lint() -> Result<()> {
 
 fn unit() -> Result<()> {
     cargo(&["test", "--workspace"])
-}
-
-fn bench() -> Result<()> {
-    cargo(&["build", "--release"])?;
-    run(Command::new("python3")
-        .arg("bench/first.py")
-        .current_dir(root()))
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

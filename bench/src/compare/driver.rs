@@ -1,0 +1,187 @@
+//! The same work for every contender, in alternation.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use quintet_bench::{Bar, Load, Stream};
+use serde::Serialize;
+
+use super::peers::{Ground, Kind, Peer};
+
+/// Uncounted load before the first turn.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// The background runs this long before and after what is measured.
+const MARGIN: Duration = Duration::from_millis(500);
+/// Connections of the background load, and bytes of its messages.
+const BACKGROUND: (usize, usize) = (10, 8 << 20);
+
+/// A server and what else weighs on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Contender {
+    pub(crate) kind: Kind,
+    /// Connections that are open and silent.
+    pub(crate) idle: usize,
+    /// Ten connections put and take messages of 8 MiB meanwhile.
+    pub(crate) background: bool,
+}
+
+impl Contender {
+    pub(crate) fn of(kind: Kind) -> Self {
+        let (idle, background) = (0, false);
+        Self {
+            kind,
+            idle,
+            background,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        let mut name = self.kind.name();
+        if self.idle > 0 {
+            name += &format!(", {} idle", self.idle);
+        }
+        if self.background {
+            name += ", 8 MiB messages";
+        }
+        name
+    }
+}
+
+/// The work.
+#[derive(Clone, Serialize)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) connections: usize,
+    pub(crate) depth: usize,
+    pub(crate) size: usize,
+    /// Requests a second; none: closed loop.
+    pub(crate) rate: Option<f64>,
+}
+
+/// What one load of one contender found.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct Sample {
+    /// Requests a second.
+    pub(crate) rate: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+    /// The server's processor time for each request, microseconds; of a
+    /// server with a background load, of both loads.
+    pub(crate) cpu_us: f64,
+    /// The server's memory after the load, bytes.
+    pub(crate) resident: u64,
+    /// Messages of 8 MiB a second in the background, puts and takes.
+    pub(crate) background_rate: f64,
+}
+
+/// How often and how long.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) turns: usize,
+    pub(crate) time: Duration,
+}
+
+/// Runs a scenario: all contenders are started, then take turns, the other
+/// way round every second time. Answers the samples of each contender.
+///
+/// # Errors
+/// A server or a load fails.
+pub(crate) fn alternate(
+    contenders: &[Contender],
+    scenario: &Scenario,
+    effort: Effort,
+    ground: &Ground,
+) -> Result<Vec<Vec<Sample>>> {
+    let mut running = Vec::with_capacity(contenders.len());
+    for contender in contenders {
+        let context = || contender.name();
+        let peer = contender.kind.start(ground).with_context(context)?;
+        quintet_bench::raise_file_limit(contender.idle + scenario.connections);
+        let idle: Vec<Stream> = (0..contender.idle)
+            .map(|_| Stream::connect(&peer.target))
+            .collect::<Result<_, _>>()
+            .with_context(context)?;
+        let warm = load(&peer, *contender, scenario, WARM_UP.min(effort.time))?;
+        warm.run(&mut |_| {}).with_context(context)?;
+        running.push((*contender, peer, idle));
+    }
+    let mut samples = vec![Vec::with_capacity(effort.turns); contenders.len()];
+    for turn in 0..effort.turns {
+        let mut order: Vec<usize> = (0..running.len()).collect();
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let (contender, peer, _) = &running[at];
+            let what = format!(
+                "{}, turn {} of {}: {}",
+                scenario.name,
+                turn + 1,
+                effort.turns,
+                contender.name()
+            );
+            let sample = measure(peer, *contender, scenario, effort.time, &what);
+            samples[at].push(sample.with_context(|| contender.name())?);
+        }
+    }
+    Ok(samples)
+}
+
+fn load(peer: &Peer, contender: Contender, scenario: &Scenario, time: Duration) -> Result<Load> {
+    let mut load = Load::new(peer.target.clone(), Peer::voice(contender.kind)?);
+    load.connections = scenario.connections;
+    load.depth = scenario.depth;
+    load.size = scenario.size;
+    load.rate = scenario.rate;
+    load.time = time;
+    Ok(load)
+}
+
+fn measure(
+    peer: &Peer,
+    contender: Contender,
+    scenario: &Scenario,
+    time: Duration,
+    what: &str,
+) -> Result<Sample> {
+    let background = contender.background.then(|| -> Result<_> {
+        let mut load = load(peer, contender, scenario, time + MARGIN * 2)?;
+        (load.connections, load.size) = BACKGROUND;
+        (load.depth, load.rate) = (1, None);
+        load.queue = "large".to_owned();
+        Ok(thread::spawn(move || load.run(&mut |_| {})))
+    });
+    let background = background.transpose()?;
+    if background.is_some() {
+        thread::sleep(MARGIN);
+    }
+    let load = load(peer, contender, scenario, time)?;
+    let bar = Bar::new(what, time);
+    let before = peer.usage()?;
+    let report = load.run(&mut |live| bar.show(live));
+    bar.clear();
+    let report = report?;
+    let after = peer.usage()?;
+    let mut background_rate = 0.0;
+    if let Some(background) = background {
+        let joined = background.join();
+        let Ok(report) = joined else {
+            anyhow::bail!("the background load panicked");
+        };
+        background_rate = report.context("in the background")?.rate;
+    }
+    Ok(Sample {
+        rate: report.rate,
+        p50_us: report.latency.p50_us,
+        p99_us: report.latency.p99_us,
+        p999_us: report.latency.p999_us,
+        max_us: report.latency.max_us,
+        cpu_us: (after.cpu - before.cpu).as_secs_f64() * 1e6 / report.requests.max(1) as f64,
+        resident: after.resident,
+        background_rate,
+    })
+}

@@ -1,0 +1,212 @@
+//! What is compared, and what the figures should be (DESIGN section 15).
+
+use super::driver::{Contender, Scenario};
+use super::peers::Kind;
+use super::results::Bound::{AtLeast, AtMost};
+use super::results::{Figure, Metric, Table};
+
+const Q_50MS: Kind = Kind::Quintet("50ms");
+const Q_ALWAYS: Kind = Kind::Quintet("always");
+const REDIS_ALWAYS: Kind = Kind::Redis(Some("always"));
+const REDIS_SECOND: Kind = Kind::Redis(Some("everysec"));
+
+/// Connections of the idle experiment that stay silent.
+const IDLE: usize = 10_000;
+/// Requests a second beside the 8 MiB messages: a fraction of what one core
+/// does, so that what is measured is the wait and not the queue.
+const MODERATE: f64 = 2_000.0;
+
+/// Contenders, scenarios, and what comes out.
+pub(crate) struct Experiment {
+    /// On the command line, and of its files.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What the plot and the table show.
+    pub(crate) metric: Metric,
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) scenarios: Vec<Scenario>,
+    /// The figures of one scenario.
+    pub(crate) figures: fn(&Table) -> Vec<Option<Figure>>,
+}
+
+/// All there are, in the order they are run.
+pub(crate) fn all() -> Vec<Experiment> {
+    vec![small(), pipelined(), jobs(), cpu(), idle(), large()]
+}
+
+fn of(kinds: &[Kind]) -> Vec<Contender> {
+    kinds.iter().copied().map(Contender::of).collect()
+}
+
+fn scenario(connections: usize, depth: usize, size: usize) -> Scenario {
+    let name = match depth {
+        1 => format!("{connections} connections"),
+        depth => format!("{connections} connections, {depth} deep"),
+    };
+    let rate = None;
+    Scenario {
+        name,
+        connections,
+        depth,
+        size,
+        rate,
+    }
+}
+
+fn rate_ratio(table: &Table, ours: Kind, theirs: Kind, least: Option<f64>) -> Option<Figure> {
+    let (ours, theirs) = (Contender::of(ours), Contender::of(theirs));
+    table.ratio(Metric::Rate, ours, theirs, least.map(AtLeast))
+}
+
+fn small() -> Experiment {
+    Experiment {
+        name: "small",
+        title: "Put and take of 64 B, one at a time",
+        metric: Metric::Rate,
+        contenders: of(&[
+            Q_50MS,
+            Q_ALWAYS,
+            Kind::Memcached,
+            Kind::Redis(None),
+            REDIS_SECOND,
+            REDIS_ALWAYS,
+            Kind::Echo,
+        ]),
+        scenarios: [50, 200, 1000]
+            .map(|connections| scenario(connections, 1, 64))
+            .into(),
+        figures: |table| {
+            vec![
+                rate_ratio(table, Q_50MS, Kind::Memcached, Some(1.0)),
+                rate_ratio(table, Q_ALWAYS, Kind::Memcached, Some(0.7)),
+                rate_ratio(table, Q_ALWAYS, REDIS_ALWAYS, Some(1.5)),
+                rate_ratio(table, Q_50MS, Kind::Echo, None),
+            ]
+        },
+    }
+}
+
+fn pipelined() -> Experiment {
+    Experiment {
+        name: "pipelined",
+        title: "Put and take of 64 B, pipelined by 16",
+        metric: Metric::Rate,
+        contenders: of(&[
+            Q_50MS,
+            Q_ALWAYS,
+            Kind::Memcached,
+            Kind::Redis(None),
+            REDIS_SECOND,
+            REDIS_ALWAYS,
+        ]),
+        scenarios: vec![scenario(50, 16, 64)],
+        figures: |table| {
+            vec![
+                rate_ratio(table, Q_50MS, Kind::Memcached, Some(2.5)),
+                rate_ratio(table, Q_50MS, Kind::Redis(None), Some(1.0)),
+                rate_ratio(table, Q_ALWAYS, REDIS_ALWAYS, Some(1.5)),
+            ]
+        },
+    }
+}
+
+/// Each server in its own protocol; a reserve with its delete is one take.
+fn jobs() -> Experiment {
+    const LOG_50MS: Kind = Kind::Beanstalkd(Some("50"));
+    const LOG_ALWAYS: Kind = Kind::Beanstalkd(Some("0"));
+    Experiment {
+        name: "jobs",
+        title: "Put and take of 100 B beside beanstalkd",
+        metric: Metric::Rate,
+        contenders: of(&[
+            Q_50MS,
+            Q_ALWAYS,
+            Kind::Beanstalkd(None),
+            LOG_50MS,
+            LOG_ALWAYS,
+        ]),
+        scenarios: vec![scenario(50, 1, 100), scenario(50, 16, 100)],
+        figures: |table| {
+            vec![
+                rate_ratio(table, Q_50MS, LOG_50MS, None),
+                rate_ratio(table, Q_ALWAYS, LOG_ALWAYS, None),
+            ]
+        },
+    }
+}
+
+fn cpu() -> Experiment {
+    Experiment {
+        name: "cpu",
+        title: "The server's processor time for each request",
+        metric: Metric::Cpu,
+        contenders: of(&[
+            Q_50MS,
+            Q_ALWAYS,
+            Kind::Memcached,
+            Kind::Redis(None),
+            Kind::Echo,
+        ]),
+        scenarios: vec![scenario(50, 1, 64), scenario(50, 8, 64)],
+        figures: |table| {
+            let most = if table.scenario.depth == 1 { 1.2 } else { 1.5 };
+            let echo = Contender::of(Kind::Echo);
+            let ratio = |kind, bound| table.ratio(Metric::Cpu, Contender::of(kind), echo, bound);
+            vec![ratio(Q_50MS, Some(AtMost(most))), ratio(Q_ALWAYS, None)]
+        },
+    }
+}
+
+fn idle() -> Experiment {
+    const CROWDED: Contender = Contender {
+        kind: Q_50MS,
+        idle: IDLE,
+        background: false,
+    };
+    Experiment {
+        name: "idle",
+        title: "50 active connections beside 10,000 idle ones",
+        metric: Metric::Rate,
+        contenders: vec![Contender::of(Q_50MS), CROWDED],
+        scenarios: vec![scenario(50, 1, 64)],
+        figures: |table| {
+            let alone = Contender::of(Q_50MS);
+            vec![
+                // "No slower", less what two runs of the same differ by.
+                table.ratio(Metric::Rate, CROWDED, alone, Some(AtLeast(0.95))),
+                table.value(Metric::Resident, CROWDED, AtMost(150.0)),
+            ]
+        },
+    }
+}
+
+fn large() -> Experiment {
+    let beside = |kind| Contender {
+        kind,
+        idle: 0,
+        background: true,
+    };
+    let mut moderate = scenario(10, 1, 64);
+    moderate.rate = Some(MODERATE);
+    moderate.name = format!("10 connections, {MODERATE} requests/s");
+    Experiment {
+        name: "large",
+        title: "Small messages beside 10 connections with messages of 8 MiB",
+        metric: Metric::P99,
+        contenders: vec![
+            Contender::of(Q_50MS),
+            beside(Q_50MS),
+            Contender::of(REDIS_SECOND),
+            beside(REDIS_SECOND),
+        ],
+        scenarios: vec![moderate],
+        figures: |table| {
+            let ours = Contender {
+                kind: Q_50MS,
+                idle: 0,
+                background: true,
+            };
+            vec![table.value(Metric::P99, ours, AtMost(5.0))]
+        },
+    }
+}

@@ -1,0 +1,295 @@
+//! The servers compared, each on a loopback port and a directory of its own.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use quintet_bench::{Target, Usage, Voice};
+use tempfile::TempDir;
+
+/// A server may take this long to listen.
+const START: Duration = Duration::from_secs(10);
+/// Connections each server must take.
+const CONNECTIONS: &str = "16384";
+
+/// A server and when it makes what it says durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Quintet with this `sync`.
+    Quintet(&'static str),
+    /// memcached: one thread, no durability at all.
+    Memcached,
+    /// Redis with this `appendfsync`, or without a log.
+    Redis(Option<&'static str>),
+    /// beanstalkd with a log synced after so many ms at most, or without one.
+    Beanstalkd(Option<&'static str>),
+    /// The bare echo.
+    Echo,
+}
+
+/// What is needed to start servers.
+pub(crate) struct Ground {
+    /// The quintet binary.
+    pub(crate) quintet: PathBuf,
+    /// Directories of servers are made here.
+    pub(crate) scratch: PathBuf,
+}
+
+impl Kind {
+    /// For people.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Kind::Quintet(sync) => format!("Quintet, sync {sync}"),
+            Kind::Memcached => "memcached".to_owned(),
+            Kind::Redis(None) => "Redis, no log".to_owned(),
+            Kind::Redis(Some(sync)) => format!("Redis, log synced {sync}"),
+            Kind::Beanstalkd(None) => "beanstalkd, no log".to_owned(),
+            Kind::Beanstalkd(Some("0")) => "beanstalkd, log synced always".to_owned(),
+            Kind::Beanstalkd(Some(ms)) => format!("beanstalkd, log synced {ms} ms"),
+            Kind::Echo => "bare echo".to_owned(),
+        }
+    }
+
+    /// The name of its voice.
+    pub(crate) fn voice(self) -> &'static str {
+        match self {
+            Kind::Quintet(_) | Kind::Memcached => "memcache",
+            Kind::Redis(_) => "resp",
+            Kind::Beanstalkd(_) => "beanstalk",
+            Kind::Echo => "echo",
+        }
+    }
+
+    /// It keeps messages on disk.
+    pub(crate) fn is_durable(self) -> bool {
+        match self {
+            Kind::Quintet(sync) => sync != "never",
+            Kind::Redis(log) | Kind::Beanstalkd(log) => log.is_some(),
+            Kind::Memcached | Kind::Echo => false,
+        }
+    }
+
+    /// Its program.
+    fn program(self, ground: &Ground) -> Option<PathBuf> {
+        let name = match self {
+            Kind::Quintet(_) => return Some(ground.quintet.clone()),
+            Kind::Echo => return std::env::current_exe().ok(),
+            Kind::Memcached => "memcached",
+            Kind::Redis(_) => "redis-server",
+            Kind::Beanstalkd(_) => "beanstalkd",
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .chain([PathBuf::from("/usr/bin"), PathBuf::from("/usr/sbin")])
+            .map(|folder| folder.join(name))
+            .find(|program| program.is_file())
+    }
+
+    /// It can be started here.
+    pub(crate) fn is_installed(self, ground: &Ground) -> bool {
+        self.program(ground)
+            .is_some_and(|program| program.is_file())
+    }
+
+    /// Its version, as it tells it.
+    pub(crate) fn version(self, ground: &Ground) -> Option<String> {
+        let flag = match self {
+            Kind::Quintet(_) | Kind::Redis(_) | Kind::Echo => "--version",
+            Kind::Memcached => "-V",
+            Kind::Beanstalkd(_) => "-v",
+        };
+        let output = Command::new(self.program(ground)?)
+            .arg(flag)
+            .output()
+            .ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Some(text.lines().next()?.trim().to_owned())
+    }
+
+    /// What it is told, for people.
+    pub(crate) fn describe_settings(self) -> String {
+        let settings = self.settings().into_iter().map(|word| match word {
+            "" => "\"\"",
+            word => word,
+        });
+        let mut text = settings.collect::<Vec<_>>().join(" ");
+        if matches!(self, Kind::Quintet(_)) {
+            text += &format!(" (connections_max = {CONNECTIONS})");
+        }
+        text
+    }
+
+    /// What it is told, without the port and the directory.
+    fn settings(self) -> Vec<&'static str> {
+        match self {
+            Kind::Quintet(sync) => vec!["serve", "--sync", sync],
+            Kind::Memcached => vec!["-t", "1", "-U", "0", "-c", CONNECTIONS, "-l", "127.0.0.1"],
+            Kind::Redis(log) => {
+                let mut settings = vec!["--bind", "127.0.0.1", "--save", "", "--appendonly"];
+                match log {
+                    Some(sync) => settings.extend(["yes", "--appendfsync", sync]),
+                    None => settings.push("no"),
+                }
+                settings.extend(["--maxclients", CONNECTIONS]);
+                settings
+            }
+            Kind::Beanstalkd(log) => {
+                // The size is the largest job it takes, bytes.
+                let mut settings = vec!["-l", "127.0.0.1", "-z", "16777216"];
+                if let Some(ms) = log {
+                    settings.extend(["-f", ms]);
+                }
+                settings
+            }
+            Kind::Echo => vec!["echo"],
+        }
+    }
+
+    /// Starts it and waits until it listens.
+    ///
+    /// # Errors
+    /// It is not installed, or does not come to listen.
+    pub(crate) fn start(self, ground: &Ground) -> Result<Peer> {
+        let program = self.program(ground);
+        let program = program.with_context(|| format!("{} is not installed", self.name()))?;
+        fs::create_dir_all(&ground.scratch)
+            .with_context(|| format!("cannot make {}", ground.scratch.display()))?;
+        let dir = TempDir::new_in(&ground.scratch).context("cannot make a directory")?;
+        // The port is free now; servers that choose one themselves do so.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(&program);
+        command.args(self.settings()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        match self {
+            Kind::Quintet(_) => {
+                let config = dir.path().join("quintet.toml");
+                fs::write(&config, format!("connections_max = {CONNECTIONS}\n"))?;
+                command.args(["--listen", "memcache=127.0.0.1:0", "--config"]);
+                command
+                    .arg(config)
+                    .arg("--data")
+                    .arg(dir.path().join("data"));
+            }
+            Kind::Memcached => {
+                command.args(["-p", &port.to_string()]);
+                // It refuses to run as root without being told who to be.
+                if rustix::process::geteuid().is_root() {
+                    command.args(["-u", "nobody"]);
+                }
+            }
+            Kind::Redis(_) => {
+                command.args(["--port", &port.to_string(), "--dir"]);
+                command.arg(dir.path()).stdout(Stdio::null());
+            }
+            Kind::Beanstalkd(log) => {
+                command.args(["-p", &port.to_string()]);
+                if log.is_some() {
+                    command.arg("-b").arg(dir.path());
+                }
+            }
+            Kind::Echo => {}
+        }
+        let child = command.spawn();
+        let child = child.with_context(|| format!("cannot start {}", program.display()))?;
+        let mut peer = Peer {
+            target: Target::local(port),
+            child,
+            _dir: dir,
+        };
+        match self {
+            Kind::Quintet(_) | Kind::Echo => peer.read_address()?,
+            _ => peer.wait_for(port)?,
+        }
+        Ok(peer)
+    }
+}
+
+/// A running server; killed when dropped, and its directory removed.
+pub(crate) struct Peer {
+    pub(crate) target: Target,
+    child: Child,
+    _dir: TempDir,
+}
+
+impl Peer {
+    /// The load's end of its voice.
+    pub(crate) fn voice(kind: Kind) -> Result<Voice> {
+        Voice::named(kind.voice()).map_err(anyhow::Error::msg)
+    }
+
+    /// What it has used.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        Usage::of(self.child.id())
+    }
+
+    /// Takes the address from the line that tells it.
+    fn read_address(&mut self) -> Result<()> {
+        let out = self.child.stdout.as_mut().context("no output")?;
+        for line in BufReader::new(out).lines() {
+            let line = line?;
+            if let Some(rest) = line.strip_prefix("listening ")
+                && let Some((_, address)) = rest.split_once(' ')
+            {
+                self.target = Target::parse(address).map_err(anyhow::Error::msg)?;
+            }
+            if line.ends_with(" ready") {
+                return Ok(());
+            }
+        }
+        bail!("the server ended before it was ready")
+    }
+
+    fn wait_for(&mut self, port: u16) -> Result<()> {
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended at once: {status}");
+            }
+            if start.elapsed() > START {
+                bail!("the server does not listen");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It is ours, and nothing it holds is kept.
+        if self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}
+
+/// The commit the sources are at, and whether they were changed since.
+pub(crate) fn commit(root: &Path) -> Option<String> {
+    let git = |args: &[&str]| {
+        let output = Command::new("git")
+            .args(args)
+            .current_dir(root)
+            .output()
+            .ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]).filter(|text| !text.is_empty())?;
+    let sources = [
+        "status",
+        "--porcelain",
+        "--",
+        "crates",
+        "bench/src",
+        "Cargo.lock",
+    ];
+    let changed = git(&sources).is_some_and(|text| !text.is_empty());
+    Some(if changed {
+        commit + " and changes"
+    } else {
+        commit
+    })
+}
