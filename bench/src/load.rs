@@ -143,7 +143,7 @@ impl Load {
         if self.fill > 0 {
             self.put_beforehand(look)?;
         }
-        let idle: Vec<Stream> = (0..self.idle)
+        let mut idle: Vec<Stream> = (0..self.idle)
             .map(|_| self.connect())
             .collect::<Result<_>>()?;
         let found = Arc::new(Mutex::new(Found::new()));
@@ -177,7 +177,11 @@ impl Load {
                 Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the load failed"),
             }
         }
-        drop(idle);
+        let closed = idle.iter_mut().filter_map(|stream| (!stream.is_open()).then_some(()));
+        match closed.count() {
+            0 => {}
+            count => bail!("the server closed {count} idle connections"),
+        }
         Ok(report(&lock(&found)))
     }
 

@@ -40,6 +40,12 @@ impl Stream {
         }
     }
 
+    /// A connection that nothing was asked of is still open, and silent.
+    pub fn is_open(&mut self) -> bool {
+        let read = self.read(&mut [0]);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use quintet_bench::{Bar, Load, Stream};
 use serde::Serialize;
 
@@ -128,6 +128,12 @@ pub(crate) fn alternate(
             samples[at].push(sample.with_context(|| contender.name())?);
         }
     }
+    for (contender, _, idle) in &mut running {
+        // Without them the figures would say nothing.
+        if !idle.iter_mut().all(Stream::is_open) {
+            bail!("{} closed idle connections", contender.name());
+        }
+    }
     Ok(samples)
 }
 
@@ -170,7 +176,7 @@ fn measure(
     if let Some(background) = background {
         let joined = background.join();
         let Ok(report) = joined else {
-            anyhow::bail!("the background load panicked");
+            bail!("the background load panicked");
         };
         background_rate = report.context("in the background")?.rate;
     }

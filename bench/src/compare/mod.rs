@@ -176,7 +176,7 @@ impl Args {
             tables,
             figures,
         };
-        println!("{}", page::block(experiment, &outcome));
+        println!("{}", page::tables(experiment, &outcome));
         Ok(outcome)
     }
 }

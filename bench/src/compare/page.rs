@@ -26,12 +26,13 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
 
 /// An experiment as the page shows it.
 pub(crate) fn block(experiment: &Experiment, outcome: &Outcome) -> String {
-    let mut text = format!(
-        "![{}](../bench/results/{}.svg)\n\n",
-        experiment.title, experiment.name
-    );
-    text += &table(experiment, &outcome.tables);
-    text += "\n";
+    let Experiment { name, title, .. } = experiment;
+    format!("![{title}](../bench/results/{name}.svg)\n\n") + &tables(experiment, outcome)
+}
+
+/// The same without the plot.
+pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
+    let mut text = table(experiment, &outcome.tables) + "\n";
     text += &figures(&outcome.figures);
     text += &conditions(&outcome.ran, &outcome.sync);
     text
