@@ -10,6 +10,8 @@ use mio::{Events, Interest, Poll, Token};
 
 /// Bytes read at once, as the server reads.
 const READ_BYTES: usize = 64 << 10;
+/// Connections that may wait to be accepted, as the server's.
+const BACKLOG: i32 = 4096;
 const LISTENER: Token = Token(usize::MAX);
 
 struct Conn {
@@ -23,6 +25,7 @@ struct Conn {
 /// # Errors
 /// The poll is broken.
 pub fn serve(listener: std::net::TcpListener) -> Result<()> {
+    rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     let mut listener = TcpListener::from_std(listener);
     let mut poll = Poll::new()?;

@@ -177,7 +177,9 @@ impl Load {
                 Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the load failed"),
             }
         }
-        let closed = idle.iter_mut().filter_map(|stream| (!stream.is_open()).then_some(()));
+        let closed = idle
+            .iter_mut()
+            .filter_map(|stream| (!stream.is_open()).then_some(()));
         match closed.count() {
             0 => {}
             count => bail!("the server closed {count} idle connections"),

@@ -12,6 +12,11 @@ use mio::{Interest, Registry, Token};
 use super::Stream;
 use crate::config::Address;
 
+/// Connections that may wait to be accepted; the system may allow fewer. The
+/// standard library's 128 overflow when a thousand clients come at once, and
+/// each that is turned away tries again only after a second.
+const BACKLOG: i32 = 4096;
+
 /// An open listener.
 pub(crate) struct Bound {
     socket: Socket,
@@ -35,6 +40,7 @@ impl Bound {
         match address {
             Address::Tcp(at) => {
                 let listener = net::TcpListener::bind(at)?;
+                rustix::net::listen(&listener, BACKLOG)?;
                 listener.set_nonblocking(true)?;
                 let address = Address::Tcp(listener.local_addr()?);
                 let socket = Socket::Tcp(TcpListener::from_std(listener));
