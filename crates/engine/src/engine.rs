@@ -29,6 +29,9 @@ pub enum Space {
 /// One shard: durable state, and those who wait.
 #[derive(Debug)]
 pub struct Engine {
+    /// Its number, and how many there are.
+    pub(crate) shard: u8,
+    pub(crate) shards: u8,
     pub(crate) store: Store,
     pub(crate) waiters: Waiters,
     pub(crate) settings: Settings,
@@ -50,7 +53,7 @@ pub(crate) struct Cx<'a, J> {
 }
 
 impl<'a, J> Cx<'a, J> {
-    fn new(journal: &'a mut J, deliveries: &'a mut Vec<Delivery>) -> Self {
+    pub(crate) fn new(journal: &'a mut J, deliveries: &'a mut Vec<Delivery>) -> Self {
         Self {
             journal,
             deliveries,
@@ -83,6 +86,8 @@ impl Engine {
     /// An empty shard, number `shard` of `shards`.
     pub fn new(shard: u8, shards: u8, settings: Settings) -> Self {
         let mut engine = Self {
+            shard,
+            shards,
             store: Store::new(shard, shards),
             waiters: Waiters::default(),
             settings: Settings::default(),
@@ -230,7 +235,7 @@ impl Engine {
     /// When [`Engine::tick`] should be called next; [`Ms::NEVER`] if nothing
     /// is pending.
     pub fn next_deadline(&self) -> Ms {
-        if !self.store.graves.is_empty() {
+        if !self.store.graves.is_empty() || !self.store.outbox.is_empty() {
             return self.now;
         }
         let store = &self.store;
@@ -394,7 +399,13 @@ impl Engine {
             .flatten()
             .map(|queue| queue.bytes)
             .sum();
-        large + self.store.messages.len() as u64 * RECORD
+        let sent: u64 = self
+            .store
+            .outbox
+            .iter()
+            .map(|sent| sent.message.body.len() + RECORD)
+            .sum();
+        large + sent + self.store.messages.len() as u64 * RECORD
     }
 
     /// Tells how much room there is; puts and leases are refused accordingly.
@@ -497,12 +508,17 @@ impl Engine {
         if let Some(id) = self.store.find(name) {
             return Ok(id);
         }
-        if name.is_empty() || name.as_bytes().len() > 65_535 {
+        if !name.is_possible() {
             return Err(Refusal::BadName);
         }
         if self.store.names.len() >= self.settings.queues_max as usize {
             return Err(Refusal::TooManyQueues);
         }
+        Ok(self.make(name))
+    }
+
+    /// Makes a queue in memory.
+    pub(crate) fn make(&mut self, name: &Name) -> QueueId {
         let id = self.store.free_queues.pop().unwrap_or(QueueId(
             u32::try_from(self.store.queues.len()).unwrap_or(u32::MAX),
         ));
@@ -515,7 +531,7 @@ impl Engine {
         queue.live.used = self.now;
         self.store.seat_queue(queue);
         self.resettle(id);
-        Ok(id)
+        id
     }
 
     /// Makes sure the log knows the queue before a fact names it.

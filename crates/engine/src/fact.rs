@@ -163,6 +163,30 @@ pub enum Fact {
         /// When.
         now: Ms,
     },
+    /// A message left for a queue of another shard. It is out of its queue
+    /// and waits to be carried over.
+    Sent {
+        /// Which, as it stood.
+        at: At,
+        /// Where to.
+        to: Name,
+        /// Why.
+        why: Transfer,
+        /// When.
+        now: Ms,
+    },
+    /// The whole of a message that waits to be carried to the queue of this
+    /// name, written again so that the segment with its put can go.
+    SentImage(Message, Name),
+    /// A message came from another shard.
+    Arrived {
+        /// As it is stored here, under an id of this shard.
+        message: Message,
+        /// Its id there.
+        from: MessageId,
+    },
+    /// A message that was sent has arrived in its shard: it is no longer here.
+    Carried(MessageId),
     /// A prepared message entered its queue's order.
     Committed {
         /// Which.
@@ -194,7 +218,11 @@ impl Fact {
     /// The queue it is about, if it is about one.
     pub fn queue(&self) -> Option<QueueId> {
         match self {
-            Fact::Epoch { .. } | Fact::IdMark(_) | Fact::ShardCounted(_) => None,
+            Fact::Epoch { .. }
+            | Fact::IdMark(_)
+            | Fact::ShardCounted(_)
+            | Fact::SentImage(..)
+            | Fact::Carried(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
@@ -202,9 +230,10 @@ impl Fact {
             | Fact::QueueDropped { queue, .. }
             | Fact::QueueCounted { queue, .. }
             | Fact::Remembered { queue, .. } => Some(*queue),
-            Fact::Put(message) | Fact::Image(message, _) | Fact::Restored(message) => {
-                Some(message.queue)
-            }
+            Fact::Put(message)
+            | Fact::Image(message, _)
+            | Fact::Restored(message)
+            | Fact::Arrived { message, .. } => Some(message.queue),
             Fact::Removed { at, .. }
             | Fact::Leased { at, .. }
             | Fact::Touched { at, .. }
@@ -213,6 +242,7 @@ impl Fact {
             | Fact::Archived { at, .. }
             | Fact::Kicked { at }
             | Fact::Moved { at, .. }
+            | Fact::Sent { at, .. }
             | Fact::Committed { at }
             | Fact::Edited { at, .. } => Some(at.queue),
         }

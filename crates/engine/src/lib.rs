@@ -6,6 +6,7 @@
 //! the same `apply` gives the same durable state.
 
 mod body;
+mod carry;
 mod codec;
 mod command;
 mod decide;
@@ -15,12 +16,14 @@ mod message;
 mod name;
 mod outcome;
 mod settings;
+mod shards;
 mod stats;
 mod store;
 mod time;
 mod waiters;
 
 pub use body::{Body, ChunkPlace, LargeBody};
+pub use carry::{Side, carry};
 pub use codec::{FactError, LargeBodies};
 pub use command::{
     AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk,
@@ -37,5 +40,6 @@ pub use message::{
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
+pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{MessageStats, QueueGauges, QueueStats, QueueTotals, ShardStats, StatsReply};
 pub use time::Ms;

@@ -28,6 +28,11 @@ impl Name {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// True if a queue can have it.
+    pub(crate) fn is_possible(&self) -> bool {
+        !self.is_empty() && self.0.len() <= 65_535
+    }
 }
 
 impl From<&str> for Name {

@@ -170,6 +170,8 @@ pub struct ShardStats {
     pub totals: QueueTotals,
     /// Takes waiting in line.
     pub waiters: u64,
+    /// Messages on their way to a queue of another shard.
+    pub sent: u64,
     /// Bytes of memory the messages and their indexes are reckoned to use.
     pub memory_bytes: u64,
 }

@@ -61,6 +61,10 @@ mod op {
     pub(super) const IMAGE: u8 = 0x0c;
     pub(super) const RESTORED: u8 = 0x0d;
     pub(super) const REMEMBERED: u8 = 0x0e;
+    pub(super) const SENT: u8 = 0x0f;
+    pub(super) const SENT_IMAGE: u8 = 0x10;
+    pub(super) const ARRIVED: u8 = 0x11;
+    pub(super) const CARRIED: u8 = 0x12;
     pub(super) const EPOCH: u8 = 0x20;
     pub(super) const ID_MARK: u8 = 0x21;
     pub(super) const QUEUE_MADE: u8 = 0x22;
@@ -155,12 +159,29 @@ impl Fact {
                 w.at(at);
                 w.number(u64::from(to.0));
                 w.signed(*place);
-                w.byte(match why {
-                    Transfer::Command => 0,
-                    Transfer::DeadLetter => 1,
-                    Transfer::Expired => 2,
-                });
+                w.byte(transfer_byte(*why));
                 w.number(now.0);
+            }
+            Fact::Sent { at, to, why, now } => {
+                w.byte(op::SENT);
+                w.at(at);
+                w.bytes(to.as_bytes());
+                w.byte(transfer_byte(*why));
+                w.number(now.0);
+            }
+            Fact::SentImage(message, to) => {
+                w.byte(op::SENT_IMAGE);
+                message::write(&mut w, message);
+                w.bytes(to.as_bytes());
+            }
+            Fact::Arrived { message, from } => {
+                w.byte(op::ARRIVED);
+                message::write(&mut w, message);
+                w.number(from.0);
+            }
+            Fact::Carried(id) => {
+                w.byte(op::CARRIED);
+                w.number(id.0);
             }
             Fact::Committed { at } => {
                 w.byte(op::COMMITTED);
@@ -347,14 +368,21 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             at: r.at()?,
             to: QueueId(r.small("queue")?),
             place: r.signed()?,
-            why: match r.byte()? {
-                0 => Transfer::Command,
-                1 => Transfer::DeadLetter,
-                2 => Transfer::Expired,
-                _ => return Err(FactError::BadField("transfer")),
-            },
+            why: read_transfer(r)?,
             now: Ms(r.number()?),
         },
+        op::SENT => Fact::Sent {
+            at: r.at()?,
+            to: Name::new(r.bytes()?),
+            why: read_transfer(r)?,
+            now: Ms(r.number()?),
+        },
+        op::SENT_IMAGE => Fact::SentImage(message::read(r, large)?, Name::new(r.bytes()?)),
+        op::ARRIVED => Fact::Arrived {
+            message: message::read(r, large)?,
+            from: MessageId(r.number()?),
+        },
+        op::CARRIED => Fact::Carried(MessageId(r.number()?)),
         op::COMMITTED => Fact::Committed { at: r.at()? },
         op::EDITED => Fact::Edited {
             at: r.at()?,
@@ -455,6 +483,23 @@ fn removal_byte(why: Removal) -> u8 {
         Removal::Doomed => 5,
         Removal::Retention => 6,
     }
+}
+
+fn transfer_byte(why: Transfer) -> u8 {
+    match why {
+        Transfer::Command => 0,
+        Transfer::DeadLetter => 1,
+        Transfer::Expired => 2,
+    }
+}
+
+fn read_transfer(r: &mut Reader<'_>) -> Result<Transfer, FactError> {
+    Ok(match r.byte()? {
+        0 => Transfer::Command,
+        1 => Transfer::DeadLetter,
+        2 => Transfer::Expired,
+        _ => return Err(FactError::BadField("transfer")),
+    })
 }
 
 fn write_change(w: &mut Writer<'_>, change: &Change) {

@@ -67,6 +67,10 @@ impl Engine {
         if message.state == State::Reserved || message.is_expired(self.now) {
             return Err(Refusal::NotFound);
         }
+        if self.belongs_elsewhere(&to) {
+            self.send(cx, id, to, Transfer::Command);
+            return Ok(Outcome::Done);
+        }
         let to = self.find_or_make(&to)?;
         self.transfer(cx, id, to, Transfer::Command);
         Ok(Outcome::Done)
@@ -87,6 +91,14 @@ impl Engine {
         }
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let slots = self.slots_in(from, state, max);
+        if self.belongs_elsewhere(&to) {
+            for &slot in &slots {
+                if let Some(id) = self.store.messages.get(slot).map(|message| message.id) {
+                    self.send(cx, id, to.clone(), Transfer::Command);
+                }
+            }
+            return Ok(Outcome::Count(slots.len() as u64));
+        }
         let to = self.find_or_make(&to)?;
         for &slot in &slots {
             if let Some(id) = self.store.messages.get(slot).map(|message| message.id) {

@@ -247,6 +247,12 @@ impl Engine {
         };
         let rule = queue.live.settings.dead_letter.clone();
         let now = self.now;
+        if let DeadLetter::To(name) = &rule
+            && self.belongs_elsewhere(name)
+        {
+            self.send(cx, id, name.clone(), Transfer::DeadLetter);
+            return;
+        }
         if let DeadLetter::To(name) = rule
             && let Ok(to) = self.find_or_make(&name)
             && to != at.queue
@@ -356,6 +362,12 @@ impl Engine {
             return;
         };
         let at = message.at();
+        if let Some(name) = self.expiry_queue(at.queue)
+            && self.belongs_elsewhere(&name)
+        {
+            self.send(cx, id, name, Transfer::Expired);
+            return;
+        }
         match self
             .expiry_queue(at.queue)
             .map(|name| self.find_or_make(&name))

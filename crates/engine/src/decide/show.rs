@@ -135,6 +135,7 @@ impl Engine {
             gauges,
             totals: self.store.totals(),
             waiters: self.waiters.len() as u64,
+            sent: self.store.outbox.len() as u64,
             memory_bytes: self.store.memory_bytes(),
         }
     }

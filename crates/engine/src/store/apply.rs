@@ -8,6 +8,7 @@ use super::{MarkKey, Memory, Queue, Store};
 use crate::command::{BackTo, Party};
 use crate::fact::{Bound, Change, Fact, Lease, Removal, Return, Transfer};
 use crate::message::{At, Home, Message, MessageId, QueueId, State};
+use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
@@ -72,6 +73,13 @@ impl Store {
                 why,
                 now,
             } => self.transfer(at, to, place, why, now),
+            Fact::Sent { at, to, why, now } => self.send(at, to, why, now),
+            Fact::SentImage(message, to) => self.sent(message, to, home),
+            Fact::Carried(id) => self.carried(id),
+            Fact::Arrived { message, from: _ } => {
+                self.count(message.queue, |totals| totals.moved_in += 1);
+                self.replace(message, None, home);
+            }
             Fact::Committed { at } => self.restate(at.id, |message| message.state = State::Ready),
             Fact::Edited { at, change } => self.restate(at.id, |message| edit(message, *change)),
             Fact::Image(message, lease) => self.replace(message, lease, home),
@@ -274,13 +282,18 @@ impl Store {
         });
     }
 
-    fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
-        let from = self.queue_mut(at.queue).map(|queue| {
+    /// Counts a message that leaves for another queue; answers this one's name.
+    pub(super) fn count_out(&mut self, queue: QueueId, why: Transfer) -> Option<Name> {
+        self.queue_mut(queue).map(|queue| {
             queue.totals.moved_out += 1;
             queue.totals.dead_letters += u64::from(why == Transfer::DeadLetter);
             queue.totals.expired += u64::from(why == Transfer::Expired);
             queue.name.clone()
-        });
+        })
+    }
+
+    fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
+        let from = self.count_out(at.queue, why);
         if let Some(to) = self.queue_mut(to) {
             to.totals.moved_in += 1;
         }
@@ -293,31 +306,9 @@ impl Store {
             return;
         }
         self.restate(at.id, |message| {
-            message.state = State::Ready;
+            message.depart(from.as_ref(), why, now);
             message.queue = to;
             message.place = place;
-            let attempts = message.reserves;
-            let extra = message.extra_mut();
-            extra.due = None;
-            extra.changed = now;
-            if why != Transfer::Command {
-                let reason: &[u8] = if why == Transfer::DeadLetter {
-                    b"attempts"
-                } else {
-                    b"expired"
-                };
-                extra.expires = None;
-                set_attr(extra, b"dead_letter_reason", reason);
-                set_attr(
-                    extra,
-                    b"dead_letter_attempts",
-                    attempts.to_string().as_bytes(),
-                );
-                if let Some(from) = &from {
-                    set_attr(extra, b"dead_letter_queue", from.as_bytes());
-                }
-                message.reserves = 0;
-            }
         });
         self.forget_empty_ghost(at.queue);
     }
@@ -401,13 +392,7 @@ impl Store {
         self.release(at, at.rank, place, None, Return::Lost);
     }
 
-    fn queue_made(
-        &mut self,
-        id: QueueId,
-        name: crate::name::Name,
-        parent: Option<QueueId>,
-        created: Ms,
-    ) {
+    fn queue_made(&mut self, id: QueueId, name: Name, parent: Option<QueueId>, created: Ms) {
         match self.queue_mut(id) {
             Some(queue) => {
                 let known = std::mem::replace(&mut queue.live.recorded, true);
@@ -519,6 +504,31 @@ impl Store {
         }
         self.rearm(id);
         self.forget_empty_ghost(id);
+    }
+}
+
+impl Message {
+    /// Makes it what arrives in another queue: ready, and, unless somebody
+    /// asked for the move, with the reason in its attributes.
+    pub(super) fn depart(&mut self, from: Option<&Name>, why: Transfer, now: Ms) {
+        self.state = State::Ready;
+        let attempts = self.reserves;
+        let extra = self.extra_mut();
+        extra.due = None;
+        extra.changed = now;
+        let reason: &[u8] = match why {
+            Transfer::Command => return,
+            Transfer::DeadLetter => b"attempts",
+            Transfer::Expired => b"expired",
+        };
+        extra.expires = None;
+        set_attr(extra, b"dead_letter_reason", reason);
+        let attempts = attempts.to_string();
+        set_attr(extra, b"dead_letter_attempts", attempts.as_bytes());
+        if let Some(from) = from {
+            set_attr(extra, b"dead_letter_queue", from.as_bytes());
+        }
+        self.reserves = 0;
     }
 }
 

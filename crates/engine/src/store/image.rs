@@ -131,6 +131,7 @@ impl Store {
         if end < self.messages.bound() {
             copied.next = Some(end);
         } else {
+            copied.images += self.copy_outbox(home, into, record);
             self.copy_marks(home, into, record);
         }
         copied
@@ -174,6 +175,12 @@ impl Store {
             message.home = Home(0);
             message.era = 0;
             facts.push(Fact::Image(message, self.leases.get(&slot).copied()));
+        }
+        for sent in &self.outbox {
+            let mut message = sent.message.clone();
+            message.home = Home(0);
+            message.era = 0;
+            facts.push(Fact::SentImage(message, sent.to.clone()));
         }
         let marks = self.marks.iter().filter(|(key, _)| self.is_logged(key.0));
         let mut marks: Vec<_> = marks.collect();

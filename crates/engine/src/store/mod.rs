@@ -6,6 +6,7 @@ mod graves;
 mod ids;
 mod image;
 mod index;
+mod outbox;
 mod queue;
 mod slab;
 mod verify;
@@ -17,6 +18,7 @@ use hashbrown::HashMap;
 pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
+pub(crate) use outbox::Outbox;
 pub(crate) use queue::{Order, Queue};
 pub(crate) use slab::Slab;
 
@@ -24,6 +26,7 @@ use crate::command::Party;
 use crate::fact::{Lease, Mark, ShardCounts};
 use crate::message::{Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
+use crate::shards::SHARD_SHIFT;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
@@ -59,6 +62,8 @@ pub(crate) struct Store {
     /// Messages and marks by the segment that holds them.
     pub(crate) homes: BTreeMap<Home, u64>,
     pub(crate) graves: Graves,
+    /// What goes to queues of other shards, in the order it was sent.
+    pub(crate) outbox: Outbox,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
     /// The next message gets this number (without the shard's bits).
@@ -73,9 +78,6 @@ pub(crate) struct Store {
     /// The shard's bits, or-ed into every id.
     pub(crate) id_bits: u64,
 }
-
-/// Bits below the shard's number in an id, when there is more than one shard.
-const SHARD_SHIFT: u32 = 55;
 
 impl Store {
     pub(crate) fn new(shard: u8, shards: u8) -> Self {
@@ -238,6 +240,6 @@ impl Store {
     /// bodies with the allocator's and the reference count's share.
     pub(crate) fn memory_bytes(&self) -> u64 {
         const PER_MESSAGE: u64 = 163;
-        self.messages.len() as u64 * PER_MESSAGE + self.body_bytes
+        (self.messages.len() + self.outbox.len()) as u64 * PER_MESSAGE + self.body_bytes
     }
 }

@@ -35,6 +35,15 @@ impl Store {
                 self.verify_message(slot, message)?;
             }
         }
+        for sent in &self.outbox {
+            *homes.entry(sent.message.home).or_insert(0) += 1;
+            body_bytes += Self::held_bytes(&sent.message);
+            ensure!(
+                self.ids.get(sent.message.id.0).is_none(),
+                "{:?} is sent and still here",
+                sent.message.id
+            );
+        }
         for memory in self.marks.values() {
             *homes.entry(memory.home).or_insert(0) += 1;
         }

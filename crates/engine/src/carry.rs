@@ -1,0 +1,115 @@
+//! Between shards: what a shard sends to a queue of another, and how it gets
+//! there.
+//!
+//! A shard decides alone, so a message for another shard's queue is first
+//! *sent*: a fact takes it out of its queue and keeps it aside. Whoever can
+//! lock both shards then *carries* it over: a fact in each, of one frame group.
+//! A crash in between leaves it sent, and carrying it again is safe, as what
+//! has arrived is no longer aside.
+
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal, Transfer};
+use crate::message::{Message, MessageId, State};
+use crate::name::Name;
+use crate::outcome::{Delivery, Refusal};
+use crate::shards::shard_of_queue;
+use crate::time::Ms;
+
+/// One of the shards of a carry.
+#[derive(Debug)]
+pub struct Side<'a, J> {
+    /// The shard.
+    pub engine: &'a mut Engine,
+    /// Where its facts go.
+    pub journal: &'a mut J,
+}
+
+/// Carries up to `max` messages that `from` sent to queues of `into`. The
+/// caller sees to it that the facts of both become durable together.
+/// `deliveries` gets the outcomes of takes that waited in `into`.
+pub fn carry<J: Journal>(
+    now: Ms,
+    from: Side<'_, J>,
+    into: Side<'_, J>,
+    max: usize,
+    deliveries: &mut Vec<Delivery>,
+) {
+    from.engine.advance(now);
+    into.engine.advance(now);
+    let mut unheard = Vec::new();
+    let mut leaving = Cx::new(from.journal, &mut unheard);
+    let mut arriving = Cx::new(into.journal, deliveries);
+    for _ in 0..max {
+        let engine = &into.engine;
+        let mut sent = from.engine.store.outbox.iter();
+        let Some(sent) = sent.find(|sent| !engine.belongs_elsewhere(&sent.to)) else {
+            break;
+        };
+        let sent = sent.clone();
+        let id = sent.message.id;
+        into.engine.arrive(&mut arriving, sent.message, &sent.to);
+        from.engine.fact(&mut leaving, Fact::Carried(id));
+    }
+    into.engine.serve(&mut arriving);
+}
+
+impl Engine {
+    /// The shard that something waits to be carried to.
+    pub fn sends_to(&self) -> Option<usize> {
+        let sent = self.store.outbox.front()?;
+        Some(shard_of_queue(sent.to.as_bytes(), self.shards.into()))
+    }
+
+    /// Whether a message could be moved to the queue of this name.
+    ///
+    /// # Errors
+    /// Why the queue, which does not exist, cannot be made.
+    pub fn may_receive(&mut self, name: &Name) -> Result<(), Refusal> {
+        let queue = self.find_or_make(name)?;
+        self.forget_unused(queue);
+        Ok(())
+    }
+
+    /// True if the queue of this name is another shard's. A name that no queue
+    /// can have is refused by every shard, so by this one.
+    pub(crate) fn belongs_elsewhere(&self, name: &Name) -> bool {
+        self.shards > 1
+            && name.is_possible()
+            && shard_of_queue(name.as_bytes(), self.shards.into()) != usize::from(self.shard)
+    }
+
+    /// Sets a message aside for a queue of another shard.
+    pub(crate) fn send<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        to: Name,
+        why: Transfer,
+    ) {
+        if let Some(message) = self.store.message(id) {
+            let (at, now) = (message.at(), self.now);
+            self.fact(cx, Fact::Sent { at, to, why, now });
+        }
+    }
+
+    /// Stores a message of another shard, under an id of this one. The queue
+    /// is made if need be, also beyond the limit: the message has to go
+    /// somewhere, and only settings and moves that were found good name queues.
+    fn arrive<J: Journal>(&mut self, cx: &mut Cx<'_, J>, mut message: Message, to: &Name) {
+        let queue = self.store.find(to).unwrap_or_else(|| self.make(to));
+        self.record_queue(cx, queue);
+        let logged = self
+            .store
+            .queue(queue)
+            .is_some_and(|queue| !queue.live.settings.memory);
+        let from = message.id;
+        message.id = self.next_id(cx, logged);
+        // Ids stay below 2^63. Behind all that is there, as any newcomer.
+        message.place = message.id.0 as i64;
+        message.queue = queue;
+        message.state = State::Ready;
+        message.home = self.home;
+        self.fact(cx, Fact::Arrived { message, from });
+        cx.wake(queue);
+    }
+}

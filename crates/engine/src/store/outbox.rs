@@ -1,0 +1,91 @@
+//! Messages on their way to a queue of another shard.
+//!
+//! A shard cannot put into another one by itself. What it sends there waits
+//! here, in the order it was sent: out of its queue, found by nobody, and
+//! remembered, until whoever can lock both shards carries it over
+//! ([`crate::carry`]).
+
+use std::collections::VecDeque;
+
+use super::Store;
+use crate::body::Body;
+use crate::fact::{Fact, Transfer};
+use crate::message::{At, Home, Message, MessageId};
+use crate::name::Name;
+use crate::time::Ms;
+
+/// A message and the name of the queue it goes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) message: Message,
+    pub(crate) to: Name,
+}
+
+pub(crate) type Outbox = VecDeque<Sent>;
+
+impl Store {
+    /// Takes a message out of its queue and sets it aside for another shard.
+    pub(super) fn send(&mut self, at: At, to: Name, why: Transfer, now: Ms) {
+        let from = self.count_out(at.queue, why);
+        let Some(mut message) = self.slot(at.id).and_then(|slot| self.take_out(slot)) else {
+            return;
+        };
+        message.depart(from.as_ref(), why, now);
+        self.set_aside(Sent { message, to });
+    }
+
+    /// The same for a message whose put replay has not seen.
+    pub(super) fn sent(&mut self, mut message: Message, to: Name, home: Home) {
+        self.carried(message.id);
+        message.home = match &message.body {
+            Body::Large(large) => Home(home.0.min(large.home())),
+            Body::Small(_) => home,
+        };
+        self.set_aside(Sent { message, to });
+    }
+
+    fn set_aside(&mut self, sent: Sent) {
+        self.count_home(sent.message.home);
+        self.body_bytes += Self::held_bytes(&sent.message);
+        self.outbox.push_back(sent);
+    }
+
+    /// A message that was sent has arrived. No effect if it is not here.
+    pub(super) fn carried(&mut self, id: MessageId) {
+        let at = self.outbox.iter().position(|sent| sent.message.id == id);
+        if let Some(sent) = at.and_then(|at| self.outbox.remove(at)) {
+            self.uncount_home(sent.message.home);
+            self.body_bytes -= Self::held_bytes(&sent.message);
+        }
+    }
+
+    /// Images of what waits here and lives in `home`, into segment `into`.
+    /// Bodies with a chunk in `home` are left for later.
+    pub(super) fn copy_outbox(
+        &mut self,
+        home: Home,
+        into: Home,
+        record: &mut dyn FnMut(&Fact, bool),
+    ) -> u64 {
+        let mut images = 0;
+        for at in 0..self.outbox.len() {
+            let sent = &self.outbox[at];
+            let stays = match &sent.message.body {
+                Body::Large(large) => large.home() <= home.0,
+                Body::Small(_) => false,
+            };
+            if sent.message.home != home || stays {
+                continue;
+            }
+            record(
+                &Fact::SentImage(sent.message.clone(), sent.to.clone()),
+                false,
+            );
+            self.outbox[at].message.home = into;
+            self.uncount_home(home);
+            self.count_home(into);
+            images += 1;
+        }
+        images
+    }
+}
