@@ -77,6 +77,10 @@ impl Server {
                 StatsReply::Queue(_) | StatsReply::Message(_) => {}
             }
         }
+        // Counting drops what has expired, which may serve takes that wait.
+        let ticket = access.finish();
+        self.core.write(ticket);
+        self.core.post(out);
         stats
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
+use crate::outcome::{Delivery, Outcome, Refusal};
 use crate::settings::WhenFull;
 use crate::store::{Hash, MarkKey};
 use crate::time::Ms;
@@ -50,16 +50,68 @@ impl Engine {
         Ok(Outcome::Put { id, fresh: true })
     }
 
+    /// Whether [`crate::Command::PutMany`] of these would be refused, for a
+    /// list that goes on in other shards.
+    ///
+    /// # Errors
+    /// Why; nothing changed but what time alone changes.
+    pub fn may_put_many<J: Journal>(
+        &mut self,
+        now: Ms,
+        puts: &[Put],
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        let mut cx = Cx::new(journal, deliveries);
+        self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
+        let queues = self.find_good(puts)?;
+        for queue in queues {
+            self.forget_unused(queue);
+        }
+        Ok(())
+    }
+
     /// All of them or none: every refusal is found before the first fact.
     pub(crate) fn put_many<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         puts: Vec<Put>,
     ) -> Result<Outcome, Refusal> {
+        let queues = self.find_good(&puts)?;
+        let mut ids = Vec::with_capacity(puts.len());
+        for (put, queue) in puts.into_iter().zip(queues) {
+            // A put may repeat one from earlier in the same list.
+            let id = match self.repeat_of(queue, &put) {
+                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => {
+                    self.count_live(queue, |totals| totals.repeats += 1);
+                    id
+                }
+                Ok(Repeat::No) | Err(_) => {
+                    // Found good above; what refuses now is a copy of an
+                    // earlier one of the list that filled a child, and all are
+                    // stored or none.
+                    if !self.is_fanout_only(queue)
+                        && self.make_room(cx, queue, put.body.len()).is_err()
+                    {
+                        self.count_live(queue, |totals| totals.refused_full += 1);
+                    }
+                    self.store_put(cx, queue, put)
+                }
+            };
+            ids.push(id);
+        }
+        Ok(Outcome::PutMany(ids))
+    }
+
+    /// The queues of puts that can all be stored, in their order; makes those
+    /// that do not exist.
+    fn find_good(&mut self, puts: &[Put]) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
         let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
         let mut marks: HashSet<MarkKey, Hash> = HashSet::default();
-        for put in &puts {
+        for put in puts {
             let checked = self.find_or_make(&put.queue).and_then(|queue| {
                 queues.push(queue);
                 let before = asked.get(&queue).copied().unwrap_or_default();
@@ -89,29 +141,7 @@ impl Engine {
                 return Err(refusal);
             }
         }
-        let mut ids = Vec::with_capacity(puts.len());
-        for (put, queue) in puts.into_iter().zip(queues) {
-            // A put may repeat one from earlier in the same list.
-            let id = match self.repeat_of(queue, &put) {
-                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => {
-                    self.count_live(queue, |totals| totals.repeats += 1);
-                    id
-                }
-                Ok(Repeat::No) | Err(_) => {
-                    // Found good above; what refuses now is a copy of an
-                    // earlier one of the list that filled a child, and all are
-                    // stored or none.
-                    if !self.is_fanout_only(queue)
-                        && self.make_room(cx, queue, put.body.len()).is_err()
-                    {
-                        self.count_live(queue, |totals| totals.refused_full += 1);
-                    }
-                    self.store_put(cx, queue, put)
-                }
-            };
-            ids.push(id);
-        }
-        Ok(Outcome::PutMany(ids))
+        Ok(queues)
     }
 
     fn is_fanout_only(&self, queue: QueueId) -> bool {

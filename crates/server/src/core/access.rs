@@ -1,5 +1,7 @@
 //! Asking the shards, as an I/O thread does in one turn.
 
+mod several;
+
 use std::sync::MutexGuard;
 
 use quintet_engine::{
@@ -37,8 +39,10 @@ enum Route {
     One(usize),
     All,
     Several(SmallVec<[usize; 4]>),
-    /// Not possible with several shards.
-    Never,
+    /// A move: from where, where to.
+    Between(usize, usize, Name),
+    /// All it names at once.
+    Together,
 }
 
 impl<'a> Access<'a> {
@@ -65,11 +69,11 @@ impl<'a> Access<'a> {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
             Route::Several(shards) => self.ask_several(&shards, caller, &command),
-            Route::Never => Decided::Now(
-                Outcome::Refused(Refusal::NotPermitted),
-                Name::default(),
-                Need::default(),
-            ),
+            Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
+            Route::Together => match command {
+                Command::PutMany(puts) => self.put_many(caller, puts),
+                _ => self.ask(0, caller, command),
+            },
         }
     }
 
@@ -114,13 +118,19 @@ impl<'a> Access<'a> {
     }
 
     fn release(&mut self) {
-        if let Some((_, guard)) = self.held.take() {
+        if let Some((shard, guard)) = self.held.take() {
             let next = guard.engine.next_deadline();
             if !guard.batch.is_empty() {
                 self.recorded = self.core.progress.open();
             }
+            let sends = self.core.shards.len() > 1 && guard.engine.sends_to().is_some();
             drop(guard);
-            self.core.timer.notify(next);
+            if sends {
+                let carried = self.core.carry_all(shard, self.now, self.scratch, self.out);
+                self.recorded = self.recorded.max(carried);
+            } else {
+                self.core.timer.notify(next);
+            }
         }
     }
 
@@ -155,11 +165,7 @@ impl<'a> Access<'a> {
             return;
         }
         if let Some((_, guard)) = &mut self.held {
-            let waits = self.core.waits_for_disk();
-            for delivery in self.scratch.drain(..) {
-                let need = guard.need(delivery.hold, &self.core.progress, waits);
-                self.out.push((delivery, need));
-            }
+            self.core.collect(guard, self.scratch, self.out);
         }
     }
 
@@ -209,6 +215,13 @@ impl<'a> Access<'a> {
         Decided::Now(Outcome::Empty, Name::default(), need)
     }
 
+    fn between(&self, from: usize, to: &Name) -> Route {
+        match self.core.shard_of_queue(to.as_bytes()) {
+            into if into == from => Route::One(from),
+            into => Route::Between(from, into, to.clone()),
+        }
+    }
+
     fn route(&self, command: &Command) -> Route {
         if self.core.shards.len() == 1 {
             return Route::One(0);
@@ -224,7 +237,7 @@ impl<'a> Access<'a> {
                 match shards.next() {
                     None => Route::One(0),
                     Some(first) if shards.all(|shard| shard == first) => Route::One(first),
-                    Some(_) => Route::Never,
+                    Some(_) => Route::Together,
                 }
             }
             Command::Take(take) => {
@@ -268,23 +281,9 @@ impl<'a> Access<'a> {
             | Command::Drop(name)
             | Command::FlushExpired(Some(name))
             | Command::Stats(StatsOf::Queue(name)) => queue(name),
-            Command::Move { id: of, to } => {
-                let shard = self.core.shard_of_id(*of);
-                let same = shard == self.core.shard_of_queue(to.as_bytes());
-                if same {
-                    Route::One(shard)
-                } else {
-                    Route::Never
-                }
-            }
+            Command::Move { id: of, to } => self.between(self.core.shard_of_id(*of), to),
             Command::MoveAll { from, to, .. } => {
-                let shard = self.core.shard_of_queue(from.as_bytes());
-                let same = shard == self.core.shard_of_queue(to.as_bytes());
-                if same {
-                    Route::One(shard)
-                } else {
-                    Route::Never
-                }
+                self.between(self.core.shard_of_queue(from.as_bytes()), to)
             }
             Command::BurnId => Route::One(0),
             Command::Restore(messages) => messages
@@ -335,5 +334,6 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.gauges.add(&other.gauges);
     sum.totals.add(&other.totals);
     sum.waiters += other.waiters;
+    sum.sent += other.sent;
     sum.memory_bytes += other.memory_bytes;
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod bodies;
+mod carry;
 mod clock;
 mod commit;
 mod mail;
@@ -61,9 +62,6 @@ pub(crate) struct Core {
     pub(crate) room: Room,
 }
 
-/// Bits below the shard's number in an id, as the engine makes them.
-const SHARD_SHIFT: u32 = 55;
-
 /// Numbers of the log for statistics.
 #[derive(Default)]
 pub(crate) struct Counts {
@@ -80,27 +78,14 @@ impl Core {
         self.policy == SyncPolicy::Always
     }
 
-    /// Which shard a queue lives in. A fan-out child `a+b` lives with `a`.
+    /// Which shard a queue lives in.
     pub(crate) fn shard_of_queue(&self, name: &[u8]) -> usize {
-        if self.shards.len() == 1 {
-            return 0;
-        }
-        let parent = name.split(|&byte| byte == b'+').next().unwrap_or(name);
-        // FNV-1a: the layout of a data directory depends on it, so it is fixed.
-        let hash = parent
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-        (hash % self.shards.len() as u64) as usize
+        quintet_engine::shard_of_queue(name, self.shards.len())
     }
 
-    /// Which shard gave an id: its high bits say, if there are several.
+    /// Which shard gave an id.
     pub(crate) fn shard_of_id(&self, id: MessageId) -> usize {
-        if self.shards.len() == 1 {
-            return 0;
-        }
-        usize::try_from(id.0 >> SHARD_SHIFT).unwrap_or(0) % self.shards.len()
+        quintet_engine::shard_of_id(id, self.shards.len())
     }
 
     /// True while the disk is full and puts are refused.

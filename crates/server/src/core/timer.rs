@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quintet_engine::{Delivery, Ms};
 
-use super::{Core, Mail, PartyKey, locked};
+use super::{Core, Mail, Need, PartyKey, locked};
 
 /// The next deadline over all shards, and how to make it earlier.
 pub(crate) struct Timer {
@@ -87,24 +87,31 @@ impl Core {
         }
         let super::Shard { engine, batch, .. } = &mut *shard;
         engine.tick(now, batch, deliveries);
-        let next = engine.next_deadline();
-        let mail: Vec<_> = deliveries
-            .drain(..)
-            .map(|delivery| {
-                let need = shard.need(delivery.hold, &self.progress, self.waits_for_disk());
-                (delivery, need)
-            })
-            .collect();
-        let ticket = if shard.batch.is_empty() {
+        let mut next = engine.next_deadline();
+        let sends = self.shards.len() > 1 && engine.sends_to().is_some();
+        let mut mail = Vec::new();
+        self.collect(&mut shard, deliveries, &mut mail);
+        let mut ticket = if shard.batch.is_empty() {
             0
         } else {
             self.progress.open()
         };
         drop(shard);
-        self.write(ticket);
-        for (delivery, need) in mail {
-            self.mail[PartyKey::of(delivery.to).thread].post(Mail::Delivery(delivery, need));
+        if sends {
+            ticket = ticket.max(self.carry_all(number, now, deliveries, &mut mail));
+            next = self.lock(number).engine.next_deadline();
         }
+        self.write(ticket);
+        self.post(mail);
         next
+    }
+
+    /// Leaves outcomes for takes that waited with the threads they belong to.
+    pub(crate) fn post(&self, mail: Vec<(Delivery, Need)>) {
+        for (delivery, need) in mail {
+            if let Some(mailbox) = self.mail.get(PartyKey::of(delivery.to).thread) {
+                mailbox.post(Mail::Delivery(delivery, need));
+            }
+        }
     }
 }

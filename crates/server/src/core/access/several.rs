@@ -1,0 +1,122 @@
+//! Commands that change several shards in one step: all of them are locked,
+//! in the order of their numbers, so all their facts are of one frame.
+
+use std::sync::MutexGuard;
+
+use quintet_engine::{Answer, Caller, Command, Hold, Name, Outcome, Put, Refusal};
+
+use super::{Access, Decided};
+use crate::core::{Core, Need, Shard};
+
+impl Access<'_> {
+    /// Moves messages of shard `from` to the queue `to` of shard `into`.
+    pub(super) fn move_between(
+        &mut self,
+        from: usize,
+        into: usize,
+        to: &Name,
+        caller: Caller,
+        command: Command,
+    ) -> Decided {
+        self.release();
+        let (core, now) = (self.core, self.now);
+        let (mut from, mut into) = core.lock_two(from, into);
+        if let Err(refusal) = into.engine.may_receive(to) {
+            return refused(core, &mut into, refusal);
+        }
+        let Shard { engine, batch, .. } = &mut *from;
+        let answer = engine.submit(now, caller, command, batch, self.scratch);
+        core.collect(&mut from, self.scratch, self.out);
+        core.carry_between(
+            &mut from,
+            &mut into,
+            now,
+            usize::MAX,
+            self.scratch,
+            self.out,
+        );
+        self.leave(&[&from, &into]);
+        // No move waits.
+        let Answer::Now(outcome, hold) = answer else {
+            return Decided::Later;
+        };
+        let waits = core.waits_for_disk();
+        let need = from.need(hold, &core.progress, waits);
+        let need = need.and(into.need(hold, &core.progress, waits));
+        Decided::Now(outcome, Name::default(), need)
+    }
+
+    /// Stores all of these or none.
+    pub(super) fn put_many(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
+        self.release();
+        let (core, now) = (self.core, self.now);
+        let mut parts: Vec<Part> = (0..core.shards.len()).map(|_| Part::default()).collect();
+        let count = puts.len();
+        for (at, put) in puts.into_iter().enumerate() {
+            let part = &mut parts[core.shard_of_queue(put.queue.as_bytes())];
+            part.places.push(at);
+            part.puts.push(put);
+        }
+        let mut shards: Vec<(MutexGuard<'_, Shard>, Part)> = parts
+            .into_iter()
+            .enumerate()
+            .filter(|(_, part)| !part.puts.is_empty())
+            .map(|(number, part)| (core.lock(number), part))
+            .collect();
+        let mut no = None;
+        for (shard, part) in &mut shards {
+            let Shard { engine, batch, .. } = &mut **shard;
+            let may = engine.may_put_many(now, &part.puts, batch, self.scratch);
+            core.collect(shard, self.scratch, self.out);
+            if let Err(refusal) = may {
+                no = Some(refused(core, shard, refusal));
+                break;
+            }
+        }
+        let mut ids = vec![Default::default(); count];
+        let mut need = Need::default();
+        for (shard, part) in &mut shards {
+            if no.is_some() {
+                break;
+            }
+            let command = Command::PutMany(std::mem::take(&mut part.puts));
+            let Shard { engine, batch, .. } = &mut **shard;
+            let answer = engine.submit(now, caller, command, batch, self.scratch);
+            core.collect(shard, self.scratch, self.out);
+            // Found good under the same lock, and no put waits.
+            if let Answer::Now(Outcome::PutMany(stored), _) = answer {
+                for (place, id) in part.places.iter().zip(stored) {
+                    ids[*place] = id;
+                }
+            }
+            need = need.and(shard.need(Hold::Durable, &core.progress, core.waits_for_disk()));
+        }
+        let guards: Vec<&Shard> = shards.iter().map(|(shard, _)| &**shard).collect();
+        self.leave(&guards);
+        no.unwrap_or_else(|| Decided::Now(Outcome::PutMany(ids), Name::default(), need))
+    }
+
+    /// Notes what was recorded, and what is due, before shards are unlocked.
+    fn leave(&mut self, shards: &[&Shard]) {
+        for shard in shards {
+            if !shard.batch.is_empty() {
+                self.recorded = self.core.progress.open();
+            }
+            // What a shard has sent elsewhere is due at once: the timer
+            // carries it.
+            self.core.timer.notify(shard.engine.next_deadline());
+        }
+    }
+}
+
+/// The puts for one shard, and where they stood in the list.
+#[derive(Default)]
+struct Part {
+    puts: Vec<Put>,
+    places: Vec<usize>,
+}
+
+fn refused(core: &Core, shard: &mut Shard, refusal: Refusal) -> Decided {
+    let need = shard.need(Hold::Durable, &core.progress, core.waits_for_disk());
+    Decided::Now(Outcome::Refused(refusal), Name::default(), need)
+}

@@ -1,0 +1,109 @@
+//! Several shards, on the real binary: what one shard sends to a queue of
+//! another.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Server, Start};
+use quintet_engine::shard_of_queue;
+
+const SHARDS: usize = 4;
+
+/// Starts with four shards and more configuration.
+fn start(data: &Path, more: &str) -> Server {
+    let config = format!("shards = {SHARDS}\nsync = \"50ms\"\n{more}");
+    Server::start_with(
+        data,
+        Start {
+            config: Some(&config),
+            ..Start::default()
+        },
+    )
+}
+
+/// A queue name that begins with `stem` and lives in this shard.
+fn name_in(shard: usize, stem: &str) -> String {
+    (0..)
+        .map(|n| format!("{stem}{n}"))
+        .find(|name| shard_of_queue(name.as_bytes(), SHARDS) == shard)
+        .expect("names go everywhere")
+}
+
+/// Settings that send what was tried once from each queue to the next.
+fn dead_letters(rules: &[(&str, &str)]) -> String {
+    rules
+        .iter()
+        .map(|(from, to)| {
+            format!("[[queue]]\nname = \"{from}\"\nattempts_max = 1\ndead_letter = \"{to}\"\n")
+        })
+        .collect()
+}
+
+#[test]
+fn dead_letters_go_to_a_queue_of_another_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    // Up and down the order in which shards are locked.
+    let work: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "work")).collect();
+    let dead: Vec<String> = (0..SHARDS)
+        .map(|shard| name_in((shard + 1) % SHARDS, "dead"))
+        .collect();
+    let rules: Vec<(&str, &str)> = work
+        .iter()
+        .zip(&dead)
+        .map(|(work, dead)| (work.as_str(), dead.as_str()))
+        .collect();
+    let server = start(&data, &dead_letters(&rules));
+    let mut client = server.client();
+    for (work, dead) in &rules {
+        for body in ["first", "second", "third"] {
+            client.put(work, body.as_bytes());
+        }
+        client.put(work, &common::noise(100_000));
+        for body in ["first", "second"] {
+            client.send(format!("get {work}/open\r\n").as_bytes());
+            client.expect_value(work, body.as_bytes());
+            client.send(format!("get {work}/abort\r\n").as_bytes());
+            client.expect(b"END\r\n");
+        }
+        // At once, as in one shard: no reply was awaited in between.
+        client.take(dead, b"first");
+    }
+    server.kill();
+
+    let server = start(&data, &dead_letters(&rules));
+    let mut client = server.client();
+    for (work, dead) in &rules {
+        client.take(dead, b"second");
+        client.take_nothing(dead);
+        client.take(work, b"third");
+        client.send(format!("get {work}/open\r\n").as_bytes());
+        client.expect_value(work, &common::noise(100_000));
+    }
+    // A connection that is lost gives back what it had opened.
+    drop(client);
+    let mut client = server.client();
+    for (work, dead) in &rules {
+        client.send(format!("get {dead}/t=20000\r\n").as_bytes());
+        client.expect_value(dead, &common::noise(100_000));
+        client.take_nothing(work);
+    }
+    assert_eq!(client.stat("curr_items"), 0);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn expired_messages_wake_a_taker_in_another_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (brief, late) = (name_in(3, "brief"), name_in(1, "late"));
+    let rule = format!("[[queue]]\nname = \"{brief}\"\nttl = \"50ms\"\nexpire_to = \"{late}\"\n");
+    let server = start(&data, &rule);
+    let (mut taker, mut putter) = (server.client(), server.client());
+    taker.send(format!("get {late}/t=20000\r\n").as_bytes());
+    putter.put(&brief, b"too late");
+    taker.expect_value(&late, b"too late");
+    putter.take_nothing(&brief);
+    assert!(server.stop().success());
+}
