@@ -268,6 +268,7 @@ fn about_messages() -> impl Strategy<Value = Fact> {
         Transfer::DeadLetter,
         Transfer::Expired,
     ]);
+    let sending = transfer.clone();
     prop_oneof![
         message().prop_map(Fact::Put),
         (message(), prop::option::of(lease())).prop_map(|(m, lease)| Fact::Image(m, lease)),
@@ -311,6 +312,18 @@ fn about_messages() -> impl Strategy<Value = Fact> {
                 now,
             }
         }),
+        (at(), name(), sending, ms()).prop_map(|(at, to, why, now)| Fact::Sent {
+            at,
+            to,
+            why,
+            now
+        }),
+        (message(), name()).prop_map(|(message, to)| Fact::SentImage(message, to)),
+        (message(), number()).prop_map(|(message, from)| Fact::Arrived {
+            message,
+            from: MessageId(from)
+        }),
+        number().prop_map(|id| Fact::Carried(MessageId(id))),
         at().prop_map(|at| Fact::Committed { at }),
         (at(), change()).prop_map(|(at, change)| Fact::Edited {
             at,
