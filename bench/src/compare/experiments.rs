@@ -199,6 +199,8 @@ fn large() -> Experiment {
             beside(Q_50MS),
             Contender::of(REDIS_SECOND),
             beside(REDIS_SECOND),
+            // What the machine alone makes small requests wait.
+            beside(Kind::Echo),
         ],
         scenarios: vec![moderate],
         figures: |table| {

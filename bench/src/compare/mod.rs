@@ -28,6 +28,8 @@ use results::{Figure, Table};
 
 /// Turns and seconds of a short run.
 const QUICK: (usize, f64) = (2, 1.0);
+/// Turns and seconds below which a run is called short.
+const FEWEST: (usize, f64) = (5, 1.0);
 /// Seconds of a load at most.
 const SECONDS_MAX: f64 = 600.0;
 /// Turns at most.
@@ -123,7 +125,7 @@ impl Args {
             turns: self.turns,
             seconds: self.seconds,
             quintet: peers::commit(&self.root).unwrap_or_else(|| "an unknown commit".to_owned()),
-            short: self.quick,
+            short: self.turns < FEWEST.0 || self.seconds < FEWEST.1,
         };
         println!("{}; Quintet at {}", ran.machine.describe(), ran.quintet);
         let asked = |name: &str| self.only.is_empty() || self.only.iter().any(|n| n == name);
@@ -233,4 +235,39 @@ fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value
         "scenarios": scenarios,
         "figures": outcome.figures,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{experiments, page};
+
+    #[test]
+    fn the_page_has_a_part_for_each_experiment() {
+        let text = include_str!("../../../docs/performance.md");
+        for experiment in experiments::all() {
+            page::replace(text, experiment.name, "").unwrap();
+        }
+    }
+
+    #[test]
+    fn every_experiment_has_its_figures_asked_of_who_is_there() {
+        for experiment in experiments::all() {
+            for scenario in &experiment.scenarios {
+                let table = super::Table {
+                    scenario: scenario.clone(),
+                    contenders: experiment.contenders.clone(),
+                    samples: vec![Vec::new(); experiment.contenders.len()],
+                };
+                let figures = (experiment.figures)(&table);
+                assert!(!figures.is_empty(), "{}", experiment.name);
+                for figure in figures {
+                    assert!(
+                        figure.is_some(),
+                        "{} names somebody absent",
+                        experiment.name
+                    );
+                }
+            }
+        }
+    }
 }

@@ -106,3 +106,46 @@ fn text(svg: &mut String, x: f64, y: f64, style: &str, content: &str) {
         format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{content}</text>"),
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::bars;
+    use crate::compare::driver::{Contender, Sample, Scenario};
+    use crate::compare::peers::Kind;
+    use crate::compare::results::{Metric, Table};
+
+    #[test]
+    fn a_bar_for_each_contender_to_one_scale() {
+        let sample = |rate| Sample {
+            rate,
+            p50_us: 1.0,
+            p99_us: 1.0,
+            p999_us: 1.0,
+            max_us: 1.0,
+            cpu_us: 1.0,
+            resident: 1,
+            background_rate: 0.0,
+        };
+        let name = "a < b & c".to_owned();
+        let (connections, depth, size, rate) = (1, 1, 1, None);
+        let table = Table {
+            scenario: Scenario {
+                name,
+                connections,
+                depth,
+                size,
+                rate,
+            },
+            contenders: [Kind::Echo, Kind::Memcached].map(Contender::of).into(),
+            samples: vec![vec![sample(500.0)], vec![sample(250.0)]],
+        };
+        let svg = bars("title", Metric::Rate, &[table]);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        // The longest fills the room, the other is half as long.
+        assert!(
+            svg.contains("width=\"360.0\"") && svg.contains("width=\"180.0\""),
+            "{svg}"
+        );
+        assert!(svg.contains(">a &lt; b &amp; c<"), "{svg}");
+    }
+}
