@@ -79,7 +79,7 @@ pub enum Fact {
         bury_order: u64,
     },
     /// Snapshot: the shard's counters, absolute.
-    ShardCounted(ShardCounts),
+    ShardCounted(Box<ShardCounts>),
     /// A message was put.
     Put(Message),
     /// The whole of a stored message, written again so that the segment with

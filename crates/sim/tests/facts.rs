@@ -376,12 +376,12 @@ fn about_queues() -> impl Strategy<Value = Fact> {
             }
         ),
         counts.prop_map(|(made, dropped, expired, gone)| {
-            Fact::ShardCounted(ShardCounts {
+            Fact::ShardCounted(Box::new(ShardCounts {
                 made,
                 dropped,
                 expired,
                 gone,
-            })
+            }))
         }),
         (queue(), kind, bytes(), number(), ms()).prop_map(|(queue, kind, mark, id, until)| {
             Fact::Remembered {

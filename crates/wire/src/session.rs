@@ -25,11 +25,11 @@ pub trait Session: Send {
     ///
     /// `outcome` is what the engine said; [`Given::Own`] for [`Ask::Own`] and
     /// [`Ask::Close`], whose reply the session already knows.
-    fn encode(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next;
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next;
 
     /// Writes a delivery of the standing take ([`Command::Watch`]).
     /// Only voices that watch need it.
-    fn deliver(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn deliver(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         let _ = (given, env, output);
         Next::Done
     }

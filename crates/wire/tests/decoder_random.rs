@@ -151,7 +151,7 @@ impl Driver<'_> {
         let mut output = Output::new();
         let mut again = 0;
         while let Some(given) = self.given.pop_front() {
-            match self.session.encode(given, &self.env, &mut output) {
+            match self.session.encode(&given, &self.env, &mut output) {
                 Next::Done => {}
                 Next::Close => {
                     self.trace.closed = true;

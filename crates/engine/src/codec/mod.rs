@@ -463,12 +463,12 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 totals: Box::new(r.totals()?),
             }
         }
-        op::SHARD_COUNTED => Fact::ShardCounted(ShardCounts {
+        op::SHARD_COUNTED => Fact::ShardCounted(Box::new(ShardCounts {
             made: r.number()?,
             dropped: r.number()?,
             expired: r.number()?,
             gone: r.totals()?,
-        }),
+        })),
         other => return Err(FactError::UnknownOperation(other)),
     })
 }

@@ -145,7 +145,7 @@ impl Store {
                 }
             }
             Fact::ShardCounted(counts) => {
-                self.counts = counts;
+                self.counts = *counts;
                 // They are counted as gone by now.
                 for queue in self.queues.iter_mut().flatten() {
                     if queue.live.dropped {

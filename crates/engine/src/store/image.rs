@@ -79,7 +79,7 @@ impl Store {
             counts.gone.add(&queue.totals);
         }
         counts.gone = durable(counts.gone);
-        record(&Fact::ShardCounted(counts));
+        record(&Fact::ShardCounted(Box::new(counts)));
     }
 
     /// A queue's totals and counters as the log holds them.

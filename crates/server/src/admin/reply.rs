@@ -7,10 +7,10 @@ use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
 
 /// Writes one reply: a line, and the bodies it announces.
-pub(super) fn write(given: Given, output: &mut Output) {
+pub(super) fn write(given: &Given, output: &mut Output) {
     let line = match given {
         Given::Engine(Outcome::Messages(messages), queue) => {
-            let list: Vec<Value> = messages.iter().map(|m| message(m, &queue)).collect();
+            let list: Vec<Value> = messages.iter().map(|m| message(m, queue)).collect();
             end_line(output, &json!({ "messages": list }));
             messages
                 .iter()
@@ -18,7 +18,7 @@ pub(super) fn write(given: Given, output: &mut Output) {
             return;
         }
         Given::Engine(outcome, _) => engine(outcome),
-        Given::Server(stats) => server(&stats),
+        Given::Server(stats) => server(stats),
         Given::Host(Ok(text)) => json!({ "done": text }),
         Given::Host(Err(why)) => json!({ "error": why }),
         Given::Own => json!({}),
@@ -32,16 +32,16 @@ pub(super) fn end_line(output: &mut Output, value: &Value) {
     output.put(b"\n");
 }
 
-fn engine(outcome: Outcome) -> Value {
+fn engine(outcome: &Outcome) -> Value {
     match outcome {
         Outcome::Done => json!({ "done": "" }),
         Outcome::Put { id, fresh } => json!({ "id": id.0, "fresh": fresh }),
         Outcome::PutMany(ids) => json!({ "ids": ids.iter().map(|id| id.0).collect::<Vec<_>>() }),
         Outcome::Messages(_) | Outcome::Empty | Outcome::DeadlineSoon => json!({ "messages": [] }),
         Outcome::Count(count) => json!({ "count": count }),
-        Outcome::Stats(stats) => match *stats {
-            StatsReply::Shard(stats) => json!({ "stats": shard(&stats) }),
-            StatsReply::Queue(stats) => json!({ "queue": queue(&stats) }),
+        Outcome::Stats(stats) => match &**stats {
+            StatsReply::Shard(stats) => json!({ "stats": shard(stats) }),
+            StatsReply::Queue(stats) => json!({ "queue": queue(stats) }),
             StatsReply::Queues(_, stats) => {
                 json!({ "queues": stats.iter().map(queue).collect::<Vec<_>>() })
             }

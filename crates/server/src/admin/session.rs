@@ -99,7 +99,7 @@ impl Session for AdminSession {
         }
     }
 
-    fn encode(&mut self, given: Given, _env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &Given, _env: &Env<'_>, output: &mut Output) -> Next {
         match self.wrong.pop_front().flatten() {
             Some(why) => reply::end_line(output, &serde_json::json!({ "error": why })),
             None => reply::write(given, output),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use quintet_engine::{Caller, Handed, Name, Outcome};
+use quintet_engine::{Caller, Handed, Outcome};
 use quintet_wire::{Ask, Given, HalfClose, HostAsk, Session};
 
 use super::Stream;
@@ -47,22 +47,17 @@ pub(super) struct Conn {
 }
 
 /// A request that was decided, in order, before its reply is written.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be an allocation per request"
-)]
-pub(super) enum Reply {
-    /// The engine's; `removed`: these messages are only here.
-    Engine {
-        outcome: Outcome,
-        queue: Name,
-        need: Need,
-        removed: Option<Handed>,
-        or_close: bool,
-    },
-    Host(HostAsk),
-    Own,
-    Close,
+pub(super) struct Reply {
+    /// What the session is given.
+    pub(super) given: Given,
+    /// What the reply waits for.
+    pub(super) need: Need,
+    /// The messages in it were removed, so only this reply knows them.
+    pub(super) removing: bool,
+    /// Asked of the host when the reply is written.
+    pub(super) host: Option<HostAsk>,
+    /// The connection closes after it.
+    pub(super) closes: bool,
 }
 
 impl Conn {
@@ -112,26 +107,24 @@ impl Conn {
 }
 
 impl Reply {
-    /// What the session is given, what the reply waits for, which messages
-    /// go with it, and whether the connection closes after it.
-    pub(super) fn into_parts(
-        self,
-        host: impl FnOnce(HostAsk) -> Given,
-    ) -> (Given, Need, Option<Handed>, bool) {
-        match self {
-            Reply::Engine {
-                outcome,
-                queue,
-                need,
-                removed,
-                or_close,
-            } => {
-                let closes = or_close && matches!(outcome, Outcome::Refused(_));
-                (Given::Engine(outcome, queue), need, removed, closes)
+    /// One that the session knows.
+    pub(super) fn own() -> Self {
+        Self {
+            given: Given::Own,
+            need: Need::default(),
+            removing: false,
+            host: None,
+            closes: false,
+        }
+    }
+
+    /// The messages that go back to their queue if the reply never leaves.
+    pub(super) fn take_removed(&mut self) -> Option<Handed> {
+        match &mut self.given {
+            Given::Engine(Outcome::Messages(messages), _) if self.removing => {
+                Some(std::mem::take(messages))
             }
-            Reply::Host(ask) => (host(ask), Need::default(), None, false),
-            Reply::Own => (Given::Own, Need::default(), None, false),
-            Reply::Close => (Given::Own, Need::default(), None, true),
+            _ => None,
         }
     }
 }

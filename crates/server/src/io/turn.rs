@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quintet_engine::{Command, Delivery, Name, Outcome, Refusal, Wait};
-use quintet_wire::{Ask, Env, HalfClose, HostAsk, Next, Session, Step};
+use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
 
 use super::conn::{Conn, Reply};
 use super::thread::IoThread;
@@ -259,36 +259,28 @@ impl IoThread {
                                 need.durable = need.written;
                                 self.wants_sync = true;
                             }
-                            let removed = match &outcome {
-                                Outcome::Messages(messages) => {
-                                    bytes += messages
-                                        .iter()
-                                        .filter_map(|m| m.body.as_small())
-                                        .map(<[u8]>::len)
-                                        .sum::<usize>();
-                                    removing.then(|| messages.clone())
-                                }
-                                _ => None,
-                            };
-                            Reply::Engine {
-                                outcome,
-                                queue,
+                            bytes += bytes_in(&outcome);
+                            Reply {
+                                closes: or_close && matches!(outcome, Outcome::Refused(_)),
+                                given: Given::Engine(outcome, queue),
                                 need,
-                                removed,
-                                or_close,
+                                removing,
+                                host: None,
                             }
                         }
                     }
                 }
-                Ask::Host(host) => Reply::Host(host),
-                Ask::Own => Reply::Own,
-                Ask::Close => Reply::Close,
+                Ask::Host(host) => Reply {
+                    host: Some(host),
+                    ..Reply::own()
+                },
+                Ask::Own => Reply::own(),
+                Ask::Close => Reply {
+                    closes: true,
+                    ..Reply::own()
+                },
             };
-            let ends = match &reply {
-                Reply::Engine { outcome, .. } => or_close && matches!(outcome, Outcome::Refused(_)),
-                Reply::Close => true,
-                Reply::Host(_) | Reply::Own => false,
-            };
+            let ends = reply.closes;
             self.replies.push(reply);
             if ends {
                 break;
@@ -315,26 +307,34 @@ impl IoThread {
         };
         let mut lost = Vec::new();
         let mut wrote = false;
-        for reply in self.replies.drain(..) {
-            let (given, need, removed, mut closes) =
-                reply.into_parts(|ask| server.answer(ask, listener));
+        let mut replies = std::mem::take(&mut self.replies);
+        for reply in &mut replies {
             if conn.closing {
                 // Decided, but its reply has no place behind one that closes.
-                lost.extend(removed.into_iter().flatten());
+                lost.extend(reply.take_removed().into_iter().flatten());
                 continue;
             }
+            if let Some(ask) = reply.host {
+                reply.given = server.answer(ask, listener);
+            }
             let start = conn.out.output.len();
-            match conn.session.encode(given, &env, &mut conn.out.output) {
+            let mut closes = reply.closes;
+            match conn
+                .session
+                .encode(&reply.given, &env, &mut conn.out.output)
+            {
                 Next::Done => {}
                 Next::Again(command) => conn.pending.push_front(Ask::EngineAlone(*command)),
                 Next::Close => closes = true,
             }
-            conn.out.end_reply(start, need, removed);
+            conn.out.end_reply(start, reply.need, reply.take_removed());
             wrote = true;
             if closes {
                 conn.close_after_flush();
             }
         }
+        replies.clear();
+        self.replies = replies;
         let caller = conn.caller;
         if wrote {
             self.mark_dirty(slot);
@@ -349,17 +349,12 @@ impl IoThread {
             return;
         };
         let removing = conn.waiting.take().unwrap_or(false);
-        let removed = match &delivery.outcome {
-            Outcome::Messages(messages) if removing => Some(messages.clone()),
-            _ => None,
-        };
-        let (outcome, queue) = (delivery.outcome, delivery.queue);
-        self.replies.push(Reply::Engine {
-            outcome,
-            queue,
+        self.replies.push(Reply {
+            given: Given::Engine(delivery.outcome, delivery.queue),
             need,
-            removed,
-            or_close: false,
+            removing,
+            host: None,
+            closes: false,
         });
         self.encode(slot, &server);
     }
@@ -376,8 +371,8 @@ impl IoThread {
             tally: &server.threads[self.index].tallies[listener.tally],
         };
         let start = conn.out.output.len();
-        let given = quintet_wire::Given::Engine(delivery.outcome, delivery.queue);
-        let next = conn.session.deliver(given, &env, &mut conn.out.output);
+        let given = Given::Engine(delivery.outcome, delivery.queue);
+        let next = conn.session.deliver(&given, &env, &mut conn.out.output);
         conn.out.end_reply(start, need, None);
         match next {
             Next::Done => {}
@@ -386,6 +381,18 @@ impl IoThread {
         }
         self.mark_dirty(slot);
         self.serve(slot);
+    }
+}
+
+/// Bytes of the bodies in an outcome that are copied to the output.
+fn bytes_in(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Messages(messages) => messages
+            .iter()
+            .filter_map(|message| message.body.as_small())
+            .map(<[u8]>::len)
+            .sum(),
+        _ => 0,
     }
 }
 

@@ -325,18 +325,18 @@ impl Session for LineupSession {
         }
     }
 
-    fn encode(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.replies.pop_front() else {
             return Next::Close;
         };
         match (reply, given) {
             (Reply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
             (Reply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
-                error(output, push_error(refusal));
+                error(output, push_error(*refusal));
             }
             (Reply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
                 env.tally.bump(Count::Hit as usize);
-                for message in &messages {
+                for message in messages {
                     output.put(b"$");
                     output.number(message.body.len());
                     output.put(CRLF);
@@ -349,7 +349,7 @@ impl Session for LineupSession {
                 error(output, "NO_MESSAGES");
             }
             (Reply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
-                error(output, pop_error(refusal));
+                error(output, pop_error(*refusal));
             }
             (Reply::Pong, _) => output.put(b"+PONG\r\n"),
             (Reply::Error(text), _) => error(output, text),

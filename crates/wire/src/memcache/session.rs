@@ -299,13 +299,13 @@ impl MemcacheSession {
     fn monitored(
         &mut self,
         mut monitor: Box<Monitor>,
-        given: Given,
+        given: &Given,
         env: &Env<'_>,
         output: &mut Output,
     ) -> Next {
         match given {
             Given::Engine(Outcome::Messages(messages), queue) => {
-                self.write_messages(&messages, &queue, output);
+                self.write_messages(messages, queue, output);
                 monitor.left = monitor.left.saturating_sub(1);
                 if monitor.left > 0 && env.now < monitor.until {
                     let take = self.monitor_take(&monitor);
@@ -316,7 +316,7 @@ impl MemcacheSession {
             Given::Engine(Outcome::Empty, _) => {}
             // As many are open as may be: the client is to confirm some.
             Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
-            other => return self.unexpected(&other, output),
+            other => return self.unexpected(other, output),
         }
         output.put(b"END\r\n");
         Next::Done
@@ -336,11 +336,11 @@ impl MemcacheSession {
 }
 
 /// To a queue that does not exist nothing can be done, and nothing need be.
-fn no_queue_no_matter(given: Given) -> Given {
+fn no_queue_no_matter(given: &Given) -> &Given {
+    static NOTHING_DONE: std::sync::LazyLock<Given> =
+        std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
     match given {
-        Given::Engine(Outcome::Refused(Refusal::QueueNotFound), queue) => {
-            Given::Engine(Outcome::Count(0), queue)
-        }
+        Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
         other => other,
     }
 }
@@ -365,18 +365,19 @@ impl Session for MemcacheSession {
         self.data(input, env)
     }
 
-    fn encode(&mut self, given: Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.replies.pop_front() else {
             return Next::Close;
         };
-        match (reply, no_queue_no_matter(given)) {
+        let given = no_queue_no_matter(given);
+        match (reply, given) {
             (Reply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
                 if !noreply {
                     output.put(b"STORED\r\n");
                 }
             }
             (Reply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
-                if not_stored(refusal) =>
+                if not_stored(*refusal) =>
             {
                 if !noreply {
                     output.put(b"NOT_STORED\r\n");
@@ -386,7 +387,7 @@ impl Session for MemcacheSession {
                 if !peek {
                     env.tally.bump(Count::Hit as usize);
                 }
-                self.write_messages(&messages, &queue, output);
+                self.write_messages(messages, queue, output);
             }
             (Reply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
                 if !peek {
@@ -399,7 +400,7 @@ impl Session for MemcacheSession {
             }
             (Reply::Line(line), Given::Own) => output.put(line.as_bytes()),
             (Reply::Silent | Reply::Line(_), given @ Given::Engine(Outcome::Refused(_), _)) => {
-                return self.unexpected(&given, output);
+                return self.unexpected(given, output);
             }
             (Reply::Silent, _) => {}
             (Reply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
@@ -412,10 +413,10 @@ impl Session for MemcacheSession {
                 return self.close();
             }
             (Reply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
-                output.put(if count > 0 { b"END\r\n" } else { b"ERROR\r\n" });
+                output.put(if *count > 0 { b"END\r\n" } else { b"ERROR\r\n" });
             }
             (Reply::Count, Given::Engine(Outcome::Count(count), _)) => {
-                output.number(count);
+                output.number(*count);
                 output.put(CRLF);
             }
             (Reply::Version, _) => {
@@ -453,7 +454,7 @@ impl Session for MemcacheSession {
                 | Reply::Config
                 | Reply::Reloaded,
                 given,
-            ) => return self.unexpected(&given, output),
+            ) => return self.unexpected(given, output),
         }
         Next::Done
     }

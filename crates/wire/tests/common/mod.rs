@@ -108,7 +108,7 @@ impl Host {
             let given = Given::Engine(delivery.outcome, delivery.queue);
             if delivery.standing {
                 self.with(number, |connection, env, output| {
-                    connection.session.deliver(given, env, output)
+                    connection.session.deliver(&given, env, output)
                 });
             } else {
                 self.connection(number).waiting = false;
@@ -173,7 +173,7 @@ impl Host {
 
     fn encode(&mut self, number: u8, given: Given) {
         let next = self.with(number, |connection, env, output| {
-            connection.session.encode(given, env, output)
+            connection.session.encode(&given, env, output)
         });
         match next {
             Next::Done => {}
