@@ -5,8 +5,10 @@
 //! decides a command into facts and applies them; replaying the facts with
 //! the same `apply` gives the same durable state.
 
+mod across;
 mod body;
 mod carry;
+mod claim;
 mod codec;
 mod command;
 mod decide;
@@ -22,6 +24,7 @@ mod store;
 mod time;
 mod waiters;
 
+pub use across::{Across, Best};
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use carry::{Side, carry};
 pub use codec::{FactError, LargeBodies};

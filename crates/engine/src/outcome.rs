@@ -124,6 +124,10 @@ pub struct Delivery {
     pub to: Party,
     /// True for the party's standing take ([`crate::Command::Watch`]).
     pub standing: bool,
+    /// True if the take stood in line in other shards too. It still does,
+    /// though nothing is served there any more: its places are to be given up
+    /// ([`crate::Engine::leave_lines`]) before the party waits again.
+    pub claimed: bool,
     /// What came. For a standing take always messages; it is then cleared.
     pub outcome: Outcome,
     /// What its reply waits for.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use crate::claim::Claim;
 use crate::command::{Party, Take};
 use crate::message::QueueId;
 use crate::store::Store;
@@ -21,9 +22,16 @@ pub(crate) struct Waiter {
     pub(crate) until: Option<Ms>,
     /// When it is told that a lease of its party is about to end.
     pub(crate) warn: Option<Ms>,
+    /// Shared with its places in the lines of other shards, if it has any.
+    pub(crate) claim: Option<Claim>,
 }
 
 impl Waiter {
+    /// True for whoever may end the wait. False: another shard has.
+    pub(crate) fn claim(&self) -> bool {
+        self.claim.as_ref().is_none_or(Claim::take)
+    }
+
     fn deadline(&self) -> Option<Ms> {
         match (self.until, self.warn) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -100,10 +108,22 @@ impl Waiters {
         let mut queues = SmallVec::new();
         for number in self.parties.get(&party).cloned().unwrap_or_default() {
             if let Some(waiter) = self.remove(number, store) {
+                // No other shard is to serve it any more either.
+                waiter.claim();
                 queues.extend(waiter.queues);
             }
         }
         queues
+    }
+
+    /// The party's waits that another shard has ended.
+    pub(crate) fn served_elsewhere(&self, party: Party) -> SmallVec<[u64; 2]> {
+        let mut numbers = self.parties.get(&party).cloned().unwrap_or_default();
+        numbers.retain(|number| {
+            let claim = self.all.get(number).and_then(|w| w.claim.as_ref());
+            claim.is_some_and(Claim::is_taken)
+        });
+        numbers
     }
 
     /// A queue was dropped and made again under another number: its line moves

@@ -33,14 +33,7 @@ impl Engine {
         if let Err(refusal) = self.may_take(party, &take) {
             return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
         }
-        let mut queues: Queues = SmallVec::new();
-        for name in &take.queues {
-            if let Some(queue) = self.store.find(name)
-                && !queues.contains(&queue)
-            {
-                queues.push(queue);
-            }
-        }
+        let queues = self.queues_of(&take);
         if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
             return Answer::Now(outcome, hold);
         }
@@ -60,7 +53,16 @@ impl Engine {
             Wait::Until(at) => Some(at),
             Wait::Forever => None,
         };
-        match self.stand_in_line(party, take, until, warn, false) {
+        let waiter = Waiter {
+            party,
+            standing: false,
+            take,
+            queues: SmallVec::new(),
+            until,
+            warn,
+            claim: None,
+        };
+        match self.stand_in_line(waiter) {
             Ok(()) => Answer::Later,
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -73,29 +75,41 @@ impl Engine {
         party: Party,
         take: Option<Box<Take>>,
     ) -> Answer {
-        if let Some(number) = self.waiters.of(party, true)
-            && let Some(waiter) = self.waiters.remove(number, &mut self.store)
-        {
-            for queue in waiter.queues {
-                self.forget_unused(queue);
-            }
-        }
+        self.unwatch(party);
         let Some(take) = take else {
             return Answer::Now(Outcome::Done, Hold::Turn);
         };
-        let mut queues: Queues = SmallVec::new();
-        for name in &take.queues {
-            queues.extend(self.store.find(name));
-        }
+        let queues = self.queues_of(&take);
         if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
-            self.deliver(cx, party, true, outcome, hold);
-        } else if let Err(refusal) = self.stand_in_line(party, *take, None, None, true) {
-            return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+            self.deliver(cx, party, true, false, outcome, hold);
+            return Answer::Now(Outcome::Done, Hold::Turn);
         }
-        Answer::Now(Outcome::Done, Hold::Turn)
+        let waiter = Waiter {
+            party,
+            standing: true,
+            take: *take,
+            queues: SmallVec::new(),
+            until: None,
+            warn: None,
+            claim: None,
+        };
+        match self.stand_in_line(waiter) {
+            Ok(()) => Answer::Now(Outcome::Done, Hold::Turn),
+            Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+        }
     }
 
-    fn may_take(&self, party: Party, take: &Take) -> Result<(), Refusal> {
+    /// Ends the party's standing take, in other shards too.
+    pub(crate) fn unwatch(&mut self, party: Party) {
+        if let Some(number) = self.waiters.of(party, true) {
+            if let Some(waiter) = self.waiters.get(number) {
+                waiter.claim();
+            }
+            self.drop_waiter(number);
+        }
+    }
+
+    pub(crate) fn may_take(&self, party: Party, take: &Take) -> Result<(), Refusal> {
         if take.lease.is_some() && self.space == Space::NoLeases {
             return Err(Refusal::NoSpace);
         }
@@ -142,19 +156,17 @@ impl Engine {
         })
     }
 
-    fn stand_in_line(
-        &mut self,
-        party: Party,
-        take: Take,
-        until: Option<Ms>,
-        warn: Option<Ms>,
-        standing: bool,
-    ) -> Result<(), Refusal> {
+    /// Enters a waiter at the end of the lines of those of its queues that are
+    /// this shard's; makes those that do not exist.
+    pub(crate) fn stand_in_line(&mut self, mut waiter: Waiter) -> Result<(), Refusal> {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
         let mut queues: Queues = SmallVec::new();
-        for name in &take.queues {
+        for name in &waiter.take.queues {
+            if self.belongs_elsewhere(name) {
+                continue;
+            }
             match self.find_or_make(name) {
                 Ok(queue) if queues.contains(&queue) => {}
                 Ok(queue) => queues.push(queue),
@@ -166,20 +178,13 @@ impl Engine {
                 }
             }
         }
-        let waiter = Waiter {
-            party,
-            standing,
-            take,
-            queues,
-            until,
-            warn,
-        };
+        waiter.queues = queues;
         self.waiters.add(waiter, &mut self.store);
         Ok(())
     }
 
     /// When the party must be warned that a lease of its ends soon.
-    fn warning(&self, party: Party, take: &Take) -> Option<Ms> {
+    pub(crate) fn warning(&self, party: Party, take: &Take) -> Option<Ms> {
         let margin = take.deadline_soon_ms?;
         let held = self.store.held.get(&party)?;
         let ends = held.iter().filter_map(|&id| {
@@ -190,7 +195,7 @@ impl Engine {
     }
 
     /// Takes what there is, if there is something.
-    fn take_now<J: Journal>(
+    pub(crate) fn take_now<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         party: Party,
@@ -295,6 +300,17 @@ impl Engine {
             span_ms,
             back_to: ask.back_to,
         })
+    }
+
+    /// The message a take from these queues would get.
+    pub(crate) fn would_take<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        queues: &[QueueId],
+    ) -> Option<&Message> {
+        let best = self.best(cx, take, queues, None)?;
+        self.store.messages.get(best.slot)
     }
 
     /// The best message over all the queues.
@@ -494,14 +510,21 @@ impl Engine {
                 return;
             };
             let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
+            let (standing, claim) = (waiter.standing, waiter.claim.clone());
             passed = Some(number);
-            match self.take_now(cx, party, &take, &queues) {
+            let dead = claim.as_ref().is_some_and(|claim| {
+                claim.is_taken() || self.would_take(cx, &take, &queues).is_some() && !claim.take()
+            });
+            let taken = match dead {
+                true => None,
+                false => self.take_now(cx, party, &take, &queues),
+            };
+            match taken {
+                // Another shard has served it.
+                None if dead => self.drop_waiter(number),
                 Some((outcome, hold)) => {
-                    let standing = match self.waiters.remove(number, &mut self.store) {
-                        Some(waiter) => waiter.standing,
-                        None => false,
-                    };
-                    self.deliver(cx, party, standing, outcome, hold);
+                    self.waiters.remove(number, &mut self.store);
+                    self.deliver(cx, party, standing, claim.is_some(), outcome, hold);
                     for queue in queues {
                         self.forget_unused(queue);
                     }
@@ -524,6 +547,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         to: Party,
         standing: bool,
+        claimed: bool,
         outcome: Outcome,
         hold: Hold,
     ) {
@@ -534,6 +558,7 @@ impl Engine {
         cx.deliveries.push(Delivery {
             to,
             standing,
+            claimed,
             outcome,
             hold,
             queue,
@@ -556,7 +581,11 @@ impl Engine {
         let Some(waiter) = self.waiters.remove(number, &mut self.store) else {
             return;
         };
-        self.deliver(cx, waiter.party, waiter.standing, outcome, Hold::Turn);
+        if waiter.claim() {
+            let claimed = waiter.claim.is_some();
+            let standing = waiter.standing;
+            self.deliver(cx, waiter.party, standing, claimed, outcome, Hold::Turn);
+        }
         for queue in waiter.queues {
             self.forget_unused(queue);
         }

@@ -5,10 +5,9 @@ mod several;
 use std::sync::MutexGuard;
 
 use quintet_engine::{
-    Answer, Caller, Command, Delivery, Message, Ms, Name, Outcome, Party, Peek, QueueStats,
-    Refusal, ShardStats, StatsOf, StatsReply,
+    Across, Answer, Caller, Command, Delivery, Message, Ms, Name, Outcome, Party, Peek, QueueStats,
+    ShardStats, StatsOf, StatsReply,
 };
-use smallvec::SmallVec;
 
 use super::{Core, Need, Shard};
 
@@ -38,7 +37,8 @@ pub(crate) struct Access<'a> {
 enum Route {
     One(usize),
     All,
-    Several(SmallVec<[usize; 4]>),
+    /// Through some of them, one after the other.
+    Across(Box<Across>),
     /// A move: from where, where to.
     Between(usize, usize, Name),
     /// All it names at once.
@@ -65,10 +65,10 @@ impl<'a> Access<'a> {
 
     /// Decides one command.
     pub(crate) fn submit(&mut self, caller: Caller, command: Command) -> Decided {
-        match self.route(&command) {
+        match self.route(caller.party, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
-            Route::Several(shards) => self.ask_several(&shards, caller, &command),
+            Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
             Route::Together => match command {
                 Command::PutMany(puts) => self.put_many(caller, puts),
@@ -100,6 +100,16 @@ impl<'a> Access<'a> {
         for (shard, messages) in by_shard.into_iter().enumerate() {
             if !messages.is_empty() {
                 self.ask(shard, caller, Command::Restore(messages));
+            }
+        }
+    }
+
+    /// Gives up the places in line of a wait that one of its shards has ended.
+    pub(crate) fn leave_lines(&mut self, party: Party) {
+        for shard in 0..self.core.shards.len() {
+            self.lock(shard);
+            if let Some((_, guard)) = &mut self.held {
+                guard.engine.leave_lines(party);
             }
         }
     }
@@ -142,20 +152,7 @@ impl<'a> Access<'a> {
         };
         let Shard { engine, batch, .. } = &mut **guard;
         let answer = engine.submit(now, caller, command, batch, self.scratch);
-        let decided = match answer {
-            Answer::Later => Decided::Later,
-            Answer::Now(outcome, hold) => {
-                let name = match &outcome {
-                    Outcome::Messages(messages) => messages
-                        .first()
-                        .map(|message| guard.engine.queue_name(message.queue))
-                        .unwrap_or_default(),
-                    _ => Name::default(),
-                };
-                let waits = self.core.waits_for_disk();
-                Decided::Now(outcome, name, guard.need(hold, &self.core.progress, waits))
-            }
-        };
+        let decided = decided(self.core, guard, answer);
         self.collect();
         decided
     }
@@ -169,14 +166,21 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Asks every shard and joins the answers.
+    /// Asks every shard and joins the answers. What has a limit asks the next
+    /// shard for what is left of it.
     fn ask_all(&mut self, caller: Caller, command: &Command) -> Decided {
         let mut joined: Option<(Outcome, Need)> = None;
+        let mut command = command.clone();
         for shard in 0..self.core.shards.len() {
             // None of the commands that go to all shards waits.
             let Decided::Now(outcome, _, need) = self.ask(shard, caller, command.clone()) else {
                 continue;
             };
+            if let (Command::SettleHeld { max, .. }, Outcome::Count(count)) =
+                (&mut command, &outcome)
+            {
+                *max = max.saturating_sub(u32::try_from(*count).unwrap_or(u32::MAX));
+            }
             joined = Some(match joined {
                 None => (outcome, need),
                 Some((before, earlier)) => (join(before, outcome), earlier.and(need)),
@@ -191,30 +195,6 @@ impl<'a> Access<'a> {
         Decided::Now(outcome, Name::default(), need)
     }
 
-    /// Looks at each shard in turn; the first that has something serves.
-    /// A take over several shards does not wait.
-    fn ask_several(&mut self, shards: &[usize], caller: Caller, command: &Command) -> Decided {
-        let Command::Take(take) = command else {
-            return Decided::Now(
-                Outcome::Refused(Refusal::NotPermitted),
-                Name::default(),
-                Need::default(),
-            );
-        };
-        let mut need = Need::default();
-        for &shard in shards {
-            let mut part = take.clone();
-            part.wait = quintet_engine::Wait::No;
-            part.queues
-                .retain(|name| self.core.shard_of_queue(name.as_bytes()) == shard);
-            match self.ask(shard, caller, Command::Take(part)) {
-                Decided::Now(Outcome::Empty, _, held) => need = need.and(held),
-                decided => return decided,
-            }
-        }
-        Decided::Now(Outcome::Empty, Name::default(), need)
-    }
-
     fn between(&self, from: usize, to: &Name) -> Route {
         match self.core.shard_of_queue(to.as_bytes()) {
             into if into == from => Route::One(from),
@@ -222,7 +202,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    fn route(&self, command: &Command) -> Route {
+    fn route(&self, party: Party, command: &Command) -> Route {
         if self.core.shards.len() == 1 {
             return Route::One(0);
         }
@@ -240,21 +220,14 @@ impl<'a> Access<'a> {
                     Some(_) => Route::Together,
                 }
             }
-            Command::Take(take) => {
-                let mut shards: SmallVec<[usize; 4]> = SmallVec::new();
-                for name in &take.queues {
-                    let shard = self.core.shard_of_queue(name.as_bytes());
-                    if !shards.contains(&shard) {
-                        shards.push(shard);
-                    }
-                }
-                match shards[..] {
-                    [] => Route::One(0),
-                    [shard] => Route::One(shard),
-                    _ => Route::Several(shards),
-                }
+            Command::Take(take) => match Across::new(party, take, self.core.shards.len()) {
+                Some(across) => Route::Across(Box::new(across)),
+                None => take.queues.first().map_or(Route::One(0), queue),
+            },
+            Command::Watch(Some(take)) => {
+                let across = Across::watch(party, (**take).clone(), self.core.shards.len());
+                Route::Across(Box::new(across))
             }
-            Command::Watch(Some(take)) => take.queues.first().map_or(Route::One(0), queue),
             Command::Peek(Peek::Id(of)) => id(*of),
             Command::Peek(
                 Peek::Ready(name)
@@ -303,6 +276,22 @@ impl Drop for Access<'_> {
     fn drop(&mut self) {
         self.release();
     }
+}
+
+/// An engine's answer, and what its reply waits for.
+fn decided(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
+    let Answer::Now(outcome, hold) = answer else {
+        return Decided::Later;
+    };
+    let name = match &outcome {
+        Outcome::Messages(messages) => messages
+            .first()
+            .map(|message| shard.engine.queue_name(message.queue))
+            .unwrap_or_default(),
+        _ => Name::default(),
+    };
+    let need = shard.need(hold, &core.progress, core.waits_for_disk());
+    Decided::Now(outcome, name, need)
 }
 
 /// Joins the answers of two shards to one command.

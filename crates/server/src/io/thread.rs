@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Principal, State};
+use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Party, Principal, State};
 use quintet_wire::{Ask, Tally};
 
 use super::Stream;
@@ -367,12 +367,28 @@ impl IoThread {
             }
             return;
         };
+        if delivery.claimed {
+            self.leave_lines(delivery.to);
+        }
         if delivery.standing {
             self.push(slot, delivery, need);
         } else {
             self.answer_wait(slot, delivery, need);
             self.serve(slot);
         }
+    }
+
+    /// A wait over several shards is over: it stands in line nowhere any more.
+    fn leave_lines(&mut self, party: Party) {
+        let server = Arc::clone(&self.server);
+        let mut access = Access::new(
+            &server.core,
+            self.now,
+            &mut self.scratch_deliveries,
+            &mut self.outgoing,
+        );
+        access.leave_lines(party);
+        self.recorded = self.recorded.max(access.finish());
     }
 
     pub(super) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {

@@ -1,14 +1,114 @@
-//! Commands that change several shards in one step: all of them are locked,
-//! in the order of their numbers, so all their facts are of one frame.
+//! Commands about queues of several shards.
+//!
+//! A take goes through them one by one. What changes several in one step locks
+//! all of them, in the order of their numbers, so that all its facts are of
+//! one frame.
 
 use std::sync::MutexGuard;
 
-use quintet_engine::{Answer, Caller, Command, Hold, Name, Outcome, Put, Refusal};
+use quintet_engine::{
+    Across, Answer, Best, Caller, Command, Handed, Hold, Name, Outcome, Put, Refusal, Take, Wait,
+};
 
-use super::{Access, Decided};
+use super::{Access, Decided, decided};
 use crate::core::{Core, Need, Shard};
 
 impl Access<'_> {
+    /// Takes from several shards, or sets a standing take.
+    pub(super) fn ask_across(
+        &mut self,
+        caller: Caller,
+        mut across: Across,
+        command: Command,
+    ) -> Decided {
+        if let Command::Take(take) = command
+            && take.messages_max > 1
+            && !take.look
+            && !take.held_anywhere
+            && let Some(decided) = self.take_many(caller, take)
+        {
+            return decided;
+        }
+        let mut answered = Decided::Later;
+        while let Some(shard) = across.shard() {
+            self.lock(shard);
+            let Some((_, guard)) = &mut self.held else {
+                break;
+            };
+            let Shard { engine, batch, .. } = &mut **guard;
+            if let Some(answer) = across.step(self.now, engine, batch, self.scratch) {
+                answered = decided(self.core, guard, answer);
+            }
+            self.collect();
+        }
+        answered
+    }
+
+    /// Takes as many as there are, up to the limit, in one step. `None`: there
+    /// are none.
+    fn take_many(&mut self, caller: Caller, mut take: Take) -> Option<Decided> {
+        self.release();
+        let (core, now) = (self.core, self.now);
+        let wanted = take.messages_max as usize;
+        let mut numbers: Vec<usize> = take
+            .queues
+            .iter()
+            .map(|name| core.shard_of_queue(name.as_bytes()))
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut shards: Vec<MutexGuard<'_, Shard>> = numbers
+            .into_iter()
+            .map(|number| core.lock(number))
+            .collect();
+        (take.wait, take.deadline_soon_ms, take.messages_max) = (Wait::No, None, 1);
+        let (mut handed, mut from, mut need) = (Handed::new(), Name::default(), Need::default());
+        while handed.len() < wanted {
+            let mut first: Option<(Best, usize)> = None;
+            for (at, shard) in shards.iter_mut().enumerate() {
+                let Shard { engine, batch, .. } = &mut **shard;
+                let found = engine.best_for(now, &take, batch, self.scratch);
+                core.collect(shard, self.scratch, self.out);
+                if let Some(found) = found
+                    && first.is_none_or(|(first, _)| first.is_worse_than(found, take.end))
+                {
+                    first = Some((found, at));
+                }
+            }
+            let Some((_, at)) = first else { break };
+            let Shard { engine, batch, .. } = &mut *shards[at];
+            let command = Command::Take(take.clone());
+            let answer = engine.submit(now, caller, command, batch, self.scratch);
+            core.collect(&mut shards[at], self.scratch, self.out);
+            let Decided::Now(outcome, name, held) = decided(core, &mut shards[at], answer) else {
+                break;
+            };
+            need = need.and(held);
+            match outcome {
+                Outcome::Messages(messages) => {
+                    if handed.is_empty() {
+                        from = name;
+                    }
+                    handed.extend(messages);
+                }
+                other if handed.is_empty() => {
+                    let guards: Vec<&Shard> = shards.iter().map(|shard| &**shard).collect();
+                    self.leave(&guards);
+                    return Some(Decided::Now(other, name, need));
+                }
+                _ => break,
+            }
+            // Counted once, as for a take from one shard.
+            take.refuse_if_held = 0;
+            if let Some(lease) = &mut take.lease {
+                lease.held_max = 0;
+            }
+        }
+        let guards: Vec<&Shard> = shards.iter().map(|shard| &**shard).collect();
+        self.leave(&guards);
+        (!handed.is_empty()).then(|| Decided::Now(Outcome::Messages(handed), from, need))
+    }
+
     /// Moves messages of shard `from` to the queue `to` of shard `into`.
     pub(super) fn move_between(
         &mut self,

@@ -1,0 +1,473 @@
+//! A take over queues of several shards.
+//!
+//! Shards are locked one at a time, so a take that spans them is a sequence of
+//! steps, each done in one shard:
+//!
+//! 1. *held*: if what the caller holds matters, count it in every shard;
+//! 2. *look* at the best message of each shard;
+//! 3. *take* from the shard with the best one, if that shard still has one
+//!    that is not worse than what the others showed; else look again, a
+//!    bounded number of times, and then take the *first* there is;
+//! 4. stand in *line* in each shard, looking once more under the same lock,
+//!    so that no put is missed. All entries share a claim: the first shard
+//!    that has something takes it and serves; to the others the entry is dead;
+//! 5. *leave* the lines, if the answer came while standing in some of them.
+//!
+//! A take whose queues are all in one shard is asked there directly, unless
+//! step 1 is needed.
+
+use smallvec::SmallVec;
+
+use crate::claim::Claim;
+use crate::command::{End, Party, Take, Wait};
+use crate::engine::{Cx, Engine};
+use crate::fact::Journal;
+use crate::message::{MessageId, QueueId};
+use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::shards::shard_of_queue;
+use crate::time::Ms;
+use crate::waiters::Waiter;
+
+/// How often the best message may be snatched away before any will do.
+const LOOKS_MAX: u32 = 4;
+
+/// A message as it compares with those of other shards. Places mean nothing
+/// there, so the oldest is the one that was put first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Best {
+    rank: u32,
+    created: Ms,
+    id: MessageId,
+}
+
+impl Best {
+    /// True if a take from this end would get the other one first.
+    pub fn is_worse_than(self, other: Best, end: End) -> bool {
+        let age = (self.created, self.id).cmp(&(other.created, other.id));
+        let age = match end {
+            End::Oldest => age,
+            End::Newest => age.reverse(),
+        };
+        self.rank.cmp(&other.rank).then(age).is_gt()
+    }
+}
+
+/// What the next step is; numbers are indexes into the list of shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Of all shards, the number itself.
+    Held(usize),
+    Look(usize),
+    Take(usize),
+    First(usize),
+    Line(usize),
+    Leave(usize),
+    Done,
+}
+
+/// A take on its way through the shards. Lock [`Across::shard`], do
+/// [`Across::step`] there, unlock, until there is no next shard.
+#[derive(Debug)]
+pub struct Across {
+    party: Party,
+    take: Take,
+    standing: bool,
+    /// Shards with queues of it, in order; all of them for a standing take.
+    shards: SmallVec<[usize; 4]>,
+    count: usize,
+    phase: Phase,
+    claim: Claim,
+    looks: u32,
+    best: Option<(Best, usize)>,
+    /// The best one of the other shards.
+    rival: Option<Best>,
+    held: usize,
+    until: Option<Ms>,
+    warn: Option<Ms>,
+}
+
+impl Across {
+    /// A take over `count` shards; `None` if one shard can decide it alone.
+    pub fn new(party: Party, take: &Take, count: usize) -> Option<Self> {
+        let mut shards: SmallVec<[usize; 4]> = SmallVec::new();
+        for name in &take.queues {
+            let shard = shard_of_queue(name.as_bytes(), count);
+            if !shards.contains(&shard) {
+                shards.push(shard);
+            }
+        }
+        shards.sort_unstable();
+        let held = take.deadline_soon_ms.is_some() || take.held_anywhere && held_max(take) > 0;
+        let phase = match shards.len() {
+            0 => return None,
+            _ if held => Phase::Held(0),
+            1 => return None,
+            _ => Phase::Look(0),
+        };
+        Some(Self::begin(
+            party,
+            take.clone(),
+            false,
+            shards,
+            count,
+            phase,
+        ))
+    }
+
+    /// Sets the party's standing take. It may have stood in any shard before.
+    pub fn watch(party: Party, take: Take, count: usize) -> Self {
+        let shards = (0..count).collect();
+        Self::begin(party, take, true, shards, count, Phase::Line(0))
+    }
+
+    fn begin(
+        party: Party,
+        take: Take,
+        standing: bool,
+        shards: SmallVec<[usize; 4]>,
+        count: usize,
+        phase: Phase,
+    ) -> Self {
+        Self {
+            party,
+            take,
+            standing,
+            shards,
+            count,
+            phase,
+            claim: Claim::default(),
+            looks: 0,
+            best: None,
+            rival: None,
+            held: 0,
+            until: None,
+            warn: None,
+        }
+    }
+
+    /// The shard the next step is to be done in; `None`: all is done.
+    pub fn shard(&self) -> Option<usize> {
+        match self.phase {
+            Phase::Done => None,
+            Phase::Held(shard) => Some(shard),
+            Phase::Look(at)
+            | Phase::Take(at)
+            | Phase::First(at)
+            | Phase::Line(at)
+            | Phase::Leave(at) => self.shards.get(at).copied(),
+        }
+    }
+
+    /// Does the next step in its shard. Answers once, in the step that found
+    /// the answer; there may be steps after it.
+    pub fn step<J: Journal>(
+        &mut self,
+        now: Ms,
+        engine: &mut Engine,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) -> Option<Answer> {
+        engine.advance(now);
+        let mut cx = Cx::new(journal, deliveries);
+        engine.sweep_expired(&mut cx);
+        let answer = match self.phase {
+            Phase::Held(shard) => self.count_held(engine, shard),
+            Phase::Look(at) => self.look(&mut cx, engine, at),
+            Phase::Take(_) => self.take_best(&mut cx, engine),
+            Phase::First(at) => self.take_first(&mut cx, engine, at),
+            Phase::Line(at) => self.line(&mut cx, engine, at),
+            Phase::Leave(at) => {
+                if self.standing {
+                    engine.unwatch(self.party);
+                }
+                engine.leave_lines(self.party);
+                self.leave(at);
+                None
+            }
+            Phase::Done => None,
+        };
+        engine.sweep_expired(&mut cx);
+        engine.serve(&mut cx);
+        answer
+    }
+
+    fn answer(&mut self, outcome: Outcome, hold: Hold) -> Option<Answer> {
+        self.phase = Phase::Done;
+        Some(Answer::Now(outcome, hold))
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Option<Answer> {
+        self.answer(Outcome::Refused(refusal), Hold::Durable)
+    }
+
+    fn count_held(&mut self, engine: &Engine, shard: usize) -> Option<Answer> {
+        self.held += engine.held_by(self.party);
+        let warn = engine.warning(self.party, &self.take);
+        self.warn = self.warn.into_iter().chain(warn).min();
+        if shard + 1 < self.count {
+            self.phase = Phase::Held(shard + 1);
+            return None;
+        }
+        let max = held_max(&self.take) as usize;
+        if self.take.held_anywhere && max > 0 && self.held >= max {
+            return self.refuse(Refusal::HeldLimit);
+        }
+        self.phase = match self.shards.len() {
+            1 => Phase::First(0),
+            _ => Phase::Look(0),
+        };
+        None
+    }
+
+    fn look<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        engine: &mut Engine,
+        at: usize,
+    ) -> Option<Answer> {
+        if let Err(refusal) = engine.may_take(self.party, &self.take) {
+            return self.refuse(refusal);
+        }
+        if at == 0 {
+            (self.best, self.rival) = (None, None);
+        }
+        let found = engine.best_of(cx, &self.take);
+        if found.is_none() && self.looks == 0 {
+            engine.count_miss(&self.take);
+        }
+        if let Some(found) = found {
+            let before = self.best.map(|(best, _)| best);
+            if before.is_none_or(|before| before.is_worse_than(found, self.take.end)) {
+                self.best = Some((found, at));
+                self.rival = before;
+            } else if (self.rival).is_none_or(|rival| rival.is_worse_than(found, self.take.end)) {
+                self.rival = Some(found);
+            }
+        }
+        if at + 1 < self.shards.len() {
+            self.phase = Phase::Look(at + 1);
+            return None;
+        }
+        match self.best {
+            Some((_, best)) => {
+                self.phase = Phase::Take(best);
+                None
+            }
+            None => self.wait(engine.now()),
+        }
+    }
+
+    fn take_best<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Answer> {
+        let found = engine.best_of(cx, &self.take);
+        let end = self.take.end;
+        let good = found.is_some_and(|found| {
+            self.rival
+                .is_none_or(|rival| !found.is_worse_than(rival, end))
+        });
+        if good && let Some(answer) = self.take_here(cx, engine) {
+            return Some(answer);
+        }
+        self.looks += 1;
+        self.phase = match self.looks {
+            LOOKS_MAX => Phase::First(0),
+            _ => Phase::Look(0),
+        };
+        None
+    }
+
+    fn take_first<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        engine: &mut Engine,
+        at: usize,
+    ) -> Option<Answer> {
+        if let Some(answer) = self.take_here(cx, engine) {
+            return Some(answer);
+        }
+        if self.looks == 0 {
+            engine.count_miss(&self.take);
+        }
+        if at + 1 < self.shards.len() {
+            self.phase = Phase::First(at + 1);
+            return None;
+        }
+        self.wait(engine.now())
+    }
+
+    /// Takes from this shard, if it has anything.
+    fn take_here<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Answer> {
+        if let Err(refusal) = engine.may_take(self.party, &self.take) {
+            return self.refuse(refusal);
+        }
+        let queues = engine.queues_of(&self.take);
+        let (outcome, hold) = engine.take_now(cx, self.party, &self.take, &queues)?;
+        self.answer(outcome, hold)
+    }
+
+    /// Nothing was found: stand in line, if the take waits.
+    fn wait(&mut self, now: Ms) -> Option<Answer> {
+        if self.warn.is_some_and(|at| at <= now) {
+            return self.answer(Outcome::DeadlineSoon, Hold::Turn);
+        }
+        self.until = match self.take.wait {
+            Wait::No | Wait::For(0) => return self.answer(Outcome::Empty, Hold::Turn),
+            Wait::Until(at) if at <= now => return self.answer(Outcome::Empty, Hold::Turn),
+            Wait::For(ms) => Some(now + ms),
+            Wait::Until(at) => Some(at),
+            Wait::Forever => None,
+        };
+        self.phase = Phase::Line(0);
+        None
+    }
+
+    /// Stands in line in one more shard, or ends the wait there.
+    fn line<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        engine: &mut Engine,
+        at: usize,
+    ) -> Option<Answer> {
+        if self.standing {
+            engine.unwatch(self.party);
+        }
+        if self.claim.is_taken() {
+            // A shard that was entered before has served it meanwhile.
+            return self.next_line(at);
+        }
+        let queues = engine.queues_of(&self.take);
+        if engine.would_take(cx, &self.take, &queues).is_some() {
+            if !self.claim.take() {
+                return self.next_line(at);
+            }
+            let taken = engine.take_now(cx, self.party, &self.take, &queues);
+            let (outcome, hold) = taken.unwrap_or((Outcome::Empty, Hold::Turn));
+            if self.standing {
+                engine.deliver(cx, self.party, true, at > 0, outcome, hold);
+                return self.next_line(at);
+            }
+            self.leave(at);
+            return Some(Answer::Now(outcome, hold));
+        }
+        if engine.owns_any(&self.take) {
+            let waiter = Waiter {
+                party: self.party,
+                standing: self.standing,
+                take: self.take.clone(),
+                queues: SmallVec::new(),
+                until: self.until,
+                warn: self.warn,
+                claim: (self.shards.len() > 1).then(|| self.claim.clone()),
+            };
+            if let Err(refusal) = engine.stand_in_line(waiter)
+                && self.claim.take()
+            {
+                let most = if self.standing { self.count } else { at };
+                self.leave(most);
+                return Some(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+            }
+        }
+        self.next_line(at)
+    }
+
+    fn next_line(&mut self, at: usize) -> Option<Answer> {
+        let served = self.claim.is_taken() && !self.standing;
+        if at + 1 < self.shards.len() && !served {
+            self.phase = Phase::Line(at + 1);
+            return None;
+        }
+        self.phase = Phase::Done;
+        Some(match self.standing {
+            true => Answer::Now(Outcome::Done, Hold::Turn),
+            false => Answer::Later,
+        })
+    }
+
+    /// What is left to do is to leave the lines of the first `count` shards.
+    fn leave(&mut self, count: usize) {
+        self.phase = match count {
+            0 => Phase::Done,
+            count => Phase::Leave(count - 1),
+        };
+    }
+}
+
+/// The limit on leases the caller may hold for this take; 0: none.
+fn held_max(take: &Take) -> u32 {
+    take.lease
+        .map_or(take.refuse_if_held, |lease| lease.held_max)
+}
+
+impl Engine {
+    /// Drops the party's places in line for takes that another shard has
+    /// ended. For whoever gets a [`Delivery`] that says it is `claimed`.
+    pub fn leave_lines(&mut self, party: Party) {
+        for number in self.waiters.served_elsewhere(party) {
+            self.drop_waiter(number);
+        }
+    }
+
+    /// Takes a waiter out of its lines, for nothing.
+    pub(crate) fn drop_waiter(&mut self, number: u64) {
+        if let Some(waiter) = self.waiters.remove(number, &mut self.store) {
+            for queue in waiter.queues {
+                self.forget_unused(queue);
+            }
+        }
+    }
+
+    /// Leases the party holds in this shard.
+    fn held_by(&self, party: Party) -> usize {
+        self.store.held.get(&party).map_or(0, Vec::len)
+    }
+
+    /// Those of the take's queues that exist here.
+    pub(crate) fn queues_of(&self, take: &Take) -> SmallVec<[QueueId; 1]> {
+        let mut queues = SmallVec::new();
+        for name in &take.queues {
+            if let Some(queue) = self.store.find(name)
+                && !queues.contains(&queue)
+            {
+                queues.push(queue);
+            }
+        }
+        queues
+    }
+
+    fn owns_any(&self, take: &Take) -> bool {
+        take.queues.iter().any(|name| !self.belongs_elsewhere(name))
+    }
+
+    fn count_miss(&mut self, take: &Take) {
+        for queue in self.queues_of(take) {
+            self.count_live(queue, |totals| totals.misses += 1);
+        }
+    }
+
+    /// The message this take would get here, as it compares with those of
+    /// other shards.
+    ///
+    /// What time alone changes (expiry) may be recorded.
+    pub fn best_for<J: Journal>(
+        &mut self,
+        now: Ms,
+        take: &Take,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) -> Option<Best> {
+        self.advance(now);
+        let mut cx = Cx::new(journal, deliveries);
+        let best = self.best_of(&mut cx, take);
+        self.serve(&mut cx);
+        best
+    }
+
+    fn best_of<J: Journal>(&mut self, cx: &mut Cx<'_, J>, take: &Take) -> Option<Best> {
+        let queues = self.queues_of(take);
+        let message = self.would_take(cx, take, &queues)?;
+        Some(Best {
+            rank: message.rank,
+            created: message.created,
+            id: message.id,
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! Takes, waits and standing takes over several shards: no wake-up is lost,
+//! nothing is handed out twice, and nobody is left standing in a line, however
+//! the steps of the parties are mixed.
+//!
+//! `QUINTET_CASES=100000` tries more random schedules than a usual run.
+
+#[path = "shards/world.rs"]
+mod world;
+
+use quintet_engine::*;
+use quintet_sim::Random;
+
+use world::{Op, World, label};
+
+/// A queue of each shard, and a second one.
+fn names(shards: usize) -> Vec<Name> {
+    let named = |shard: usize, skip: usize| {
+        (0..)
+            .map(|n| Name::from(format!("q{n}").as_str()))
+            .filter(|name| shard_of_queue(name.as_bytes(), shards) == shard)
+            .nth(skip)
+            .expect("names go everywhere")
+    };
+    let all = (0..2).flat_map(|skip| (0..shards).map(move |shard| named(shard, skip)));
+    all.collect()
+}
+
+fn take(queues: &[Name], wait: Wait, lease: bool) -> Take {
+    Take {
+        queues: queues.iter().cloned().collect(),
+        wait,
+        lease: lease.then_some(LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::Fixed(0),
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..Take::default()
+    }
+}
+
+/// Runs every schedule of the programs. Answers how many there are.
+fn every_schedule(shards: u8, programs: &[Vec<Op>]) -> u64 {
+    // The choices of the schedule that is run, and how many there were.
+    let mut path: Vec<(usize, usize)> = Vec::new();
+    let mut count = 0;
+    loop {
+        let mut world = World::new(shards, programs.to_vec());
+        let mut at = 0;
+        loop {
+            let enabled = world.enabled();
+            if enabled.is_empty() {
+                break;
+            }
+            if at == path.len() {
+                path.push((0, enabled.len()));
+            }
+            world.step(enabled[path[at].0]);
+            at += 1;
+        }
+        world.check();
+        count += 1;
+        // The next one: the last choice that has another.
+        while path.last().is_some_and(|&(choice, of)| choice + 1 == of) {
+            path.pop();
+        }
+        match path.last_mut() {
+            Some((choice, _)) => *choice += 1,
+            None => return count,
+        }
+    }
+}
+
+#[test]
+fn every_schedule_of_a_wait_two_puts_and_a_timeout() {
+    let q = names(2);
+    for (wait, lease) in [(Wait::For(5), false), (Wait::Forever, true)] {
+        let schedules = every_schedule(
+            2,
+            &[
+                vec![Op::Take(take(&q, wait, lease))],
+                vec![Op::Put(q[0].clone())],
+                vec![Op::Put(q[1].clone())],
+                vec![Op::Pass(5)],
+            ],
+        );
+        assert!(schedules > 1000, "{schedules}");
+    }
+}
+
+#[test]
+fn every_schedule_of_a_wait_that_is_given_up() {
+    let q = names(2);
+    for end in [Op::HangUp, Op::Stop] {
+        for lease in [false, true] {
+            every_schedule(
+                2,
+                &[
+                    vec![Op::Take(take(&q, Wait::Forever, lease)), end.clone()],
+                    vec![Op::Put(q[0].clone())],
+                    vec![Op::Put(q[1].clone())],
+                ],
+            );
+        }
+    }
+}
+
+#[test]
+fn every_schedule_of_two_who_wait() {
+    let q = names(2);
+    every_schedule(
+        2,
+        &[
+            vec![Op::Take(take(&q, Wait::Forever, false))],
+            vec![Op::Take(take(&q[..1], Wait::Forever, false))],
+            vec![Op::Put(q[0].clone()), Op::Put(q[1].clone())],
+        ],
+    );
+}
+
+#[test]
+fn every_schedule_of_a_standing_take_that_is_replaced() {
+    let q = names(2);
+    every_schedule(
+        2,
+        &[
+            vec![
+                Op::Watch(Some(take(&q, Wait::Forever, false))),
+                Op::Watch(Some(take(&q[1..2], Wait::Forever, false))),
+            ],
+            vec![Op::Put(q[0].clone())],
+            vec![Op::Put(q[1].clone())],
+        ],
+    );
+}
+
+/// A random program for one party.
+fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for _ in 0..random.below(6) + 1 {
+        let some: Vec<Name> = (0..random.below(4) + 1)
+            .map(|_| q[random.index(q.len())].clone())
+            .collect();
+        let wait = match random.below(4) {
+            0 => Wait::No,
+            1 => Wait::Forever,
+            _ => Wait::For(random.below(20)),
+        };
+        let lease = random.chance(1, 2);
+        ops.push(match random.below(16) {
+            0..=4 => Op::Put(some[0].clone()),
+            5..=9 => Op::Take(take(&some, wait, lease)),
+            10 => Op::Watch(Some(take(&some, Wait::Forever, lease))),
+            11 => Op::Watch(None),
+            12 => Op::Stop,
+            13 => Op::Release,
+            14 => Op::HangUp,
+            _ => Op::Pass(random.below(15)),
+        });
+    }
+    ops
+}
+
+#[test]
+fn random_schedules_of_random_programs() {
+    let cases = std::env::var("QUINTET_CASES").ok();
+    let cases = cases.and_then(|text| text.parse().ok()).unwrap_or(4000);
+    for seed in 0..cases {
+        // Shown if the test fails.
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let shards = random.below(3) as u8 + 2;
+        let q = names(shards.into());
+        let parties = random.below(4) + 2;
+        let mut programs: Vec<Vec<Op>> = (0..parties).map(|_| program(&mut random, &q)).collect();
+        // Those who wait for a while are answered in the end.
+        programs.push(vec![Op::Pass(3), Op::Pass(10), Op::Pass(40)]);
+        let mut world = World::new(shards, programs);
+        loop {
+            let enabled = world.enabled();
+            if enabled.is_empty() {
+                break;
+            }
+            world.step(enabled[random.index(enabled.len())]);
+        }
+        world.check();
+    }
+}
+
+/// Does a command over shards without anybody between its steps.
+fn alone(engines: &mut [Engine], party: u64, take: &Take, now: Ms) -> Outcome {
+    let mut across = Across::new(Party(party), take, engines.len()).expect("several shards");
+    let mut answered = None;
+    while let Some(shard) = across.shard() {
+        let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::new());
+        let answer = across.step(now, &mut engines[shard], &mut log, &mut deliveries);
+        answered = answered.or(answer);
+        assert!(deliveries.is_empty());
+    }
+    match answered.expect("an answer") {
+        Answer::Now(outcome, _) => outcome,
+        Answer::Later => panic!("it waits"),
+    }
+}
+
+fn put_at(engines: &mut [Engine], queue: &Name, rank: u32, number: u64, now: Ms) {
+    let shard = shard_of_queue(queue.as_bytes(), engines.len());
+    let put = Command::Put(Put {
+        queue: queue.clone(),
+        rank: Some(rank),
+        body: Body::new(&number.to_le_bytes()),
+        ..Put::default()
+    });
+    let mut log: Vec<Fact> = Vec::new();
+    engines[shard].submit(now, Caller::default(), put, &mut log, &mut Vec::new());
+}
+
+fn fresh(shards: u8) -> Vec<Engine> {
+    let engine = |n| Engine::new(n, shards, Settings::default());
+    (0..shards).map(engine).collect()
+}
+
+#[test]
+fn the_best_over_all_shards_comes_first() {
+    let q = names(3);
+    for end in [End::Oldest, End::Newest] {
+        let mut engines = fresh(3);
+        let mut random = Random::new(7);
+        let mut expected = Vec::new();
+        for number in 0..60 {
+            let rank = random.below(4) as u32;
+            let queue = &q[random.index(q.len())];
+            put_at(&mut engines, queue, rank, number, Ms(1000 + number));
+            expected.push((rank, number));
+        }
+        expected.sort_unstable_by_key(|&(rank, number)| match end {
+            End::Oldest => (rank, number),
+            End::Newest => (rank, u64::MAX - number),
+        });
+        let take = Take {
+            end,
+            ..take(&q, Wait::No, false)
+        };
+        for (_, number) in expected {
+            let Outcome::Messages(messages) = alone(&mut engines, 1, &take, Ms(5000)) else {
+                panic!("{number} is missing");
+            };
+            assert_eq!(label(&messages[0]), number);
+        }
+        assert_eq!(alone(&mut engines, 1, &take, Ms(5000)), Outcome::Empty);
+    }
+}
+
+#[test]
+fn leases_in_other_shards_count() {
+    let q = names(2);
+    let mut engines = fresh(2);
+    put_at(&mut engines, &q[0], 0, 1, Ms(1000));
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::Fixed(10_000),
+        back_to: BackTo::Place,
+        held_max: 1,
+    };
+    let first = Take {
+        lease: Some(lease),
+        held_anywhere: true,
+        ..take(&q[..1], Wait::No, false)
+    };
+    let got = alone(&mut engines, 1, &first, Ms(1000));
+    assert!(matches!(got, Outcome::Messages(_)), "{got:?}");
+    // Another shard, the same party.
+    let second = Take {
+        queues: [q[1].clone()].into_iter().collect(),
+        ..first
+    };
+    let refused = Outcome::Refused(Refusal::HeldLimit);
+    assert_eq!(alone(&mut engines, 1, &second, Ms(1000)), refused);
+    assert_eq!(alone(&mut engines, 2, &second, Ms(1000)), Outcome::Empty);
+    // The lease's end is near, seen from a queue of another shard.
+    let warned = Take {
+        deadline_soon_ms: Some(1000),
+        ..take(&q[1..2], Wait::Forever, false)
+    };
+    let soon = alone(&mut engines, 1, &warned, Ms(10_500));
+    assert_eq!(soon, Outcome::DeadlineSoon);
+    assert_eq!(
+        alone(&mut engines, 2, &first_of(&q), Ms(10_500)),
+        Outcome::Empty
+    );
+}
+
+/// A take of another party, from both shards.
+fn first_of(q: &[Name]) -> Take {
+    take(&q[..2], Wait::No, false)
+}
+
+#[test]
+fn a_warning_reaches_a_wait_in_another_shard_once() {
+    let q = names(2);
+    let mut engines = fresh(2);
+    put_at(&mut engines, &q[0], 0, 1, Ms(1000));
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::Fixed(10_000),
+        back_to: BackTo::Place,
+        held_max: 0,
+    };
+    let reserve = Take {
+        lease: Some(lease),
+        ..take(&q[..2], Wait::No, false)
+    };
+    alone(&mut engines, 1, &reserve, Ms(1000));
+    let waits = Take {
+        deadline_soon_ms: Some(1000),
+        wait: Wait::Forever,
+        ..reserve
+    };
+    let mut across = Across::new(Party(1), &waits, 2).expect("several shards");
+    let mut answers = Vec::new();
+    while let Some(shard) = across.shard() {
+        let mut log: Vec<Fact> = Vec::new();
+        answers.extend(across.step(Ms(2000), &mut engines[shard], &mut log, &mut Vec::new()));
+    }
+    assert!(matches!(answers[..], [Answer::Later]), "{answers:?}");
+    let mut deliveries = Vec::new();
+    for engine in &mut engines {
+        assert_eq!(engine.next_deadline(), Ms(10_000));
+        engine.tick(Ms(10_000), &mut Vec::<Fact>::new(), &mut deliveries);
+    }
+    let outcomes: Vec<&Outcome> = deliveries.iter().map(|d| &d.outcome).collect();
+    assert_eq!(outcomes, [&Outcome::DeadlineSoon]);
+}

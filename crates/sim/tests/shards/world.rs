@@ -1,0 +1,443 @@
+//! Several real shards, and parties whose commands are cut into the steps
+//! that a server does under one lock, in any order a scheduler likes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use quintet_engine::*;
+
+/// Something a party does.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Put(Name),
+    Take(Take),
+    Watch(Option<Take>),
+    /// Stops waiting, if it waits (a client closed its side).
+    Stop,
+    /// Gives back what it holds.
+    Release,
+    HangUp,
+    /// Time passes, and each shard does what is due.
+    Pass(u64),
+}
+
+/// What a party is in the middle of.
+#[derive(Debug)]
+enum Doing {
+    Nothing,
+    /// True for a standing take.
+    Across(Box<Across>, bool),
+    /// The same in every shard; the next one.
+    Each(Each, usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Each {
+    Leave,
+    Stop,
+    Unwatch,
+    Release,
+    HangUp,
+    Tick,
+}
+
+#[derive(Debug)]
+struct Mail {
+    delivery: Delivery,
+    /// Of a standing take that was replaced since.
+    old: bool,
+    /// What it brings was given back before it was read.
+    given_back: bool,
+}
+
+#[derive(Debug)]
+struct Actor {
+    party: Party,
+    program: VecDeque<Op>,
+    doing: Doing,
+    mail: VecDeque<Mail>,
+    waits: Option<Take>,
+    stands: Option<Take>,
+    gone: bool,
+}
+
+/// A number that names a message; its body.
+type Label = u64;
+
+/// True if the delivery brings leases on some of these.
+fn brings_lease_of(delivery: &Delivery, labels: &BTreeSet<Label>) -> bool {
+    let Outcome::Messages(messages) = &delivery.outcome else {
+        return false;
+    };
+    let mut messages = messages.iter();
+    messages.any(|m| m.state == State::Reserved && labels.contains(&label(m)))
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    engines: Vec<Engine>,
+    logs: Vec<Vec<Fact>>,
+    actors: Vec<Actor>,
+    now: Ms,
+    /// Every label put, and where it was last seen to go.
+    put: Label,
+    removed: BTreeSet<Label>,
+    held: BTreeMap<Label, Party>,
+}
+
+pub(crate) fn label(message: &Message) -> Label {
+    let bytes = message.body.as_small().expect("a small body");
+    Label::from_le_bytes(bytes.try_into().expect("a label"))
+}
+
+impl World {
+    pub(crate) fn new(shards: u8, programs: Vec<Vec<Op>>) -> Self {
+        let actors = programs.into_iter().zip(1..).map(|(program, n)| Actor {
+            party: Party(n),
+            program: program.into(),
+            doing: Doing::Nothing,
+            mail: VecDeque::new(),
+            waits: None,
+            stands: None,
+            gone: false,
+        });
+        Self {
+            engines: (0..shards)
+                .map(|n| Engine::new(n, shards, Settings::default()))
+                .collect(),
+            logs: vec![Vec::new(); shards.into()],
+            actors: actors.collect(),
+            now: Ms(1_000_000),
+            put: 0,
+            removed: BTreeSet::new(),
+            held: BTreeMap::new(),
+        }
+    }
+
+    /// The parties that can do a step.
+    pub(crate) fn enabled(&self) -> Vec<usize> {
+        let all = self.actors.iter().enumerate();
+        let ready = all.filter(|(_, actor)| match actor.doing {
+            Doing::Across(..) | Doing::Each(..) => true,
+            Doing::Nothing if !actor.mail.is_empty() => true,
+            Doing::Nothing => match actor.program.front() {
+                None => false,
+                // A party that waits does nothing else.
+                Some(Op::Stop | Op::HangUp) => true,
+                Some(_) => actor.waits.is_none(),
+            },
+        });
+        ready.map(|(at, _)| at).collect()
+    }
+
+    /// One step of a party that is enabled.
+    pub(crate) fn step(&mut self, at: usize) {
+        match std::mem::replace(&mut self.actors[at].doing, Doing::Nothing) {
+            Doing::Across(across, standing) => self.step_across(at, across, standing),
+            Doing::Each(each, shard) => self.step_each(at, each, shard),
+            Doing::Nothing => match self.actors[at].mail.pop_front() {
+                Some(mail) => self.receive(at, mail),
+                None => self.begin(at),
+            },
+        }
+        for engine in &self.engines {
+            engine.verify().expect("indexes agree");
+        }
+    }
+
+    fn begin(&mut self, at: usize) {
+        let shards = self.engines.len();
+        let Some(op) = self.actors[at].program.pop_front() else {
+            return;
+        };
+        let party = self.actors[at].party;
+        if matches!(op, Op::Watch(_)) {
+            let mail = self.actors[at].mail.iter_mut();
+            mail.for_each(|mail| mail.old |= mail.delivery.standing);
+        }
+        match op {
+            Op::Put(queue) => {
+                let shard = shard_of_queue(queue.as_bytes(), shards);
+                let put = Put {
+                    queue,
+                    body: Body::new(&self.put.to_le_bytes()),
+                    ..Put::default()
+                };
+                self.put += 1;
+                self.ask(shard, party, Command::Put(put));
+            }
+            Op::Take(take) => match Across::new(party, &take, shards) {
+                Some(across) => {
+                    self.actors[at].waits = Some(take);
+                    self.actors[at].doing = Doing::Across(Box::new(across), false);
+                }
+                None => {
+                    let shard = shard_of_queue(take.queues[0].as_bytes(), shards);
+                    self.actors[at].waits = Some(take.clone());
+                    let answer = self.ask(shard, party, Command::Take(take));
+                    self.answered(at, answer);
+                }
+            },
+            Op::Watch(Some(take)) => {
+                let across = Across::watch(party, take.clone(), shards);
+                self.actors[at].stands = Some(take);
+                self.step_across(at, Box::new(across), true);
+            }
+            Op::Watch(None) => {
+                self.actors[at].stands = None;
+                self.step_each(at, Each::Unwatch, 0);
+            }
+            Op::Stop if self.actors[at].waits.is_none() => {}
+            Op::Stop => self.actors[at].doing = Doing::Each(Each::Stop, 0),
+            Op::Release => self.actors[at].doing = Doing::Each(Each::Release, 0),
+            Op::HangUp => {
+                let actor = &mut self.actors[at];
+                actor.gone = true;
+                (actor.waits, actor.stands) = (None, None);
+                actor.program.clear();
+                actor.doing = Doing::Each(Each::HangUp, 0);
+            }
+            Op::Pass(ms) => {
+                self.now = self.now + ms;
+                self.actors[at].doing = Doing::Each(Each::Tick, 0);
+            }
+        }
+    }
+
+    fn step_across(&mut self, at: usize, mut across: Box<Across>, standing: bool) {
+        let Some(shard) = across.shard() else { return };
+        let mut deliveries = Vec::new();
+        let answer = across.step(
+            self.now,
+            &mut self.engines[shard],
+            &mut self.logs[shard],
+            &mut deliveries,
+        );
+        self.post(shard, deliveries);
+        if across.shard().is_some() {
+            self.actors[at].doing = Doing::Across(across, standing);
+        }
+        if let Some(answer) = answer {
+            self.answered(at, answer);
+        }
+    }
+
+    fn step_each(&mut self, at: usize, each: Each, shard: usize) {
+        let party = self.actors[at].party;
+        // What is given back may be another's before the step is over.
+        let here = self.labels_in(shard);
+        if matches!(each, Each::HangUp | Each::Release) {
+            self.held
+                .retain(|label, holder| *holder != party || !here.contains(label));
+        }
+        let mut deliveries = Vec::new();
+        let (engine, log) = (&mut self.engines[shard], &mut self.logs[shard]);
+        match each {
+            Each::Leave => engine.leave_lines(party),
+            Each::Tick => engine.tick(self.now, log, &mut deliveries),
+            Each::HangUp => engine.disconnect(self.now, party, log, &mut deliveries),
+            Each::Stop => {
+                self.ask(shard, party, Command::StopWaiting);
+            }
+            Each::Unwatch => {
+                self.ask(shard, party, Command::Watch(None));
+            }
+            Each::Release => {
+                for mail in &mut self.actors[at].mail {
+                    mail.given_back |= brings_lease_of(&mail.delivery, &here);
+                }
+                let how = How::Release {
+                    rank: None,
+                    due: When::Now,
+                    back_to: None,
+                };
+                let command = Command::SettleHeld {
+                    queue: None,
+                    how,
+                    max: u32::MAX,
+                };
+                self.ask(shard, party, command);
+            }
+        }
+        self.post(shard, deliveries);
+        if shard + 1 < self.engines.len() {
+            self.actors[at].doing = Doing::Each(each, shard + 1);
+        }
+    }
+
+    fn labels_in(&self, shard: usize) -> BTreeSet<Label> {
+        let facts = self.engines[shard].image();
+        let labels = facts.iter().filter_map(|fact| match fact {
+            Fact::Image(message, _) => Some(label(message)),
+            _ => None,
+        });
+        labels.collect()
+    }
+
+    fn ask(&mut self, shard: usize, party: Party, command: Command) -> Answer {
+        let caller = Caller {
+            party,
+            ..Caller::default()
+        };
+        let mut deliveries = Vec::new();
+        let (engine, log) = (&mut self.engines[shard], &mut self.logs[shard]);
+        let answer = engine.submit(self.now, caller, command, log, &mut deliveries);
+        self.post(shard, deliveries);
+        answer
+    }
+
+    /// Leaves a shard's deliveries with their parties.
+    fn post(&mut self, shard: usize, deliveries: Vec<Delivery>) {
+        for delivery in deliveries {
+            let to = self.actors.iter_mut().find(|a| a.party == delivery.to);
+            let to = to.expect("a party of this world");
+            // A standing take is served as it was until its change has come
+            // to the shard.
+            let before = match &to.doing {
+                Doing::Across(across, true) => across.shard().is_some_and(|next| shard >= next),
+                Doing::Each(Each::Unwatch, next) => shard >= *next,
+                _ => false,
+            };
+            to.mail.push_back(Mail {
+                old: before && delivery.standing,
+                delivery,
+                given_back: false,
+            });
+        }
+    }
+
+    /// The answer to a take or a watch.
+    fn answered(&mut self, at: usize, answer: Answer) {
+        let Answer::Now(outcome, _) = answer else {
+            return;
+        };
+        match outcome {
+            // That the standing take is set.
+            Outcome::Done => {}
+            Outcome::Messages(messages) => {
+                self.actors[at].waits = None;
+                self.got(at, messages);
+            }
+            Outcome::Empty => self.actors[at].waits = None,
+            other => panic!("a take answers {other:?}"),
+        }
+    }
+
+    fn receive(&mut self, at: usize, mail: Mail) {
+        let Mail {
+            delivery,
+            old,
+            given_back,
+        } = mail;
+        let actor = &mut self.actors[at];
+        if !actor.gone {
+            if delivery.claimed {
+                actor.doing = Doing::Each(Each::Leave, 0);
+            }
+            if !delivery.standing {
+                let waited = actor.waits.take();
+                assert!(waited.is_some(), "a second outcome of one wait");
+            } else if !old {
+                let stood = actor.stands.take();
+                assert!(stood.is_some(), "a standing take served twice");
+            }
+        }
+        match delivery.outcome {
+            Outcome::Messages(_) if given_back => {}
+            Outcome::Messages(messages) => self.got(at, messages),
+            Outcome::Empty => {}
+            other => panic!("a wait ends with {other:?}"),
+        }
+    }
+
+    /// A party has messages; one that is gone loses none.
+    fn got(&mut self, at: usize, messages: Handed) {
+        let (party, gone) = (self.actors[at].party, self.actors[at].gone);
+        for message in messages {
+            let (label, reserved) = (label(&message), message.state == State::Reserved);
+            if reserved && gone {
+                // Its leases went with it.
+                continue;
+            }
+            assert!(!self.removed.contains(&label), "{label} came twice");
+            if reserved {
+                let before = self.held.insert(label, party);
+                assert_eq!(before, None, "{label} is held twice");
+            } else if gone {
+                let shard = shard_of_id(message.id, self.engines.len());
+                self.ask(shard, party, Command::Restore(vec![message]));
+            } else {
+                self.removed.insert(label);
+            }
+        }
+    }
+
+    /// Everything has come to rest.
+    pub(crate) fn check(&mut self) {
+        assert!(self.enabled().is_empty());
+        self.check_nothing_is_lost();
+        self.check_nobody_waits_in_vain();
+        self.check_lines();
+    }
+
+    fn check_nothing_is_lost(&self) {
+        let mut stored: Vec<Label> = Vec::new();
+        let mut reserved = BTreeSet::new();
+        for engine in &self.engines {
+            for fact in engine.image() {
+                if let Fact::Image(message, _) = fact {
+                    stored.push(label(&message));
+                    if message.state == State::Reserved {
+                        reserved.insert(label(&message));
+                    }
+                }
+            }
+        }
+        stored.extend(&self.removed);
+        stored.sort_unstable();
+        assert_eq!(stored, (0..self.put).collect::<Vec<_>>(), "stored or taken");
+        let held: BTreeSet<Label> = self.held.keys().copied().collect();
+        assert_eq!(reserved, held, "reserved for those who know");
+    }
+
+    fn check_nobody_waits_in_vain(&mut self) {
+        let mut asked: Vec<Name> = Vec::new();
+        for actor in self.actors.iter().filter(|actor| !actor.gone) {
+            for take in actor.waits.iter().chain(&actor.stands) {
+                asked.extend(take.queues.iter().cloned());
+            }
+        }
+        for queue in asked {
+            let shard = shard_of_queue(queue.as_bytes(), self.engines.len());
+            let command = Command::Peek(Peek::Ready(queue.clone()));
+            let Answer::Now(outcome, _) = self.ask(shard, Party(999), command) else {
+                panic!("a look waits");
+            };
+            let empty = matches!(outcome, Outcome::Refused(_) | Outcome::Empty);
+            assert!(empty, "somebody waits on {queue}, which has {outcome:?}");
+        }
+    }
+
+    /// The shards know of those who wait, and of nobody else.
+    fn check_lines(&mut self) {
+        for shard in 0..self.engines.len() {
+            let stands_here = |take: &&Take| {
+                let mut queues = take.queues.iter();
+                queues.any(|q| shard_of_queue(q.as_bytes(), self.engines.len()) == shard)
+            };
+            let live = self.actors.iter().filter(|actor| !actor.gone);
+            let expected = live
+                .flat_map(|actor| actor.waits.iter().chain(&actor.stands))
+                .filter(stands_here)
+                .count() as u64;
+            let Answer::Now(Outcome::Stats(stats), _) =
+                self.ask(shard, Party(999), Command::Stats(StatsOf::Shard))
+            else {
+                panic!("no numbers");
+            };
+            let StatsReply::Shard(stats) = *stats else {
+                panic!("other numbers");
+            };
+            assert_eq!(stats.waiters, expected, "in the lines of shard {shard}");
+        }
+    }
+}
