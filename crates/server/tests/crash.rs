@@ -44,10 +44,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(data: &Path, sync: &str) -> Self {
+    fn start(data: &Path, sync: &str, shards: u32) -> Self {
         let config = data.with_extension("toml");
         // Small files, so that segments rotate and retire all the time.
-        std::fs::write(&config, "segment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n").unwrap();
+        let text = format!("shards = {shards}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n");
+        std::fs::write(&config, text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
             .args([
                 "serve",
@@ -324,7 +325,7 @@ fn drain(address: &str, known: &Mutex<Known>) {
     }
 }
 
-fn kill_loop(sync: &str) {
+fn kill_loop(sync: &str, shards: u32) {
     let number = |name: &str, default: u64| {
         std::env::var(name)
             .ok()
@@ -336,13 +337,15 @@ fn kill_loop(sync: &str) {
         .elapsed()
         .map_or(1, |time| time.as_nanos() as u64);
     let seed = number("QUINTET_CRASH_SEED", now | 1);
-    println!("crash test: sync {sync}, {rounds} rounds, QUINTET_CRASH_SEED={seed}");
+    println!(
+        "crash test: sync {sync}, {shards} shards, {rounds} rounds, QUINTET_CRASH_SEED={seed}"
+    );
     let mut random = Random(seed);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let known = Arc::new(Mutex::new(Known::default()));
     for _ in 0..rounds {
-        let server = Server::start(&data, sync);
+        let server = Server::start(&data, sync, shards);
         let mut workers = Vec::new();
         for producer in 0..PRODUCERS {
             let (address, known) = (server.address.clone(), known.clone());
@@ -365,7 +368,7 @@ fn kill_loop(sync: &str) {
             worker.join().expect("no client saw anything wrong");
         }
     }
-    let server = Server::start(&data, sync);
+    let server = Server::start(&data, sync, shards);
     drain(&server.address, &known);
     server.kill();
 
@@ -376,7 +379,7 @@ fn kill_loop(sync: &str) {
         .filter(|id| !known.settled.contains(id) && !known.unsure.contains(id))
         .collect();
     println!(
-        "crash test: sync {sync}, {} stored, {} settled, {} lost with {} removing takes in flight",
+        "crash test: sync {sync}, {shards} shards, {} stored, {} settled, {} lost with {} removing takes in flight",
         known.stored.len(),
         known.settled.len(),
         lost.len(),
@@ -392,15 +395,20 @@ fn kill_loop(sync: &str) {
 
 #[test]
 fn kill_9_with_sync_always() {
-    kill_loop("always");
+    kill_loop("always", 1);
 }
 
 #[test]
 fn kill_9_with_sync_at_an_interval() {
-    kill_loop("50ms");
+    kill_loop("50ms", 1);
 }
 
 #[test]
 fn kill_9_with_sync_never() {
-    kill_loop("never");
+    kill_loop("never", 1);
+}
+
+#[test]
+fn kill_9_with_several_shards() {
+    kill_loop("always", 4);
 }

@@ -12,11 +12,16 @@ const SHARDS: usize = 4;
 
 /// Starts with four shards and more configuration.
 fn start(data: &Path, more: &str) -> Server {
-    let config = format!("shards = {SHARDS}\nsync = \"50ms\"\n{more}");
+    start_with(data, "50ms", more)
+}
+
+fn start_with(data: &Path, sync: &str, more: &str) -> Server {
+    let config = format!("shards = {SHARDS}\nlog_level = \"warn\"\n{more}");
     Server::start_with(
         data,
         Start {
             config: Some(&config),
+            sync: Some(sync),
             ..Start::default()
         },
     )
@@ -105,5 +110,59 @@ fn expired_messages_wake_a_taker_in_another_shard() {
     putter.put(&brief, b"too late");
     taker.expect_value(&late, b"too late");
     putter.take_nothing(&brief);
+    assert!(server.stop().success());
+}
+
+/// Kills the server again and again while messages go from shard to shard;
+/// each is found once in the end.
+#[test]
+fn dead_letters_survive_kills_on_their_way() {
+    const ROUNDS: usize = 12;
+    const EACH: usize = 5;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let work: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "work")).collect();
+    let dead = name_in(0, "dead");
+    let rules: Vec<(&str, &str)> = work
+        .iter()
+        .map(|work| (work.as_str(), dead.as_str()))
+        .collect();
+    let rules = dead_letters(&rules);
+    let mut expected = Vec::new();
+    for round in 0..ROUNDS {
+        let server = start_with(&data, "always", &rules);
+        let mut holders = Vec::new();
+        for work in &work {
+            for n in 0..EACH {
+                let body = format!("{work} {round} {n}");
+                let mut holder = server.client();
+                holder.put(work, body.as_bytes());
+                holder.send(format!("get {work}/open\r\n").as_bytes());
+                holder.expect_value(work, body.as_bytes());
+                expected.push(body);
+                holders.push(holder);
+            }
+        }
+        // Some are given up just before the kill, the rest by the next start,
+        // which is killed as soon as it is ready.
+        holders.truncate(round * holders.len() / ROUNDS);
+        server.kill();
+        start_with(&data, "always", &rules).kill();
+    }
+    let server = start_with(&data, "always", &rules);
+    let mut client = server.client();
+    client.await_stat(&format!("queue_{dead}_items"), |items| {
+        items == expected.len() as u64
+    });
+    let mut found = Vec::new();
+    for _ in 0..expected.len() {
+        client.send(format!("get {dead}\r\n").as_bytes());
+        let item = common::text(&client.until(b"END\r\n"));
+        found.push(item.lines().nth(1).unwrap_or_default().to_owned());
+    }
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    assert_eq!(client.stat("curr_items"), 0);
     assert!(server.stop().success());
 }

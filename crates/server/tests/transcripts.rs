@@ -24,10 +24,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(voice: &str, setup: &[Setup]) -> Self {
+    fn start(voice: &str, shards: u32, setup: &[Setup]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("quintet.toml");
-        fs::write(&config, configuration(voice, setup)).expect("the configuration is written");
+        fs::write(&config, configuration(voice, shards, setup))
+            .expect("the configuration is written");
         let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
             .args(["serve", "--sync", "50ms", "--config"])
             .arg(&config)
@@ -130,8 +131,8 @@ fn hung_up(kind: ErrorKind) -> bool {
 }
 
 /// The configuration a transcript asks for.
-fn configuration(voice: &str, setup: &[Setup]) -> String {
-    let mut text = String::new();
+fn configuration(voice: &str, shards: u32, setup: &[Setup]) -> String {
+    let mut text = format!("shards = {shards}\n");
     let mut listen = format!("[[listen]]\nvoice = \"{voice}\"\naddress = \"127.0.0.1:0\"\n");
     for line in setup {
         match line {
@@ -167,6 +168,15 @@ fn transcripts(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_transcript_over_a_socket() {
+    replay_all(1);
+}
+
+#[test]
+fn every_transcript_with_several_shards() {
+    replay_all(4);
+}
+
+fn replay_all(shards: u32) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/transcripts");
     let mut failures = Vec::new();
     for voice in quintet_wire::VOICES {
@@ -176,7 +186,7 @@ fn every_transcript_over_a_socket() {
             if transcript.needs_instant() {
                 continue;
             }
-            let mut server = Server::start(voice.name, transcript.setup());
+            let mut server = Server::start(voice.name, shards, transcript.setup());
             if let Err(error) = transcript.run(&mut server, Chunking::Whole) {
                 failures.push(format!("{}: {error}", path.display()));
             }
