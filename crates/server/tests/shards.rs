@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use common::{Server, Start};
@@ -164,5 +166,149 @@ fn dead_letters_survive_kills_on_their_way() {
     expected.sort_unstable();
     assert_eq!(found, expected);
     assert_eq!(client.stat("curr_items"), 0);
+    assert!(server.stop().success());
+}
+
+/// A connection to the control channel, which takes from several queues.
+struct Taker(BufReader<UnixStream>);
+
+impl Taker {
+    fn new(server: &Server) -> Self {
+        let stream = UnixStream::connect(server.data.join("quintet.sock")).expect("connected");
+        stream
+            .set_read_timeout(Some(common::PATIENCE))
+            .expect("a timeout");
+        Self(BufReader::new(stream))
+    }
+
+    fn ask(&mut self, queues: &[String], wait_ms: u64) {
+        let queues = queues.join("\",\"");
+        let take = format!("{{\"queues\":[\"{queues}\"],\"wait_ms\":{wait_ms}}}");
+        let line = format!("{{\"take\":{take}}}\n");
+        self.0.get_mut().write_all(line.as_bytes()).expect("sent");
+    }
+
+    /// The message, if there was one.
+    fn answer(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("an answer in time");
+        if line == "{\"messages\":[]}\n" {
+            return None;
+        }
+        let (_, bytes) = line.split_once("\"bytes\":").expect("a message");
+        let digits: String = bytes.chars().take_while(char::is_ascii_digit).collect();
+        let mut body = vec![0; digits.parse().expect("a length")];
+        self.0.read_exact(&mut body).expect("a body");
+        Some(common::text(&body))
+    }
+}
+
+#[test]
+fn takers_over_all_shards_get_everything_once() {
+    const TAKERS: usize = 6;
+    const EACH: usize = 150;
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir.path().join("data"), "");
+    let queues: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "q")).collect();
+    let takers: Vec<_> = (0..TAKERS)
+        .map(|first| {
+            let mut taker = Taker::new(&server);
+            // Each in an order of its own, some from fewer shards.
+            let mut queues = queues.clone();
+            queues.rotate_left(first % SHARDS);
+            queues.truncate(SHARDS - first % 2);
+            std::thread::spawn(move || {
+                let mut got = Vec::new();
+                loop {
+                    taker.ask(&queues, 20_000);
+                    match taker.answer() {
+                        Some(end) if end == "end" => return got,
+                        Some(body) => got.push(body),
+                        None => panic!("waited in vain after {got:?}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    let putters: Vec<_> = queues
+        .iter()
+        .map(|queue| {
+            let (mut client, queue) = (server.client(), queue.clone());
+            std::thread::spawn(move || {
+                for n in 0..EACH {
+                    client.put(&queue, format!("{queue} {n}").as_bytes());
+                }
+            })
+        })
+        .collect();
+    for putter in putters {
+        putter.join().expect("all are put");
+    }
+    // What is there comes before what is put from here on, in each queue. One
+    // that every taker asks for ends them one by one.
+    let last = queues.iter().find(|queue| {
+        (0..TAKERS).all(|first| {
+            let mut queues = queues.clone();
+            queues.rotate_left(first % SHARDS);
+            queues.truncate(SHARDS - first % 2);
+            queues.contains(queue)
+        })
+    });
+    let last = last.expect("a queue of all").clone();
+    let mut client = server.client();
+    client.await_stat("curr_items", |items| items == 0);
+    for _ in 0..TAKERS {
+        client.put(&last, b"end");
+    }
+    let mut got: Vec<String> = Vec::new();
+    for taker in takers {
+        got.extend(taker.join().expect("a taker that ends"));
+    }
+    let mut expected: Vec<String> = queues
+        .iter()
+        .flat_map(|queue| (0..EACH).map(move |n| format!("{queue} {n}")))
+        .collect();
+    got.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(got, expected);
+    // Nobody stands in any line any more.
+    for queue in &queues {
+        assert_eq!(client.stat(&format!("queue_{queue}_waiters")), 0);
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_first_put_over_all_shards_is_taken_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir.path().join("data"), "");
+    let queues: Vec<String> = (0..SHARDS).map(|shard| name_in(shard, "q")).collect();
+    let mut taker = Taker::new(&server);
+    taker.ask(&queues, 0);
+    assert_eq!(taker.answer(), None);
+    let rank = |queue: &str, rank: &str, text: &str| {
+        let put = server.run(&["put", "--rank", rank, queue, text]);
+        assert!(put.status.success(), "{}", common::text(&put.stderr));
+    };
+    rank(&queues[1], "5", "first of 5");
+    rank(&queues[0], "9", "first of 9");
+    rank(&queues[3], "5", "second of 5");
+    rank(&queues[2], "1", "of 1");
+    for body in ["of 1", "first of 5", "second of 5", "first of 9"] {
+        taker.ask(&queues, 0);
+        assert_eq!(taker.answer().as_deref(), Some(body));
+    }
+    // A wait that ends, and one that its client gives up.
+    taker.ask(&queues, 20);
+    assert_eq!(taker.answer(), None);
+    taker.ask(&queues, 60_000);
+    let mut client = server.client();
+    // Known as soon as it is asked for, once somebody stands in its line.
+    let waiters = format!("queue_{}_waiters", queues[2]);
+    client.await_stat(&waiters, |waiters| waiters == 1);
+    drop(taker);
+    client.await_stat(&waiters, |waiters| waiters == 0);
+    client.put(&queues[2], b"left alone");
+    client.take(&queues[2], b"left alone");
     assert!(server.stop().success());
 }

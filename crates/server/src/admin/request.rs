@@ -3,6 +3,7 @@
 use quintet_engine::{Body, Command, Expiry, Name, Peek, Put, StatsOf, Take, Wait, When};
 use quintet_wire::{Ask, HostAsk};
 use serde_json::Value;
+use smallvec::SmallVec;
 
 /// What a request line asks for.
 #[derive(Debug)]
@@ -104,13 +105,25 @@ fn put(of: &Value) -> Result<Put, String> {
 }
 
 fn take(of: &Value) -> Result<Take, String> {
+    let queues: SmallVec<[Name; 1]> = match of.get("queues").and_then(Value::as_array) {
+        None => SmallVec::from_iter([queue(of)?]),
+        Some(list) => list
+            .iter()
+            .map(|text| text.as_str().map(name).ok_or("queues are named by texts"))
+            .collect::<Result<_, _>>()?,
+    };
+    let max = number_u32(of, "max")?.unwrap_or(1);
+    // A reply names the queue of its first message only.
+    if queues.is_empty() || queues.len() > 1 && max > 1 {
+        return Err("take one message from several queues, or several from one".to_owned());
+    }
     Ok(Take {
-        queues: [queue(of)?].into_iter().collect(),
+        queues,
         wait: match number(of, "wait_ms") {
             None | Some(0) => Wait::No,
             Some(ms) => Wait::For(ms),
         },
-        messages_max: number_u32(of, "max")?.unwrap_or(1),
+        messages_max: max,
         ..Take::default()
     })
 }
@@ -156,6 +169,9 @@ mod tests {
             "{\"explode\": {}}",
             "{\"put\": {}}",
             "{\"take\": {\"queue\": 3}}",
+            "{\"take\": {\"queues\": []}}",
+            "{\"take\": {\"queues\": [\"a\", 3]}}",
+            "{\"take\": {\"queues\": [\"a\", \"b\"], \"max\": 2}}",
         ] {
             assert!(parse(line.as_bytes()).is_err(), "{line}");
         }

@@ -102,14 +102,15 @@ impl Put {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  \
-                        quintet take work --count 100 --json\n\nExits with 2 if there was no \
+                        quintet take work --count 100 --json\n  quintet take urgent work --wait 1m\n\nExits with 2 if there was no \
                         message."
 )]
 pub(super) struct Take {
     #[command(flatten)]
     at: Where,
-    /// Name of the queue.
-    queue: String,
+    /// Name of the queue; of several, the best message over all of them comes.
+    #[arg(required = true, value_name = "QUEUE")]
+    queues: Vec<String>,
     /// Wait this long for a message.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
     wait: u64,
@@ -123,7 +124,7 @@ pub(super) struct Take {
 
 impl Take {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let of = json!({ "queue": self.queue, "wait_ms": self.wait, "max": 1 });
+        let of = json!({ "queues": self.queues, "wait_ms": self.wait, "max": 1 });
         let mut client = Client::connect(&self.at)?;
         // One at a time: what was printed was taken, and nothing more.
         for taken in 0..self.count {
