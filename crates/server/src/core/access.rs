@@ -1,6 +1,8 @@
 //! Asking the shards, as an I/O thread does in one turn.
 
 mod several;
+#[cfg(test)]
+mod tests;
 
 use std::sync::MutexGuard;
 

@@ -1,0 +1,184 @@
+//! Commands over several shards that no voice has yet.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use quintet_engine::{
+    Body, By, ListState, MessageId, Overrides, Pattern, Put, Refusal, Settings, Take, shard_of_id,
+    shard_of_queue,
+};
+
+use super::*;
+use crate::config::SyncPolicy;
+use crate::core::{Counts, Layout, Progress, Room, Signal, Timer, locked, open};
+
+const SHARDS: usize = 3;
+
+fn core(dir: &Path, settings: &Settings) -> Core {
+    let layout = Layout {
+        shards: SHARDS,
+        segment_bytes: 1 << 20,
+        spares: 0,
+    };
+    let opened = open(dir, &layout, settings).expect("it opens");
+    Core {
+        reader: opened.committer.log.reader(),
+        shards: opened.shards.into_iter().map(Mutex::new).collect(),
+        committer: Mutex::new(opened.committer),
+        policy: SyncPolicy::Never,
+        clock: opened.clock,
+        progress: Progress::new(),
+        bodies: opened.bodies,
+        timer: Timer::new(),
+        log_work: Signal::default(),
+        upkeep: Signal::default(),
+        sync_turn: Mutex::new(()),
+        mail: Vec::new(),
+        counts: Counts::default(),
+        room: Room::new(dir.to_owned(), 1 << 20),
+    }
+}
+
+fn ask(core: &Core, command: Command) -> Outcome {
+    let (mut scratch, mut out) = (Vec::new(), Vec::new());
+    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
+    let caller = Caller {
+        party: Party(1),
+        ..Caller::default()
+    };
+    let Decided::Now(outcome, _, need) = access.submit(caller, command) else {
+        panic!("nothing here waits");
+    };
+    let recorded = access.finish();
+    // What was recorded is what the reply waits for, if it waits.
+    assert!(need.written == 0 || recorded == 0 || need.written == recorded);
+    core.write(recorded);
+    assert!(out.is_empty());
+    outcome
+}
+
+/// A queue of each shard.
+fn names() -> Vec<Name> {
+    let name_in = |shard| {
+        let mut names = (0..).map(|n| Name::from(format!("q{n}").as_str()));
+        names.find(|name| shard_of_queue(name.as_bytes(), SHARDS) == shard)
+    };
+    (0..SHARDS).map(|n| name_in(n).expect("one")).collect()
+}
+
+fn put(queue: &Name, rank: u32, body: &str) -> Put {
+    Put {
+        queue: queue.clone(),
+        rank: Some(rank),
+        body: Body::new(body.as_bytes()),
+        ..Put::default()
+    }
+}
+
+fn put_many(core: &Core, puts: Vec<Put>) -> Vec<MessageId> {
+    match ask(core, Command::PutMany(puts)) {
+        Outcome::PutMany(ids) => ids,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn take_many(core: &Core, queues: &[Name], max: u32) -> Vec<String> {
+    let take = Take {
+        queues: queues.iter().cloned().collect(),
+        messages_max: max,
+        ..Take::default()
+    };
+    match ask(core, Command::Take(take)) {
+        Outcome::Messages(messages) => messages
+            .iter()
+            .map(|m| String::from_utf8_lossy(m.body.as_small().unwrap_or_default()).into_owned())
+            .collect(),
+        Outcome::Empty => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn many_puts_are_stored_all_or_none_over_shards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let q = names();
+    let small = Overrides {
+        messages_max: Some(1),
+        ..Overrides::default()
+    };
+    let settings = Settings {
+        rules: vec![(Pattern::new(&q[2].to_string()), small)],
+        ..Settings::default()
+    };
+    let core_before = core(folder.path(), &settings);
+    let puts = vec![
+        put(&q[2], 3, "c"),
+        put(&q[0], 1, "a"),
+        put(&q[1], 2, "b"),
+        put(&q[0], 4, "d"),
+    ];
+    let ids = put_many(&core_before, puts.clone());
+    let shards: Vec<usize> = ids.iter().map(|&id| shard_of_id(id, SHARDS)).collect();
+    assert_eq!(shards, [2, 0, 1, 0]);
+    // One shard refuses, so none stores.
+    let refused = ask(&core_before, Command::PutMany(puts));
+    assert_eq!(refused, Outcome::Refused(Refusal::QueueFull));
+    core_before.sync();
+    drop(core_before);
+
+    let core = core(folder.path(), &settings);
+    assert_eq!(take_many(&core, &q, 3), ["a", "b", "c"]);
+    assert_eq!(take_many(&core, &q, 9), ["d"]);
+    assert_eq!(take_many(&core, &q, 9), [""; 0]);
+}
+
+#[test]
+fn messages_move_between_shards_and_survive_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let q = names();
+    let settings = Settings {
+        queues_max: 1,
+        ..Settings::default()
+    };
+    let first = core(folder.path(), &settings);
+    let ids = put_many(
+        &first,
+        (0..4).map(|n| put(&q[2], n, &n.to_string())).collect(),
+    );
+    let to_first = |id| Command::Move {
+        id,
+        to: q[0].clone(),
+    };
+    assert_eq!(ask(&first, to_first(ids[3])), Outcome::Done);
+    let gone = Outcome::Refused(Refusal::NotFound);
+    assert_eq!(ask(&first, to_first(ids[3])), gone);
+    let all = |to: &Name| Command::MoveAll {
+        from: q[2].clone(),
+        to: to.clone(),
+        state: ListState::Ready,
+        max: 2,
+    };
+    assert_eq!(ask(&first, all(&q[0])), Outcome::Count(2));
+    // A queue that cannot be made is no place to go, and nothing is sent.
+    let mut other = (0..).map(|n| Name::from(format!("other{n}").as_str()));
+    let other = other.find(|name| shard_of_queue(name.as_bytes(), SHARDS) == 0);
+    let full = Outcome::Refused(Refusal::TooManyQueues);
+    assert_eq!(ask(&first, all(&other.expect("one"))), full);
+    first.sync();
+    drop(first);
+
+    let second = core(folder.path(), &settings);
+    assert!(
+        second
+            .shards
+            .iter()
+            .all(|shard| locked(shard).engine.sends_to().is_none())
+    );
+    assert_eq!(take_many(&second, &q[..1], 9), ["0", "1", "3"]);
+    let left = Command::Delete {
+        id: ids[2],
+        by: By::Anyone,
+    };
+    assert_eq!(ask(&second, left), Outcome::Done);
+    assert_eq!(take_many(&second, &q, 9), [""; 0]);
+}
