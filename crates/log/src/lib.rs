@@ -39,5 +39,5 @@ pub use repair::{RepairSummary, repair};
 pub use spares::{SpareState, Spares};
 pub use storage::{Disk, Storage, StorageFile};
 pub use survey::{Finding, LostRange};
-pub use traits::{BodyReader, Log, ReadBodies, SyncPoint, SyncWork};
+pub use traits::{BodyReader, Log, ReadBodies, Retiring, SyncPoint, SyncWork};
 pub use types::{Epoch, Placed, Position, ReplayFrame, SegmentInfo, SegmentNumber, Stamp};

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
-    Position, Recovery, ReplayFrame, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
+    Position, Recovery, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
     StorageFile, SyncPoint, SyncWork,
     failure::Failure,
     files::Files,
@@ -215,51 +215,6 @@ impl LocalLog {
             error => self.failure.record(error),
         }
     }
-
-    /// Gives up the oldest segment. Its file becomes a spare if nobody else has it.
-    fn retire_oldest(&mut self, number: SegmentNumber) -> Result<u64, LogError> {
-        let name = segment_name(number);
-        let fail = |doing, error| self.failure.record(LogError::io(doing, &name, 0, error));
-        // Out of the readers' reach first: then who has the file now is all who ever will.
-        let file = match self.files.take(number) {
-            Some(file) => file,
-            None => self
-                .storage
-                .open(&name)
-                .map_err(|error| fail("open", error))?,
-        };
-        self.unsynced.retain(|unsynced| unsynced.number != number);
-        let bytes = file.len().map_err(|error| fail("measure", error))?;
-        let recycle =
-            self.spares.wanted() && bytes >= self.spares.bytes() && Arc::strong_count(&file) == 1;
-        if !recycle {
-            self.storage
-                .remove(&name)
-                .and_then(|()| self.storage.sync_dir())
-                .map_err(|error| fail("remove", error))?;
-            return Ok(bytes);
-        }
-        // Renamed before its links are counted: a backup links by segment name, so afterwards
-        // their number can only fall.
-        let spare = self.spares.new_name();
-        self.storage
-            .rename(&name, &spare)
-            .and_then(|()| self.storage.sync_dir())
-            .map_err(|error| fail("rename", error))?;
-        if file.links().map_err(|error| fail("inspect", error))? > 1 {
-            self.storage
-                .remove(&spare)
-                .and_then(|()| self.storage.sync_dir())
-                .map_err(|error| fail("remove", error))?;
-            return Ok(bytes);
-        }
-        if bytes > self.spares.bytes() {
-            file.set_len(self.spares.bytes())
-                .map_err(|error| fail("shorten", error))?;
-        }
-        self.spares.give((spare, file));
-        Ok(bytes)
-    }
 }
 
 impl Log for LocalLog {
@@ -408,22 +363,91 @@ impl Log for LocalLog {
         self.segments.iter().map(describe).collect()
     }
 
-    fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError> {
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
         self.failure.check()?;
-        let mut freed = 0;
+        let mut given_up = Vec::new();
         while self.segments.len() > 1 {
             let number = self.segments[0].header.number;
             if number > through {
                 break;
             }
-            freed += self.retire_oldest(number)?;
+            // Out of the readers' reach first: then who has the file now is all who ever will.
+            given_up.push((number, self.files.take(number)));
+            self.unsynced.retain(|unsynced| unsynced.number != number);
             self.segments.pop_front();
         }
-        Ok(freed)
+        let retire = Retire {
+            storage: Arc::clone(&self.storage),
+            spares: self.spares.clone(),
+            failure: self.failure.clone(),
+        };
+        Ok(Retiring::new(move || {
+            let mut freed = 0;
+            for (number, file) in given_up {
+                freed += retire.one(number, file)?;
+            }
+            Ok(freed)
+        }))
     }
 
     fn reader(&self) -> BodyReader {
         BodyReader::new(Arc::clone(&self.files) as Arc<dyn crate::ReadBodies>)
+    }
+}
+
+/// What giving up a segment needs.
+struct Retire {
+    storage: Arc<dyn Storage>,
+    spares: Spares,
+    failure: Failure,
+}
+
+impl Retire {
+    /// Gives up one segment. Its file becomes a spare if nobody else has it.
+    fn one(
+        &self,
+        number: SegmentNumber,
+        file: Option<Arc<dyn StorageFile>>,
+    ) -> Result<u64, LogError> {
+        let name = segment_name(number);
+        let fail = |doing, error| self.failure.record(LogError::io(doing, &name, 0, error));
+        let file = match file {
+            Some(file) => file,
+            None => self
+                .storage
+                .open(&name)
+                .map_err(|error| fail("open", error))?,
+        };
+        let bytes = file.len().map_err(|error| fail("measure", error))?;
+        let recycle =
+            self.spares.wanted() && bytes >= self.spares.bytes() && Arc::strong_count(&file) == 1;
+        if !recycle {
+            self.storage
+                .remove(&name)
+                .and_then(|()| self.storage.sync_dir())
+                .map_err(|error| fail("remove", error))?;
+            return Ok(bytes);
+        }
+        // Renamed before its links are counted: a backup links by segment name, so afterwards
+        // their number can only fall.
+        let spare = self.spares.new_name();
+        self.storage
+            .rename(&name, &spare)
+            .and_then(|()| self.storage.sync_dir())
+            .map_err(|error| fail("rename", error))?;
+        if file.links().map_err(|error| fail("inspect", error))? > 1 {
+            self.storage
+                .remove(&spare)
+                .and_then(|()| self.storage.sync_dir())
+                .map_err(|error| fail("remove", error))?;
+            return Ok(bytes);
+        }
+        if bytes > self.spares.bytes() {
+            file.set_len(self.spares.bytes())
+                .map_err(|error| fail("shorten", error))?;
+        }
+        self.spares.give((spare, file));
+        Ok(bytes)
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 
 use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, PAYLOAD_BYTES_MAX,
-    Placed, Position, ReadBodies, ReplayFrame, SegmentInfo, SegmentNumber, Stamp, StorageFile,
-    SyncPoint, SyncWork,
+    Placed, Position, ReadBodies, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Stamp,
+    StorageFile, SyncPoint, SyncWork,
 };
 
 /// Payload bytes after which [`Log::segment_bytes_left`] says 0: small, so that tests rotate.
@@ -243,10 +243,10 @@ impl Log for MemLog {
         self.store.lock().iter().map(describe).collect()
     }
 
-    fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError> {
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
         let mut segments = self.store.lock();
         let Some(current) = segments.last().map(|last| last.number) else {
-            return Ok(0);
+            return Ok(Retiring::new(|| Ok(0)));
         };
         let mut freed = 0;
         segments.retain(|segment| {
@@ -256,7 +256,7 @@ impl Log for MemLog {
             }
             keep
         });
-        Ok(freed)
+        Ok(Retiring::new(move || Ok(freed)))
     }
 
     fn reader(&self) -> BodyReader {

@@ -67,17 +67,44 @@ pub trait Log: Send {
     /// The segments, oldest first.
     fn segments(&self) -> Vec<SegmentInfo>;
 
-    /// Gives up every segment up to and including `through`, oldest first; returns the bytes
-    /// freed or recycled. The segment being written always stays. Everything that must be
-    /// remembered has been appended again, and is durable, before this is called. Does a few
-    /// directory operations.
+    /// Gives up every segment up to and including `through`: from now on they are not read. The
+    /// segment being written always stays. Everything that must be remembered has been appended
+    /// again, and is durable, before this is called. What it answers does the directory
+    /// operations, which take as long as the disk likes, and needs no lock on the log; dropped
+    /// without being run, it leaves files that the next start reads again.
+    ///
+    /// # Errors
+    /// The log has failed before.
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError>;
+
+    /// [`Log::begin_retire`] and its work; returns the bytes freed or recycled.
     ///
     /// # Errors
     /// Final, with some of the segments given up.
-    fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError>;
+    fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError> {
+        self.begin_retire(through)?.run()
+    }
 
     /// Reads payloads by place, without the log.
     fn reader(&self) -> BodyReader;
+}
+
+/// The rest of giving up segments.
+pub struct Retiring(Box<dyn FnOnce() -> Result<u64, LogError> + Send>);
+
+impl Retiring {
+    /// Work that `run` does.
+    pub fn new(run: impl FnOnce() -> Result<u64, LogError> + Send + 'static) -> Self {
+        Self(Box::new(run))
+    }
+
+    /// Removes or recycles the files, oldest first; returns the bytes freed or recycled.
+    ///
+    /// # Errors
+    /// Final, with some of the files given up.
+    pub fn run(self) -> Result<u64, LogError> {
+        (self.0)()
+    }
 }
 
 /// Where the log ended at some moment, and how to make it durable up to there.

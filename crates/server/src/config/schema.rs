@@ -58,7 +58,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "io_threads",
-        help: "Threads that serve connections, at most 64; 0: one per core.",
+        help: "Threads that serve connections, at most 64; 0: one for every two cores.",
         reload: false,
         field: |c| Field::Number(&mut c.io_threads, 0, 64),
     },

@@ -228,7 +228,9 @@ impl Core {
         }
         self.sync();
         self.mail.iter().for_each(super::Mailbox::tell_durable);
-        match locked(&self.committer).log.retire(segment) {
+        // The lock is not held while the disk works.
+        let begun = locked(&self.committer).log.begin_retire(segment);
+        match begun.and_then(quintet_log::Retiring::run) {
             Ok(bytes) => {
                 self.counts.retired.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("retired segment {segment}, {bytes} bytes");

@@ -36,6 +36,8 @@ pub(super) enum Flushed {
     Done,
     /// The socket takes no more now.
     Blocked,
+    /// It would take more of a large body, but others are to have a turn.
+    More,
     /// The connection is dead, or a body cannot be read: close it.
     Dead,
 }
@@ -102,6 +104,11 @@ impl Outbox {
         self.output.len() - self.sent
     }
 
+    /// True if a large body is next or on its way: sending takes a while.
+    pub(super) fn is_large(&self) -> bool {
+        self.large_sent < self.free.1
+    }
+
     /// True if nothing is left to send.
     pub(super) fn is_empty(&self) -> bool {
         self.unsent() == 0 && self.large_sent == self.output.large().len() && self.marks.is_empty()
@@ -114,7 +121,8 @@ impl Outbox {
         reader: &BodyReader,
         written: &mut u64,
     ) -> Flushed {
-        let flushed = self.send(stream, reader, written);
+        let mut budget = LARGE_PER_TURN;
+        let flushed = self.send(stream, reader, written, &mut budget);
         while self
             .kept
             .front()
@@ -139,7 +147,13 @@ impl Outbox {
             .collect()
     }
 
-    fn send(&mut self, stream: &mut Stream, reader: &BodyReader, written: &mut u64) -> Flushed {
+    fn send(
+        &mut self,
+        stream: &mut Stream,
+        reader: &BodyReader,
+        written: &mut u64,
+        budget: &mut usize,
+    ) -> Flushed {
         loop {
             let next =
                 (self.large_sent < self.free.1).then(|| self.output.large()[self.large_sent].0);
@@ -163,7 +177,7 @@ impl Outbox {
             if next.is_none() {
                 return Flushed::Done;
             }
-            match self.send_large(stream, reader, written) {
+            match self.send_large(stream, reader, written, budget) {
                 Flushed::Done => self.large_sent += 1,
                 stuck => return stuck,
             }
@@ -176,6 +190,7 @@ impl Outbox {
         stream: &mut Stream,
         reader: &BodyReader,
         written: &mut u64,
+        budget: &mut usize,
     ) -> Flushed {
         let sending = self.sending.get_or_insert_with(|| Sending {
             body: self.output.large()[self.large_sent].1.clone(),
@@ -197,10 +212,14 @@ impl Outbox {
                     }
                 }
             }
+            if *budget == 0 {
+                return Flushed::More;
+            }
             match stream.write(&sending.bytes[sending.at..]) {
                 Ok(0) => return Flushed::Dead,
                 Ok(n) => {
                     sending.at += n;
+                    *budget = budget.saturating_sub(n);
                     *written += n as u64;
                 }
                 Err(error) => match retry(&error) {
@@ -228,6 +247,11 @@ impl Outbox {
         self.large_sent = 0;
     }
 }
+
+/// Bytes of large bodies that one connection is sent in one turn, about: a
+/// client that reads as fast as it is sent to would else hold up all others of
+/// its thread for the length of the body.
+const LARGE_PER_TURN: usize = 64 << 10;
 
 /// Bytes sent but still held, at most, beside as many unsent.
 const COMPACT: usize = 64 << 10;

@@ -443,6 +443,12 @@ impl IoThread {
                 }
             }
             let mut dirty = std::mem::take(&mut self.dirty);
+            // Small replies first: they do not wait for large bodies.
+            let conns = &mut self.conns;
+            let mut large = |slot: u32| conns.get_mut(slot).is_some_and(|conn| conn.out.is_large());
+            if dirty.iter().any(|&slot| large(slot)) {
+                dirty.sort_by_key(|&slot| large(slot));
+            }
             for slot in dirty.drain(..) {
                 self.flush_conn(slot);
             }
@@ -524,6 +530,10 @@ impl IoThread {
         if goes_on {
             conn.stalled = false;
             self.mark_again(slot);
+        }
+        if flushed == Flushed::More {
+            // In the next turn, which then does not wait.
+            self.mark_dirty(slot);
         }
     }
 

@@ -123,7 +123,9 @@ impl IoThread {
             if !conn.readable {
                 break Stop::Quiet;
             }
-            if reads >= READS {
+            // A body on its way in is long: others are to have a turn.
+            let most = if conn.upload.is_some() { 1 } else { READS };
+            if reads >= most {
                 break Stop::Again;
             }
             reads += 1;
