@@ -425,10 +425,10 @@ impl Session for MemcacheSession {
                 output.put(CRLF);
             }
             (Reply::Stats, Given::Server(server)) => {
-                stats::write_stats(&server, &self.shared.version, output);
+                stats::write_stats(server, &self.shared.version, output);
             }
             (Reply::DumpStats(only), Given::Server(server)) => {
-                stats::write_dump(&server, &only, output);
+                stats::write_dump(server, &only, output);
             }
             (Reply::Config, Given::Host(Ok(text))) => {
                 for line in text.lines() {
@@ -439,7 +439,7 @@ impl Session for MemcacheSession {
             }
             (Reply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
             (Reply::Goodbye, Given::Host(Err(text))) => {
-                server_error(&text, output);
+                server_error(text, output);
                 return self.close();
             }
             (Reply::Goodbye, _) => return self.close(),
