@@ -22,6 +22,7 @@ mod shards;
 mod stats;
 mod store;
 mod time;
+pub mod varint;
 mod waiters;
 
 pub use across::{Across, Best};

@@ -3,6 +3,7 @@
 use super::FactError;
 use crate::message::{Attachment, Attr};
 use crate::time::Ms;
+use crate::varint;
 
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -22,19 +23,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn number(&mut self) -> Result<u64, FactError> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            // The tenth byte has room for one bit.
-            if shift == 63 && byte > 1 {
-                return Err(FactError::BadField("number"));
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
+        let seen = self.0.len();
+        match varint::take(&mut self.0) {
+            Some(value) => Ok(value),
+            // A number has ten bytes at most: with more there, it was a bad one.
+            None if seen >= 10 => Err(FactError::BadField("number")),
+            None => Err(FactError::Short),
         }
-        Err(FactError::BadField("number"))
     }
 
     pub(super) fn small(&mut self, field: &'static str) -> Result<u32, FactError> {

@@ -2,6 +2,7 @@
 
 use crate::message::{Attachment, Attr};
 use crate::time::Ms;
+use crate::varint;
 
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
@@ -14,13 +15,8 @@ impl Writer<'_> {
         self.0.push(u8::from(flag));
     }
 
-    /// LEB128: seven bits a byte, low ones first, the top bit says "more".
-    pub(super) fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    pub(super) fn number(&mut self, value: u64) {
+        varint::put(self.0, value);
     }
 
     /// Zigzag, so that small negative numbers are short.

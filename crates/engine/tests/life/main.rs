@@ -315,6 +315,27 @@ fn flush_leaves_reserved_ones_and_drop_dooms_them() {
 }
 
 #[test]
+fn puts_over_the_memory_limit_are_refused_until_there_is_room() {
+    let settings = Settings {
+        memory_max: 2000,
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    let put = || Command::Put(ranked("q", 1, &"x".repeat(300)));
+    let mut stored = 0;
+    while let Some(Outcome::Put { .. }) = w.ask(1, put()) {
+        stored += 1;
+        assert!(stored < 10, "ten times 300 bytes are over 2000");
+    }
+    assert!(stored > 0);
+    let refused = Some(Outcome::Refused(Refusal::NoMemory));
+    assert_eq!(w.ask(1, put()), refused);
+    w.pop("q");
+    assert!(matches!(w.ask(1, put()), Some(Outcome::Put { .. })));
+    assert_eq!(w.ask(1, put()), refused);
+}
+
+#[test]
 fn a_full_queue_refuses_or_drops_the_oldest() {
     let rule = |name: &str, when_full| {
         let overrides = Overrides {

@@ -113,8 +113,23 @@ impl Config {
                 .collect(),
             queues_max: clamp_u32(self.queues_max),
             waiters_max: clamp_u32(self.waiters_max),
-            memory_max: self.memory_max / self.shards.max(1),
+            memory_max: self.memory_max() / self.shards.max(1),
         }
+    }
+
+    /// Bytes the messages may take: as set, or three quarters of the machine's
+    /// memory, so that a put is refused before the system kills the server.
+    pub(crate) fn memory_max(&self) -> u64 {
+        if self.memory_max > 0 {
+            return self.memory_max;
+        }
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))
+            .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        // Where nobody says how much there is, there is no limit.
+        total.map_or(0, |kib| kib * 1024 / 4 * 3)
     }
 
     /// Where the control socket is, if there is one.

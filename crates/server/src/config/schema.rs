@@ -133,7 +133,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     Spec {
         key: "memory_max",
         help: "Memory the messages may take, by the server's reckoning; puts over it are \
-               refused. 0: no limit.",
+               refused. 0: three quarters of the machine's memory.",
         reload: true,
         field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
     },

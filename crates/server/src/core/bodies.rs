@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_engine::{ChunkPlace, LargeBody};
+use quintet_engine::{ChunkPlace, LargeBody, varint};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Placed};
 
 use super::commit::Committed;
@@ -76,43 +76,16 @@ impl Bodies {
 pub(crate) fn begin_chunk(frame: &mut FrameBuf, body: u64, index: u32) {
     frame.clear();
     frame.set_kind(FrameKind::Body);
-    put_varint(frame.payload_mut(), body);
-    put_varint(frame.payload_mut(), u64::from(index));
+    varint::put(frame.payload_mut(), body);
+    varint::put(frame.payload_mut(), u64::from(index));
     frame.count = 1;
 }
 
 /// Reads what [`begin_chunk`] wrote: body id, chunk index, and the bytes.
 pub(crate) fn read_chunk(mut payload: &[u8]) -> Option<(u64, u32, &[u8])> {
-    let body = get_varint(&mut payload)?;
-    let index = u32::try_from(get_varint(&mut payload)?).ok()?;
+    let body = varint::take(&mut payload)?;
+    let index = u32::try_from(varint::take(&mut payload)?).ok()?;
     Some((body, index, payload))
-}
-
-/// Appends seven bits at a time, least first.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        // Masked to seven bits.
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Reads what [`put_varint`] wrote; `None` if it is cut short or over 64 bits.
-pub(crate) fn get_varint(input: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = input.split_first()?;
-        *input = rest;
-        if shift == 63 && byte > 1 {
-            return None;
-        }
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 /// Where a chunk of `len` body bytes went.
@@ -164,19 +137,6 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn varints_round_trip_and_refuse_nonsense() {
-        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut out = Vec::new();
-            put_varint(&mut out, value);
-            let mut input = &out[..];
-            assert_eq!(get_varint(&mut input), Some(value));
-            assert!(input.is_empty());
-            assert_eq!(get_varint(&mut &out[..out.len() - 1]), None);
-        }
-        assert_eq!(get_varint(&mut &[0xff; 10][..]), None);
-    }
 
     #[test]
     fn a_chunk_says_whose_it_is() {

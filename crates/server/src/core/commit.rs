@@ -3,11 +3,10 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Home, Space};
+use quintet_engine::{Home, Space, varint};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
 use smallvec::SmallVec;
 
-use super::bodies::put_varint;
 use super::shard::{Batch, Shard};
 use super::{Core, Mailbox, locked, stop_for};
 
@@ -195,8 +194,8 @@ pub(crate) fn fill(payload: &mut Vec<u8>, batches: &mut [Batch]) -> u32 {
     let mut count = 0;
     for (number, batch) in batches.iter_mut().enumerate() {
         if !batch.is_empty() {
-            put_varint(payload, number as u64);
-            put_varint(payload, batch.records.len() as u64);
+            varint::put(payload, number as u64);
+            varint::put(payload, batch.records.len() as u64);
             payload.extend_from_slice(&batch.records);
             count += batch.count;
         }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings};
+use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, varint};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalLog, Log, Options, Recovery, ReplayFrame, Spares, Stamp,
 };
 
-use super::bodies::{Bodies, get_varint, read_chunk};
+use super::bodies::{Bodies, read_chunk};
 use super::commit::fill;
 use super::{Clock, Committer, Shard};
 
@@ -258,8 +258,8 @@ pub(crate) fn verify_frame(frame: &ReplayFrame<'_>) -> Result<(), String> {
 
 /// Splits a group off the payload of a frame of facts: shard and records.
 fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
-    let shard = get_varint(payload)?;
-    let len = usize::try_from(get_varint(payload)?).ok()?;
+    let shard = varint::take(payload)?;
+    let len = usize::try_from(varint::take(payload)?).ok()?;
     let (records, rest) = payload.split_at_checked(len)?;
     *payload = rest;
     Some((shard, records))
