@@ -312,7 +312,7 @@ impl Engine {
     /// to what is gone. Call after replay, before the first command.
     pub fn begin_epoch<J: Journal>(&mut self, now: Ms, epoch: u64, journal: &mut J) {
         self.advance(now);
-        let lost: Vec<MessageId> = self
+        let mut lost: Vec<MessageId> = self
             .store
             .leases
             .iter()
@@ -331,7 +331,6 @@ impl Engine {
         }
         let mut deliveries = Vec::new();
         let mut cx = Cx::new(journal, &mut deliveries);
-        let mut lost = lost;
         lost.sort_unstable();
         for id in lost {
             self.bury_if_spent(&mut cx, id);

@@ -136,18 +136,11 @@ pub struct Overrides {
     pub fanout_only: Option<bool>,
 }
 
-macro_rules! lay_over {
-    ($from:expr, $onto:expr, $($field:ident),*) => {
-        $(if let Some(value) = &$from.$field { $onto.$field = value.clone().into(); })*
-    };
-}
-
-impl Overrides {
-    /// Lays these over `settings`.
-    pub fn lay_over(&self, settings: &mut QueueSettings) {
-        lay_over!(
-            self,
-            settings,
+/// Calls a macro with the name of every override. The only list of them: a new
+/// one goes at its end, as the order is that of the log's format.
+macro_rules! each_override {
+    ($then:ident) => {
+        $then!(
             default_rank,
             default_ttr_ms,
             messages_max,
@@ -165,37 +158,31 @@ impl Overrides {
             paused,
             down,
             memory,
-            fanout_only
+            fanout_only,
         );
+    };
+}
+pub(crate) use each_override;
+
+impl Overrides {
+    /// Lays these over `settings`.
+    pub fn lay_over(&self, settings: &mut QueueSettings) {
+        macro_rules! lay {
+            ($($field:ident),* $(,)?) => {
+                $(if let Some(value) = &self.$field { settings.$field = value.clone().into(); })*
+            };
+        }
+        each_override!(lay);
     }
 
     /// Lays `newer` over these; its `Some` win.
     pub fn merge(&mut self, newer: &Overrides) {
         macro_rules! merge {
-            ($($field:ident),*) => {
+            ($($field:ident),* $(,)?) => {
                 $(if newer.$field.is_some() { self.$field = newer.$field.clone(); })*
             };
         }
-        merge!(
-            default_rank,
-            default_ttr_ms,
-            messages_max,
-            bytes_max,
-            message_bytes_max,
-            attempts_max,
-            dead_letter,
-            ttl_ms,
-            ttl_max_ms,
-            expire_to,
-            when_full,
-            dedupe_by_key_ms,
-            retention_ms,
-            idle_ms,
-            paused,
-            down,
-            memory,
-            fanout_only
-        );
+        each_override!(merge);
     }
 }
 

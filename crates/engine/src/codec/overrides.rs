@@ -4,7 +4,7 @@ use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
 use crate::name::Name;
-use crate::settings::{DeadLetter, Overrides, WhenFull};
+use crate::settings::{DeadLetter, Overrides, WhenFull, each_override};
 
 /// A value that can stand in the list.
 trait Field: Sized {
@@ -101,24 +101,4 @@ macro_rules! fields {
     };
 }
 
-// The order is the format: add new ones at the end only.
-fields!(
-    default_rank,
-    default_ttr_ms,
-    messages_max,
-    bytes_max,
-    message_bytes_max,
-    attempts_max,
-    dead_letter,
-    ttl_ms,
-    ttl_max_ms,
-    expire_to,
-    when_full,
-    dedupe_by_key_ms,
-    retention_ms,
-    idle_ms,
-    paused,
-    down,
-    memory,
-    fanout_only,
-);
+each_override!(fields);
