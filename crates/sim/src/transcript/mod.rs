@@ -13,6 +13,7 @@
 //! | `shut` | the client closes its sending side |
 //! | `@ option NAME VALUE` | the listener is set up so |
 //! | `@ queue NAME KEY VALUE` | the queue is set up so |
+//! | `@ hex` | text is bytes in words, as below; in front of all that is sent |
 //! | `@ instant` | only for links that are instant: what happens depends on the clock, or on which connection acts first |
 //! | `# text`, nothing | for the reader |
 //!
@@ -22,7 +23,12 @@
 //! 256 byte values, `{now-5}` a Unix time, and in what is received `{any}` is
 //! whatever comes before the line's end. Sent lines that follow each other on
 //! one connection leave as one write.
+//!
+//! In a transcript of a binary protocol (`@ hex`) text is words: hex digits, two
+//! for a byte, in any groups; `'text'`, bytes as they are; `{repeat N words}`.
+//! Nothing is added at the end of a line.
 
+mod hex;
 mod run;
 mod text;
 
@@ -35,6 +41,7 @@ use text::Part;
 pub struct Transcript {
     setup: Vec<Setup>,
     instant: bool,
+    hex: bool,
     steps: Vec<Step>,
     source: Vec<String>,
 }
@@ -89,6 +96,7 @@ impl Transcript {
         let mut transcript = Self {
             setup: Vec::new(),
             instant: false,
+            hex: false,
             steps: Vec::new(),
             source: source.lines().map(str::to_owned).collect(),
         };
@@ -133,6 +141,10 @@ impl Transcript {
             self.instant = true;
             return Ok(());
         }
+        if text == "@ hex" {
+            self.hex = true;
+            return Ok(());
+        }
         if let Some(setup) = text.strip_prefix("@ ") {
             self.setup.push(setup_line(setup)?);
             return Ok(());
@@ -151,17 +163,17 @@ impl Transcript {
             "EOF" => Act::End,
             "close" => Act::Close,
             "shut" => Act::Shut,
-            ">" => Act::Send(text::parse("")?),
-            "<" => Act::Expect(text::parse("")?),
+            ">" => Act::Send(self.text("")?),
+            "<" => Act::Expect(self.text("")?),
             _ => {
                 if let Some(sent) = rest.strip_prefix("> ") {
-                    let parts = text::parse(sent)?;
+                    let parts = self.text(sent)?;
                     if parts.contains(&Part::Any) {
                         return Err("{any} cannot be sent".to_owned());
                     }
                     Act::Send(parts)
                 } else if let Some(expected) = rest.strip_prefix("< ") {
-                    Act::Expect(text::parse(expected)?)
+                    Act::Expect(self.text(expected)?)
                 } else {
                     return Err(format!("not a line of a transcript: \"{text}\""));
                 }
@@ -173,6 +185,13 @@ impl Transcript {
             act,
         });
         Ok(())
+    }
+
+    fn text(&self, text: &str) -> Result<Vec<Part>, String> {
+        match self.hex {
+            true => Ok(vec![Part::Bytes(hex::parse(text)?)]),
+            false => text::parse(text),
+        }
     }
 }
 

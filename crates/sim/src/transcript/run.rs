@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{Match, bytes, compare, lines};
-use super::{Act, Step, Transcript};
+use super::text::{Match, bytes, compare};
+use super::{Act, Step, Transcript, hex, text};
 
 /// The way to a server under test.
 pub trait Link {
@@ -61,6 +61,8 @@ struct Inbox {
 /// The connections' inboxes, in order.
 struct Inboxes<'a, L> {
     link: &'a mut L,
+    /// Bytes are shown as words of hex digits.
+    hex: bool,
     open: BTreeMap<u8, Inbox>,
 }
 
@@ -93,6 +95,7 @@ impl<L: Link> Inboxes<'_, L> {
 
     /// Refuses what came unasked for, on links where that can be known.
     fn expect_silence(&mut self) -> Result<(), String> {
+        let hex = self.hex;
         if !self.link.is_instant() {
             return Ok(());
         }
@@ -103,7 +106,7 @@ impl<L: Link> Inboxes<'_, L> {
             if !bytes.is_empty() {
                 return Err(format!(
                     "unexpected on connection {connection}:\n{}",
-                    shown(bytes)
+                    shown(bytes, hex)
                 ));
             }
         }
@@ -123,9 +126,17 @@ impl<L: Link> Inboxes<'_, L> {
     }
 }
 
+/// Writes bytes as a transcript has them.
+fn lines(bytes: &[u8], hex: bool) -> Vec<String> {
+    match hex {
+        true => hex::lines(bytes),
+        false => text::lines(bytes),
+    }
+}
+
 /// Received bytes for an error message, cut to a readable length.
-fn shown(bytes: &[u8]) -> String {
-    let mut all = lines(&bytes[..bytes.len().min(2000)]).join("\n");
+fn shown(bytes: &[u8], hex: bool) -> String {
+    let mut all = lines(&bytes[..bytes.len().min(2000)], hex).join("\n");
     if all.is_empty() {
         all.push_str("(nothing)");
     }
@@ -140,6 +151,7 @@ impl Transcript {
     pub fn run(&self, link: &mut impl Link, chunking: Chunking) -> Result<(), String> {
         let mut inboxes = Inboxes {
             link,
+            hex: self.hex,
             open: BTreeMap::new(),
         };
         let mut at = 0;
@@ -182,7 +194,7 @@ impl Transcript {
                         return Err(format!(
                             "expected on connection {connection}:\n{}\nreceived:\n{}{ended}",
                             self.source[step.line - 1],
-                            shown(inboxes.bytes(connection))
+                            shown(inboxes.bytes(connection), self.hex)
                         ));
                     }
                 }
@@ -191,7 +203,10 @@ impl Transcript {
                 inboxes.drain(connection);
                 let bytes = inboxes.bytes(connection);
                 if !bytes.is_empty() {
-                    return Err(format!("expected the end, received:\n{}", shown(bytes)));
+                    return Err(format!(
+                        "expected the end, received:\n{}",
+                        shown(bytes, self.hex)
+                    ));
                 }
                 if !inboxes.ended(connection) {
                     return Err("expected the end, but the connection stays open".to_owned());
@@ -210,6 +225,7 @@ impl Transcript {
     pub fn record(&self, link: &mut impl Link) -> String {
         let mut inboxes = Inboxes {
             link,
+            hex: self.hex,
             open: BTreeMap::new(),
         };
         let mut out: Vec<String> = Vec::new();
@@ -300,7 +316,7 @@ impl Transcript {
 
 fn write_rest<L: Link>(connection: u8, inboxes: &mut Inboxes<'_, L>, out: &mut Vec<String>) {
     let bytes = std::mem::take(inboxes.bytes(connection));
-    for line in lines(&bytes) {
+    for line in lines(&bytes, inboxes.hex) {
         out.push(
             format!("{}< {line}", prefix(connection))
                 .trim_end()
