@@ -351,6 +351,19 @@ pub enum Command {
     Watch(Option<Box<Take>>),
     /// Ends the caller's waiting take with `Empty`.
     StopWaiting,
+    /// Says that the caller refers to a queue, or no longer does: as one that
+    /// puts into it (`uses`), as one that takes from it (`watches`); `None`
+    /// leaves that as it is. A queue that is referred to exists; it counts the
+    /// two kinds and is never dropped for idleness. Ends with the connection,
+    /// leaves no trace in the log.
+    Refer {
+        /// The queue; made if the caller refers to it.
+        queue: Name,
+        /// Puts into it (beanstalkd `use`).
+        uses: Option<bool>,
+        /// Takes from it (beanstalkd `watch`).
+        watches: Option<bool>,
+    },
     /// Ends a lease, by id. Also acts on messages that are not reserved if
     /// `by` allows it.
     Settle {

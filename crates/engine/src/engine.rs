@@ -7,6 +7,7 @@ use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::referrers::Referrers;
 use crate::settings::Settings;
 use crate::store::{Queue, Store};
 use crate::time::Ms;
@@ -34,6 +35,7 @@ pub struct Engine {
     pub(crate) shards: u8,
     pub(crate) store: Store,
     pub(crate) waiters: Waiters,
+    pub(crate) referrers: Referrers,
     pub(crate) settings: Settings,
     pub(crate) now: Ms,
     pub(crate) home: Home,
@@ -90,6 +92,7 @@ impl Engine {
             shards,
             store: Store::new(shard, shards),
             waiters: Waiters::default(),
+            referrers: Referrers::default(),
             settings: Settings::default(),
             now: Ms(0),
             home: Home(0),
@@ -186,6 +189,14 @@ impl Engine {
                 self.stop_waiting(cx, caller.party);
                 Answer::Now(Outcome::Done, Hold::Turn)
             }
+            Command::Refer {
+                queue,
+                uses,
+                watches,
+            } => {
+                let referred = self.refer(caller.party, &queue, uses, watches);
+                Answer::Now(referred.unwrap_or_else(Outcome::Refused), Hold::Turn)
+            }
             Command::Peek(peek) => durable(self.peek(&peek)),
             Command::Kick { queue, max } => durable(self.kick(cx, &queue, max)),
             Command::KickId(id) => durable(self.kick_id(cx, id)),
@@ -273,6 +284,7 @@ impl Engine {
         for queue in self.waiters.forget(party, &mut self.store) {
             self.forget_unused(queue);
         }
+        self.forget_references(party);
         // Newest first: each goes in front of what went before, so that in the
         // end the oldest stands first.
         let held = self.store.held.get(&party).cloned().unwrap_or_default();
@@ -550,11 +562,12 @@ impl Engine {
         self.fact(cx, fact);
     }
 
-    /// Forgets a queue that exists only because somebody waited on it.
+    /// Forgets a queue that exists only because somebody waited on it or
+    /// referred to it.
     pub(crate) fn forget_unused(&mut self, id: QueueId) {
         if let Some(queue) = self.store.queue(id)
             && !queue.live.recorded
-            && queue.live.line.is_empty()
+            && !queue.live.is_named()
             && queue.is_empty()
         {
             self.store.unseat_queue(id);

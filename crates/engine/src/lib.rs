@@ -17,6 +17,7 @@ mod fact;
 mod message;
 mod name;
 mod outcome;
+mod referrers;
 mod settings;
 mod shards;
 mod stats;

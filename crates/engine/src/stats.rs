@@ -119,6 +119,11 @@ counters! {
         bytes,
         /// Takes waiting in line.
         waiters,
+        /// Parties that refer to it as one they put into (beanstalkd *using*).
+        users,
+        /// Parties that refer to it as one they take from (beanstalkd
+        /// *watching*).
+        watchers,
     }
 }
 

@@ -325,7 +325,9 @@ impl Engine {
         if !queue.live.recorded {
             return Ok(Outcome::Done);
         }
-        // Those who wait go on waiting for the queue's name.
+        // Those who wait go on waiting for the queue's name, and those who
+        // refer to it mean what has that name.
+        let named = queue.live.is_named();
         let line = std::mem::take(&mut queue.live.line);
         let through = self.store.last_id();
         self.fact(
@@ -336,10 +338,9 @@ impl Engine {
                 idle: false,
             },
         );
-        if !line.is_empty()
-            && let Ok(again) = self.find_or_make(name)
-        {
+        if named && let Ok(again) = self.find_or_make(name) {
             self.waiters.requeue(&line, id, again);
+            self.move_references(id, again);
             if let Some(queue) = self.store.queue_mut(again) {
                 queue.live.line = line;
             }

@@ -154,6 +154,8 @@ impl Engine {
             waiting_bytes: queue.waiting_bytes,
             bytes: queue.bytes,
             waiters: queue.live.line.len() as u64,
+            users: u64::from(queue.live.users),
+            watchers: u64::from(queue.live.watchers),
         }
     }
 

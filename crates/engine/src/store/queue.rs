@@ -73,12 +73,23 @@ pub(crate) struct Live {
     pub(crate) dropped: bool,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
+    /// Parties that refer to it as one they put into.
+    pub(crate) users: u32,
+    /// Parties that refer to it as one they take from.
+    pub(crate) watchers: u32,
     /// When the shard's alarm for this queue rings.
     pub(crate) alarm: Option<Ms>,
     /// Wait of the message taken last, ms.
     pub(crate) age_ms: u64,
     /// When it was last used.
     pub(crate) used: Ms,
+}
+
+impl Live {
+    /// Somebody waits on the queue or refers to it.
+    pub(crate) fn is_named(&self) -> bool {
+        !self.line.is_empty() || self.users > 0 || self.watchers > 0
+    }
 }
 
 impl Queue {
@@ -103,7 +114,7 @@ impl Queue {
             .pause
             .is_some_and(|pause| pause.until.is_none_or(|until| until > now));
         !self.is_empty()
-            || !self.live.line.is_empty()
+            || self.live.is_named()
             || self.parent.is_some()
             || !self.children.is_empty()
             || self.overrides != Overrides::default()

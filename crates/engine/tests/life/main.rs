@@ -604,3 +604,36 @@ fn a_flush_of_many_is_freed_in_slices() {
     assert_eq!(w.engine.next_deadline(), Ms::NEVER);
     assert_eq!(w.engine.homes_live(Home(0)), 0);
 }
+
+#[test]
+fn a_queue_exists_while_somebody_refers_to_it() {
+    let mut w = World::new();
+    let refer = |uses, watches| Command::Refer {
+        queue: "q".into(),
+        uses,
+        watches,
+    };
+    let numbers = |w: &mut World| match w.ask(9, Command::Stats(StatsOf::Queue("q".into()))) {
+        Some(Outcome::Stats(stats)) => match *stats {
+            StatsReply::Queue(queue) => Some((queue.gauges.users, queue.gauges.watchers)),
+            other => panic!("{other:?}"),
+        },
+        _ => None,
+    };
+    w.ask(1, refer(Some(true), Some(true)));
+    w.ask(2, refer(Some(true), None));
+    w.ask(2, refer(Some(true), None));
+    assert_eq!(numbers(&mut w), Some((2, 1)));
+    assert!(w.facts.is_empty(), "references are not logged");
+
+    // Whoever refers to a queue means its name, so they outlive a drop.
+    w.put("q", "a");
+    w.ask(9, Command::Drop("q".into()));
+    assert_eq!(numbers(&mut w), Some((2, 1)));
+
+    w.ask(2, refer(Some(false), None));
+    w.ask(1, refer(None, Some(false)));
+    assert_eq!(numbers(&mut w), Some((1, 0)));
+    w.hang_up(1);
+    assert_eq!(numbers(&mut w), None);
+}

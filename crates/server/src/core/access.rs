@@ -251,6 +251,7 @@ impl<'a> Access<'a> {
             | Command::Kick { queue: name, .. }
             | Command::Pause { queue: name, .. }
             | Command::Configure { queue: name, .. }
+            | Command::Refer { queue: name, .. }
             | Command::Join { parent: name, .. }
             | Command::Flush(name)
             | Command::Drop(name)

@@ -75,6 +75,14 @@ struct Waiter {
 }
 
 #[derive(Clone, Debug)]
+struct Reference {
+    party: Party,
+    name: Name,
+    uses: bool,
+    watches: bool,
+}
+
+#[derive(Clone, Debug)]
 struct Mark {
     queue: QueueId,
     kind: quintet_engine::Mark,
@@ -99,6 +107,7 @@ pub struct Model {
     /// Ids below this one are known to the log as used.
     known: u64,
     waiters: Vec<Waiter>,
+    references: Vec<Reference>,
     marks: Vec<Mark>,
     turns: u64,
     idle_scan: Ms,
@@ -119,6 +128,7 @@ impl Model {
             next_id: 1,
             known: 1,
             waiters: Vec::new(),
+            references: Vec::new(),
             marks: Vec::new(),
             turns: 0,
             idle_scan: Ms(0),
@@ -146,6 +156,11 @@ impl Model {
             Command::Take(take) => return self.take(party, take),
             Command::Watch(take) => self.watch(party, take)?,
             Command::StopWaiting => self.stop_waiting(party),
+            Command::Refer {
+                queue,
+                uses,
+                watches,
+            } => self.refer(party, queue, uses, watches)?,
             Command::Settle { id, by, how } => self.settle(party, id, by, how)?,
             Command::SettleHeld { queue, how, max } => self.settle_held(party, queue, how, max),
             Command::Touch(id) => self.touch(party, id)?,
@@ -198,6 +213,7 @@ impl Model {
         self.now = now;
         self.expire_all();
         self.waiters.retain(|waiter| waiter.party != party);
+        self.references.retain(|other| other.party != party);
         self.tidy();
         let mut held = self.held(party);
         held.reverse();
@@ -217,6 +233,7 @@ impl Model {
     pub fn restart(&mut self, now: Ms, forgets_doomed: bool) {
         self.now = now;
         self.waiters.clear();
+        self.references.clear();
         self.deliveries.clear();
         let memory: Vec<QueueId> = self
             .queues
@@ -338,19 +355,25 @@ impl Model {
         number
     }
 
-    /// Queues that exist only because of waiting takes come and go with them;
-    /// dropped ones go with their last message.
+    /// Names of queues that somebody waits on or refers to.
+    fn named(&self) -> Vec<Name> {
+        let waited = self.waiters.iter().flat_map(|w| w.take.queues.iter());
+        let referred = self.references.iter().map(|reference| &reference.name);
+        waited.chain(referred).cloned().collect()
+    }
+
+    /// Queues that exist only because of waiting takes and references come and
+    /// go with them; dropped ones go with their last message.
     fn tidy(&mut self) {
-        for waiter in self.waiters.clone() {
-            for name in &waiter.take.queues {
-                if self.find(name).is_none() {
-                    self.make(name);
-                }
+        let named = self.named();
+        for name in &named {
+            if self.find(name).is_none() {
+                self.make(name);
             }
         }
-        let (waiters, items) = (&self.waiters, &self.items);
+        let items = &self.items;
         self.queues.retain(|queue| {
-            let waited = || waiters.iter().any(|w| w.take.queues.contains(&queue.name));
+            let waited = || named.contains(&queue.name);
             let used = || items.iter().any(|item| item.message.queue == queue.number);
             if queue.dropped {
                 used()
@@ -358,6 +381,32 @@ impl Model {
                 queue.made || waited()
             }
         });
+    }
+
+    fn refer(
+        &mut self,
+        party: Party,
+        name: Name,
+        uses: Option<bool>,
+        watches: Option<bool>,
+    ) -> Result<Outcome, Refusal> {
+        let same = |other: &Reference| other.party == party && other.name == name;
+        let before = self.references.iter().find(|other| same(other)).cloned();
+        let (used, watched) = before.map_or((false, false), |was| (was.uses, was.watches));
+        let (uses, watches) = (uses.unwrap_or(used), watches.unwrap_or(watched));
+        if uses || watches {
+            self.find_or_make(&name)?;
+        }
+        self.references.retain(|other| !same(other));
+        if uses || watches {
+            self.references.push(Reference {
+                party,
+                name,
+                uses,
+                watches,
+            });
+        }
+        Ok(Outcome::Done)
     }
 
     fn turn(&mut self) -> u64 {

@@ -356,7 +356,7 @@ impl Model {
             let queue = self.queue(number);
             let name = queue.name.clone();
             let used = !self.ids(number, |_| true).is_empty()
-                || self.waiting_on(&name) > 0
+                || self.named().contains(&name)
                 || queue.parent.is_some()
                 || !queue.children.is_empty()
                 || queue

@@ -4,7 +4,7 @@ use quintet_engine::{
     ListState, Message, MessageId, Outcome, Peek, QueueGauges, QueueId, Refusal, State,
 };
 
-use super::Model;
+use super::{Model, Reference};
 
 impl Model {
     pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, Refusal> {
@@ -98,6 +98,11 @@ impl Model {
                 .map(|item| item.message.body.len())
                 .sum()
         };
+        let name = &self.queue(queue).name;
+        let referred = |how: &dyn Fn(&Reference) -> bool| {
+            let here = self.references.iter().filter(|other| other.name == *name);
+            here.filter(|other| how(other)).count() as u64
+        };
         QueueGauges {
             ready: count(&|m| self.is_ready(m) && m.selectable),
             urgent: count(&|m| self.is_ready(m) && m.selectable && m.rank < 1024),
@@ -111,6 +116,8 @@ impl Model {
             waiting_bytes: bytes(&|m| m.state == State::Ready),
             bytes: bytes(&|_| true),
             waiters: self.waiting_on(&self.queue(queue).name),
+            users: referred(&|reference| reference.uses),
+            watchers: referred(&|reference| reference.watches),
         }
     }
 }

@@ -317,6 +317,8 @@ fn command() -> impl Strategy<Value = Command> {
         20 => take().prop_map(Command::Take),
         3 => prop::option::weighted(0.8, take()).prop_map(|t| Command::Watch(t.map(Box::new))),
         1 => Just(Command::StopWaiting),
+        4 => (name(), of(&[None, Some(true), Some(false)]), of(&[None, Some(true), Some(false)]))
+            .prop_map(|(queue, uses, watches)| Command::Refer { queue, uses, watches }),
         4 => (prop::option::of(name()), how(), 1..4u32)
             .prop_map(|(queue, how, max)| Command::SettleHeld { queue, how, max }),
         2 => (name(), 0..4u64).prop_map(|(queue, max)| Command::Kick { queue, max }),
