@@ -15,6 +15,11 @@
 //!
 //! A take whose queues are all in one shard is asked there directly, unless
 //! step 1 is needed.
+//!
+//! A standing take stands in every shard, those without a queue of it too: so
+//! it keeps its place in line wherever its queues change to. Its steps begin
+//! with *find*, which tells whether one stands already. If so its claim stays,
+//! and the shards that the change has not come to serve it as it was.
 
 use smallvec::SmallVec;
 
@@ -57,6 +62,7 @@ impl Best {
 enum Phase {
     /// Of all shards, the number itself.
     Held(usize),
+    Find,
     Look(usize),
     Take(usize),
     First(usize),
@@ -72,7 +78,9 @@ pub struct Across {
     party: Party,
     take: Take,
     standing: bool,
-    /// Shards with queues of it, in order; all of them for a standing take.
+    /// Nothing is done if no standing take is found.
+    only_change: bool,
+    /// Shards with queues of it, in order.
     shards: SmallVec<[usize; 4]>,
     count: usize,
     phase: Phase,
@@ -89,14 +97,7 @@ pub struct Across {
 impl Across {
     /// A take over `count` shards; `None` if one shard can decide it alone.
     pub fn new(party: Party, take: &Take, count: usize) -> Option<Self> {
-        let mut shards: SmallVec<[usize; 4]> = SmallVec::new();
-        for name in &take.queues {
-            let shard = shard_of_queue(name.as_bytes(), count);
-            if !shards.contains(&shard) {
-                shards.push(shard);
-            }
-        }
-        shards.sort_unstable();
+        let shards = shards_of(take, count);
         let held = take.deadline_soon_ms.is_some() || take.held_anywhere && held_max(take) > 0;
         let phase = match shards.len() {
             0 => return None,
@@ -104,26 +105,28 @@ impl Across {
             1 => return None,
             _ => Phase::Look(0),
         };
-        Some(Self::begin(
-            party,
-            take.clone(),
-            false,
-            shards,
-            count,
-            phase,
-        ))
+        Some(Self::begin(party, take.clone(), shards, count, phase))
     }
 
-    /// Sets the party's standing take. It may have stood in any shard before.
+    /// Sets the party's standing take, or changes it ([`Command::Watch`]).
     pub fn watch(party: Party, take: Take, count: usize) -> Self {
-        let shards = (0..count).collect();
-        Self::begin(party, take, true, shards, count, Phase::Line(0))
+        let shards = shards_of(&take, count);
+        let mut across = Self::begin(party, take, shards, count, Phase::Find);
+        across.standing = true;
+        across
+    }
+
+    /// Changes the party's standing take, if one stands
+    /// ([`Command::Rewatch`]).
+    pub fn rewatch(party: Party, take: Take, count: usize) -> Self {
+        let mut across = Self::watch(party, take, count);
+        across.only_change = true;
+        across
     }
 
     fn begin(
         party: Party,
         take: Take,
-        standing: bool,
         shards: SmallVec<[usize; 4]>,
         count: usize,
         phase: Phase,
@@ -131,7 +134,8 @@ impl Across {
         Self {
             party,
             take,
-            standing,
+            standing: false,
+            only_change: false,
             shards,
             count,
             phase,
@@ -149,7 +153,9 @@ impl Across {
     pub fn shard(&self) -> Option<usize> {
         match self.phase {
             Phase::Done => None,
+            Phase::Find => Some(0),
             Phase::Held(shard) => Some(shard),
+            Phase::Line(at) | Phase::Leave(at) if self.standing => Some(at),
             Phase::Look(at)
             | Phase::Take(at)
             | Phase::First(at)
@@ -172,6 +178,7 @@ impl Across {
         engine.sweep_expired(&mut cx);
         let answer = match self.phase {
             Phase::Held(shard) => self.count_held(engine, shard),
+            Phase::Find => self.find(engine),
             Phase::Look(at) => self.look(&mut cx, engine, at),
             Phase::Take(_) => self.take_best(&mut cx, engine),
             Phase::First(at) => self.take_first(&mut cx, engine, at),
@@ -219,20 +226,33 @@ impl Across {
         None
     }
 
+    fn find(&mut self, engine: &Engine) -> Option<Answer> {
+        match engine.standing_claim(self.party) {
+            Some(claim) => self.claim = claim,
+            None if self.only_change => return self.stood(),
+            None => {}
+        }
+        self.phase = match self.shards.len() {
+            0 => Phase::Line(0),
+            _ => Phase::Look(0),
+        };
+        None
+    }
+
     fn look<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         engine: &mut Engine,
         at: usize,
     ) -> Option<Answer> {
-        if let Err(refusal) = engine.may_take(self.party, &self.take) {
+        if let Err(refusal) = self.may_take(engine) {
             return self.refuse(refusal);
         }
         if at == 0 {
             (self.best, self.rival) = (None, None);
         }
         let found = engine.best_of(cx, &self.take);
-        if found.is_none() && self.looks == 0 {
+        if found.is_none() && self.looks == 0 && !self.standing {
             engine.count_miss(&self.take);
         }
         if let Some(found) = found {
@@ -284,7 +304,7 @@ impl Across {
         if let Some(answer) = self.take_here(cx, engine) {
             return Some(answer);
         }
-        if self.looks == 0 {
+        if self.looks == 0 && !self.standing {
             engine.count_miss(&self.take);
         }
         if at + 1 < self.shards.len() {
@@ -296,16 +316,55 @@ impl Across {
 
     /// Takes from this shard, if it has anything.
     fn take_here<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Answer> {
-        if let Err(refusal) = engine.may_take(self.party, &self.take) {
+        if let Err(refusal) = self.may_take(engine) {
             return self.refuse(refusal);
         }
         let queues = engine.queues_of(&self.take);
+        if self.standing {
+            engine.would_take(cx, &self.take, &queues)?;
+            return self.serve_standing(cx, engine, &queues);
+        }
         let (outcome, hold) = engine.take_now(cx, self.party, &self.take, &queues)?;
         self.answer(outcome, hold)
     }
 
+    /// A standing take waits for what it may not take now.
+    fn may_take(&self, engine: &Engine) -> Result<(), Refusal> {
+        match self.standing {
+            true => Ok(()),
+            false => engine.may_take(self.party, &self.take),
+        }
+    }
+
+    /// This shard has something for the standing take: delivers it, unless
+    /// another has served it meanwhile.
+    fn serve_standing<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        engine: &mut Engine,
+        queues: &[QueueId],
+    ) -> Option<Answer> {
+        if !self.claim.take() {
+            return self.stood();
+        }
+        if let Some((outcome, hold)) = engine.take_now(cx, self.party, &self.take, queues) {
+            engine.deliver(cx, self.party, true, false, outcome, hold);
+        }
+        self.leave(self.count);
+        Some(Answer::Now(Outcome::Done, Hold::Turn))
+    }
+
+    /// Nothing is left to do for a standing take.
+    fn stood(&mut self) -> Option<Answer> {
+        self.answer(Outcome::Done, Hold::Turn)
+    }
+
     /// Nothing was found: stand in line, if the take waits.
     fn wait(&mut self, now: Ms) -> Option<Answer> {
+        if self.standing {
+            self.phase = Phase::Line(0);
+            return None;
+        }
         if self.warn.is_some_and(|at| at <= now) {
             return self.answer(Outcome::DeadlineSoon, Hold::Turn);
         }
@@ -327,51 +386,55 @@ impl Across {
         engine: &mut Engine,
         at: usize,
     ) -> Option<Answer> {
-        if self.standing {
-            engine.unwatch(self.party);
-        }
         if self.claim.is_taken() {
             // A shard that was entered before has served it meanwhile.
             return self.next_line(at);
         }
         let queues = engine.queues_of(&self.take);
         if engine.would_take(cx, &self.take, &queues).is_some() {
+            if self.standing {
+                return self.serve_standing(cx, engine, &queues);
+            }
             if !self.claim.take() {
                 return self.next_line(at);
             }
             let taken = engine.take_now(cx, self.party, &self.take, &queues);
             let (outcome, hold) = taken.unwrap_or((Outcome::Empty, Hold::Turn));
-            if self.standing {
-                engine.deliver(cx, self.party, true, at > 0, outcome, hold);
-                return self.next_line(at);
-            }
             self.leave(at);
             return Some(Answer::Now(outcome, hold));
         }
-        if engine.owns_any(&self.take) {
-            let waiter = Waiter {
-                party: self.party,
-                standing: self.standing,
-                take: self.take.clone(),
-                queues: SmallVec::new(),
-                until: self.until,
-                warn: self.warn,
-                claim: (self.shards.len() > 1).then(|| self.claim.clone()),
-            };
-            if let Err(refusal) = engine.stand_in_line(waiter)
-                && self.claim.take()
-            {
-                let most = if self.standing { self.count } else { at };
-                self.leave(most);
-                return Some(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
-            }
+        if let Err(refusal) = self.stand_in_line(engine)
+            && self.claim.take()
+        {
+            self.leave(if self.standing { self.count } else { at });
+            return Some(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
         }
         self.next_line(at)
     }
 
+    fn stand_in_line(&self, engine: &mut Engine) -> Result<(), Refusal> {
+        let (party, take) = (self.party, self.take.clone());
+        if self.standing {
+            engine.drop_dead_standing(party);
+            return engine.stand_or_change(party, take, Some(self.claim.clone()));
+        }
+        engine.stand_in_line(Waiter {
+            party,
+            standing: false,
+            take,
+            queues: SmallVec::new(),
+            until: self.until,
+            warn: self.warn,
+            claim: (self.shards.len() > 1).then(|| self.claim.clone()),
+        })
+    }
+
     fn next_line(&mut self, at: usize) -> Option<Answer> {
-        let served = self.claim.is_taken() && !self.standing;
-        if at + 1 < self.shards.len() && !served {
+        let lines = match self.standing {
+            true => self.count,
+            false => self.shards.len(),
+        };
+        if at + 1 < lines && !self.claim.is_taken() {
             self.phase = Phase::Line(at + 1);
             return None;
         }
@@ -389,6 +452,19 @@ impl Across {
             count => Phase::Leave(count - 1),
         };
     }
+}
+
+/// The shards with queues of the take, in order.
+fn shards_of(take: &Take, count: usize) -> SmallVec<[usize; 4]> {
+    let mut shards: SmallVec<[usize; 4]> = SmallVec::new();
+    for name in &take.queues {
+        let shard = shard_of_queue(name.as_bytes(), count);
+        if !shards.contains(&shard) {
+            shards.push(shard);
+        }
+    }
+    shards.sort_unstable();
+    shards
 }
 
 /// The limit on leases the caller may hold for this take; 0: none.
@@ -415,6 +491,23 @@ impl Engine {
         }
     }
 
+    /// The claim of the party's standing take, if it still stands.
+    fn standing_claim(&self, party: Party) -> Option<Claim> {
+        let waiter = self.waiters.get(self.waiters.of(party, true)?)?;
+        waiter.claim.clone().filter(|claim| !claim.is_taken())
+    }
+
+    /// Drops a standing take of the party's that another shard has served,
+    /// whose delivery is on its way.
+    fn drop_dead_standing(&mut self, party: Party) {
+        if let Some(number) = self.waiters.of(party, true)
+            && let Some(waiter) = self.waiters.get(number)
+            && waiter.claim.as_ref().is_some_and(Claim::is_taken)
+        {
+            self.drop_waiter(number);
+        }
+    }
+
     /// Leases the party holds in this shard.
     fn held_by(&self, party: Party) -> usize {
         self.store.held.get(&party).map_or(0, Vec::len)
@@ -431,10 +524,6 @@ impl Engine {
             }
         }
         queues
-    }
-
-    fn owns_any(&self, take: &Take) -> bool {
-        take.queues.iter().any(|name| !self.belongs_elsewhere(name))
     }
 
     fn count_miss(&mut self, take: &Take) {

@@ -83,7 +83,8 @@ pub struct PutMore {
     pub held_back: bool,
     /// True: prepared, not yet in the queue's order.
     pub prepared: bool,
-    /// Grouping key.
+    /// Grouping key, 65,535 bytes at most; a put with a longer one is refused
+    /// with [`crate::Refusal::MessageTooLarge`].
     pub key: Option<Arc<[u8]>>,
     /// Named values; sorted by the engine.
     pub attrs: Vec<Attr>,
@@ -347,8 +348,13 @@ pub enum Command {
     /// Takes, leases or looks; may wait.
     Take(Take),
     /// Sets or clears the caller's standing take: it waits in line beside the
-    /// caller's other commands and its outcome comes as a delivery of its own.
+    /// caller's other commands and its outcome comes as a delivery of its own,
+    /// which ends it. If one stands already it becomes this one and keeps its
+    /// place in line. It may name no queue; then it waits to be changed.
     Watch(Option<Box<Take>>),
+    /// Changes the caller's standing take if one still stands: one that was
+    /// served, though its delivery may be on the way, does not begin anew.
+    Rewatch(Box<Take>),
     /// Ends the caller's waiting take with `Empty`.
     StopWaiting,
     /// Says that the caller refers to a queue, or no longer does: as one that

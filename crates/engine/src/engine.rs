@@ -185,6 +185,7 @@ impl Engine {
             Command::ReserveId { id, lease } => self.reserve_id(cx, caller.party, id, lease),
             Command::PutMany(puts) => durable(self.put_many(cx, puts)),
             Command::Watch(take) => self.watch(cx, caller.party, take),
+            Command::Rewatch(take) => self.rewatch(cx, caller.party, *take),
             Command::StopWaiting => {
                 self.stop_waiting(cx, caller.party);
                 Answer::Now(Outcome::Done, Hold::Turn)

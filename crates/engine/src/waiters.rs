@@ -74,6 +74,33 @@ impl Waiters {
         self.all.insert(number, waiter);
     }
 
+    /// Gives a waiter another take, in the lines of these queues; it keeps its
+    /// number and so its place. Answers the queues it stood in before.
+    pub(crate) fn change(
+        &mut self,
+        number: u64,
+        take: Take,
+        queues: SmallVec<[QueueId; 1]>,
+        store: &mut Store,
+    ) -> SmallVec<[QueueId; 1]> {
+        let Some(waiter) = self.all.get_mut(&number) else {
+            return queues;
+        };
+        waiter.take = take;
+        let before = std::mem::replace(&mut waiter.queues, queues);
+        for &queue in &before {
+            if let Some(queue) = store.queue_mut(queue) {
+                queue.live.line.remove(&number);
+            }
+        }
+        for &queue in &waiter.queues {
+            if let Some(queue) = store.queue_mut(queue) {
+                queue.live.line.insert(number);
+            }
+        }
+        before
+    }
+
     /// Takes a waiter out of all lines.
     pub(crate) fn remove(&mut self, number: u64, store: &mut Store) -> Option<Waiter> {
         let waiter = self.all.remove(&number)?;

@@ -121,17 +121,20 @@ fn every_schedule_of_two_who_wait() {
 #[test]
 fn every_schedule_of_a_standing_take_that_is_replaced() {
     let q = names(2);
-    every_schedule(
-        2,
-        &[
-            vec![
-                Op::Watch(Some(take(&q, Wait::Forever, false))),
-                Op::Watch(Some(take(&q[1..2], Wait::Forever, false))),
+    for change in [
+        Op::Watch(Some(take(&q[1..2], Wait::Forever, false))),
+        Op::Rewatch(take(&q[1..2], Wait::Forever, false)),
+        Op::Rewatch(take(&[], Wait::Forever, false)),
+    ] {
+        every_schedule(
+            2,
+            &[
+                vec![Op::Watch(Some(take(&q[..2], Wait::Forever, false))), change],
+                vec![Op::Put(q[0].clone())],
+                vec![Op::Put(q[1].clone())],
             ],
-            vec![Op::Put(q[0].clone())],
-            vec![Op::Put(q[1].clone())],
-        ],
-    );
+        );
+    }
 }
 
 /// A random program for one party.
@@ -147,7 +150,7 @@ fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
             _ => Wait::For(random.below(20)),
         };
         let lease = random.chance(1, 2);
-        ops.push(match random.below(16) {
+        ops.push(match random.below(17) {
             0..=4 => Op::Put(some[0].clone()),
             5..=9 => Op::Take(take(&some, wait, lease)),
             10 => Op::Watch(Some(take(&some, Wait::Forever, lease))),
@@ -155,6 +158,10 @@ fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
             12 => Op::Stop,
             13 => Op::Release,
             14 => Op::HangUp,
+            15 => {
+                let kept = random.index(some.len() + 1);
+                Op::Rewatch(take(&some[..kept], Wait::Forever, lease))
+            }
             _ => Op::Pass(random.below(15)),
         });
     }
@@ -330,4 +337,69 @@ fn a_warning_reaches_a_wait_in_another_shard_once() {
     }
     let outcomes: Vec<&Outcome> = deliveries.iter().map(|d| &d.outcome).collect();
     assert_eq!(outcomes, [&Outcome::DeadlineSoon]);
+}
+
+/// Does all steps of a standing take; answers what was delivered on the way.
+fn stand(engines: &mut [Engine], mut across: Across) -> Vec<Delivery> {
+    let mut deliveries = Vec::new();
+    while let Some(shard) = across.shard() {
+        let mut log: Vec<Fact> = Vec::new();
+        across.step(Ms(5000), &mut engines[shard], &mut log, &mut deliveries);
+    }
+    deliveries
+}
+
+fn served(deliveries: &[Delivery]) -> Vec<(u64, u64)> {
+    let labels = deliveries.iter().map(|delivery| {
+        assert!(delivery.standing);
+        match &delivery.outcome {
+            Outcome::Messages(messages) => (delivery.to.0, label(&messages[0])),
+            other => panic!("{other:?}"),
+        }
+    });
+    labels.collect()
+}
+
+#[test]
+fn a_standing_take_gets_the_best_over_all_shards() {
+    let q = names(3);
+    for best in 0..3 {
+        let mut engines = fresh(3);
+        for (number, queue) in (0..).zip(&q[..3]) {
+            let rank = if number == best { 2 } else { 5 };
+            put_at(&mut engines, queue, rank, number, Ms(1000));
+        }
+        let take = take(&q[..3], Wait::Forever, false);
+        let got = stand(&mut engines, Across::watch(Party(1), take, 3));
+        assert_eq!(served(&got), [(1, best)]);
+    }
+}
+
+#[test]
+fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
+    let q = names(2);
+    let mut engines = fresh(2);
+    let nothing = take(&[], Wait::Forever, false);
+    let both = take(&q[..2], Wait::Forever, false);
+    stand(&mut engines, Across::watch(Party(1), nothing, 2));
+    stand(&mut engines, Across::watch(Party(2), both.clone(), 2));
+    // Only now does the first name a queue, and still it stands before.
+    stand(&mut engines, Across::rewatch(Party(1), both.clone(), 2));
+    // One that does not stand is not set.
+    stand(&mut engines, Across::rewatch(Party(3), both, 2));
+    for (number, queue, to) in [(7, &q[1], 1), (8, &q[0], 2)] {
+        let shard = shard_of_queue(queue.as_bytes(), 2);
+        let put = Command::Put(Put {
+            queue: queue.clone(),
+            body: Body::new(&u64::to_le_bytes(number)),
+            ..Put::default()
+        });
+        let mut deliveries = Vec::new();
+        let (caller, log) = (Caller::default(), &mut Vec::<Fact>::new());
+        engines[shard].submit(Ms(6000), caller, put, log, &mut deliveries);
+        assert_eq!(served(&deliveries), [(to, number)]);
+        for engine in &mut engines {
+            engine.leave_lines(Party(to));
+        }
+    }
 }

@@ -17,6 +17,9 @@ use crate::time::Ms;
 /// keeps trying, short enough that a busy server holds few.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
+/// The longest key that the one protocol with keys can name (pinpriq).
+const KEY_BYTES_MAX: usize = 65_535;
+
 /// What came of looking for repeats.
 enum Repeat {
     No,
@@ -197,6 +200,10 @@ impl Engine {
             return Err(Refusal::QueueDown);
         }
         if put.body.len() > settings.message_bytes_max {
+            return Err(Refusal::MessageTooLarge);
+        }
+        let key = put.more.as_ref().and_then(|more| more.key.as_ref());
+        if key.is_some_and(|key| key.len() > KEY_BYTES_MAX) {
             return Err(Refusal::MessageTooLarge);
         }
         if let Repeat::Of(id) = self.repeat_of(id, put)? {

@@ -4,6 +4,7 @@ use std::ops::Bound as Edge;
 
 use smallvec::SmallVec;
 
+use crate::claim::Claim;
 use crate::command::{End, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal};
@@ -75,27 +76,71 @@ impl Engine {
         party: Party,
         take: Option<Box<Take>>,
     ) -> Answer {
-        self.unwatch(party);
-        let Some(take) = take else {
-            return Answer::Now(Outcome::Done, Hold::Turn);
-        };
+        match take {
+            Some(take) => self.stand(cx, party, *take),
+            None => {
+                self.unwatch(party);
+                Answer::Now(Outcome::Done, Hold::Turn)
+            }
+        }
+    }
+
+    /// Changes the party's standing take, if it has one.
+    pub(crate) fn rewatch<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: Take,
+    ) -> Answer {
+        match self.waiters.of(party, true) {
+            Some(_) => self.stand(cx, party, take),
+            None => Answer::Now(Outcome::Done, Hold::Turn),
+        }
+    }
+
+    fn stand<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party, take: Take) -> Answer {
         let queues = self.queues_of(&take);
         if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
+            self.unwatch(party);
             self.deliver(cx, party, true, false, outcome, hold);
             return Answer::Now(Outcome::Done, Hold::Turn);
         }
-        let waiter = Waiter {
-            party,
-            standing: true,
-            take: *take,
-            queues: SmallVec::new(),
-            until: None,
-            warn: None,
-            claim: None,
-        };
-        match self.stand_in_line(waiter) {
+        match self.stand_or_change(party, take, None) {
             Ok(()) => Answer::Now(Outcome::Done, Hold::Turn),
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+        }
+    }
+
+    /// Enters a standing take at the end of the lines of its queues, or changes
+    /// the party's, which keeps its place. Nothing stands if it is refused.
+    pub(crate) fn stand_or_change(
+        &mut self,
+        party: Party,
+        take: Take,
+        claim: Option<Claim>,
+    ) -> Result<(), Refusal> {
+        let Some(number) = self.waiters.of(party, true) else {
+            return self.stand_in_line(Waiter {
+                party,
+                standing: true,
+                take,
+                queues: SmallVec::new(),
+                until: None,
+                warn: None,
+                claim,
+            });
+        };
+        match self.lines_of(&take) {
+            Ok(queues) => {
+                for queue in self.waiters.change(number, take, queues, &mut self.store) {
+                    self.forget_unused(queue);
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                self.drop_waiter(number);
+                Err(refusal)
+            }
         }
     }
 
@@ -162,8 +207,16 @@ impl Engine {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
+        waiter.queues = self.lines_of(&waiter.take)?;
+        self.waiters.add(waiter, &mut self.store);
+        Ok(())
+    }
+
+    /// Those of the take's queues that are this shard's; makes those that do
+    /// not exist.
+    fn lines_of(&mut self, take: &Take) -> Result<Queues, Refusal> {
         let mut queues: Queues = SmallVec::new();
-        for name in &waiter.take.queues {
+        for name in &take.queues {
             if self.belongs_elsewhere(name) {
                 continue;
             }
@@ -178,9 +231,7 @@ impl Engine {
                 }
             }
         }
-        waiter.queues = queues;
-        self.waiters.add(waiter, &mut self.store);
-        Ok(())
+        Ok(queues)
     }
 
     /// When the party must be warned that a lease of its ends soon.

@@ -75,6 +75,26 @@ fn companions_leave_together_and_held_back_ones_never_alone() {
 }
 
 #[test]
+fn a_key_that_no_protocol_can_name_is_refused() {
+    let mut w = World::new();
+    let mut keyed = |len: usize| {
+        let more = PutMore {
+            key: Some(vec![7; len].into()),
+            ..PutMore::default()
+        };
+        let put = Put {
+            queue: "q".into(),
+            more: Some(Box::new(more)),
+            ..Put::default()
+        };
+        w.ask(9, Command::Put(put))
+    };
+    let refused = Some(Outcome::Refused(Refusal::MessageTooLarge));
+    assert_eq!(keyed(65_536), refused);
+    assert_ne!(keyed(65_535), refused);
+}
+
+#[test]
 fn an_aborted_read_goes_to_the_head_and_a_disconnect_keeps_order() {
     let mut w = World::new();
     for body in ["a", "b", "c"] {
@@ -195,6 +215,35 @@ fn a_waiter_over_several_queues_gets_the_best_and_only_once() {
     assert_eq!(w.delivered(), [(1, "x".into())]);
     w.put_as(ranked("b", 1, "z"));
     assert_eq!(w.take(1, both), "z");
+}
+
+#[test]
+fn a_standing_take_is_served_once_and_keeps_its_place_when_it_changes() {
+    let mut w = World::new();
+    let on = |queues: &[&str]| {
+        Box::new(Take {
+            queues: queues.iter().map(|&queue| queue.into()).collect(),
+            wait: Wait::Forever,
+            ..Take::default()
+        })
+    };
+    // The first names no queue yet, and is still in front of the second.
+    w.ask(1, Command::Watch(Some(on(&[]))));
+    w.ask(2, Command::Watch(Some(on(&["a"]))));
+    w.ask(1, Command::Rewatch(on(&["a", "b"])));
+    w.put("a", "x");
+    assert_eq!(w.delivered(), [(1, "x".to_owned())]);
+    // Its delivery may still be on the way: a change begins nothing anew.
+    w.ask(1, Command::Rewatch(on(&["b"])));
+    w.put("b", "y");
+    assert_eq!(w.delivered(), []);
+    w.ask(1, Command::Watch(Some(on(&["b"]))));
+    assert_eq!(w.delivered(), [(1, "y".to_owned())]);
+    w.ask(2, Command::Rewatch(on(&["c"])));
+    w.put("a", "z");
+    assert_eq!(w.delivered(), []);
+    w.ask(2, Command::Rewatch(on(&["c", "a"])));
+    assert_eq!(w.delivered(), [(2, "z".to_owned())]);
 }
 
 #[test]

@@ -230,6 +230,10 @@ impl<'a> Access<'a> {
                 let across = Across::watch(party, (**take).clone(), self.core.shards.len());
                 Route::Across(Box::new(across))
             }
+            Command::Rewatch(take) => {
+                let across = Across::rewatch(party, (**take).clone(), self.core.shards.len());
+                Route::Across(Box::new(across))
+            }
             Command::Peek(Peek::Id(of)) => id(*of),
             Command::Peek(
                 Peek::Ready(name)

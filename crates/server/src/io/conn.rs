@@ -24,6 +24,8 @@ pub(super) struct Conn {
     pub(super) pending: VecDeque<Ask>,
     /// A take of it waits in line. True: it removes what it gets.
     pub(super) waiting: Option<bool>,
+    /// It has a standing take, or a delivery of one is on the way.
+    pub(super) watching: bool,
     pub(super) upload: Option<Upload>,
     pub(super) out: Outbox,
     /// The socket may have bytes that were not read.
@@ -75,6 +77,7 @@ impl Conn {
             input: Vec::new(),
             pending: VecDeque::new(),
             waiting: None,
+            watching: false,
             upload: None,
             out: Outbox::default(),
             // What came before it was registered raises an event.

@@ -352,19 +352,7 @@ impl IoThread {
     /// A take that waited has come to an end.
     fn deliver(&mut self, delivery: Delivery, need: Need) {
         let Some(slot) = self.conns.slot_of(PartyKey::of(delivery.to)) else {
-            // It came too late. Leases ended with the connection; what was
-            // removed for it goes back.
-            if let Outcome::Messages(messages) = delivery.outcome {
-                let caller = Caller {
-                    party: delivery.to,
-                    ..Caller::default()
-                };
-                let gone = messages
-                    .into_iter()
-                    .filter(|m| m.state != State::Reserved)
-                    .collect();
-                self.restore(caller, gone);
-            }
+            self.give_back(delivery);
             return;
         };
         if delivery.claimed {
@@ -375,6 +363,22 @@ impl IoThread {
         } else {
             self.answer_wait(slot, delivery, need);
             self.serve(slot);
+        }
+    }
+
+    /// A delivery came too late: leases end with the connection, and what was
+    /// removed for it goes back.
+    pub(super) fn give_back(&mut self, delivery: Delivery) {
+        if let Outcome::Messages(messages) = delivery.outcome {
+            let caller = Caller {
+                party: delivery.to,
+                ..Caller::default()
+            };
+            let gone = messages
+                .into_iter()
+                .filter(|m| m.state != State::Reserved)
+                .collect();
+            self.restore(caller, gone);
         }
     }
 
@@ -573,7 +577,8 @@ impl IoThread {
             let limit = Duration::from_millis(idle_ms);
             let quiet = self.instant.saturating_duration_since(conn.active);
             // A take that waits is not idle.
-            if idle_ms > 0 && quiet > limit && conn.waiting.is_none() {
+            let waits = conn.waiting.is_some() || conn.watching;
+            if idle_ms > 0 && quiet > limit && !waits {
                 self.close(slot);
             }
         }

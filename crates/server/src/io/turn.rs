@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Command, Delivery, Name, Outcome, Refusal, Wait};
+use quintet_engine::{Command, Delivery, Name, Outcome, Refusal, State, Wait};
 use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
 
 use super::conn::{Conn, Reply};
@@ -250,6 +250,9 @@ impl IoThread {
                 | Ask::EngineSynced(command) => {
                     let removing = matches!(
                         &command, Command::Take(take) if take.lease.is_none() && !take.look);
+                    if let Command::Watch(take) = &command {
+                        conn.watching = take.is_some();
+                    }
                     match access.submit(conn.caller, command) {
                         Decided::Later => {
                             conn.waiting = Some(removing);
@@ -367,15 +370,27 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
+        conn.watching = false;
+        if conn.closing {
+            self.give_back(delivery);
+            return;
+        }
         let listener = &server.listeners[conn.listener];
         let env = Env {
             now: self.now,
             tally: &server.threads[self.index].tallies[listener.tally],
         };
         let start = conn.out.output.len();
-        let given = Given::Engine(delivery.outcome, delivery.queue);
-        let next = conn.session.deliver(&given, &env, &mut conn.out.output);
-        conn.out.end_reply(start, need, None);
+        let mut reply = Reply {
+            removing: is_removed(&delivery.outcome),
+            given: Given::Engine(delivery.outcome, delivery.queue),
+            need,
+            host: None,
+            closes: false,
+        };
+        let output = &mut conn.out.output;
+        let next = conn.session.deliver(&reply.given, &env, output);
+        conn.out.end_reply(start, need, reply.take_removed());
         match next {
             Next::Done => {}
             Next::Again(command) => conn.pending.push_back(Ask::Engine(*command)),
@@ -383,6 +398,15 @@ impl IoThread {
         }
         self.mark_dirty(slot);
         self.serve(slot);
+    }
+}
+
+/// True if the outcome's messages are no longer in the engine: a lease leaves
+/// them there.
+fn is_removed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Messages(messages) => messages.iter().all(|m| m.state != State::Reserved),
+        _ => false,
     }
 }
 

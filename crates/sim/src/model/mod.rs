@@ -155,6 +155,7 @@ impl Model {
             Command::PutMany(puts) => self.put_many(puts)?,
             Command::Take(take) => return self.take(party, take),
             Command::Watch(take) => self.watch(party, take)?,
+            Command::Rewatch(take) => self.rewatch(party, take)?,
             Command::StopWaiting => self.stop_waiting(party),
             Command::Refer {
                 queue,

@@ -66,24 +66,47 @@ impl Model {
         party: Party,
         take: Option<Box<Take>>,
     ) -> Result<Outcome, Refusal> {
-        self.waiters
-            .retain(|waiter| waiter.party != party || !waiter.standing);
-        self.tidy();
-        if let Some(take) = take {
-            if let Some(outcome) = self.take_now(party, &take) {
-                self.deliveries.push((party, true, outcome));
-            } else {
-                let take = *take;
-                self.stand_in_line(Waiter {
-                    party,
-                    standing: true,
-                    take,
-                    until: None,
-                    warn: None,
-                })?;
+        let at = self.standing(party);
+        let Some(take) = take else {
+            self.waiters
+                .retain(|waiter| waiter.party != party || !waiter.standing);
+            self.tidy();
+            return Ok(Outcome::Done);
+        };
+        if let Some(outcome) = self.take_now(party, &take) {
+            at.map(|at| self.waiters.remove(at));
+            self.deliveries.push((party, true, outcome));
+        } else if let Some(at) = at {
+            if let Err(refusal) = self.make_all(&take) {
+                self.waiters.remove(at);
+                self.tidy();
+                return Err(refusal);
             }
+            self.waiters[at].take = *take;
+        } else {
+            let take = *take;
+            self.stand_in_line(Waiter {
+                party,
+                standing: true,
+                take,
+                until: None,
+                warn: None,
+            })?;
         }
+        self.tidy();
         Ok(Outcome::Done)
+    }
+
+    pub(super) fn rewatch(&mut self, party: Party, take: Box<Take>) -> Result<Outcome, Refusal> {
+        match self.standing(party) {
+            Some(_) => self.watch(party, Some(take)),
+            None => Ok(Outcome::Done),
+        }
+    }
+
+    fn standing(&self, party: Party) -> Option<usize> {
+        let mut waiters = self.waiters.iter();
+        waiters.position(|waiter| waiter.party == party && waiter.standing)
     }
 
     pub(super) fn stop_waiting(&mut self, party: Party) -> Outcome {
@@ -102,10 +125,15 @@ impl Model {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
-        for name in &waiter.take.queues {
+        self.make_all(&waiter.take)?;
+        self.waiters.push(waiter);
+        Ok(())
+    }
+
+    fn make_all(&mut self, take: &Take) -> Result<(), Refusal> {
+        for name in &take.queues {
             self.find_or_make(name)?;
         }
-        self.waiters.push(waiter);
         Ok(())
     }
 

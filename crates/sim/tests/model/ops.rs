@@ -310,12 +310,23 @@ fn overrides() -> impl Strategy<Value = Overrides> {
     ]
 }
 
+/// A take that may also name no queue.
+fn standing() -> impl Strategy<Value = Take> {
+    (take(), prop::bool::weighted(0.2)).prop_map(|(mut take, none)| {
+        if none {
+            take.queues.clear();
+        }
+        take
+    })
+}
+
 fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         20 => put().prop_map(Command::Put),
         4 => prop::collection::vec(put(), 0..4).prop_map(Command::PutMany),
         20 => take().prop_map(Command::Take),
-        3 => prop::option::weighted(0.8, take()).prop_map(|t| Command::Watch(t.map(Box::new))),
+        3 => prop::option::weighted(0.8, standing()).prop_map(|t| Command::Watch(t.map(Box::new))),
+        2 => standing().prop_map(|t| Command::Rewatch(Box::new(t))),
         1 => Just(Command::StopWaiting),
         4 => (name(), of(&[None, Some(true), Some(false)]), of(&[None, Some(true), Some(false)]))
             .prop_map(|(queue, uses, watches)| Command::Refer { queue, uses, watches }),

@@ -11,6 +11,7 @@ pub(crate) enum Op {
     Put(Name),
     Take(Take),
     Watch(Option<Take>),
+    Rewatch(Take),
     /// Stops waiting, if it waits (a client closed its side).
     Stop,
     /// Gives back what it holds.
@@ -24,8 +25,7 @@ pub(crate) enum Op {
 #[derive(Debug)]
 enum Doing {
     Nothing,
-    /// True for a standing take.
-    Across(Box<Across>, bool),
+    Across(Box<Across>),
     /// The same in every shard; the next one.
     Each(Each, usize),
 }
@@ -117,7 +117,7 @@ impl World {
     pub(crate) fn enabled(&self) -> Vec<usize> {
         let all = self.actors.iter().enumerate();
         let ready = all.filter(|(_, actor)| match actor.doing {
-            Doing::Across(..) | Doing::Each(..) => true,
+            Doing::Across(_) | Doing::Each(..) => true,
             Doing::Nothing if !actor.mail.is_empty() => true,
             Doing::Nothing => match actor.program.front() {
                 None => false,
@@ -132,7 +132,7 @@ impl World {
     /// One step of a party that is enabled.
     pub(crate) fn step(&mut self, at: usize) {
         match std::mem::replace(&mut self.actors[at].doing, Doing::Nothing) {
-            Doing::Across(across, standing) => self.step_across(at, across, standing),
+            Doing::Across(across) => self.step_across(at, across),
             Doing::Each(each, shard) => self.step_each(at, each, shard),
             Doing::Nothing => match self.actors[at].mail.pop_front() {
                 Some(mail) => self.receive(at, mail),
@@ -168,7 +168,7 @@ impl World {
             Op::Take(take) => match Across::new(party, &take, shards) {
                 Some(across) => {
                     self.actors[at].waits = Some(take);
-                    self.actors[at].doing = Doing::Across(Box::new(across), false);
+                    self.actors[at].doing = Doing::Across(Box::new(across));
                 }
                 None => {
                     let shard = shard_of_queue(take.queues[0].as_bytes(), shards);
@@ -180,7 +180,14 @@ impl World {
             Op::Watch(Some(take)) => {
                 let across = Across::watch(party, take.clone(), shards);
                 self.actors[at].stands = Some(take);
-                self.step_across(at, Box::new(across), true);
+                self.step_across(at, Box::new(across));
+            }
+            Op::Rewatch(take) => {
+                let across = Across::rewatch(party, take.clone(), shards);
+                if let Some(stands) = &mut self.actors[at].stands {
+                    *stands = take;
+                }
+                self.step_across(at, Box::new(across));
             }
             Op::Watch(None) => {
                 self.actors[at].stands = None;
@@ -203,7 +210,7 @@ impl World {
         }
     }
 
-    fn step_across(&mut self, at: usize, mut across: Box<Across>, standing: bool) {
+    fn step_across(&mut self, at: usize, mut across: Box<Across>) {
         let Some(shard) = across.shard() else { return };
         let mut deliveries = Vec::new();
         let answer = across.step(
@@ -214,7 +221,7 @@ impl World {
         );
         self.post(shard, deliveries);
         if across.shard().is_some() {
-            self.actors[at].doing = Doing::Across(across, standing);
+            self.actors[at].doing = Doing::Across(across);
         }
         if let Some(answer) = answer {
             self.answered(at, answer);
@@ -290,10 +297,8 @@ impl World {
         for delivery in deliveries {
             let to = self.actors.iter_mut().find(|a| a.party == delivery.to);
             let to = to.expect("a party of this world");
-            // A standing take is served as it was until its change has come
-            // to the shard.
+            // A standing take is served until its end has come to the shard.
             let before = match &to.doing {
-                Doing::Across(across, true) => across.shard().is_some_and(|next| shard >= next),
                 Doing::Each(Each::Unwatch, next) => shard >= *next,
                 _ => false,
             };
@@ -420,15 +425,15 @@ impl World {
     /// The shards know of those who wait, and of nobody else.
     fn check_lines(&mut self) {
         for shard in 0..self.engines.len() {
-            let stands_here = |take: &&Take| {
+            let waits_here = |take: &&Take| {
                 let mut queues = take.queues.iter();
                 queues.any(|q| shard_of_queue(q.as_bytes(), self.engines.len()) == shard)
             };
-            let live = self.actors.iter().filter(|actor| !actor.gone);
-            let expected = live
-                .flat_map(|actor| actor.waits.iter().chain(&actor.stands))
-                .filter(stands_here)
-                .count() as u64;
+            let live = || self.actors.iter().filter(|actor| !actor.gone);
+            let waits = live().flat_map(|actor| &actor.waits).filter(waits_here);
+            // A standing take stands everywhere.
+            let stands = live().flat_map(|actor| &actor.stands);
+            let expected = (waits.count() + stands.count()) as u64;
             let Answer::Now(Outcome::Stats(stats), _) =
                 self.ask(shard, Party(999), Command::Stats(StatsOf::Shard))
             else {

@@ -36,6 +36,8 @@ pub(crate) struct Host {
     connections: BTreeMap<u8, Connection>,
     parties: u64,
     bodies: BTreeMap<u64, Vec<u8>>,
+    /// Outcomes for those who waited, handed over between turns.
+    deliveries: VecDeque<Delivery>,
 }
 
 struct Connection {
@@ -76,6 +78,7 @@ impl Host {
             connections: BTreeMap::new(),
             parties: 0,
             bodies: BTreeMap::new(),
+            deliveries: VecDeque::new(),
         })
     }
 
@@ -92,7 +95,7 @@ impl Host {
         let answer = self
             .engine
             .submit(self.now, caller, command, &mut Forget, &mut deliveries);
-        self.deliver(deliveries);
+        self.deliveries.extend(deliveries);
         match answer {
             Answer::Now(outcome, _) => Some(Given::Engine(outcome, queue)),
             Answer::Later => None,
@@ -100,8 +103,8 @@ impl Host {
     }
 
     /// Hands outcomes to those who waited, and goes on with their input.
-    fn deliver(&mut self, deliveries: Vec<Delivery>) {
-        for delivery in deliveries {
+    fn deliver(&mut self) {
+        while let Some(delivery) = self.deliveries.pop_front() {
             let Some(number) = self.number_of(delivery.to) else {
                 continue;
             };
@@ -201,7 +204,7 @@ impl Host {
         let mut deliveries = Vec::new();
         self.engine
             .disconnect(self.now, party, &mut Forget, &mut deliveries);
-        self.deliver(deliveries);
+        self.deliveries.extend(deliveries);
     }
 
     /// Works on a connection's input until it waits or nothing is left.
@@ -347,6 +350,7 @@ impl Link for Host {
         }
         open.input.extend_from_slice(bytes);
         self.turn(connection);
+        self.deliver();
     }
 
     fn receive(&mut self, connection: u8, into: &mut Vec<u8>) -> Received {
@@ -372,7 +376,8 @@ impl Link for Host {
             self.now = self.now.max(deadline);
             let mut deliveries = Vec::new();
             self.engine.tick(self.now, &mut Forget, &mut deliveries);
-            self.deliver(deliveries);
+            self.deliveries.extend(deliveries);
+            self.deliver();
         }
         self.now = target;
     }
@@ -380,6 +385,7 @@ impl Link for Host {
     fn close(&mut self, connection: u8) {
         if let Some(gone) = self.connections.remove(&connection) {
             self.forget(gone.party);
+            self.deliver();
         }
     }
 
@@ -389,11 +395,13 @@ impl Link for Host {
         match open.session.half_closed() {
             HalfClose::StopWaiting if waiting => {
                 self.submit(party, Command::StopWaiting);
+                self.deliver();
             }
             HalfClose::Finish if waiting => return,
             HalfClose::Close | HalfClose::StopWaiting | HalfClose::Finish => {}
         }
         self.hang_up(connection);
+        self.deliver();
     }
 
     fn now_s(&self) -> u64 {
