@@ -160,7 +160,8 @@ pub enum LeaseOwner {
 pub enum LeaseTime {
     /// The message's ttr if it was given one, else no deadline.
     OwnTtr,
-    /// The message's ttr, else the queue's default.
+    /// The message's ttr, else the queue's default, which the taker is then
+    /// shown as if it were the message's own.
     TtrOrDefault,
     /// So many ms; 0: no deadline.
     Fixed(u64),
@@ -479,7 +480,9 @@ pub enum Command {
     FlushExpired(Option<Name>),
     /// Uses up one id without storing anything (beanstalkd EXPECTED_CRLF).
     BurnId,
-    /// Undoes a removing take whose reply never began to leave.
+    /// Undoes a take whose reply never began to leave: what it removed is back
+    /// at its place, and a lease of time alone that the caller still holds is
+    /// over. (A lease of a connection ends with it anyway.)
     Restore(Vec<Message>),
     /// Asks for numbers.
     Stats(StatsOf),

@@ -220,7 +220,7 @@ impl Engine {
             Command::Drop(queue) => durable(self.drop_queue(cx, &queue)),
             Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue)),
             Command::BurnId => durable(self.burn_id(cx)),
-            Command::Restore(messages) => durable(self.restore(cx, messages)),
+            Command::Restore(messages) => durable(self.restore(cx, caller.party, messages)),
             Command::Stats(of) => match self.stats(&of) {
                 Ok(stats) => Answer::Now(Outcome::Stats(Box::new(stats)), Hold::Turn),
                 Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),

@@ -183,7 +183,7 @@ fn replay_all(shards: u32) {
         for path in transcripts(&root.join(voice.name)) {
             let source = fs::read_to_string(&path).expect("a readable transcript");
             let transcript = Transcript::parse(&source).expect("a well-formed transcript");
-            if transcript.needs_instant() {
+            if transcript.needs_instant() || shards > 1 && transcript.needs_one_shard() {
                 continue;
             }
             let mut server = Server::start(voice.name, shards, transcript.setup());

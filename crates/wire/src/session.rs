@@ -160,8 +160,12 @@ pub enum HalfClose {
     Close,
     /// A waiting take ends with `Empty`, its reply is sent, then it closes.
     StopWaiting,
-    /// A waiting take may still be answered; then it closes.
+    /// A waiting take may still be answered; then it closes. Asked again if a
+    /// later take waits.
     Finish,
+    /// The request that came in part gets a last reply, as after
+    /// [`Ask::Close`]. Only if no take waits.
+    LastWord,
 }
 
 /// Numbers of the server around the engine.

@@ -1,8 +1,8 @@
 //! Acts on stored messages and on queues.
 
-use crate::command::{AttrChange, Edit, ListState};
+use crate::command::{AttrChange, Edit, ListState, Party};
 use crate::engine::{Cx, Engine};
-use crate::fact::{Change, Fact, Journal, Pause, Transfer};
+use crate::fact::{Bound, Change, Fact, Journal, Pause, Return, Transfer};
 use crate::message::{Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
@@ -357,10 +357,15 @@ impl Engine {
     pub(crate) fn restore<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
+        party: Party,
         messages: Vec<Message>,
     ) -> Result<Outcome, Refusal> {
         let mut count = 0;
         for mut message in messages {
+            if message.state == State::Reserved {
+                count += u64::from(self.undo_lease(cx, party, message.id));
+                continue;
+            }
             let queue = message.queue;
             let gone = self
                 .store
@@ -378,6 +383,22 @@ impl Engine {
             count += 1;
         }
         Ok(Outcome::Count(count))
+    }
+
+    /// Ends a lease of time alone whose holder never heard of it.
+    fn undo_lease<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party, id: MessageId) -> bool {
+        let slot = self.store.slot(id);
+        let lease = slot.and_then(|slot| self.store.leases.get(&slot));
+        let heard_of = lease.is_none_or(|l| l.party != party || l.bound != Bound::Time);
+        let Some(queue) = self.store.message(id).map(|message| message.queue) else {
+            return false;
+        };
+        if heard_of {
+            return false;
+        }
+        self.give_back(cx, id, Return::Lost);
+        cx.wake(queue);
+        true
     }
 }
 

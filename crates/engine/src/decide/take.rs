@@ -317,8 +317,12 @@ impl Engine {
             ),
             Some(ask) => {
                 let lease = self.lease_for(party, slot, ask)?;
+                let given_ms = (ask.time == LeaseTime::TtrOrDefault).then_some(lease.span_ms);
                 self.fact(cx, Fact::Leased { at, lease });
-                self.store.messages.get(slot).cloned()
+                let mut handed = self.store.messages.get(slot).cloned()?;
+                // The taker is to know how long it has.
+                handed.ttr_ms = handed.ttr_ms.or(given_ms);
+                Some(handed)
             }
         }
     }

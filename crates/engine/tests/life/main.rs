@@ -686,3 +686,52 @@ fn a_queue_exists_while_somebody_refers_to_it() {
     w.hang_up(1);
     assert_eq!(numbers(&mut w), None);
 }
+
+/// A lease that outlives its connection, unless it has no deadline.
+fn timed(queue: &str) -> Take {
+    let mut take = reserve(queue);
+    take.lease.as_mut().unwrap().owner = LeaseOwner::TimeElseConnection;
+    take
+}
+
+#[test]
+fn a_restored_lease_of_time_is_over_and_its_message_at_its_place() {
+    let mut w = World::new();
+    w.put("q", "a");
+    w.put("q", "b");
+    let mut handed = Vec::new();
+    for party in [1, 2] {
+        let Some(Outcome::Messages(messages)) = w.ask(party, Command::Take(timed("q"))) else {
+            panic!()
+        };
+        handed.push(messages.into_vec());
+    }
+    let [a, b] = handed.try_into().unwrap();
+    // Not by somebody else.
+    let restored = w.ask(1, Command::Restore(b));
+    assert_eq!(restored, Some(Outcome::Count(0)));
+    let restored = w.ask(1, Command::Restore(a.clone()));
+    assert_eq!(restored, Some(Outcome::Count(1)));
+    w.put("q", "c");
+    w.restart();
+    assert_eq!(w.take(3, timed("q")), "a");
+    // Nor once more.
+    let restored = w.ask(1, Command::Restore(a));
+    assert_eq!(restored, Some(Outcome::Count(0)));
+    assert_eq!((w.pop("q"), w.pop("q")), ("c".into(), "empty".into()));
+}
+
+#[test]
+fn a_taker_is_shown_the_time_it_has() {
+    let mut w = World::new();
+    w.put("q", "a");
+    w.put_as(Put {
+        ttr_ms: Some(0),
+        ..ranked("q", 9999, "b")
+    });
+    let mut shown = || match w.ask(1, Command::Take(timed("q"))) {
+        Some(Outcome::Messages(messages)) => messages[0].ttr_ms,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((shown(), shown()), (Some(60_000), Some(0)));
+}

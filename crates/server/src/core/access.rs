@@ -93,7 +93,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Undoes removing takes whose replies never began to leave.
+    /// Undoes takes whose replies never began to leave.
     pub(crate) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
         let mut by_shard: Vec<Vec<Message>> = vec![Vec::new(); self.core.shards.len()];
         for message in messages {

@@ -22,7 +22,8 @@ pub(super) struct Conn {
     pub(super) input: Vec<u8>,
     /// Requests decoded and not decided.
     pub(super) pending: VecDeque<Ask>,
-    /// A take of it waits in line. True: it removes what it gets.
+    /// A take of it waits in line. True: what it gets goes back if the reply
+    /// never leaves.
     pub(super) waiting: Option<bool>,
     /// It has a standing take, or a delivery of one is on the way.
     pub(super) watching: bool,
@@ -54,8 +55,9 @@ pub(super) struct Reply {
     pub(super) given: Given,
     /// What the reply waits for.
     pub(super) need: Need,
-    /// The messages in it were removed, so only this reply knows them.
-    pub(super) removing: bool,
+    /// The messages in it go back if it never begins to leave: they were
+    /// removed, or leased beyond the connection's life.
+    pub(super) undone: bool,
     /// Asked of the host when the reply is written.
     pub(super) host: Option<HostAsk>,
     /// The connection closes after it.
@@ -115,16 +117,16 @@ impl Reply {
         Self {
             given: Given::Own,
             need: Need::default(),
-            removing: false,
+            undone: false,
             host: None,
             closes: false,
         }
     }
 
     /// The messages that go back to their queue if the reply never leaves.
-    pub(super) fn take_removed(&mut self) -> Option<Handed> {
+    pub(super) fn take_undone(&mut self) -> Option<Handed> {
         match &mut self.given {
-            Given::Engine(Outcome::Messages(messages), _) if self.removing => {
+            Given::Engine(Outcome::Messages(messages), _) if self.undone => {
                 Some(std::mem::take(messages))
             }
             _ => None,

@@ -23,7 +23,8 @@ pub(super) struct Outbox {
     free: (usize, usize),
     /// Ends of replies that wait, rising.
     marks: VecDeque<(usize, usize, Need)>,
-    /// Messages of removing takes, with the offset of their reply.
+    /// Messages to go back if their reply never begins to leave, with its
+    /// offset.
     kept: VecDeque<(usize, Handed)>,
     /// The large body that is leaving.
     sending: Option<Sending>,
@@ -50,9 +51,9 @@ struct Sending {
 }
 
 impl Outbox {
-    /// Ends a reply that began at offset `start`. `removed` are messages that
-    /// only this reply knows any more.
-    pub(super) fn end_reply(&mut self, start: usize, need: Need, removed: Option<Handed>) {
+    /// Ends a reply that began at offset `start`. `undone` are messages that
+    /// go back if it never begins to leave.
+    pub(super) fn end_reply(&mut self, start: usize, need: Need, undone: Option<Handed>) {
         let (bytes, large) = (self.output.len(), self.output.large().len());
         match self.marks.back_mut() {
             // Replies leave in order, so one waits for all that its
@@ -63,8 +64,8 @@ impl Outbox {
             Some(&mut (_, _, last)) => self.marks.push_back((bytes, large, last.and(need))),
             None => self.marks.push_back((bytes, large, need)),
         }
-        if let Some(removed) = removed {
-            self.kept.push_back((start, removed));
+        if let Some(undone) = undone {
+            self.kept.push_back((start, undone));
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Party, Principal, State};
+use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Party, Principal};
 use quintet_wire::{Ask, Tally};
 
 use super::Stream;
@@ -366,19 +366,15 @@ impl IoThread {
         }
     }
 
-    /// A delivery came too late: leases end with the connection, and what was
-    /// removed for it goes back.
+    /// A delivery came too late: leases of the connection end with it, the rest
+    /// is undone.
     pub(super) fn give_back(&mut self, delivery: Delivery) {
         if let Outcome::Messages(messages) = delivery.outcome {
             let caller = Caller {
                 party: delivery.to,
                 ..Caller::default()
             };
-            let gone = messages
-                .into_iter()
-                .filter(|m| m.state != State::Reserved)
-                .collect();
-            self.restore(caller, gone);
+            self.restore(caller, messages.into_vec());
         }
     }
 

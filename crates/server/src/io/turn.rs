@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Command, Delivery, Name, Outcome, Refusal, State, Wait};
+use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take, Wait};
 use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
 
 use super::conn::{Conn, Reply};
@@ -189,23 +189,35 @@ impl IoThread {
             self.mark_dirty(slot);
             return;
         }
-        if let Some(_removing) = conn.waiting {
+        if conn.waiting.is_some() {
             if !(conn.fin || conn.eof) || conn.half_close.is_some() {
                 return;
             }
             let answer = conn.session.half_closed();
             conn.half_close = Some(answer);
             match answer {
-                HalfClose::Close => self.close(slot),
+                HalfClose::Close if conn.out.is_empty() => self.close(slot),
+                HalfClose::Close => {
+                    // What was answered before it still leaves.
+                    conn.close_after_flush();
+                    self.mark_dirty(slot);
+                    self.stop_waiting(slot);
+                }
                 HalfClose::StopWaiting => self.stop_waiting(slot),
-                HalfClose::Finish => {}
+                HalfClose::Finish | HalfClose::LastWord => {}
             }
             return;
         }
         if conn.eof && !conn.stalled {
             // No complete request is left. What was decided is still answered.
             if conn.half_close.is_none() {
-                conn.half_close = Some(conn.session.half_closed());
+                let answer = conn.session.half_closed();
+                conn.half_close = Some(answer);
+                if answer == HalfClose::LastWord {
+                    conn.pending.push_back(Ask::Close);
+                    self.mark_again(slot);
+                    return;
+                }
             }
             conn.close_after_flush();
             self.mark_dirty(slot);
@@ -248,14 +260,13 @@ impl IoThread {
                 | Ask::EngineOrClose(command)
                 | Ask::EngineAlone(command)
                 | Ask::EngineSynced(command) => {
-                    let removing = matches!(
-                        &command, Command::Take(take) if take.lease.is_none() && !take.look);
+                    let undone = matches!(&command, Command::Take(take) if is_undone(take));
                     if let Command::Watch(take) = &command {
                         conn.watching = take.is_some();
                     }
                     match access.submit(conn.caller, command) {
                         Decided::Later => {
-                            conn.waiting = Some(removing);
+                            conn.waiting = Some(undone);
                             conn.pending.extend(asks.by_ref());
                             break;
                         }
@@ -269,7 +280,7 @@ impl IoThread {
                                 closes: or_close && matches!(outcome, Outcome::Refused(_)),
                                 given: Given::Engine(outcome, queue),
                                 need,
-                                removing,
+                                undone,
                                 host: None,
                             }
                         }
@@ -316,7 +327,7 @@ impl IoThread {
         for reply in &mut replies {
             if conn.closing {
                 // Decided, but its reply has no place behind one that closes.
-                lost.extend(reply.take_removed().into_iter().flatten());
+                lost.extend(reply.take_undone().into_iter().flatten());
                 continue;
             }
             if let Some(ask) = reply.host {
@@ -332,7 +343,7 @@ impl IoThread {
                 Next::Again(command) => conn.pending.push_front(Ask::EngineAlone(*command)),
                 Next::Close => closes = true,
             }
-            conn.out.end_reply(start, reply.need, reply.take_removed());
+            conn.out.end_reply(start, reply.need, reply.take_undone());
             wrote = true;
             if closes {
                 conn.close_after_flush();
@@ -353,11 +364,13 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let removing = conn.waiting.take().unwrap_or(false);
+        let undone = conn.waiting.take().unwrap_or(false);
+        // What became of this wait says nothing about the next one.
+        conn.half_close = None;
         self.replies.push(Reply {
             given: Given::Engine(delivery.outcome, delivery.queue),
             need,
-            removing,
+            undone,
             host: None,
             closes: false,
         });
@@ -382,7 +395,7 @@ impl IoThread {
         };
         let start = conn.out.output.len();
         let mut reply = Reply {
-            removing: is_removed(&delivery.outcome),
+            undone: is_removed(&delivery.outcome),
             given: Given::Engine(delivery.outcome, delivery.queue),
             need,
             host: None,
@@ -390,7 +403,7 @@ impl IoThread {
         };
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.given, &env, output);
-        conn.out.end_reply(start, need, reply.take_removed());
+        conn.out.end_reply(start, need, reply.take_undone());
         match next {
             Next::Done => {}
             Next::Again(command) => conn.pending.push_back(Ask::Engine(*command)),
@@ -408,6 +421,16 @@ fn is_removed(outcome: &Outcome) -> bool {
         Outcome::Messages(messages) => messages.iter().all(|m| m.state != State::Reserved),
         _ => false,
     }
+}
+
+/// True if what the take gets goes back when its reply never begins to leave:
+/// it was removed, or its lease does not end with the connection.
+fn is_undone(take: &Take) -> bool {
+    !take.look
+        && take.lease.is_none_or(|lease| match lease.owner {
+            LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
+            LeaseOwner::Connection | LeaseOwner::Process => false,
+        })
 }
 
 /// Bytes of the bodies in an outcome that are copied to the output.

@@ -287,7 +287,11 @@ impl Model {
             back_to: ask.back_to,
             turn,
         });
-        item.message.clone()
+        let mut handed = item.message.clone();
+        if ask.time == LeaseTime::TtrOrDefault {
+            handed.ttr_ms = Some(span_ms);
+        }
+        handed
     }
 
     pub(super) fn reserve_id(

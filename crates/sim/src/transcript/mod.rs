@@ -15,13 +15,15 @@
 //! | `@ queue NAME KEY VALUE` | the queue is set up so |
 //! | `@ hex` | text is bytes in words, as below; in front of all that is sent |
 //! | `@ instant` | only for links that are instant: what happens depends on the clock, or on which connection acts first |
+//! | `@ one shard` | only for servers of one shard: it shows ids or an order that more have otherwise |
 //! | `# text`, nothing | for the reader |
 //!
 //! Connections have numbers: `c2> text` is sent on the second one, which is
 //! opened by being mentioned; no number means the first. In text, `\r`, `\n`,
-//! `\\` and `\xNN` are bytes, `{repeat N x}` is `x` N times, `{bytes}` is all
-//! 256 byte values, `{now-5}` a Unix time, and in what is received `{any}` is
-//! whatever comes before the line's end. Sent lines that follow each other on
+//! `\0`, `\\` and `\xNN` are bytes, `{repeat N x}` is `x` N times, `{bytes}` is
+//! all 256 byte values, `{le32 N}` and `{le64 N}` are numbers in little-endian
+//! order, `{now-5}` is a Unix time, and in what is received `{any}` is whatever
+//! comes before the line's end. Sent lines that follow each other on
 //! one connection leave as one write.
 //!
 //! In a transcript of a binary protocol (`@ hex`) text is words: hex digits, two
@@ -42,6 +44,7 @@ pub struct Transcript {
     setup: Vec<Setup>,
     instant: bool,
     hex: bool,
+    one_shard: bool,
     steps: Vec<Step>,
     source: Vec<String>,
 }
@@ -97,6 +100,7 @@ impl Transcript {
             setup: Vec::new(),
             instant: false,
             hex: false,
+            one_shard: false,
             steps: Vec::new(),
             source: source.lines().map(str::to_owned).collect(),
         };
@@ -118,6 +122,11 @@ impl Transcript {
     /// ([`Link::is_instant`]).
     pub fn needs_instant(&self) -> bool {
         self.instant
+    }
+
+    /// True if it can only be replayed against a server of one shard.
+    pub fn needs_one_shard(&self) -> bool {
+        self.one_shard
     }
 
     /// What each connection sends, in order of the connections, with times as
@@ -143,6 +152,10 @@ impl Transcript {
         }
         if text == "@ hex" {
             self.hex = true;
+            return Ok(());
+        }
+        if text == "@ one shard" {
+            self.one_shard = true;
             return Ok(());
         }
         if let Some(setup) = text.strip_prefix("@ ") {

@@ -43,11 +43,12 @@ fn pieces(mut text: &str, parts: &mut Vec<Part>) -> Result<(), String> {
     Ok(())
 }
 
-/// `\xNN`, `\r`, `\n`, `\\`: the byte, and what follows.
+/// `\xNN`, `\0`, `\r`, `\n`, `\\`: the byte, and what follows.
 fn escape(text: &str) -> Result<(u8, &str), String> {
     let bad = || format!("bad escape at \"{text}\"");
     let simple = |byte| text.get(2..).map(|rest| (byte, rest)).ok_or_else(bad);
     match text.as_bytes().get(1) {
+        Some(b'0') => simple(0),
         Some(b'r') => simple(b'\r'),
         Some(b'n') => simple(b'\n'),
         Some(b'\\') => simple(b'\\'),
@@ -63,7 +64,7 @@ fn escape(text: &str) -> Result<(u8, &str), String> {
 /// `{word ...}` in front of `text`, for the words that mean something.
 fn braces(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('{')?;
-    let known = ["repeat ", "now", "any}", "bytes}"];
+    let known = ["repeat ", "now", "any}", "bytes}", "le32 ", "le64 "];
     if !known.iter().any(|word| inner.starts_with(word)) {
         return None;
     }
@@ -75,6 +76,12 @@ fn expand(macro_: &str, parts: &mut Vec<Part>) -> Result<(), String> {
         parts.push(Part::Any);
     } else if macro_ == "bytes" {
         bytes_of(parts).extend(0..=u8::MAX);
+    } else if let Some(number) = macro_.strip_prefix("le32 ") {
+        let number: u32 = number.parse().map_err(|_| bad_number(number))?;
+        bytes_of(parts).extend(number.to_le_bytes());
+    } else if let Some(number) = macro_.strip_prefix("le64 ") {
+        let number: u64 = number.parse().map_err(|_| bad_number(number))?;
+        bytes_of(parts).extend(number.to_le_bytes());
     } else if let Some(offset) = macro_.strip_prefix("now") {
         let offset = match offset {
             "" => 0,
@@ -95,6 +102,10 @@ fn expand(macro_: &str, parts: &mut Vec<Part>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn bad_number(text: &str) -> String {
+    format!("bad number {text}")
 }
 
 /// The bytes at the end of `parts`, begun if there are none.

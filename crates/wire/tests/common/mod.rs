@@ -51,6 +51,8 @@ struct Connection {
     stream: Option<(u64, Vec<u8>)>,
     /// A take waits.
     waiting: bool,
+    /// The client has closed its sending side.
+    shut: bool,
     /// The server has closed it.
     closed: bool,
 }
@@ -139,6 +141,7 @@ impl Host {
                 asks: VecDeque::new(),
                 stream: None,
                 waiting: false,
+                shut: false,
                 closed: false,
             }
         })
@@ -212,7 +215,13 @@ impl Host {
         while self.connections.contains_key(&number) {
             self.decode(number);
             let connection = self.connection(number);
-            if connection.closed || connection.waiting || connection.asks.is_empty() {
+            if connection.closed {
+                return;
+            }
+            if connection.waiting || connection.asks.is_empty() {
+                if connection.shut {
+                    self.after_shut(number);
+                }
                 return;
             }
             self.answer(number);
@@ -313,6 +322,22 @@ impl Host {
         }
     }
 
+    /// All that a half-closed connection sent has been looked at.
+    fn after_shut(&mut self, number: u8) {
+        let open = self.connection(number);
+        let (waiting, party) = (open.waiting, open.party);
+        match open.session.half_closed() {
+            HalfClose::StopWaiting if waiting => {
+                self.submit(party, Command::StopWaiting);
+                self.deliver();
+            }
+            HalfClose::Finish if waiting => return,
+            HalfClose::LastWord if !waiting => self.encode(number, Given::Own),
+            _ => {}
+        }
+        self.hang_up(number);
+    }
+
     fn host(&mut self, ask: HostAsk) -> Given {
         match ask {
             HostAsk::Stats | HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats())),
@@ -390,17 +415,8 @@ impl Link for Host {
     }
 
     fn shut(&mut self, connection: u8) {
-        let open = self.connection(connection);
-        let (waiting, party) = (open.waiting, open.party);
-        match open.session.half_closed() {
-            HalfClose::StopWaiting if waiting => {
-                self.submit(party, Command::StopWaiting);
-                self.deliver();
-            }
-            HalfClose::Finish if waiting => return,
-            HalfClose::Close | HalfClose::StopWaiting | HalfClose::Finish => {}
-        }
-        self.hang_up(connection);
+        self.connection(connection).shut = true;
+        self.turn(connection);
         self.deliver();
     }
 

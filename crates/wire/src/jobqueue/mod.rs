@@ -1,0 +1,121 @@
+//! The Go Job Queue voice: jobs by binary requests whose words end in a zero
+//! byte. What it maps to and where it differs from the original is in
+//! `docs/voices/jobqueue.md`; the source is the seed and
+//! `protocols/gojobqueue.md`.
+
+mod frame;
+mod session;
+
+use std::sync::Arc;
+
+use crate::session::Session;
+use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
+
+/// The voice's registration.
+pub(crate) const VOICE: Voice = Voice {
+    name: "jobqueue",
+    port: 11223,
+    about: "Go Job Queue: ADD, RESERVE and DELETE in binary",
+    options: OPTIONS,
+    tally_names: TALLY_NAMES,
+    listener,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "max_name",
+        default: Value::Number(1024),
+        help: "longest queue name, 1 to 65535 bytes; a longer one is answered with an error and \
+               closes the connection",
+    },
+    OptionSpec {
+        name: "max_job_size",
+        default: Value::Bytes(64 << 20),
+        help: "longest data of a job, 1 byte to 4294967295 bytes; longer data are not read: an \
+               error, and the connection closes",
+    },
+];
+
+/// Indexes of this voice's counters.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    Connect,
+    Add,
+    Reserve,
+    Hit,
+    Timeout,
+    Delete,
+    Fault,
+}
+
+const TALLY_NAMES: &[&str] = &[
+    "cmd_connect",
+    "cmd_add",
+    "cmd_reserve",
+    "reserve_hits",
+    "reserve_timeouts",
+    "cmd_delete",
+    "protocol_errors",
+];
+
+/// What one listener's sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    name_max: usize,
+    job_max: u64,
+}
+
+struct JobqueueListener(Arc<Shared>);
+
+impl Listener for JobqueueListener {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(session::JobqueueSession::new(Arc::clone(&self.0)))
+    }
+}
+
+fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
+    let name_max = options.number("max_name");
+    if !(1..=65_535).contains(&name_max) {
+        return Err("max_name takes 1 to 65535 bytes".to_owned());
+    }
+    let job_max = options.number("max_job_size");
+    if !(1..=u64::from(u32::MAX)).contains(&job_max) {
+        return Err("max_job_size takes 1 to 4294967295 bytes".to_owned());
+    }
+    let shared = Shared {
+        // The bound above keeps it within `usize`.
+        name_max: name_max as usize,
+        job_max,
+    };
+    Ok(Box::new(JobqueueListener(Arc::new(shared))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let made = |name, value| {
+            let mut options = Options::new(OPTIONS);
+            options.set(name, value).expect("an option");
+            listener(&options).map(drop)
+        };
+        for (name, value) in [
+            ("max_name", Value::Number(0)),
+            ("max_name", Value::Number(65_536)),
+            ("max_job_size", Value::Bytes(0)),
+            ("max_job_size", Value::Bytes(1 << 32)),
+        ] {
+            let error = made(name, value).expect_err("out of range");
+            assert!(error.starts_with(name), "{error}");
+        }
+        assert_eq!(made("max_name", Value::Number(65_535)), Ok(()));
+        assert_eq!(made("max_job_size", Value::Bytes(u32::MAX.into())), Ok(()));
+    }
+
+    #[test]
+    fn every_counter_has_a_name() {
+        assert_eq!(TALLY_NAMES.len(), Count::Fault as usize + 1);
+    }
+}

@@ -1,0 +1,442 @@
+//! One connection: requests in, replies out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quintet_engine::{
+    BackTo, Body, By, Command, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId,
+    Name, Outcome, Put, Refusal, Take, Wait,
+};
+
+use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
+use super::{Count, Shared};
+use crate::output::Output;
+use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Session, Step};
+
+/// Priority, ttp and the length of the data.
+const NUMBERS: usize = 12;
+const ID: usize = 8;
+const TIMEOUT: usize = 4;
+
+/// Ends with the ttp whoever is connected, or, without one, with the
+/// connection, so that a crash cannot lose the job.
+const LEASE: LeaseAsk = LeaseAsk {
+    owner: LeaseOwner::TimeElseConnection,
+    time: LeaseTime::TtrOrDefault,
+    back_to: BackTo::Place,
+    held_max: 0,
+};
+
+const DATA_MISSING: &str = "Malformed ADD command: failed to parse job data";
+const TOO_LARGE: &str = "Job data too large";
+
+/// Protocol state of one connection.
+pub(super) struct JobqueueSession {
+    shared: Arc<Shared>,
+    name_end: NameEnd,
+    state: State,
+    replies: VecDeque<Reply>,
+}
+
+/// A queue's name, or why a request with it is refused.
+type Queue = Result<Name, &'static str>;
+
+/// A job whose data are still to come.
+#[derive(Clone)]
+struct Job {
+    queue: Name,
+    rank: u32,
+    ttp: u32,
+}
+
+/// What the input's front is.
+enum State {
+    /// A command word.
+    Word,
+    /// The name of a queue.
+    Name(Verb),
+    /// The numbers of an ADD; so many of their bytes were there last time.
+    Numbers { queue: Queue, seen: usize },
+    /// The timeout of a RESERVE.
+    Timeout(Queue),
+    /// The id of a DELETE.
+    Id,
+    /// Data held in the input until they are whole.
+    Small { job: Job, len: usize },
+    /// Data to be streamed.
+    Announced { job: Job, len: u64 },
+    /// Data on their way to the log.
+    Streaming(Job),
+    /// They are there, or could not be stored.
+    Streamed(Job, Result<LargeBody, Refusal>),
+    /// So many bytes of data of a job that is refused.
+    Refused { error: &'static str, left: u64 },
+    /// Nothing more: the connection is closing.
+    Over,
+}
+
+/// What a request is owed.
+enum Reply {
+    Connected,
+    Added,
+    /// True: it waits without limit.
+    Reserved(bool),
+    Deleted(u64),
+    Error(&'static str),
+    /// An error, then the end.
+    Last(&'static str),
+    Unknown(Box<[u8]>),
+    /// The end without a word.
+    End,
+}
+
+impl JobqueueSession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            name_end: NameEnd::default(),
+            state: State::Word,
+            replies: VecDeque::new(),
+        }
+    }
+
+    fn own(&mut self, used: usize, reply: Reply, env: &Env<'_>) -> Step {
+        let closes = matches!(reply, Reply::Last(_) | Reply::Unknown(_) | Reply::End);
+        if closes {
+            self.state = State::Over;
+        }
+        if closes || matches!(reply, Reply::Error(_)) {
+            env.tally.bump(Count::Fault as usize);
+        }
+        self.replies.push_back(reply);
+        let ask = if closes { Ask::Close } else { Ask::Own };
+        Step::Ask { used, ask }
+    }
+
+    fn ask(&mut self, used: usize, reply: Reply, command: Command) -> Step {
+        self.replies.push_back(reply);
+        let ask = Ask::Engine(command);
+        Step::Ask { used, ask }
+    }
+
+    fn word(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        let (verb, used) = match word(input) {
+            Word::Known(verb, used) => (verb, used),
+            Word::Part => return Step::More,
+            // What follows an unknown word has no known length.
+            Word::Unknown(word) => {
+                return self.own(word.len() + 1, Reply::Unknown(word.into()), env);
+            }
+            Word::TooLong => return self.own(0, Reply::Last("Command too long"), env),
+            Word::Alien => return self.own(0, Reply::End, env),
+        };
+        self.state = match verb {
+            Verb::Connect => {
+                env.tally.bump(Count::Connect as usize);
+                return self.own(used, Reply::Connected, env);
+            }
+            Verb::Add | Verb::Reserve => State::Name(verb),
+            Verb::Delete => State::Id,
+        };
+        Step::Skip { used }
+    }
+
+    fn name(&mut self, input: &[u8], verb: Verb, env: &Env<'_>) -> Step {
+        let name = match self.name_end.find(input, self.shared.name_max) {
+            NameAt::Whole(name) => name,
+            NameAt::Part => {
+                self.state = State::Name(verb);
+                return Step::More;
+            }
+            NameAt::TooLong => return self.own(0, Reply::Last("Queue name too long"), env),
+        };
+        let text = std::str::from_utf8(name);
+        self.state = match verb {
+            Verb::Reserve => State::Timeout(match text {
+                Ok("") => Err("Error reserving job from queue "),
+                Ok(text) => Ok(Name::from(text)),
+                Err(_) => Err("Malformed RESERVE command: queue name is not UTF-8"),
+            }),
+            _ => State::Numbers {
+                queue: match text {
+                    Ok("") => Err("Error adding new job to queue "),
+                    Ok(text) => Ok(Name::from(text)),
+                    Err(_) => Err("Malformed ADD command: queue name is not UTF-8"),
+                },
+                seen: 0,
+            },
+        };
+        Step::Skip {
+            used: name.len() + 1,
+        }
+    }
+
+    fn numbers(&mut self, input: &[u8], queue: Queue, env: &Env<'_>) -> Step {
+        let numbers = (number(input, 0), number(input, 4), number(input, 8));
+        let (Some(rank), Some(ttp), Some(len)) = numbers else {
+            let seen = input.len();
+            self.state = State::Numbers { queue, seen };
+            return Step::More;
+        };
+        let len = u64::from(len);
+        if len > self.shared.job_max {
+            return self.own(NUMBERS, Reply::Last(TOO_LARGE), env);
+        }
+        self.state = match queue {
+            Err(error) => State::Refused { error, left: len },
+            Ok(queue) => {
+                let job = Job { queue, rank, ttp };
+                if len > STREAM_OVER {
+                    State::Announced { job, len }
+                } else {
+                    // So short a length fits `usize`.
+                    let len = len as usize;
+                    State::Small { job, len }
+                }
+            }
+        };
+        Step::Skip { used: NUMBERS }
+    }
+
+    fn add(&mut self, used: usize, job: Job, body: Body, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Add as usize);
+        let put = Put {
+            queue: job.queue,
+            body,
+            rank: Some(job.rank),
+            ttr_ms: Some(u64::from(job.ttp) * 1000),
+            ..Put::default()
+        };
+        self.ask(used, Reply::Added, Command::Put(put))
+    }
+
+    fn refused(&mut self, input: &[u8], error: &'static str, left: u64, env: &Env<'_>) -> Step {
+        let used = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+        if used as u64 == left {
+            return self.own(used, Reply::Error(error), env);
+        }
+        let left = left - used as u64;
+        self.state = State::Refused { error, left };
+        match used {
+            0 => Step::More,
+            used => Step::Skip { used },
+        }
+    }
+
+    fn reserve(&mut self, input: &[u8], queue: Queue, env: &Env<'_>) -> Step {
+        let Some(timeout) = number(input, 0) else {
+            self.state = State::Timeout(queue);
+            return Step::More;
+        };
+        let queue = match queue {
+            Ok(queue) => queue,
+            Err(error) => return self.own(TIMEOUT, Reply::Error(error), env),
+        };
+        env.tally.bump(Count::Reserve as usize);
+        let take = Take {
+            queues: [queue].into(),
+            lease: Some(LEASE),
+            wait: match timeout {
+                0 => Wait::Forever,
+                seconds => Wait::For(u64::from(seconds) * 1000),
+            },
+            // What the length cannot say is left to other voices.
+            body_max: Some(u32::MAX.into()),
+            ..Take::default()
+        };
+        self.ask(TIMEOUT, Reply::Reserved(timeout == 0), Command::Take(take))
+    }
+
+    fn delete(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        let Some(id) = id(input) else {
+            self.state = State::Id;
+            return Step::More;
+        };
+        env.tally.bump(Count::Delete as usize);
+        let command = Command::Delete {
+            id: MessageId(id),
+            by: By::Anyone,
+        };
+        self.ask(ID, Reply::Deleted(id), command)
+    }
+
+    /// What is missing of a request whose client sends no more.
+    fn missing(&self) -> Option<&'static str> {
+        match &self.state {
+            State::Word | State::Over => None,
+            State::Name(Verb::Reserve) => {
+                Some("Malformed RESERVE command: failed to parse queue name")
+            }
+            State::Name(_) => Some("Malformed ADD command: failed to parse queue name"),
+            State::Numbers { seen: 0..4, .. } => {
+                Some("Malformed ADD command: failed to parse priority")
+            }
+            State::Numbers { seen: 4..8, .. } => Some("Malformed ADD command: failed to parse ttp"),
+            State::Timeout(_) => Some("Malformed RESERVE command: failed to parse timeout"),
+            State::Id => Some("Malformed DELETE command: failed to parse job ID"),
+            State::Numbers { .. }
+            | State::Small { .. }
+            | State::Announced { .. }
+            | State::Streaming(_)
+            | State::Streamed(..)
+            | State::Refused { .. } => Some(DATA_MISSING),
+        }
+    }
+}
+
+/// How a refusal is told.
+fn text(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::QueueFull => "Queue full",
+        Refusal::MessageTooLarge => TOO_LARGE,
+        Refusal::QueueDown => "Queue is down",
+        Refusal::Draining => "Server is draining",
+        Refusal::NoSpace => "Disk full",
+        Refusal::NoMemory => "Out of memory",
+        Refusal::TooManyQueues => "Too many queues",
+        Refusal::TooManyWaiters => "Too many waiting clients",
+        Refusal::NotPermitted => "Not permitted",
+        Refusal::BadName => "Bad queue name",
+        Refusal::NotFound => "Job not found",
+        Refusal::QueueNotFound => "Queue not found",
+        Refusal::HeldLimit => "Too many reserved jobs",
+        Refusal::Duplicate(_) => "Duplicate job",
+    }
+}
+
+fn error(output: &mut Output, text: &[u8]) {
+    output.put(b"ERROR\0");
+    output.put(text);
+    output.put(b"\0");
+}
+
+/// Seconds of a time to run, rounded up: a second is never less.
+fn seconds(ttr_ms: Option<u64>) -> u32 {
+    u32::try_from(ttr_ms.unwrap_or(0).div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
+fn reserved(output: &mut Output, message: &Message) {
+    output.put(b"RESERVED\0");
+    output.put(&message.id.0.to_le_bytes());
+    output.put(&message.rank.to_le_bytes());
+    output.put(&seconds(message.ttr_ms).to_le_bytes());
+    output.put(b"reserved\0");
+    // The take asked for no longer ones.
+    let len = u32::try_from(message.body.len()).unwrap_or(u32::MAX);
+    output.put(&len.to_le_bytes());
+    output.body(&message.body);
+}
+
+impl Session for JobqueueSession {
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        match std::mem::replace(&mut self.state, State::Word) {
+            State::Word => self.word(input, env),
+            State::Name(verb) => self.name(input, verb, env),
+            State::Numbers { queue, .. } => self.numbers(input, queue, env),
+            State::Timeout(queue) => self.reserve(input, queue, env),
+            State::Id => self.delete(input, env),
+            State::Small { job, len } => match input.get(..len) {
+                Some(data) => self.add(len, job, Body::new(data), env),
+                None => {
+                    self.state = State::Small { job, len };
+                    Step::More
+                }
+            },
+            State::Announced { job, len } => {
+                let queue = job.queue.clone();
+                self.state = State::Streaming(job);
+                Step::Stream {
+                    used: 0,
+                    len,
+                    queue,
+                }
+            }
+            State::Streaming(job) => {
+                self.state = State::Streaming(job);
+                Step::More
+            }
+            State::Streamed(job, Ok(body)) => self.add(0, job, Body::Large(body), env),
+            State::Streamed(_, Err(refusal)) => self.own(0, Reply::Error(text(refusal)), env),
+            State::Refused { error, left } => self.refused(input, error, left, env),
+            State::Over => {
+                self.state = State::Over;
+                match input.len() {
+                    0 => Step::More,
+                    used => Step::Skip { used },
+                }
+            }
+        }
+    }
+
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        let Some(reply) = self.replies.pop_front() else {
+            return Next::Close;
+        };
+        let outcome = match given {
+            Given::Engine(outcome, _) => Some(outcome),
+            _ => None,
+        };
+        match (reply, outcome) {
+            (Reply::Connected, _) | (Reply::Deleted(_), Some(Outcome::Done)) => {
+                output.put(b"OK\0");
+            }
+            (Reply::Added, Some(Outcome::Put { id, .. })) => {
+                output.put(b"ADDED\0");
+                output.put(&id.0.to_le_bytes());
+            }
+            (Reply::Reserved(_), Some(Outcome::Messages(messages))) => {
+                env.tally.bump(Count::Hit as usize);
+                for message in messages {
+                    reserved(output, message);
+                }
+            }
+            (Reply::Reserved(_), Some(Outcome::Empty)) => {
+                env.tally.bump(Count::Timeout as usize);
+                output.put(b"TIMEOUT\0");
+            }
+            (Reply::Deleted(id), Some(Outcome::Refused(Refusal::NotFound))) => {
+                output.put(b"ERROR\0Job ");
+                output.number(id);
+                output.put(b" already deleted\0");
+            }
+            (_, Some(Outcome::Refused(refusal))) => error(output, text(*refusal).as_bytes()),
+            (Reply::Error(text), _) => error(output, text.as_bytes()),
+            (Reply::Last(text), _) => {
+                error(output, text.as_bytes());
+                return Next::Close;
+            }
+            (Reply::Unknown(word), _) => {
+                error(output, &[b"Unknown Command ", &*word].concat());
+                return Next::Close;
+            }
+            (Reply::End, _) => return Next::Close,
+            (Reply::Added | Reply::Reserved(_) | Reply::Deleted(_), _) => {
+                error(output, b"Unexpected outcome");
+            }
+        }
+        Next::Done
+    }
+
+    fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+        self.state = match std::mem::replace(&mut self.state, State::Word) {
+            State::Streaming(job) => State::Streamed(job, body),
+            other => other,
+        };
+    }
+
+    fn half_closed(&mut self) -> HalfClose {
+        match self.replies.front() {
+            // It would wait for ever, for a client that may be gone.
+            Some(Reply::Reserved(true)) => HalfClose::Close,
+            Some(_) => HalfClose::Finish,
+            None => match self.missing() {
+                Some(text) => {
+                    self.state = State::Over;
+                    self.replies.push_back(Reply::Last(text));
+                    HalfClose::LastWord
+                }
+                None => HalfClose::Close,
+            },
+        }
+    }
+}
