@@ -97,6 +97,17 @@ pub enum LogError {
         /// What the caller said.
         why: String,
     },
+    /// A run cannot take what it was given. Nothing of it was written.
+    RunFull {
+        /// The run's file.
+        file: String,
+        /// What of it was too much, with its unit.
+        what: &'static str,
+        /// How much it was.
+        value: u64,
+        /// The most a run takes.
+        limit: u64,
+    },
     /// The storage failed. Final.
     Io {
         /// What was being done.
@@ -143,6 +154,15 @@ impl LogError {
             }
         } else {
             Self::io(doing, file, offset, source)
+        }
+    }
+
+    /// A bad sector takes what is in it, and need not end the process.
+    pub(crate) fn unreadable(file: &str, offset: u64, source: &io::Error) -> Self {
+        Self::BadRead {
+            file: file.to_owned(),
+            offset,
+            why: format!("the system says: {source}"),
         }
     }
 
@@ -240,6 +260,12 @@ impl fmt::Display for LogError {
                     "cannot replay the frame at byte {offset} of {file}: {why}"
                 )
             }
+            Self::RunFull {
+                file,
+                what,
+                value,
+                limit,
+            } => write!(f, "{file} takes at most {limit} {what}, not {value}"),
             Self::Io {
                 doing,
                 file,

@@ -6,7 +6,7 @@
 //!
 //! Layers, from the bottom: [`storage`](Storage), `frame`, `segment`, `scan` (reading frames from
 //! a file), `local` (appending), `recovery` (opening), `spares`, and beside them `check`, `repair`
-//! and `backup`.
+//! and `backup`. [`run`] is apart from the log: files of what left memory, in the same directory.
 
 mod backup;
 mod check;
@@ -19,6 +19,7 @@ mod lock;
 mod mem;
 mod recovery;
 mod repair;
+pub mod run;
 mod scan;
 mod segment;
 mod spares;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod runs;
 pub(crate) mod world;
 
 use std::sync::Arc;

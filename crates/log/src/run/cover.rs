@@ -1,0 +1,141 @@
+//! A run's header and trailer, which are alike. The layout is the table "Header and trailer" in
+//! `docs/run-format.md`.
+
+use crate::{
+    LogError, StorageFile,
+    frame::{u32_at, u64_at},
+    run::{RunName, RunNumber},
+    storage::read_full,
+};
+
+/// Bytes of a header or trailer.
+pub(super) const COVER_BYTES: u64 = 128;
+
+const BYTES: usize = COVER_BYTES as usize;
+const MAGIC: &[u8; 8] = b"QUINTRUN";
+const VERSION: u16 = 1;
+const WRITTEN_BY: &str = concat!("quintet ", env!("CARGO_PKG_VERSION"));
+const WRITTEN_BY_BYTES: usize = 32;
+
+/// A header or trailer, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cover {
+    pub(super) name: RunName,
+    pub(super) salt: u64,
+    pub(super) created_ms: u64,
+    /// Length of the file, bytes.
+    pub(super) file_len: u64,
+    /// Offset of the first footer, bytes.
+    pub(super) footer: u64,
+}
+
+impl Cover {
+    pub(super) fn encode(&self) -> [u8; BYTES] {
+        let mut out = [0; BYTES];
+        out[..8].copy_from_slice(MAGIC);
+        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        out[10..12].copy_from_slice(&self.name.shard.to_le_bytes());
+        out[12..16].copy_from_slice(&self.name.number.0.to_le_bytes());
+        out[24..32].copy_from_slice(&self.salt.to_le_bytes());
+        out[32..40].copy_from_slice(&self.created_ms.to_le_bytes());
+        out[40..48].copy_from_slice(&self.file_len.to_le_bytes());
+        out[48..56].copy_from_slice(&self.footer.to_le_bytes());
+        let writer = &WRITTEN_BY.as_bytes()[..WRITTEN_BY.len().min(WRITTEN_BY_BYTES)];
+        out[56..56 + writer.len()].copy_from_slice(writer);
+        let crc = crc32c::crc32c(&out[..BYTES - 4]);
+        out[BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a run's header and trailer and believes one that is good. What it says has been held
+    /// against the file's length and name.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`], [`LogError::NewerFormat`], [`LogError::BadRead`].
+    pub(super) fn read(file: &dyn StorageFile, file_name: &str) -> Result<Self, LogError> {
+        let len = file
+            .len()
+            .map_err(|error| LogError::unreadable(file_name, 0, &error))?;
+        let Some(trailer) = len.checked_sub(COVER_BYTES) else {
+            let why = format!("the file ends after {len} bytes, inside its header");
+            return Err(LogError::damaged(file_name, 0, why));
+        };
+        let cover = match (
+            Self::read_at(file, file_name, 0)?,
+            Self::read_at(file, file_name, trailer)?,
+        ) {
+            (Ok(header), Ok(trailer)) if header == trailer => header,
+            (Ok(_), Ok(_)) => {
+                let why = "the trailer differs from the header";
+                return Err(LogError::damaged(file_name, trailer, why));
+            }
+            (Ok(one), Err(_)) | (Err(_), Ok(one)) => one,
+            (Err(why), Err(_)) => {
+                let why = format!("{why}, and the trailer is no better");
+                return Err(LogError::damaged(file_name, 0, why));
+            }
+        };
+        if cover.file_len != len {
+            let why = format!("the file has {len} bytes instead of {}", cover.file_len);
+            return Err(LogError::damaged(file_name, len.min(cover.file_len), why));
+        }
+        if RunName::parse(file_name) != Some(cover.name) {
+            let why = format!("its header says that it is {}", cover.name);
+            return Err(LogError::damaged(file_name, 10, why));
+        }
+        Ok(cover)
+    }
+
+    /// Reads a header or trailer; what is wrong with it, if something is.
+    pub(super) fn read_at(
+        file: &dyn StorageFile,
+        file_name: &str,
+        offset: u64,
+    ) -> Result<Result<Self, &'static str>, LogError> {
+        let mut bytes = [0; BYTES];
+        match read_full(file, offset, &mut bytes) {
+            Ok(BYTES) => Self::decode(&bytes, file_name),
+            Ok(_) => Ok(Err("the file ends inside its header")),
+            // A bad sector here is what the other one is for.
+            Err(_) => Ok(Err("the header cannot be read")),
+        }
+    }
+
+    fn decode(
+        bytes: &[u8; BYTES],
+        file_name: &str,
+    ) -> Result<Result<Self, &'static str>, LogError> {
+        if bytes[..8] != *MAGIC {
+            return Ok(Err("it does not begin as a run does"));
+        }
+        if u32_at(bytes, BYTES - 4) != crc32c::crc32c(&bytes[..BYTES - 4]) {
+            return Ok(Err("the header's checksum is wrong"));
+        }
+        let newer = |what| {
+            let writer = String::from_utf8_lossy(&bytes[56..56 + WRITTEN_BY_BYTES]);
+            Err(LogError::NewerFormat {
+                file: file_name.to_owned(),
+                what,
+                written_by: writer.trim_end_matches('\0').to_owned(),
+            })
+        };
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version != VERSION {
+            return newer(format!("format version {version}"));
+        }
+        let features = u32_at(bytes, 16);
+        if features != 0 {
+            return newer(format!("feature flags {features:#x}"));
+        }
+        Ok(Ok(Self {
+            name: RunName {
+                shard: u16::from_le_bytes([bytes[10], bytes[11]]),
+                number: RunNumber(u32_at(bytes, 12)),
+            },
+            salt: u64_at(bytes, 24),
+            created_ms: u64_at(bytes, 32),
+            file_len: u64_at(bytes, 40),
+            footer: u64_at(bytes, 48),
+        }))
+    }
+}
