@@ -31,6 +31,8 @@ pub(crate) struct Server {
     pub(crate) settings: Mutex<Settings>,
     pub(crate) config: Mutex<Config>,
     pub(crate) started: Instant,
+    /// Random number of this process.
+    pub(crate) instance: u64,
     pub(crate) draining: AtomicBool,
     pub(crate) connections: AtomicU64,
     pub(crate) connections_total: AtomicU64,
@@ -219,6 +221,8 @@ fn open(
         settings: Mutex::new(settings),
         config: Mutex::new(config),
         started: Instant::now(),
+        // The standard library's hash keys are random.
+        instance: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
         draining: AtomicBool::new(false),
         connections: AtomicU64::new(0),
         connections_total: AtomicU64::new(0),

@@ -27,6 +27,15 @@ impl Server {
         }
     }
 
+    /// Numbers of the oldest segment and of the one that is written.
+    fn log_segments(&self) -> (u32, u32) {
+        let committer = locked(&self.core.committer);
+        let newest = committer.log.segment();
+        let segments = committer.log.segments();
+        let oldest = segments.first().map_or(newest, |oldest| oldest.number);
+        (oldest.0, newest.0)
+    }
+
     fn order(&self, order: Order) -> Result<String, String> {
         self.orders
             .send(order)
@@ -48,6 +57,12 @@ impl Server {
             log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
             log_syncs: self.core.counts.syncs.load(Ordering::Relaxed),
             log_retired: self.core.counts.retired.load(Ordering::Relaxed),
+            log_segments: self.log_segments(),
+            segment_bytes: locked(&self.config).segment_bytes,
+            log_records: self.core.counts.records.load(Ordering::Relaxed),
+            log_copied: self.core.counts.copied.load(Ordering::Relaxed),
+            instance: self.instance,
+            machine: machine(),
             draining: self.draining.load(Ordering::Relaxed),
             ..ServerStats::default()
         };
@@ -83,6 +98,13 @@ impl Server {
         self.core.post(out);
         stats
     }
+}
+
+/// What the kernel knows of the machine.
+fn machine() -> [String; 3] {
+    let uname = rustix::system::uname();
+    [uname.nodename(), uname.version(), uname.machine()]
+        .map(|text| text.to_string_lossy().into_owned())
 }
 
 /// What the kernel knows of this process. Zeros where it does not say.

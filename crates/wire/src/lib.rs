@@ -1,6 +1,7 @@
 //! The voices: each a folder with a pure [`Session`], its transcripts and one
 //! line of registration in [`VOICES`].
 
+mod beanstalk;
 mod jobqueue;
 mod lines;
 mod lineup;
@@ -18,7 +19,12 @@ pub use tally::Tally;
 pub use voice::{Listener, OptionSpec, Options, Value, Voice};
 
 /// Every voice this build speaks, in the order they are shown.
-pub const VOICES: &[Voice] = &[memcache::VOICE, lineup::VOICE, jobqueue::VOICE];
+pub const VOICES: &[Voice] = &[
+    memcache::VOICE,
+    lineup::VOICE,
+    jobqueue::VOICE,
+    beanstalk::VOICE,
+];
 
 /// The voice of this name.
 pub fn voice(name: &str) -> Option<&'static Voice> {

@@ -203,6 +203,19 @@ pub struct ServerStats {
     pub log_syncs: u64,
     /// Segments retired since start.
     pub log_retired: u64,
+    /// Numbers of the oldest segment and of the one that is written.
+    pub log_segments: (u32, u32),
+    /// Size a segment is made with, bytes.
+    pub segment_bytes: u64,
+    /// Records written since start.
+    pub log_records: u64,
+    /// Records among them that were written again before a segment was retired.
+    pub log_copied: u64,
+    /// Random number of this process.
+    pub instance: u64,
+    /// Name of the machine, version of its system, kind of its processor, as
+    /// uname(2) tells them.
+    pub machine: [String; 3],
     /// The server takes no puts any more.
     pub draining: bool,
     /// Sum over threads of this voice's tally, by [`Tally`] index.

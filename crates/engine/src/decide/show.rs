@@ -75,7 +75,10 @@ impl Engine {
                     _ if delayed => message.due(),
                     _ => None,
                 };
+                let queue = self.store.queue(message.queue);
+                let default_ttr_ms = queue.map_or(0, |queue| queue.live.settings.default_ttr_ms);
                 Ok(StatsReply::Message(MessageStats {
+                    ttr_ms: message.ttr_ms.unwrap_or(default_ttr_ms),
                     queue: self.store.name_of(message.queue),
                     delayed,
                     left_ms: until.map_or(0, |until| until.since(self.now)),

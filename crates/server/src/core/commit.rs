@@ -75,6 +75,8 @@ impl Committer {
             Err(error) => return Committed::Failed(error),
         }
         self.fresh = false;
+        let records = u64::from(self.frame.count);
+        core.counts.records.fetch_add(records, Ordering::Relaxed);
         self.frame.clear();
         self.frame.payload_mut().shrink_to(1 << 20);
         self.pending = None;

@@ -70,6 +70,10 @@ pub(crate) struct Counts {
     /// Times the log was synced since start.
     pub(crate) syncs: AtomicU64,
     pub(crate) retired: AtomicU64,
+    /// Records written since start.
+    pub(crate) records: AtomicU64,
+    /// Images among them that replace older ones.
+    pub(crate) copied: AtomicU64,
 }
 
 impl Core {

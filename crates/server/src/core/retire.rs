@@ -139,6 +139,9 @@ impl Core {
                 let copied = engine.copy_out(Home(segment), cursor, SLOTS, batch);
                 from = copied.next;
                 drop(guard);
+                self.counts
+                    .copied
+                    .fetch_add(copied.images, Ordering::Relaxed);
                 if copied.images > 0 {
                     if !self.write_now() || stop.load(Ordering::SeqCst) {
                         return false;

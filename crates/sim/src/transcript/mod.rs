@@ -23,7 +23,9 @@
 //! `\0`, `\\` and `\xNN` are bytes, `{repeat N x}` is `x` N times, `{bytes}` is
 //! all 256 byte values, `{le32 N}` and `{le64 N}` are numbers in little-endian
 //! order, `{now-5}` is a Unix time, and in what is received `{any}` is whatever
-//! comes before the line's end. Sent lines that follow each other on
+//! comes before the line's end. `{id NAME}` is a number the server chose:
+//! received, it gives the name to the digits that come, or, once it has them,
+//! expects the same. Sent lines that follow each other on
 //! one connection leave as one write.
 //!
 //! In a transcript of a binary protocol (`@ hex`) text is words: hex digits, two
@@ -136,7 +138,7 @@ impl Transcript {
         for step in &self.steps {
             if let Act::Send(parts) = &step.act {
                 let all = sent.entry(step.connection).or_default();
-                all.extend(text::bytes(parts, now_s));
+                all.extend(text::bytes(parts, &text::Names::at(now_s)));
             }
         }
         sent.into_values().collect()

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{Match, bytes, compare};
+use super::text::Part;
+use super::text::{Match, Names, bytes, compare};
 use super::{Act, Step, Transcript, hex, text};
 
 /// The way to a server under test.
@@ -64,6 +65,7 @@ struct Inboxes<'a, L> {
     /// Bytes are shown as words of hex digits.
     hex: bool,
     open: BTreeMap<u8, Inbox>,
+    names: Names,
 }
 
 impl<L: Link> Inboxes<'_, L> {
@@ -87,6 +89,12 @@ impl<L: Link> Inboxes<'_, L> {
 
     fn bytes(&mut self, connection: u8) -> &mut Vec<u8> {
         &mut self.open.entry(connection).or_default().bytes
+    }
+
+    fn compare(&mut self, connection: u8, parts: &[Part]) -> Match {
+        self.names.now_s = self.link.now_s();
+        let inbox = self.open.entry(connection).or_default();
+        compare(parts, &inbox.bytes, &mut self.names)
     }
 
     fn ended(&self, connection: u8) -> bool {
@@ -153,6 +161,7 @@ impl Transcript {
             link,
             hex: self.hex,
             open: BTreeMap::new(),
+            names: Names::default(),
         };
         let mut at = 0;
         while let Some(step) = self.steps.get(at) {
@@ -177,11 +186,9 @@ impl Transcript {
         match &step.act {
             Act::Send(_) => return Ok(send_run(rest, inboxes, chunking)),
             Act::Expect(parts) => loop {
-                let now_s = inboxes.link.now_s();
-                let inbox = inboxes.bytes(connection);
-                match compare(parts, inbox, now_s) {
+                match inboxes.compare(connection, parts) {
                     Match::Yes(used) => {
-                        inbox.drain(..used);
+                        inboxes.bytes(connection).drain(..used);
                         break;
                     }
                     Match::More if inboxes.fill(connection) => {}
@@ -227,6 +234,7 @@ impl Transcript {
             link,
             hex: self.hex,
             open: BTreeMap::new(),
+            names: Names::default(),
         };
         let mut out: Vec<String> = Vec::new();
         let mut copied = 0;
@@ -284,10 +292,9 @@ impl Transcript {
         inboxes: &mut Inboxes<'_, L>,
         out: &mut Vec<String>,
     ) {
-        let now_s = inboxes.link.now_s();
         for step in group {
             let Act::Expect(parts) = &step.act else { break };
-            let Match::Yes(used) = compare(parts, inboxes.bytes(connection), now_s) else {
+            let Match::Yes(used) = inboxes.compare(connection, parts) else {
                 break;
             };
             inboxes.bytes(connection).drain(..used);
@@ -336,13 +343,13 @@ fn prefix(connection: u8) -> String {
 /// Sends the run of sends in front of `steps`; answers its length.
 fn send_run<L: Link>(steps: &[Step], inboxes: &mut Inboxes<'_, L>, chunking: Chunking) -> usize {
     let Some(first) = steps.first() else { return 0 };
-    let now_s = inboxes.link.now_s();
+    inboxes.names.now_s = inboxes.link.now_s();
     let mut all = Vec::new();
     let mut count = 0;
     for step in steps {
         match &step.act {
             Act::Send(parts) if step.connection == first.connection => {
-                all.extend(bytes(parts, now_s));
+                all.extend(bytes(parts, &inboxes.names));
                 count += 1;
             }
             _ => break,

@@ -1,5 +1,26 @@
 //! The bytes of a transcript's line, written so that a person can read them.
 
+use std::collections::BTreeMap;
+
+/// What names in a transcript stand for at the moment of use.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Unix time in seconds.
+    pub(super) now_s: u64,
+    /// Numbers the server has given.
+    ids: BTreeMap<String, Vec<u8>>,
+}
+
+impl Names {
+    /// No number is known yet.
+    pub(super) fn at(now_s: u64) -> Self {
+        Self {
+            now_s,
+            ids: BTreeMap::new(),
+        }
+    }
+}
+
 /// A piece of what is sent or expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -7,6 +28,8 @@ pub(super) enum Part {
     Bytes(Vec<u8>),
     /// Unix time in seconds at the moment of use, plus so many.
     Now(i64),
+    /// The number of this name.
+    Id(String),
     /// Anything up to the end of the line; only in what is expected.
     Any,
 }
@@ -64,7 +87,7 @@ fn escape(text: &str) -> Result<(u8, &str), String> {
 /// `{word ...}` in front of `text`, for the words that mean something.
 fn braces(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('{')?;
-    let known = ["repeat ", "now", "any}", "bytes}", "le32 ", "le64 "];
+    let known = ["repeat ", "now", "any}", "bytes}", "le32 ", "le64 ", "id "];
     if !known.iter().any(|word| inner.starts_with(word)) {
         return None;
     }
@@ -74,6 +97,8 @@ fn braces(text: &str) -> Option<(&str, &str)> {
 fn expand(macro_: &str, parts: &mut Vec<Part>) -> Result<(), String> {
     if macro_ == "any" {
         parts.push(Part::Any);
+    } else if let Some(name) = macro_.strip_prefix("id ") {
+        parts.push(Part::Id(name.to_owned()));
     } else if macro_ == "bytes" {
         bytes_of(parts).extend(0..=u8::MAX);
     } else if let Some(number) = macro_.strip_prefix("le32 ") {
@@ -120,14 +145,17 @@ fn bytes_of(parts: &mut Vec<Part>) -> &mut Vec<u8> {
 }
 
 /// The bytes to send.
-pub(super) fn bytes(parts: &[Part], now_s: u64) -> Vec<u8> {
+pub(super) fn bytes(parts: &[Part], names: &Names) -> Vec<u8> {
     let mut all = Vec::new();
     for part in parts {
         match part {
             Part::Bytes(bytes) => all.extend_from_slice(bytes),
             Part::Now(offset) => {
-                all.extend_from_slice(now_s.saturating_add_signed(*offset).to_string().as_bytes());
+                let at = names.now_s.saturating_add_signed(*offset);
+                all.extend_from_slice(at.to_string().as_bytes());
             }
+            // Nobody has given it: any number will do.
+            Part::Id(name) => all.extend_from_slice(names.ids.get(name).map_or(b"1", |id| id)),
             Part::Any => {}
         }
     }
@@ -146,8 +174,9 @@ pub(super) enum Match {
 }
 
 /// Compares the front of `actual` with what is expected.
-pub(super) fn compare(parts: &[Part], actual: &[u8], now_s: u64) -> Match {
+pub(super) fn compare(parts: &[Part], actual: &[u8], names: &mut Names) -> Match {
     let mut at = 0;
+    let mut given = Vec::new();
     for part in parts {
         let rest = &actual[at..];
         let expected = match part {
@@ -158,7 +187,18 @@ pub(super) fn compare(parts: &[Part], actual: &[u8], now_s: u64) -> Match {
                 }
                 continue;
             }
-            Part::Bytes(_) | Part::Now(_) => bytes(std::slice::from_ref(part), now_s),
+            Part::Id(name) if !names.ids.contains_key(name) => {
+                match rest.iter().position(|byte| !byte.is_ascii_digit()) {
+                    Some(0) => return Match::No,
+                    Some(end) => {
+                        given.push((name.clone(), rest[..end].to_vec()));
+                        at += end;
+                    }
+                    None => return Match::More,
+                }
+                continue;
+            }
+            Part::Bytes(_) | Part::Now(_) | Part::Id(_) => bytes(std::slice::from_ref(part), names),
         };
         if rest.len() < expected.len() {
             return if expected.starts_with(rest) {
@@ -172,6 +212,7 @@ pub(super) fn compare(parts: &[Part], actual: &[u8], now_s: u64) -> Match {
         }
         at += expected.len();
     }
+    names.ids.extend(given);
     Match::Yes(at)
 }
 
@@ -225,13 +266,16 @@ mod tests {
             b"queue 'w' {\r\n",
         ] {
             let text = line(actual);
-            assert_eq!(bytes(&parse(&text).unwrap(), 0), actual, "{text}");
+            let names = Names::default();
+            assert_eq!(bytes(&parse(&text).unwrap(), &names), actual, "{text}");
         }
     }
 
     #[test]
     fn expectations() {
-        let compare = |text, actual: &str| compare(&parse(text).unwrap(), actual.as_bytes(), 100);
+        let mut names = Names::at(100);
+        let mut compare =
+            |text, actual: &str| compare(&parse(text).unwrap(), actual.as_bytes(), &mut names);
         assert_eq!(compare("END", "END\r\nx"), Match::Yes(5));
         assert_eq!(compare("END", "EN"), Match::More);
         assert_eq!(compare("END", "EX"), Match::No);
@@ -239,6 +283,11 @@ mod tests {
         assert_eq!(compare("STAT pid {any}", "STAT pid 12"), Match::More);
         assert_eq!(compare("{now-5}", "95\r\n"), Match::Yes(4));
         assert_eq!(compare("{repeat 3 ab}\\", "ababab"), Match::Yes(6));
+        assert_eq!(compare("DONE {id a}", "DONE 1"), Match::More);
+        assert_eq!(compare("DONE {id a}", "DONE x\r\n"), Match::No);
+        assert_eq!(compare("DONE {id a}", "DONE 12\r\n"), Match::Yes(9));
+        assert_eq!(compare("DONE {id a}", "DONE 13\r\n"), Match::No);
+        assert_eq!(compare("DONE {id a}", "DONE 12\r\n"), Match::Yes(9));
     }
 
     #[test]

@@ -1,0 +1,167 @@
+//! The beanstalk voice: beanstalkd's protocol 1.12, every command. What it
+//! maps to and where it differs from the original is in
+//! `docs/voices/beanstalk.md`; the source is `protocols/beanstalkd.md`.
+
+mod request;
+mod session;
+mod stats;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::session::Session;
+use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
+
+/// The voice's registration.
+pub(crate) const VOICE: Voice = Voice {
+    name: "beanstalk",
+    port: 11300,
+    about: "beanstalkd: jobs in tubes, reserved, then deleted, released or buried",
+    options: OPTIONS,
+    tally_names: TALLY_NAMES,
+    listener,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "max_job_size",
+        // beanstalkd's "less than 2**16".
+        default: Value::Bytes(65_535),
+        help: "longest job, 1 byte to 1GiB; a longer one is read, dropped and answered with \
+               JOB_TOO_BIG",
+    },
+    OptionSpec {
+        name: "max_watched",
+        default: Value::Number(1024),
+        help: "tubes one connection may watch, 1 to 100000; beyond it watch is answered with \
+               OUT_OF_MEMORY",
+    },
+];
+
+/// Indexes of this voice's counters.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    Put,
+    Peek,
+    PeekReady,
+    PeekDelayed,
+    PeekBuried,
+    Reserve,
+    ReserveWithTimeout,
+    Delete,
+    Release,
+    Use,
+    Watch,
+    Ignore,
+    Bury,
+    Kick,
+    Touch,
+    Stats,
+    StatsJob,
+    StatsTube,
+    ListTubes,
+    ListTubeUsed,
+    ListTubesWatched,
+    PauseTube,
+    Fault,
+}
+
+/// As `stats` shows them, all but the last.
+const TALLY_NAMES: &[&str] = &[
+    "cmd-put",
+    "cmd-peek",
+    "cmd-peek-ready",
+    "cmd-peek-delayed",
+    "cmd-peek-buried",
+    "cmd-reserve",
+    "cmd-reserve-with-timeout",
+    "cmd-delete",
+    "cmd-release",
+    "cmd-use",
+    "cmd-watch",
+    "cmd-ignore",
+    "cmd-bury",
+    "cmd-kick",
+    "cmd-touch",
+    "cmd-stats",
+    "cmd-stats-job",
+    "cmd-stats-tube",
+    "cmd-list-tubes",
+    "cmd-list-tube-used",
+    "cmd-list-tubes-watched",
+    "cmd-pause-tube",
+    "protocol-errors",
+];
+
+/// What one listener's sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    job_max: u64,
+    watched_max: usize,
+    /// Open connections that have sent a put.
+    producers: AtomicU64,
+    /// Open connections that have sent a reserve.
+    workers: AtomicU64,
+}
+
+impl Shared {
+    fn producers(&self) -> u64 {
+        self.producers.load(Ordering::Relaxed)
+    }
+
+    fn workers(&self) -> u64 {
+        self.workers.load(Ordering::Relaxed)
+    }
+}
+
+struct BeanstalkListener(Arc<Shared>);
+
+impl Listener for BeanstalkListener {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(session::BeanstalkSession::new(self.0.clone()))
+    }
+}
+
+fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
+    let job_max = options.number("max_job_size");
+    if !(1..=1 << 30).contains(&job_max) {
+        return Err("max_job_size takes 1 byte to 1GiB".to_owned());
+    }
+    let watched_max = options.number("max_watched");
+    if !(1..=100_000).contains(&watched_max) {
+        return Err("max_watched takes 1 to 100000".to_owned());
+    }
+    // The bound above keeps it within `usize`.
+    let shared = Shared {
+        job_max,
+        watched_max: watched_max as usize,
+        producers: AtomicU64::new(0),
+        workers: AtomicU64::new(0),
+    };
+    Ok(Box::new(BeanstalkListener(Arc::new(shared))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_name() {
+        assert_eq!(TALLY_NAMES.len(), Count::Fault as usize + 1);
+        assert!(TALLY_NAMES.len() <= crate::Tally::LEN);
+    }
+
+    #[test]
+    fn options_out_of_range_are_told() {
+        for (name, number) in [
+            ("max_job_size", 0),
+            ("max_job_size", (1 << 30) + 1),
+            ("max_watched", 0),
+        ] {
+            let mut options = Options::new(OPTIONS);
+            options.set(name, Value::Number(number)).unwrap();
+            let why = listener(&options).err().unwrap();
+            assert!(why.starts_with(name), "{why}");
+        }
+    }
+}

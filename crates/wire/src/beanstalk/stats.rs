@@ -1,0 +1,175 @@
+//! YAML, key by key as beanstalkd 1.13 writes it.
+
+use std::fmt::{self, Write as _};
+
+use quintet_engine::{MessageStats, Ms, Name, QueueStats};
+
+use super::request::is_tube;
+use super::{Count, Shared, TALLY_NAMES};
+use crate::output::Output;
+use crate::session::ServerStats;
+
+/// The tube that is always there.
+pub(super) const DEFAULT: &[u8] = b"default";
+
+/// beanstalkd's version of this protocol, and ours.
+const VERSION: &str = concat!("1.13-quintet-", env!("CARGO_PKG_VERSION"));
+
+/// A document being written.
+struct Yaml(String);
+
+impl Yaml {
+    fn new() -> Self {
+        Self("---\n".to_owned())
+    }
+
+    fn pair(&mut self, key: &str, value: impl fmt::Display) {
+        // Writing to a string cannot fail.
+        writeln!(self.0, "{key}: {value}").ok();
+    }
+
+    fn text(&mut self, key: &str, value: impl fmt::Display) {
+        self.pair(key, format_args!("\"{value}\""));
+    }
+
+    fn send(self, output: &mut Output) {
+        output.put(b"OK ");
+        output.number(self.0.len() as u64);
+        output.put(b"\r\n");
+        output.put(self.0.as_bytes());
+        output.put(b"\r\n");
+    }
+}
+
+/// True if clients see the queue as a tube: one of a legal name in which
+/// something is, or to which somebody refers.
+pub(super) fn is_shown(queue: &QueueStats) -> bool {
+    let held = &queue.gauges;
+    let jobs = held.ready
+        + held.held_back
+        + held.delayed
+        + held.reserved
+        + held.buried
+        + held.prepared
+        + held.waiters;
+    let name = queue.name.as_bytes();
+    let alive = jobs + held.users + held.watchers > 0 || queue.paused;
+    is_tube(name) && (alive || name == DEFAULT)
+}
+
+/// The names of the tubes there are, `default` first.
+pub(super) fn tubes(queues: &[QueueStats]) -> impl Iterator<Item = &[u8]> {
+    let others = queues.iter().filter(|queue| is_shown(queue));
+    let others = others.map(|queue| queue.name.as_bytes());
+    std::iter::once(DEFAULT).chain(others.filter(|name| *name != DEFAULT))
+}
+
+pub(super) fn list<'a>(names: impl Iterator<Item = &'a [u8]>, output: &mut Output) {
+    let mut yaml = Yaml::new();
+    for name in names {
+        yaml.0.push_str("- ");
+        // Legal names are ASCII.
+        yaml.0.extend(name.iter().map(|&byte| char::from(byte)));
+        yaml.0.push('\n');
+    }
+    yaml.send(output);
+}
+
+/// Milliseconds as whole seconds that have passed.
+fn seconds(ms: u64) -> u64 {
+    ms / 1000
+}
+
+pub(super) fn job(stats: &MessageStats, output: &mut Output) {
+    let message = &stats.message;
+    let extra = message.extra.as_deref();
+    // The delay itself is not stored: it is known until the job is first taken.
+    let delay_ms = match message.due() {
+        Some(due) if message.reserves == 0 => due.since(message.created),
+        Some(_) if stats.delayed => stats.left_ms.div_ceil(1000) * 1000,
+        _ => 0,
+    };
+    let mut yaml = Yaml::new();
+    yaml.pair("id", message.id.0);
+    yaml.text("tube", &stats.queue);
+    yaml.pair("state", stats.state_word());
+    yaml.pair("pri", message.rank);
+    yaml.pair("age", seconds(stats.age_ms));
+    yaml.pair("delay", seconds(delay_ms));
+    yaml.pair("ttr", seconds(stats.ttr_ms));
+    yaml.pair("time-left", seconds(stats.left_ms));
+    yaml.pair("file", message.home.0);
+    yaml.pair("reserves", message.reserves);
+    yaml.pair("timeouts", extra.map_or(0, |extra| extra.timeouts));
+    yaml.pair("releases", extra.map_or(0, |extra| extra.releases));
+    yaml.pair("buries", extra.map_or(0, |extra| extra.buries));
+    yaml.pair("kicks", extra.map_or(0, |extra| extra.kicks));
+    yaml.send(output);
+}
+
+fn jobs(yaml: &mut Yaml, held: &quintet_engine::QueueGauges) {
+    yaml.pair("current-jobs-urgent", held.urgent);
+    yaml.pair("current-jobs-ready", held.ready);
+    yaml.pair("current-jobs-reserved", held.reserved);
+    yaml.pair("current-jobs-delayed", held.delayed);
+    yaml.pair("current-jobs-buried", held.buried);
+}
+
+pub(super) fn tube(name: &Name, stats: &QueueStats, now: Ms, output: &mut Output) {
+    let held = &stats.gauges;
+    let mut yaml = Yaml::new();
+    yaml.text("name", name);
+    jobs(&mut yaml, held);
+    yaml.pair("total-jobs", stats.totals.puts);
+    yaml.pair("current-using", held.users);
+    yaml.pair("current-watching", held.watchers);
+    yaml.pair("current-waiting", held.waiters);
+    yaml.pair("cmd-delete", stats.totals.delete_commands);
+    yaml.pair("cmd-pause-tube", stats.totals.pauses);
+    yaml.pair("pause", seconds(stats.paused_for_ms));
+    yaml.pair("pause-time-left", seconds(stats.paused_until.since(now)));
+    yaml.send(output);
+}
+
+pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) {
+    let shard = &stats.shard;
+    let mut yaml = Yaml::new();
+    jobs(&mut yaml, &shard.gauges);
+    let shown = &TALLY_NAMES[..Count::Fault as usize];
+    for (name, at) in shown.iter().zip(0..) {
+        let count: &u64 = stats.tally.get(at).unwrap_or(&0);
+        yaml.pair(name, count);
+    }
+    yaml.pair("job-timeouts", shard.totals.timeouts);
+    yaml.pair("total-jobs", shard.totals.puts);
+    yaml.pair("max-job-size", shared.job_max);
+    yaml.pair("current-tubes", tubes(&stats.queues).count());
+    yaml.pair("current-connections", stats.connections);
+    yaml.pair("current-producers", shared.producers());
+    yaml.pair("current-workers", shared.workers());
+    yaml.pair("current-waiting", shard.waiters);
+    yaml.pair("total-connections", stats.connections_total);
+    yaml.pair("pid", stats.pid);
+    yaml.text("version", VERSION);
+    for (key, us) in [
+        ("rusage-utime", stats.cpu_user_us),
+        ("rusage-stime", stats.cpu_system_us),
+    ] {
+        yaml.pair(
+            key,
+            format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000),
+        );
+    }
+    yaml.pair("uptime", stats.uptime_s);
+    yaml.pair("binlog-oldest-index", stats.log_segments.0);
+    yaml.pair("binlog-current-index", stats.log_segments.1);
+    yaml.pair("binlog-records-migrated", stats.log_copied);
+    yaml.pair("binlog-records-written", stats.log_records);
+    yaml.pair("binlog-max-size", stats.segment_bytes);
+    yaml.pair("draining", stats.draining);
+    yaml.pair("id", format_args!("{:016x}", stats.instance));
+    for (key, value) in ["hostname", "os", "platform"].iter().zip(&stats.machine) {
+        yaml.text(key, value.escape_default());
+    }
+    yaml.send(output);
+}
