@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_engine::{Caller, Command, Outcome, StatsOf, StatsReply};
-use quintet_wire::{Given, HostAsk, ServerStats};
+use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::print;
 use crate::core::{Access, Decided, locked};
@@ -34,6 +34,22 @@ impl Server {
         let segments = committer.log.segments();
         let oldest = segments.first().map_or(newest, |oldest| oldest.number);
         (oldest.0, newest.0)
+    }
+
+    /// Every counter of the voices that are spoken.
+    fn counters(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut all = Vec::new();
+        for (tally, voice) in VOICES.iter().enumerate() {
+            if self.listeners.iter().any(|l| l.tally == tally) {
+                let mut sum = Vec::new();
+                for thread in &self.threads {
+                    thread.tallies[tally].add_to(&mut sum);
+                }
+                let named = voice.tally_names.iter().zip(sum);
+                all.extend(named.map(|(name, value)| (voice.name, *name, value)));
+            }
+        }
+        all
     }
 
     fn order(&self, order: Order) -> Result<String, String> {
@@ -71,6 +87,7 @@ impl Server {
             stats.bytes_written += thread.bytes_written.load(Ordering::Relaxed);
             thread.tallies[tally].add_to(&mut stats.tally);
         }
+        stats.counters = self.counters();
         process(&mut stats);
         let of = if with_queues {
             StatsOf::Queues

@@ -7,6 +7,7 @@ mod lines;
 mod lineup;
 mod memcache;
 mod output;
+mod pinpriq;
 mod session;
 mod tally;
 mod voice;
@@ -24,6 +25,7 @@ pub const VOICES: &[Voice] = &[
     lineup::VOICE,
     jobqueue::VOICE,
     beanstalk::VOICE,
+    pinpriq::VOICE,
 ];
 
 /// The voice of this name.

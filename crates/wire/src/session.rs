@@ -220,6 +220,8 @@ pub struct ServerStats {
     pub draining: bool,
     /// Sum over threads of this voice's tally, by [`Tally`] index.
     pub tally: Vec<u64>,
+    /// The counters of every voice that has a listener: voice, name, value.
+    pub counters: Vec<(&'static str, &'static str, u64)>,
     /// The shards summed.
     pub shard: quintet_engine::ShardStats,
     /// Every queue by name, if asked for.

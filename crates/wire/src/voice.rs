@@ -133,6 +133,34 @@ impl Options {
         }
     }
 
+    /// The value of an option of type number or bytes.
+    ///
+    /// # Errors
+    /// A sentence that tells the bounds, if it is not within them.
+    pub fn within<T: TryFrom<u64>>(&self, name: &str, least: u64, most: u64) -> Result<T, String> {
+        let value = self.number(name);
+        T::try_from(value)
+            .ok()
+            .filter(|_| (least..=most).contains(&value))
+            .ok_or_else(|| format!("{name} takes {least} to {most}, not {value}"))
+    }
+
+    /// The value of an option with two words to choose from.
+    ///
+    /// # Errors
+    /// A sentence that tells the words, if it is neither.
+    pub fn one_of(&self, name: &str, words: [&str; 2]) -> Result<&str, String> {
+        let value = self.text(name);
+        if words.contains(&value) {
+            Ok(value)
+        } else {
+            let [first, second] = words;
+            Err(format!(
+                "{name} takes \"{first}\" or \"{second}\", not \"{value}\""
+            ))
+        }
+    }
+
     fn default(&self, name: &str) -> Option<Value<'static>> {
         self.specs
             .iter()

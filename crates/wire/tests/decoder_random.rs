@@ -23,8 +23,9 @@ use quintet_wire::{
 
 const NOW: Ms = Ms(1_700_000_000_000);
 
-/// Room for the longest line or header beside a body held in memory.
-const HELD_MAX: u64 = STREAM_OVER + (64 << 10);
+/// Room for the longest line or header beside a body held in memory: a key and
+/// a queue's name of 16-bit lengths, and what tells them (pinpriq).
+const HELD_MAX: u64 = STREAM_OVER + (128 << 10) + 16;
 
 /// Requests decoded before the first reply is written, in the late mode.
 const BATCH: usize = 64;

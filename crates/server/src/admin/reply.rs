@@ -135,5 +135,7 @@ fn server(stats: &ServerStats) -> Value {
     }
     map.insert("draining".into(), stats.draining.into());
     map.extend(shard(&stats.shard));
+    let counters = stats.counters.iter();
+    map.extend(counters.map(|(voice, name, value)| (format!("{voice}_{name}"), (*value).into())));
     json!({ "stats": map, "queues": stats.queues.iter().map(queue).collect::<Vec<_>>() })
 }

@@ -114,6 +114,14 @@ impl Server {
         Client::tcp(self.address())
     }
 
+    /// A connection to the listener of this voice.
+    pub(crate) fn client_of(&self, voice: &str) -> Client {
+        let start = format!("listening {voice} ");
+        let mut lines = self.lines.iter();
+        let address = lines.find_map(|line| line.strip_prefix(start.as_str()));
+        Client::tcp(address.expect("a listener of that voice"))
+    }
+
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id())
             .ok()
@@ -231,16 +239,16 @@ impl Client {
         std::mem::take(&mut self.buffer)
     }
 
+    /// The next `n` bytes; fewer at the end.
+    pub(crate) fn exact(&mut self, n: usize) -> Vec<u8> {
+        while self.buffer.len() < n && self.more() > 0 {}
+        self.buffer.drain(..n.min(self.buffer.len())).collect()
+    }
+
     /// Exactly these bytes come next.
     #[track_caller]
     pub(crate) fn expect(&mut self, bytes: &[u8]) {
-        while self.buffer.len() < bytes.len() {
-            if self.more() == 0 {
-                break;
-            }
-        }
-        let n = bytes.len().min(self.buffer.len());
-        let got: Vec<u8> = self.buffer.drain(..n).collect();
+        let got = self.exact(bytes.len());
         if got != bytes {
             panic!(
                 "expected {:?}, got {:?}",

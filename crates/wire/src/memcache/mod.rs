@@ -132,13 +132,13 @@ impl Shared {
             return Err("version takes printable ASCII without spaces".to_owned());
         }
         Ok(Self {
-            line_max: within(options, "max_line", 64, 64 << 10)?,
-            name_max: within(options, "max_name", 1, 4096)?,
-            item_max: within(options, "max_item_size", 1, 4 << 30)?,
-            open_reads_max: within(options, "max_open_reads", 1, 1_000_000)?,
+            line_max: options.within("max_line", 64, 64 << 10)?,
+            name_max: options.within("max_name", 1, 4096)?,
+            item_max: options.within("max_item_size", 1, 4 << 30)?,
+            open_reads_max: options.within("max_open_reads", 1, 1_000_000)?,
             single_open_read: options.flag("single_open_read"),
-            keep_flags: one_of(options, "flags", ["store", "zero"])? == "store",
-            flush_all_ok: one_of(options, "flush_all_reply", ["kestrel", "ok"])? == "ok",
+            keep_flags: options.one_of("flags", ["store", "zero"])? == "store",
+            flush_all_ok: options.one_of("flush_all_reply", ["kestrel", "ok"])? == "ok",
             version: version.into(),
             status: AtomicU8::new(Status::Up as u8),
         })
@@ -154,33 +154,6 @@ impl Shared {
 
     fn set_status(&self, status: Status) {
         self.status.store(status as u8, Ordering::Relaxed);
-    }
-}
-
-/// The value of a numeric option, or which values it takes.
-fn within<T: TryFrom<u64>>(
-    options: &Options,
-    name: &str,
-    least: u64,
-    most: u64,
-) -> Result<T, String> {
-    let value = options.number(name);
-    T::try_from(value)
-        .ok()
-        .filter(|_| (least..=most).contains(&value))
-        .ok_or_else(|| format!("{name} takes {least} to {most}, not {value}"))
-}
-
-/// The value of an option with two words to choose from.
-fn one_of<'a>(options: &'a Options, name: &str, words: [&str; 2]) -> Result<&'a str, String> {
-    let value = options.text(name);
-    if words.contains(&value) {
-        Ok(value)
-    } else {
-        let [first, second] = words;
-        Err(format!(
-            "{name} takes \"{first}\" or \"{second}\", not \"{value}\""
-        ))
     }
 }
 

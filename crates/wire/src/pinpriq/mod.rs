@@ -1,0 +1,174 @@
+//! The pinpriq voice: push, pop and subscribe on priority queues whose packets
+//! leave newest first and in groups of one key. What it maps to and what the
+//! seed leaves open is in `docs/voices/pinpriq.md`; the source is the seed and
+//! `protocols/pinpriq.md`.
+
+mod frame;
+mod session;
+
+use std::sync::Arc;
+
+use quintet_engine::{End, Expiry, GroupLimit, Take};
+
+use crate::session::Session;
+use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
+
+/// The voice's registration.
+pub(crate) const VOICE: Voice = Voice {
+    name: "pinpriq",
+    port: 7050,
+    about: "pinpriq: packets by priority, newest first, in groups of one key",
+    options: OPTIONS,
+    tally_names: TALLY_NAMES,
+    listener,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "ttl_zero",
+        default: Value::Text("never"),
+        help: "what a time to live of 0 means: \"never\" keeps the packet until it is taken, \
+               \"expire\" offers it to a subscriber that is ready and drops it within 1 ms",
+    },
+    OptionSpec {
+        name: "refused_push",
+        default: Value::Text("drop"),
+        help: "what becomes of a push that the server refuses, since it has no reply: \"drop\" \
+               counts it, \"close\" counts it and closes the connection",
+    },
+    OptionSpec {
+        name: "max_packet_size",
+        default: Value::Bytes(2 * LENGTH_MAX),
+        help: "longest packet, key and payload together, 1 byte to 131070; a longer one is read, \
+               dropped and counted",
+    },
+    OptionSpec {
+        name: "max_group_size",
+        default: Value::Bytes(64 << 20),
+        help: "keys and payloads of one group together, 1 byte to 16GiB; the packets over it \
+               stay for the next group, a single packet always leaves",
+    },
+    OptionSpec {
+        name: "max_subscriptions",
+        default: Value::Number(1024),
+        help: "queues one connection may subscribe to, 1 to 65535; one more closes it",
+    },
+    OptionSpec {
+        name: "max_subscribed_bytes",
+        default: Value::Bytes(1 << 20),
+        help: "names of a connection's subscriptions together, 64KiB to 64MiB; more closes it",
+    },
+];
+
+/// The largest value of a 16-bit length.
+const LENGTH_MAX: u64 = 65_535;
+
+/// Indexes of this voice's counters.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    Push,
+    Dropped,
+    Pop,
+    Hit,
+    Miss,
+    Subscribe,
+    Unsubscribe,
+    Ready,
+    Delivered,
+    Fault,
+}
+
+const TALLY_NAMES: &[&str] = &[
+    "cmd_push",
+    "pushes_dropped",
+    "cmd_pop",
+    "pop_hits",
+    "pop_misses",
+    "cmd_subscribe",
+    "cmd_unsubscribe",
+    "cmd_ready",
+    "groups_delivered",
+    "protocol_errors",
+];
+
+/// What one listener's sessions share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    ttl_zero: Expiry,
+    close_on_refusal: bool,
+    packet_max: usize,
+    subscriptions_max: usize,
+    subscribed_bytes_max: usize,
+    /// A take of this voice, but for its queues.
+    take: Take,
+}
+
+impl Shared {
+    fn new(options: &Options) -> Result<Self, String> {
+        let expire = options.one_of("ttl_zero", ["never", "expire"])? == "expire";
+        let group = GroupLimit {
+            // The group's count is 16 bits wide.
+            messages_max: LENGTH_MAX as u32,
+            bytes_max: options.within("max_group_size", 1, 16 << 30)?,
+        };
+        Ok(Self {
+            // Those who wait are served in the step that stores the packet, so
+            // one millisecond is long enough for them.
+            ttl_zero: if expire { Expiry::In(1) } else { Expiry::Never },
+            close_on_refusal: options.one_of("refused_push", ["drop", "close"])? == "close",
+            packet_max: options.within("max_packet_size", 1, 2 * LENGTH_MAX)?,
+            subscriptions_max: options.within("max_subscriptions", 1, 65_535)?,
+            subscribed_bytes_max: options.within("max_subscribed_bytes", 64 << 10, 64 << 20)?,
+            take: Take {
+                end: End::Newest,
+                group: Some(group),
+                body_max: Some(LENGTH_MAX),
+                ..Take::default()
+            },
+        })
+    }
+}
+
+struct PinpriqListener(Arc<Shared>);
+
+impl Listener for PinpriqListener {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(session::PinpriqSession::new(Arc::clone(&self.0)))
+    }
+}
+
+fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
+    Ok(Box::new(PinpriqListener(Arc::new(Shared::new(options)?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let refused = |name, value| {
+            let mut options = Options::new(OPTIONS);
+            options.set(name, value).unwrap();
+            Shared::new(&options).unwrap_err()
+        };
+        assert_eq!(
+            refused("ttl_zero", Value::Text("now")),
+            "ttl_zero takes \"never\" or \"expire\", not \"now\""
+        );
+        assert_eq!(
+            refused("max_packet_size", Value::Bytes(131_071)),
+            "max_packet_size takes 1 to 131070, not 131071"
+        );
+        assert_eq!(
+            refused("max_subscriptions", Value::Number(0)),
+            "max_subscriptions takes 1 to 65535, not 0"
+        );
+        Shared::new(&Options::new(OPTIONS)).unwrap();
+    }
+
+    #[test]
+    fn every_counter_has_a_name() {
+        assert_eq!(TALLY_NAMES.len(), Count::Fault as usize + 1);
+    }
+}

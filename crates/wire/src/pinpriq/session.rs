@@ -1,0 +1,247 @@
+//! One connection: frames in; groups out, as replies to pops and as deliveries
+//! to a subscriber that is ready.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quintet_engine::{
+    Body, Command, Expiry, LargeBody, Name, Outcome, Put, PutMore, Refusal, Take,
+};
+
+use super::frame::{self, Frame, Push, Verb};
+use super::{Count, Shared};
+use crate::output::Output;
+use crate::session::{Ask, Env, Given, Next, Session, Step};
+
+/// Rank of packets that are never selected: behind all that a push can name.
+const RANK_HELD_BACK: u32 = 256;
+
+/// Protocol state of one connection.
+pub(super) struct PinpriqSession {
+    shared: Arc<Shared>,
+    subscribed: Vec<Name>,
+    subscribed_bytes: usize,
+    /// The client is ready for a group: a standing take stands, or what it got
+    /// is on the way.
+    ready: bool,
+    /// Bytes still to come of a push that nobody wants.
+    unwanted: usize,
+    /// Nothing more is read: the connection is closing.
+    over: bool,
+    replies: VecDeque<Reply>,
+}
+
+/// What a request is owed.
+enum Reply {
+    /// Nothing, whatever came of it.
+    Nothing,
+    /// Nothing; a refusal is counted.
+    Pushed,
+    /// A group, or an empty one.
+    Popped,
+}
+
+impl PinpriqSession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            subscribed: Vec::new(),
+            subscribed_bytes: 0,
+            ready: false,
+            unwanted: 0,
+            over: false,
+            replies: VecDeque::new(),
+        }
+    }
+
+    fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
+        self.replies.push_back(reply);
+        Step::Ask { used, ask }
+    }
+
+    fn push(&mut self, push: &Push<'_>, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Push as usize);
+        let held_back = push.priority == 0;
+        let put = Put {
+            queue: Name::new(push.queue),
+            body: Body::new(push.payload),
+            rank: Some(match held_back {
+                true => RANK_HELD_BACK,
+                false => push.priority.into(),
+            }),
+            expires: match push.ttl {
+                0 => self.shared.ttl_zero,
+                ms => Expiry::In(ms.into()),
+            },
+            more: Some(Box::new(PutMore {
+                held_back,
+                key: Some(Arc::from(push.key)),
+                ..PutMore::default()
+            })),
+            ..Put::default()
+        };
+        let command = Command::Put(put);
+        let ask = match self.shared.close_on_refusal {
+            true => Ask::EngineOrClose(command),
+            false => Ask::Engine(command),
+        };
+        self.ask(push.len(), ask, Reply::Pushed)
+    }
+
+    /// A take from these queues.
+    fn take(&self, queues: &[Name]) -> Take {
+        Take {
+            queues: queues.iter().cloned().collect(),
+            ..self.shared.take.clone()
+        }
+    }
+
+    fn pop(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Pop as usize);
+        if name.is_empty() {
+            return self.ask(used, Ask::Own, Reply::Popped);
+        }
+        let take = self.take(&[Name::new(name)]);
+        self.ask(used, Ask::Engine(Command::Take(take)), Reply::Popped)
+    }
+
+    fn subscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Subscribe as usize);
+        if name.is_empty() || self.place_of(name).is_some() {
+            return Step::Skip { used };
+        }
+        let bytes = self.subscribed_bytes + name.len();
+        if self.subscribed.len() >= self.shared.subscriptions_max
+            || bytes > self.shared.subscribed_bytes_max
+        {
+            return self.fault(used, env);
+        }
+        self.subscribed_bytes = bytes;
+        self.subscribed.push(Name::new(name));
+        self.subscriptions_changed(used)
+    }
+
+    fn unsubscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Unsubscribe as usize);
+        let Some(place) = self.place_of(name) else {
+            return Step::Skip { used };
+        };
+        self.subscribed.swap_remove(place);
+        self.subscribed_bytes -= name.len();
+        self.subscriptions_changed(used)
+    }
+
+    fn place_of(&self, name: &[u8]) -> Option<usize> {
+        self.subscribed.iter().position(|n| n.as_bytes() == name)
+    }
+
+    /// The standing take, if one stands, goes on over other queues. One that
+    /// was served meanwhile is not to begin anew: the client was ready once.
+    fn subscriptions_changed(&mut self, used: usize) -> Step {
+        if !self.ready {
+            return Step::Skip { used };
+        }
+        let take = self.take(&self.subscribed);
+        let command = Command::Rewatch(Box::new(take));
+        self.ask(used, Ask::EngineOrClose(command), Reply::Nothing)
+    }
+
+    /// The client can take a group. It stands in line from now on, even before
+    /// its first subscription.
+    fn ready(&mut self, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Ready as usize);
+        if self.ready {
+            return Step::Skip { used: 1 };
+        }
+        self.ready = true;
+        let take = self.take(&self.subscribed);
+        let command = Command::Watch(Some(Box::new(take)));
+        self.ask(1, Ask::EngineOrClose(command), Reply::Nothing)
+    }
+
+    /// The protocol has no word for an error.
+    fn fault(&mut self, used: usize, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        self.over = true;
+        self.ask(used, Ask::Close, Reply::Nothing)
+    }
+
+    /// Drops what has come of a push that nobody wants.
+    fn drop_unwanted(&mut self, input: &[u8]) -> Step {
+        let used = self.unwanted.min(input.len());
+        self.unwanted -= used;
+        match used {
+            0 => Step::More,
+            used => Step::Skip { used },
+        }
+    }
+}
+
+impl Session for PinpriqSession {
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        if self.over {
+            return match input.len() {
+                0 => Step::More,
+                used => Step::Skip { used },
+            };
+        }
+        if self.unwanted > 0 {
+            return self.drop_unwanted(input);
+        }
+        match frame::first(input, self.shared.packet_max) {
+            Frame::Part => Step::More,
+            Frame::Unwanted(len) => {
+                env.tally.bump(Count::Push as usize);
+                env.tally.bump(Count::Dropped as usize);
+                self.unwanted = len;
+                self.drop_unwanted(input)
+            }
+            Frame::Push(push) => self.push(&push, env),
+            Frame::Named(verb, name) => {
+                let used = frame::named_len(name.len());
+                match verb {
+                    Verb::Pop => self.pop(used, name, env),
+                    Verb::Subscribe => self.subscribe(used, name, env),
+                    Verb::Unsubscribe => self.unsubscribe(used, name, env),
+                }
+            }
+            Frame::Ready => self.ready(env),
+            Frame::Unknown => self.fault(0, env),
+        }
+    }
+
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        match (self.replies.pop_front(), given) {
+            (Some(Reply::Nothing), _) => {}
+            (Some(Reply::Pushed), given) => {
+                if matches!(given, Given::Engine(Outcome::Refused(_), _)) {
+                    env.tally.bump(Count::Dropped as usize);
+                }
+            }
+            (Some(Reply::Popped), Given::Engine(Outcome::Messages(messages), _)) => {
+                env.tally.bump(Count::Hit as usize);
+                frame::group(messages, output);
+            }
+            // A take that is refused has nothing either, as far as this
+            // protocol can tell.
+            (Some(Reply::Popped), _) => {
+                env.tally.bump(Count::Miss as usize);
+                frame::group(&[], output);
+            }
+            (None, _) => return Next::Close,
+        }
+        Next::Done
+    }
+
+    fn deliver(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        self.ready = false;
+        if let Given::Engine(Outcome::Messages(messages), _) = given {
+            env.tally.bump(Count::Delivered as usize);
+            frame::group(messages, output);
+        }
+        Next::Done
+    }
+
+    /// No packet is long enough to be streamed.
+    fn streamed(&mut self, _: Result<LargeBody, Refusal>) {}
+}
