@@ -12,10 +12,13 @@ use quintet_log::{
     Disk, LocalLog, Log, LogError, Options, Storage, backup, check,
     run::{
         CHUNK_BYTES_MAX, Chunk, ENTRY_BYTES_MAX, Run, RunName, RunNumber, RunOptions, RunWriter,
-        list_runs, remove_run, remove_unfinished_runs,
+        backup_runs, list_runs, remove_run, remove_unfinished_runs,
     },
 };
-use quintet_sim::{disk::SimDisk, log_tests::append};
+use quintet_sim::{
+    disk::{Keep, SimDisk},
+    log_tests::append,
+};
 
 fn written(disk: &SimDisk, plan: &Plan) {
     let (run, bodies) = plan.write(Arc::new(disk.clone()), NAME).expect("write");
@@ -282,4 +285,65 @@ fn runs_are_listed_in_order() {
         plan.write(Arc::new(disk.clone()), *name).expect("write");
     }
     assert_eq!(list_runs(&disk).expect("list"), names);
+}
+
+#[test]
+fn a_backup_has_the_runs_it_did_not_have() {
+    // The simulated disk cannot link; the real one can.
+    let (source, target) = (SimDisk::new(1), SimDisk::new(2));
+    back_up_twice(Arc::new(source), Arc::new(target.clone()), false);
+    let after = target.power_cut(Keep::Synced);
+    let there = list_runs(&after).expect("list");
+    assert_eq!(there.len(), 3, "the copies are durable");
+
+    let source = tempfile::tempdir().expect("a directory");
+    let target = tempfile::tempdir().expect("a directory");
+    let (source, target) = (Disk::new(source.path()), Disk::new(target.path()));
+    back_up_twice(Arc::new(source), Arc::new(target), true);
+}
+
+fn back_up_twice(source: Arc<dyn Storage>, target: Arc<dyn Storage>, links: bool) {
+    let plan = Plan::small();
+    let name = |number| RunName {
+        shard: 0,
+        number: RunNumber(number),
+    };
+    let added = |count: u64| {
+        let summary = backup_runs(&*source, &*target).expect("backup");
+        let expected = if links { (count, 0) } else { (0, count) };
+        assert_eq!((summary.linked, summary.copied), expected);
+        assert_eq!(summary.copied_bytes > 0, !links && count > 0);
+    };
+    let (_, bodies) = plan.write(Arc::clone(&source), name(1)).expect("write");
+    added(1);
+    added(0);
+    plan.write(Arc::clone(&source), name(2)).expect("write");
+    plan.write(Arc::clone(&source), name(3)).expect("write");
+    remove_run(&*source, name(1)).expect("remove");
+    source.create("run-00000-0000000004.tmp").expect("create");
+    added(2);
+    let there = list_runs(&*target).expect("list");
+    assert_eq!(there, [name(1), name(2), name(3)]);
+    for name in there {
+        plan.assert_is(&Run::open(&*target, name).expect("open"), &bodies);
+    }
+}
+
+#[test]
+fn what_was_written_can_be_synced_on_the_way() {
+    let disk = SimDisk::new(1);
+    let storage = Arc::new(disk.clone());
+    let mut writer = RunWriter::create(storage, NAME, RunOptions::default()).expect("create");
+    writer.lane(b"").expect("lane");
+    let before = writer.bytes();
+    for id in 0..200 {
+        writer.push(id, None, &[0; 1000]).expect("push");
+    }
+    // All but the block being filled.
+    let written = writer.bytes() - before;
+    assert!((170_000..201_000).contains(&written), "{written} bytes");
+    let unsynced = disk.unsynced();
+    writer.sync().expect("sync");
+    assert!(disk.unsynced() < unsynced);
+    assert_eq!(writer.finish().expect("finish").entries(), 200);
 }

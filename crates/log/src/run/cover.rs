@@ -4,7 +4,10 @@
 use crate::{
     LogError, StorageFile,
     frame::{u32_at, u64_at},
-    run::{RunName, RunNumber},
+    run::{
+        RunName, RunNumber,
+        part::{GAP_BYTES, PART_HEADER_BYTES},
+    },
     storage::read_full,
 };
 
@@ -137,5 +140,37 @@ impl Cover {
             file_len: u64_at(bytes, 40),
             footer: u64_at(bytes, 48),
         }))
+    }
+}
+
+/// Where the two footers and the gap are.
+pub(super) struct FooterPlaces {
+    pub(super) footers: [u64; 2],
+    pub(super) gap: u64,
+    pub(super) content_len: u32,
+}
+
+impl FooterPlaces {
+    /// Follows from the length of the file and the place of the first; `None` when these do not fit.
+    pub(super) fn of(cover: &Cover) -> Option<Self> {
+        let header = PART_HEADER_BYTES as u64;
+        if cover.footer < COVER_BYTES {
+            return None;
+        }
+        let gap_len = header + GAP_BYTES as u64;
+        let both = cover
+            .file_len
+            .checked_sub(cover.footer)?
+            .checked_sub(gap_len + COVER_BYTES + 2 * header)?;
+        if !both.is_multiple_of(2) {
+            return None;
+        }
+        let content_len = u32::try_from(both / 2).ok()?;
+        let gap = cover.footer + header + u64::from(content_len);
+        Some(Self {
+            footers: [cover.footer, gap + gap_len],
+            gap,
+            content_len,
+        })
     }
 }

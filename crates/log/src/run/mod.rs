@@ -9,6 +9,7 @@
 //! between them is framed in), `block`, `pages` (one index) and `sorter`, `footer`; `writer`,
 //! `reader` and `verify` stand on all of them.
 
+mod backup;
 mod block;
 mod cover;
 mod footer;
@@ -21,6 +22,7 @@ mod varint;
 mod verify;
 mod writer;
 
+pub use backup::{RunBackup, backup_runs};
 pub use block::{Block, Entries, Entry};
 pub use footer::Lane;
 pub use name::{RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};

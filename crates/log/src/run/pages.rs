@@ -115,6 +115,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The next pair; `Err` when what is there is none.
+    #[inline]
     pub(super) fn next_pair(&mut self) -> Result<Option<(u64, u32)>, NotAPair> {
         if self.rest.is_empty() {
             return Ok(None);

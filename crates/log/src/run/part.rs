@@ -9,6 +9,9 @@ use crate::{LogError, StorageFile, frame::u32_at, storage::read_full};
 /// Bytes of a part before its content.
 pub(super) const PART_HEADER_BYTES: usize = 24;
 
+/// Zeros between the footers, bytes: the largest sector there is.
+pub(super) const GAP_BYTES: usize = 4096;
+
 /// What a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

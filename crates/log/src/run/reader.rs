@@ -6,11 +6,10 @@ use crate::{
     LogError, Storage, StorageFile,
     run::{
         Block, Chunk, Lane, RunName, RunPart,
-        cover::{COVER_BYTES, Cover},
+        cover::{COVER_BYTES, Cover, FooterPlaces},
         footer::Footer,
         pages::{PageIndex, Pairs},
         part::{PART_HEADER_BYTES, PartHeader, Source},
-        writer::GAP_BYTES,
     },
 };
 
@@ -62,9 +61,9 @@ impl Run {
             let why = "the footer it names is not inside the file";
             LogError::damaged(&source.file_name, 48, why)
         })?;
-        let footer = match places.read(&source, 0) {
+        let footer = match read_footer(&source, &places, 0) {
             Ok(footer) => footer,
-            Err(error) => places.read(&source, 1).map_err(|_| error)?,
+            Err(error) => read_footer(&source, &places, 1).map_err(|_| error)?,
         };
         Ok(Self::new(source, cover, footer))
     }
@@ -207,7 +206,7 @@ impl Run {
     /// by reading blocks.
     pub fn find_id(&self, id: u64) -> Result<Option<u32>, LogError> {
         let mut found = None;
-        self.find(&self.footer.ids, RunPart::IdPage, id, &mut |ordinal| {
+        self.find(&self.footer.ids, RunPart::IdPage, id, |ordinal| {
             found = Some(ordinal);
         })?;
         Ok(found)
@@ -219,7 +218,7 @@ impl Run {
     /// As [`Run::find_id`].
     pub fn find_key(&self, key: u64) -> Result<Vec<u32>, LogError> {
         let mut found = Vec::new();
-        self.find(&self.footer.keys, RunPart::KeyPage, key, &mut |ordinal| {
+        self.find(&self.footer.keys, RunPart::KeyPage, key, |ordinal| {
             found.push(ordinal);
         })?;
         Ok(found)
@@ -231,7 +230,7 @@ impl Run {
         index: &PageIndex,
         part: fn(u32) -> RunPart,
         value: u64,
-        found: &mut dyn FnMut(u32),
+        mut found: impl FnMut(u32),
     ) -> Result<(), LogError> {
         let Some(first) = index.first_page(value) else {
             return Ok(());
@@ -241,7 +240,7 @@ impl Run {
             if index.pages[page].first > value {
                 break;
             }
-            let (more, used) = self.visit_page(index, part, page, memory, &mut |pair| {
+            let (more, used) = self.visit_page(index, part, page, memory, |pair| {
                 if pair.0 == value {
                     found(pair.1);
                 }
@@ -263,7 +262,7 @@ impl Run {
         part: fn(u32) -> RunPart,
         page: usize,
         memory: Vec<u8>,
-        visit: &mut dyn FnMut((u64, u32)) -> bool,
+        mut visit: impl FnMut((u64, u32)) -> bool,
     ) -> Result<(bool, Vec<u8>), LogError> {
         let part = part(page as u32);
         let (offset, len) = index.place(page);
@@ -341,44 +340,12 @@ impl Run {
     }
 }
 
-/// Where the two footers and the gap are.
-pub(super) struct FooterPlaces {
-    pub(super) footers: [u64; 2],
-    pub(super) gap: u64,
-    pub(super) content_len: u32,
-}
-
-impl FooterPlaces {
-    /// Follows from the length of the file and the place of the first; `None` when these do not fit.
-    pub(super) fn of(cover: &Cover) -> Option<Self> {
-        let header = PART_HEADER_BYTES as u64;
-        if cover.footer < COVER_BYTES {
-            return None;
-        }
-        let gap_len = header + GAP_BYTES as u64;
-        let both = cover
-            .file_len
-            .checked_sub(cover.footer)?
-            .checked_sub(gap_len + COVER_BYTES + 2 * header)?;
-        if !both.is_multiple_of(2) {
-            return None;
-        }
-        let content_len = u32::try_from(both / 2).ok()?;
-        let gap = cover.footer + header + u64::from(content_len);
-        Some(Self {
-            footers: [cover.footer, gap + gap_len],
-            gap,
-            content_len,
-        })
-    }
-
-    fn read(&self, source: &Source, copy: usize) -> Result<Footer, LogError> {
-        let part = RunPart::Footer(copy as u32);
-        let offset = self.footers[copy];
-        let read = source.read(part, offset, self.content_len, Vec::new())?;
-        Footer::decode(read.content(), self.footers[0]).ok_or_else(|| {
-            let why = "its content is not a footer, although its checksums are right";
-            source.damaged(part, offset, why)
-        })
-    }
+fn read_footer(source: &Source, places: &FooterPlaces, copy: usize) -> Result<Footer, LogError> {
+    let part = RunPart::Footer(copy as u32);
+    let offset = places.footers[copy];
+    let read = source.read(part, offset, places.content_len, Vec::new())?;
+    Footer::decode(read.content(), places.footers[0]).ok_or_else(|| {
+        let why = "its content is not a footer, although its checksums are right";
+        source.damaged(part, offset, why)
+    })
 }

@@ -18,15 +18,22 @@ pub(super) fn put_step(out: &mut Vec<u8>, before: u64, value: u64) {
 }
 
 /// Takes a number off the front; `None` when there is none.
+#[inline]
 pub(super) fn get(bytes: &mut &[u8]) -> Option<u64> {
-    let (&first, rest) = bytes.split_first()?;
-    if first < 0x80 {
-        *bytes = rest;
-        return Some(u64::from(first));
+    // Most numbers here are steps, and take one byte.
+    match bytes.split_first() {
+        Some((&first, rest)) if first < 0x80 => {
+            *bytes = rest;
+            Some(u64::from(first))
+        }
+        _ => get_long(bytes),
     }
-    let mut value = u64::from(first & 0x7f);
-    for (index, &byte) in rest.iter().enumerate().take(VARINT_BYTES_MAX - 1) {
-        let shift = 7 * (index as u32 + 1);
+}
+
+fn get_long(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for (index, &byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
+        let shift = 7 * index as u32;
         let bits = u64::from(byte & 0x7f);
         // The tenth byte has room for one bit.
         if shift == 63 && bits > 1 {
@@ -34,7 +41,7 @@ pub(super) fn get(bytes: &mut &[u8]) -> Option<u64> {
         }
         value |= bits << shift;
         if byte < 0x80 {
-            *bytes = &rest[index + 1..];
+            *bytes = &bytes[index + 1..];
             return Some(value);
         }
     }
@@ -42,6 +49,7 @@ pub(super) fn get(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a step off the front and returns what it leads to from `before`.
+#[inline]
 pub(super) fn get_step(bytes: &mut &[u8], before: u64) -> Option<u64> {
     let zigzag = get(bytes)?;
     let step = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);

@@ -5,12 +5,10 @@ use crate::{
     LogError,
     run::{
         Block, Run, RunPart,
-        cover::{COVER_BYTES, Cover},
+        cover::{COVER_BYTES, Cover, FooterPlaces},
         footer::BlockRef,
         pages::PageIndex,
-        part::{PART_HEADER_BYTES, PartHeader},
-        reader::FooterPlaces,
-        writer::GAP_BYTES,
+        part::{GAP_BYTES, PART_HEADER_BYTES, PartHeader},
     },
 };
 
@@ -116,7 +114,7 @@ impl Run {
         for page in 0..self.footer.ids.pages.len() {
             let used = std::mem::take(&mut memory);
             let index = &self.footer.ids;
-            let read = self.visit_page(index, RunPart::IdPage, page, used, &mut |(id, ordinal)| {
+            let read = self.visit_page(index, RunPart::IdPage, page, used, |(id, ordinal)| {
                 let block = self.block_of(ordinal);
                 if block.is_some_and(|block| blocks.binary_search(&block).is_ok()) {
                     visit(id, ordinal);
@@ -394,7 +392,7 @@ fn page(
     let mut seen = Sum::default();
     let mut before = None;
     let mut sorted = true;
-    run.visit_page(index, part, page, Vec::new(), &mut |pair| {
+    run.visit_page(index, part, page, Vec::new(), |pair| {
         // An id comes once; a key with several entries has them in order.
         sorted &= match before {
             None => pair.0 == index.pages[page].first,

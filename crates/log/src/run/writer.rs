@@ -10,14 +10,11 @@ use crate::{
         cover::{COVER_BYTES, Cover},
         footer::{BlockRef, Footer},
         pages::{PageBuf, PageIndex, PageRef},
-        part::{Kind, PART_HEADER_BYTES, PartBuf, Source},
+        part::{GAP_BYTES, Kind, PART_HEADER_BYTES, PartBuf, Source},
         sorter::Sorter,
     },
     storage::write_all,
 };
-
-/// Zeros between the footers, bytes: the largest sector there is.
-pub(super) const GAP_BYTES: usize = 4096;
 
 /// How a run is written. None of it is needed to read one.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,110 @@
+//! Copying runs beside a backup of the log.
+
+use crate::{
+    LogError, Storage, StorageFile,
+    run::{RunName, list_runs},
+    storage::{read_full, write_all},
+};
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What was added to a backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunBackup {
+    /// Runs that share their bytes with the original.
+    pub linked: u64,
+    /// Runs copied, where the file system cannot link.
+    pub copied: u64,
+    /// Bytes of those.
+    pub copied_bytes: u64,
+}
+
+/// Adds to `target` all runs of `source` that it does not have yet, durably, also while a server
+/// makes and removes runs; one that goes away before it is had is passed over.
+///
+/// For a backup, call this before [`backup`](crate::backup()) and again after it: the first call has
+/// the runs that are old enough to be removed meanwhile, the second those that were made meanwhile.
+/// A run both made and removed between the two may be missing, so the caller, who can read what the
+/// log in the backup names, looks whether all of it is there and starts over if not. Runs that the
+/// log does not name do no harm.
+///
+/// # Errors
+/// [`LogError::NoSpace`], [`LogError::Io`]; what was added stays.
+pub fn backup_runs(source: &dyn Storage, target: &dyn Storage) -> Result<RunBackup, LogError> {
+    let mut summary = RunBackup::default();
+    let there = list_runs(target)?;
+    for name in list_runs(source)? {
+        if there.binary_search(&name).is_ok() {
+            continue;
+        }
+        match add(source, target, name) {
+            Ok(Some(0)) => summary.linked += 1,
+            Ok(Some(bytes)) => {
+                summary.copied += 1;
+                summary.copied_bytes += bytes;
+            }
+            Ok(None) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    target
+        .sync_dir()
+        .map_err(|error| LogError::io("sync", "the target", 0, error))?;
+    Ok(summary)
+}
+
+/// Adds one run and returns how many bytes were copied; `None` when it is gone.
+fn add(source: &dyn Storage, target: &dyn Storage, name: RunName) -> Result<Option<u64>, LogError> {
+    let file_name = name.to_string();
+    // A finished run was synced before it got its name, so a link needs no sync of its own.
+    match source.link_into(&file_name, target) {
+        Ok(true) => return Ok(Some(0)),
+        Ok(false) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(LogError::full_or_io("link", &file_name, 0, error)),
+    }
+    let file = match source.open_read(&file_name) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(LogError::io("open", &file_name, 0, error)),
+    };
+    let tmp = name.tmp();
+    let copied = target
+        .create(&tmp)
+        .map_err(|error| LogError::full_or_io("create", &tmp, 0, error))
+        .and_then(|copy| copy_all(&*file, &file_name, &*copy, &tmp));
+    let renamed = copied.and_then(|bytes| {
+        let failed = |error| LogError::full_or_io("finish", &tmp, 0, error);
+        target.rename(&tmp, &file_name).map_err(failed)?;
+        Ok(Some(bytes))
+    });
+    if renamed.is_err() {
+        // What cannot be removed now is removed when the backup is started as a server.
+        target.remove(&tmp).ok();
+    }
+    renamed
+}
+
+fn copy_all(
+    from: &dyn StorageFile,
+    name: &str,
+    to: &dyn StorageFile,
+    to_name: &str,
+) -> Result<u64, LogError> {
+    let mut bytes = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = read_full(from, offset, &mut bytes)
+            .map_err(|error| LogError::io("read", name, offset, error))?;
+        write_all(to, offset, &bytes[..read])
+            .map_err(|error| LogError::full_or_io("write", to_name, offset, error))?;
+        offset += read as u64;
+        if read < bytes.len() {
+            break;
+        }
+    }
+    to.sync_data()
+        .map_err(|error| LogError::full_or_io("sync", to_name, 0, error))?;
+    Ok(offset)
+}
