@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::runs::{Bodies, NAME, Plan, verify, wrong_reads};
+use common::runs::{Bodies, Item, NAME, Plan, verify, wrong_reads};
 use quintet_log::{
     LogError, Storage,
     run::{Run, RunPart},
@@ -261,6 +261,23 @@ fn a_part_in_the_wrong_place_or_of_another_file_is_not_taken() {
 }
 
 #[test]
+fn chunks_that_changed_places_are_not_taken() {
+    // Alike in everything but their place.
+    let mut plan = Plan::small();
+    plan.lanes[0].1 = vec![Item::Large(vec![1; 50]), Item::Large(vec![2; 50])];
+    let sound = Sound::new(plan);
+    let parts = sound.parts();
+    let mut bytes = sound.bytes.clone();
+    bytes.copy_within(parts[0]..parts[1], parts[1]);
+    bytes[parts[0]..parts[1]].copy_from_slice(&sound.bytes[parts[1]..parts[2]]);
+    assert_ne!(bytes, sound.bytes);
+    let run = sound.open(&bytes).expect("open");
+    assert_eq!(wrong_reads(&run, &sound.plan, &sound.bodies), Err(2));
+    let (_, damage) = verify(&run);
+    assert_eq!(damage[0].part, RunPart::Chunk);
+}
+
+#[test]
 fn a_run_under_another_name_is_refused() {
     let sound = Sound::new(Plan::small());
     for (shard, number) in [(3, 8), (2, 7)] {
@@ -365,6 +382,11 @@ fn contents_that_no_writer_makes_do_no_harm_even_with_good_checksums() {
     let sound = Sound::new(Plan::small());
     let parts = sound.parts();
     let (mut opened, mut refused) = (0, 0);
+    let mut same = sound.bytes.clone();
+    for at in &parts[..parts.len() - 1] {
+        seal_part(&mut same, sound.salt(), *at);
+    }
+    assert_eq!(same, sound.bytes, "this is how a part is sealed");
     for seed in 0..30_000 {
         let mut random = Random::new(seed);
         let mut bytes = sound.bytes.clone();
@@ -412,6 +434,41 @@ fn contents_that_no_writer_makes_do_no_harm_even_with_good_checksums() {
         opened > 1000 && refused > 1000,
         "{opened} opened, {refused} refused"
     );
+}
+
+#[test]
+fn parts_that_do_not_agree_are_found_even_with_good_checksums() {
+    let sound = Sound::new(Plan::small());
+    let parts = sound.parts();
+    let of_kind = |kind: u8| {
+        let found = parts
+            .iter()
+            .filter(|at| sound.bytes.get(**at + 20) == Some(&kind));
+        found.copied().collect::<Vec<usize>>()
+    };
+    // Kind of part, byte of its content, what is there, what to put there: the second id stands
+    // for the ordinal behind its own, the first key for another entry, a payload byte more, a chunk
+    // more.
+    for (kind, byte, old, new, what) in [
+        (3, 3, 7, 5, "the id index"),
+        (4, 1, 2, 0, "the key index"),
+        (5, 0, 0xfa, 0xfb, "as long as the footer says"),
+        (5, 2, 1, 2, "chunks"),
+    ] {
+        let mut bytes = sound.bytes.clone();
+        for at in of_kind(kind) {
+            let byte = &mut bytes[at + PART_HEADER + byte];
+            assert_eq!(*byte, old, "{what}");
+            *byte = new;
+            seal_part(&mut bytes, sound.salt(), at);
+        }
+        let run = sound.open(&bytes).expect("open");
+        let (check, damage) = verify(&run);
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].part, RunPart::Whole);
+        assert!(damage[0].why.contains(what), "{damage:?}");
+        assert_eq!((check.ids_good, check.keys_good), (kind != 3, kind != 4));
+    }
 }
 
 #[test]
