@@ -102,9 +102,9 @@ impl Block {
         self.count
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory it takes, unused room in memory it was given included.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.part.content().len()
+        size_of::<Self>() + self.part.capacity()
     }
 
     /// Its entries, in order.

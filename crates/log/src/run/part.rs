@@ -226,6 +226,11 @@ impl ReadPart {
         &self.bytes[PART_HEADER_BYTES..]
     }
 
+    /// Bytes of memory it holds.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Gives the memory back, for the next read.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
