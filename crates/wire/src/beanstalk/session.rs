@@ -76,6 +76,7 @@ enum Reply {
     /// The same, and the tube is forgotten if it cannot be watched.
     NowWatching(usize, Name),
     Inserted,
+    ReservedId,
     /// With the word before the id.
     Job(&'static [u8]),
     Kicked,
@@ -159,9 +160,8 @@ impl BeanstalkSession {
                 (Command::Take(take), Reply::Job(b"RESERVED "))
             }
             Request::ReserveJob(id) => {
-                count_once(&mut self.is_worker, &self.shared.workers);
                 let (id, lease) = (MessageId(id), LEASE);
-                (Command::ReserveId { id, lease }, Reply::Job(b"RESERVED "))
+                (Command::ReserveId { id, lease }, Reply::ReservedId)
             }
             Request::Delete(id) => {
                 let (id, by) = (MessageId(id), By::OwnerOrFree);
@@ -564,6 +564,10 @@ impl Session for BeanstalkSession {
             (Reply::Job(word), Given::Engine(Outcome::Messages(handed), _)) => {
                 write_job(word, handed, output);
             }
+            (Reply::ReservedId, Given::Engine(Outcome::Messages(handed), _)) => {
+                count_once(&mut self.is_worker, &self.shared.workers);
+                write_job(b"RESERVED ", handed, output);
+            }
             (Reply::Job(_), Given::Engine(Outcome::Empty, _)) => output.put(b"TIMED_OUT\r\n"),
             (Reply::Job(_), Given::Engine(Outcome::DeadlineSoon, _)) => {
                 output.put(b"DEADLINE_SOON\r\n");
@@ -595,6 +599,7 @@ impl Session for BeanstalkSession {
             }
             (
                 Reply::Job(_)
+                | Reply::ReservedId
                 | Reply::Inserted
                 | Reply::Kicked
                 | Reply::Stats
