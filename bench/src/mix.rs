@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::voice::Ask;
 
 /// So many puts, then so many takes, again and again on each connection.
@@ -60,6 +62,12 @@ impl Mix {
         let in_row = asked % (puts + takes);
         let (put, taken) = (in_row.min(puts), in_row.saturating_sub(puts));
         put.min(takes).saturating_sub(taken)
+    }
+}
+
+impl Serialize for Mix {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use quintet_bench::{Bar, Load, Stream};
+use quintet_bench::{Bar, Load, Mix, Stream};
 use serde::Serialize;
 
 use super::peers::{Ground, Kind, Peer};
@@ -13,6 +13,11 @@ use super::peers::{Ground, Kind, Peer};
 const WARM_UP: Duration = Duration::from_millis(500);
 /// The background runs this long before and after what is measured.
 const MARGIN: Duration = Duration::from_millis(500);
+/// Messages that a turn of puts alone leaves in a server at most.
+const KEPT_MAX: u64 = 1_000_000;
+/// Depth of the puts before a turn of takes alone: in the same time they put
+/// more than is taken.
+const FILL_DEPTH: usize = 64;
 /// Connections of the background load, and bytes of its messages.
 const BACKGROUND: (usize, usize) = (10, 8 << 20);
 
@@ -56,6 +61,8 @@ pub(crate) struct Scenario {
     pub(crate) connections: usize,
     pub(crate) depth: usize,
     pub(crate) size: usize,
+    /// Takes alone find what was put, uncounted, before each of their turns.
+    pub(crate) mix: Mix,
     /// Requests a second; none: closed loop.
     pub(crate) rate: Option<f64>,
 }
@@ -105,7 +112,8 @@ pub(crate) fn alternate(
             .map(|_| Stream::connect(&peer.target))
             .collect::<Result<_, _>>()
             .with_context(context)?;
-        let warm = load(&peer, *contender, scenario, WARM_UP.min(effort.time))?;
+        let mut warm = load(&peer, *contender, scenario, WARM_UP.min(effort.time))?;
+        warm.mix = Mix::BOTH;
         warm.run(&mut |_| {}).with_context(context)?;
         running.push((*contender, peer, idle));
     }
@@ -142,8 +150,12 @@ fn load(peer: &Peer, contender: Contender, scenario: &Scenario, time: Duration) 
     load.connections = scenario.connections;
     load.depth = scenario.depth;
     load.size = scenario.size;
+    load.mix = scenario.mix;
     load.rate = scenario.rate;
     load.time = time;
+    if scenario.mix != Mix::BOTH {
+        load.count = Some(KEPT_MAX);
+    }
     Ok(load)
 }
 
@@ -165,7 +177,12 @@ fn measure(
     if background.is_some() {
         thread::sleep(MARGIN);
     }
-    let load = load(peer, contender, scenario, time)?;
+    let mut load = load(peer, contender, scenario, time)?;
+    if scenario.mix == Mix::TAKE {
+        let mut puts = load.clone();
+        (puts.mix, puts.depth) = (Mix::PUT, FILL_DEPTH);
+        load.count = Some(puts.run(&mut |_| {})?.puts);
+    }
     let bar = Bar::new(what, time);
     let before = peer.usage()?;
     let report = load.run(&mut |live| bar.show(live));

@@ -19,8 +19,8 @@ const CONNECTIONS: &str = "16384";
 /// A server and when it makes what it says durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Quintet with this `sync`.
-    Quintet(&'static str),
+    /// Quintet with this `sync`, asked in this voice.
+    Quintet(&'static str, &'static str),
     /// memcached: one thread, no durability at all.
     Memcached,
     /// Redis with this `appendfsync`, or without a log.
@@ -43,7 +43,7 @@ impl Kind {
     /// For people.
     pub(crate) fn name(self) -> String {
         match self {
-            Kind::Quintet(sync) => format!("Quintet, sync {sync}"),
+            Kind::Quintet(sync, _) => format!("Quintet, sync {sync}"),
             Kind::Memcached => "memcached".to_owned(),
             Kind::Redis(None) => "Redis, no log".to_owned(),
             Kind::Redis(Some(sync)) => format!("Redis, log synced {sync}"),
@@ -57,7 +57,8 @@ impl Kind {
     /// The name of its voice.
     pub(crate) fn voice(self) -> &'static str {
         match self {
-            Kind::Quintet(_) | Kind::Memcached => "memcache",
+            Kind::Quintet(_, voice) => voice,
+            Kind::Memcached => "memcache",
             Kind::Redis(_) => "resp",
             Kind::Beanstalkd(_) => "beanstalk",
             Kind::Echo => "echo",
@@ -67,7 +68,7 @@ impl Kind {
     /// It keeps messages on disk.
     pub(crate) fn is_durable(self) -> bool {
         match self {
-            Kind::Quintet(sync) => sync != "never",
+            Kind::Quintet(sync, _) => sync != "never",
             Kind::Redis(log) | Kind::Beanstalkd(log) => log.is_some(),
             Kind::Memcached | Kind::Echo => false,
         }
@@ -76,7 +77,7 @@ impl Kind {
     /// Its program.
     fn program(self, ground: &Ground) -> Option<PathBuf> {
         let name = match self {
-            Kind::Quintet(_) => return Some(ground.quintet.clone()),
+            Kind::Quintet(..) => return Some(ground.quintet.clone()),
             Kind::Echo => return std::env::current_exe().ok(),
             Kind::Memcached => "memcached",
             Kind::Redis(_) => "redis-server",
@@ -98,7 +99,7 @@ impl Kind {
     /// Its version, as it tells it.
     pub(crate) fn version(self, ground: &Ground) -> Option<String> {
         let flag = match self {
-            Kind::Quintet(_) | Kind::Redis(_) | Kind::Echo => "--version",
+            Kind::Quintet(..) | Kind::Redis(_) | Kind::Echo => "--version",
             Kind::Memcached => "-V",
             Kind::Beanstalkd(_) => "-v",
         };
@@ -117,7 +118,7 @@ impl Kind {
             word => word,
         });
         let mut text = settings.collect::<Vec<_>>().join(" ");
-        if matches!(self, Kind::Quintet(_)) {
+        if matches!(self, Kind::Quintet(..)) {
             text += &format!(" (connections_max = {CONNECTIONS})");
         }
         text
@@ -126,7 +127,7 @@ impl Kind {
     /// What it is told, without the port and the directory.
     fn settings(self) -> Vec<&'static str> {
         match self {
-            Kind::Quintet(sync) => vec!["serve", "--sync", sync],
+            Kind::Quintet(sync, _) => vec!["serve", "--sync", sync],
             Kind::Memcached => vec!["-t", "1", "-U", "0", "-c", CONNECTIONS, "-l", "127.0.0.1"],
             Kind::Redis(log) => {
                 let mut settings = vec!["--bind", "127.0.0.1", "--save", "", "--appendonly"];
@@ -165,11 +166,11 @@ impl Kind {
         command.args(self.settings()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         match self {
-            Kind::Quintet(_) => {
+            Kind::Quintet(_, voice) => {
                 let config = dir.path().join("quintet.toml");
                 fs::write(&config, format!("connections_max = {CONNECTIONS}\n"))?;
-                command.args(["--listen", "memcache=127.0.0.1:0", "--config"]);
                 command
+                    .args(["--listen", &format!("{voice}=127.0.0.1:0"), "--config"])
                     .arg(config)
                     .arg("--data")
                     .arg(dir.path().join("data"));
@@ -201,7 +202,7 @@ impl Kind {
             _dir: dir,
         };
         match self {
-            Kind::Quintet(_) | Kind::Echo => peer.read_address()?,
+            Kind::Quintet(..) | Kind::Echo => peer.read_address()?,
             _ => peer.wait_for(port)?,
         }
         Ok(peer)

@@ -59,7 +59,7 @@ pub(crate) fn bars(title: &str, metric: Metric, tables: &[Table]) -> String {
                 least,
                 most,
             } = spread(samples);
-            let ours = matches!(contender.kind, Kind::Quintet(_));
+            let ours = matches!(contender.kind, Kind::Quintet(..));
             let colour = if ours { "#1f6fb2" } else { "#a9b4be" };
             let middle = y + ROW / 2.0 - 4.0;
             text(
@@ -134,6 +134,7 @@ mod tests {
                 connections,
                 depth,
                 size,
+                mix: quintet_bench::Mix::BOTH,
                 rate,
             },
             contenders: [Kind::Echo, Kind::Memcached].map(Contender::of).into(),
