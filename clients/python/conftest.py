@@ -30,7 +30,7 @@ class Server:
         self.ports = {}
         for line in self.process.stdout:
             words = line.split()
-            if words[:1] == ["listening"]:
+            if words[:1] == ["listening"] and not words[2].startswith("unix:"):
                 self.ports[words[1]] = int(words[2].rpartition(":")[2])
             if line.strip() == "quintet ready":
                 break
