@@ -13,7 +13,7 @@ use crate::pace::Pace;
 use crate::report::{Live, Report};
 use crate::stream::Stream;
 use crate::target::Target;
-use crate::voice::Voice;
+use crate::voice::{Voice, pinpriq};
 use crate::worker::{Found, SILENCE, Work, Worker, lock};
 
 /// Idle connections at most.
@@ -206,7 +206,11 @@ impl Load {
         within("idle connections", self.idle, 0, IDLE_MAX)?;
         within("depth", self.depth, 1, DEPTH_MAX)?;
         let least = usize::from(self.voice.name == "echo");
-        within("size", self.size, least, SIZE_MAX)?;
+        let most = match self.voice.name {
+            "pinpriq" => pinpriq::PAYLOAD_MAX,
+            _ => SIZE_MAX,
+        };
+        within("size", self.size, least, most)?;
         within("threads", self.threads, 1, THREADS_MAX)?;
         if let Some(queues) = self.queues {
             within("queues", queues, 1, CONNECTIONS_MAX)?;

@@ -7,6 +7,7 @@ mod beanstalk;
 mod echo;
 mod lineup;
 mod memcache;
+pub(crate) mod pinpriq;
 mod resp;
 
 use anyhow::{Result, bail};
@@ -17,6 +18,7 @@ pub const VOICES: &[Voice] = &[
     lineup::VOICE,
     beanstalk::VOICE,
     resp::VOICE,
+    pinpriq::VOICE,
     echo::VOICE,
 ];
 
@@ -179,6 +181,9 @@ mod tests {
             ("beanstalk", Take, "RESERVED 7 3\r\nabc\r\n", Reserved, 3),
             ("beanstalk", Take, "TIMED_OUT\r\n", Empty, 0),
             ("beanstalk", Settle, "DELETED\r\n", Done, 0),
+            ("pinpriq", Put, "\0\0", Done, 0),
+            ("pinpriq", Take, "\0\x01\0\x08\0\x0312345678abc", Done, 3),
+            ("pinpriq", Take, "\0\0", Empty, 0),
             ("echo", Put, "abc", Done, 3),
             ("echo", Take, "abc", Done, 3),
         ] {
@@ -194,6 +199,9 @@ mod tests {
             ("lineup", Ask::Put, "-MESSAGE_TOO_LARGE\r\n"),
             ("resp", Ask::Put, "-WRONGTYPE no list\r\n"),
             ("resp", Ask::Take, "$x\r\n"),
+            ("pinpriq", Ask::Put, "\0\x01"),
+            ("pinpriq", Ask::Take, "\0\x02"),
+            ("pinpriq", Ask::Take, "\0\x01\0\0\0\x0312345678abc"),
             ("beanstalk", Ask::Put, "OUT_OF_MEMORY\r\n"),
             ("beanstalk", Ask::Settle, "NOT_FOUND\r\n"),
         ] {

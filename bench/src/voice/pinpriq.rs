@@ -40,8 +40,10 @@ struct Pinpriq {
     nothing: Vec<u8>,
 }
 
-/// A 16-bit length. What is longer no packet can carry; the lengths are then
-/// wrong and the server's answer is too.
+/// The longest payload a packet can carry, bytes.
+pub(crate) const PAYLOAD_MAX: usize = 65_535;
+
+/// A 16-bit length, of what is no longer than that.
 fn length(len: usize) -> [u8; 2] {
     (len as u16).to_be_bytes()
 }

@@ -11,9 +11,14 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::speaking("memcache")
+    }
+
+    fn speaking(voice: &str) -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
-            .args(["serve", "--listen", "memcache=127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", &format!("{voice}=127.0.0.1:0")])
+            .arg("--data")
             .arg(data.path().join("data"))
             .args(["--sync", "never"])
             .stdout(Stdio::piped())
@@ -22,7 +27,7 @@ impl Server {
         let mut address = None;
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
-            if let Some(at) = line.strip_prefix("listening memcache ") {
+            if let Some(at) = line.strip_prefix(&format!("listening {voice} ")) {
                 address = Some(at.to_owned());
             }
             if line == "quintet ready" {
@@ -94,6 +99,29 @@ fn every_put_is_taken() {
         assert_eq!((number("empty"), number("unanswered")), (0, 0), "{more:?}");
         assert_eq!(server.ready(), 0, "{more:?} left messages");
     }
+}
+
+#[test]
+fn pinpriq_is_spoken() {
+    let server = Server::speaking("pinpriq");
+    for more in [
+        &["--count", "1000", "--queues", "3"][..],
+        &["--count", "1000", "--depth", "16", "--size", "65535"],
+        &["--count", "1000", "--mix", "put"],
+        &["--count", "1000", "--mix", "take"],
+    ] {
+        let args = [
+            &["--voice", "pinpriq", "--connections", "5", "--json"],
+            more,
+        ]
+        .concat();
+        let report = report(&server.bench(&args));
+        assert_eq!(report["unanswered"], 0, "{more:?}");
+        assert_eq!(report["empty"], 0, "{more:?}");
+    }
+    assert_eq!(server.ready(), 0);
+    let too_long = server.bench(&["--voice", "pinpriq", "--size", "65536"]);
+    assert!(!too_long.status.success());
 }
 
 #[test]
