@@ -273,7 +273,7 @@ impl Across {
                 self.phase = Phase::Take(best);
                 None
             }
-            None => self.wait(engine.now()),
+            None => self.wait(engine),
         }
     }
 
@@ -311,7 +311,7 @@ impl Across {
             self.phase = Phase::First(at + 1);
             return None;
         }
-        self.wait(engine.now())
+        self.wait(engine)
     }
 
     /// Takes from this shard, if it has anything.
@@ -360,7 +360,8 @@ impl Across {
     }
 
     /// Nothing was found: stand in line, if the take waits.
-    fn wait(&mut self, now: Ms) -> Option<Answer> {
+    fn wait(&mut self, engine: &Engine) -> Option<Answer> {
+        let now = engine.now();
         if self.standing {
             self.phase = Phase::Line(0);
             return None;
@@ -371,7 +372,7 @@ impl Across {
         self.until = match self.take.wait {
             Wait::No | Wait::For(0) => return self.answer(Outcome::Empty, Hold::Turn),
             Wait::Until(at) if at <= now => return self.answer(Outcome::Empty, Hold::Turn),
-            Wait::For(ms) => Some(now + ms),
+            Wait::For(ms) => Some(engine.after(ms)),
             Wait::Until(at) => Some(at),
             Wait::Forever => None,
         };

@@ -256,6 +256,10 @@ pub struct Settings {
     /// Bytes of memory the messages may use by the engine's reckoning; puts
     /// over it are refused. 0: no limit.
     pub memory_max: u64,
+    /// How much later than engine time says it may be, ms. Spans of time are
+    /// so much longer, so that nothing ends early: a server's clock shows the
+    /// millisecond that has begun.
+    pub clock_grain_ms: u64,
 }
 
 impl Default for Settings {
@@ -266,6 +270,7 @@ impl Default for Settings {
             queues_max: 100_000,
             waiters_max: 1_000_000,
             memory_max: 0,
+            clock_grain_ms: 0,
         }
     }
 }

@@ -95,6 +95,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let (server, polls, spares) = open(config, given, listening, orders)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
+    server.core.catch_up();
     let workers = start_workers(&server, polls, bound)?;
     announce(&addresses)?;
     notify::ready();

@@ -8,8 +8,6 @@ use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::settings::Overrides;
 
-use super::put::resolve;
-
 impl Engine {
     /// Buried ones, oldest first; only if there are none, delayed ones
     /// (`protocols/beanstalkd.md`, section 3).
@@ -161,7 +159,7 @@ impl Engine {
         let change = Change {
             now: self.now,
             rank: edit.rank,
-            due: edit.due.map(|due| resolve(due, self.now)),
+            due: edit.due.map(|due| self.due(due)),
             status: edit.status,
             attrs,
             attachments: edit.attachments,
@@ -189,7 +187,7 @@ impl Engine {
         let pause = match for_ms {
             Some(0) => None,
             Some(ms) => Some(Pause {
-                until: Some(self.now + ms),
+                until: Some(self.after(ms)),
                 for_ms: ms,
             }),
             None => Some(Pause {

@@ -347,17 +347,17 @@ impl Engine {
         };
         let settings = &queue.live.settings;
         let expires = match put.expires {
-            Expiry::Default => (settings.ttl_ms > 0).then(|| now + settings.ttl_ms),
+            Expiry::Default => (settings.ttl_ms > 0).then(|| self.after(settings.ttl_ms)),
             Expiry::Never => None,
-            Expiry::In(ms) => Some(now + ms),
+            Expiry::In(ms) => Some(self.after(ms)),
             Expiry::At(at) => Some(at),
         };
         let expires = match (expires, settings.ttl_max_ms) {
             (expires, 0) => expires,
-            (None, max) => Some(now + max),
-            (Some(at), max) => Some(at.min(now + max)),
+            (None, max) => Some(self.after(max)),
+            (Some(at), max) => Some(at.min(self.after(max))),
         };
-        let due = resolve(put.due, now);
+        let due = self.due(put.due);
         let marks = self.marks_of(id, &put);
         let mut message = Message {
             id: number,
@@ -438,11 +438,22 @@ impl Engine {
     }
 }
 
-/// A due time still to come, or `None`.
-pub(crate) fn resolve(when: When, now: Ms) -> Option<Ms> {
-    match when {
-        When::Now | When::In(0) => None,
-        When::In(ms) => Some(now + ms),
-        When::At(at) => (at > now).then_some(at),
+impl Engine {
+    /// The end of a span of time that begins now; never too early, as far as
+    /// the clock can tell ([`crate::Settings::clock_grain_ms`]).
+    pub(crate) fn after(&self, ms: u64) -> Ms {
+        match ms {
+            0 => self.now,
+            ms => self.now + ms + self.settings.clock_grain_ms,
+        }
+    }
+
+    /// A due time still to come, or `None`.
+    pub(crate) fn due(&self, when: When) -> Option<Ms> {
+        match when {
+            When::Now => None,
+            When::In(ms) => (ms > 0).then(|| self.after(ms)),
+            When::At(at) => (at > self.now).then_some(at),
+        }
     }
 }

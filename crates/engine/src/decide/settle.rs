@@ -9,8 +9,6 @@ use crate::outcome::{Outcome, Refusal};
 use crate::settings::DeadLetter;
 use crate::time::Ms;
 
-use super::put::resolve;
-
 impl Engine {
     pub(crate) fn settle<J: Journal>(
         &mut self,
@@ -120,7 +118,7 @@ impl Engine {
                 );
             }
             How::Release { rank, due, back_to } => {
-                let due = resolve(*due, now);
+                let due = self.due(*due);
                 self.give_back_as(
                     cx,
                     id,
@@ -325,7 +323,7 @@ impl Engine {
             .map_or(0, |lease| lease.span_ms);
         let at = message.at();
         if span > 0 {
-            let until = self.now + span;
+            let until = self.after(span);
             self.fact(cx, Fact::Touched { at, until });
         }
         Ok(Outcome::Done)

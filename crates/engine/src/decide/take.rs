@@ -47,7 +47,7 @@ impl Engine {
         }
         let until = match take.wait {
             Wait::No | Wait::For(0) => return Answer::Now(Outcome::Empty, Hold::Turn),
-            Wait::For(ms) => Some(self.now + ms),
+            Wait::For(ms) => Some(self.after(ms)),
             Wait::Until(at) if at <= self.now => {
                 return Answer::Now(Outcome::Empty, Hold::Turn);
             }
@@ -340,7 +340,7 @@ impl Engine {
             LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
             LeaseTime::Fixed(ms) => ms,
         };
-        let until = (span_ms > 0).then(|| self.now + span_ms);
+        let until = (span_ms > 0).then(|| self.after(span_ms));
         let bound = match (ask.owner, until) {
             (LeaseOwner::Connection, _) | (LeaseOwner::TimeElseConnection, None) => {
                 Bound::Connection

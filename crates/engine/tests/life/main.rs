@@ -735,3 +735,44 @@ fn a_taker_is_shown_the_time_it_has() {
     };
     assert_eq!((shown(), shown()), (Some(60_000), Some(0)));
 }
+
+#[test]
+fn nothing_ends_before_a_coarse_clock_can_know() {
+    let mut w = World::with(Settings {
+        clock_grain_ms: 1,
+        ..Settings::default()
+    });
+    w.put_as(Put {
+        ttr_ms: Some(1000),
+        ..ranked("q", 1, "lease")
+    });
+    w.put_as(Put {
+        due: When::In(1000),
+        ..ranked("q", 2, "delay")
+    });
+    w.put_as(Put {
+        expires: Expiry::In(1000),
+        ..ranked("q", 3, "ttl")
+    });
+    assert_eq!(w.take(1, timed("q")), "lease");
+    let wait = |queue| Take {
+        wait: Wait::For(1000),
+        ..plain(queue)
+    };
+    assert_eq!(w.take(2, wait("x")), "waits");
+    w.wait(1000);
+    assert_eq!(w.delivered(), []);
+    let seen = Command::Stats(StatsOf::Queue("q".into()));
+    let Some(Outcome::Stats(stats)) = w.ask(9, seen) else {
+        panic!()
+    };
+    let StatsReply::Queue(queue) = *stats else {
+        panic!()
+    };
+    let gauges = &queue.gauges;
+    assert_eq!((gauges.ready, gauges.delayed, gauges.reserved), (1, 1, 1));
+    w.wait(1);
+    assert_eq!(w.delivered(), [(2, "empty".into())]);
+    assert_eq!((w.pop("q"), w.pop("q")), ("lease".into(), "delay".into()));
+    assert_eq!(w.pop("q"), "empty");
+}

@@ -114,6 +114,7 @@ impl Config {
             queues_max: clamp_u32(self.queues_max),
             waiters_max: clamp_u32(self.waiters_max),
             memory_max: self.memory_max() / self.shards.max(1),
+            clock_grain_ms: 1,
         }
     }
 

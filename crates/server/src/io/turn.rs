@@ -244,6 +244,8 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
+        // What was read in this turn may have been sent since it began.
+        self.now = server.core.clock.now();
         let mut access = Access::new(
             &server.core,
             self.now,
