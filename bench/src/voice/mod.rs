@@ -5,6 +5,7 @@
 
 mod beanstalk;
 mod echo;
+mod jobqueue;
 mod lineup;
 mod memcache;
 pub(crate) mod pinpriq;
@@ -16,6 +17,7 @@ use anyhow::{Result, bail};
 pub const VOICES: &[Voice] = &[
     memcache::VOICE,
     lineup::VOICE,
+    jobqueue::VOICE,
     beanstalk::VOICE,
     resp::VOICE,
     pinpriq::VOICE,
@@ -184,6 +186,16 @@ mod tests {
             ("pinpriq", Put, "\0\0", Done, 0),
             ("pinpriq", Take, "\0\x01\0\x08\0\x0312345678abc", Done, 3),
             ("pinpriq", Take, "\0\0", Empty, 0),
+            ("jobqueue", Put, "ADDED\0iiiiiiii", Done, 0),
+            (
+                "jobqueue",
+                Take,
+                "RESERVED\0iiiiiiiippppttttreserved\0\x03\0\0\0abc",
+                Reserved,
+                3,
+            ),
+            ("jobqueue", Take, "TIMEOUT\0", Empty, 0),
+            ("jobqueue", Settle, "OK\0", Done, 0),
             ("echo", Put, "abc", Done, 3),
             ("echo", Take, "abc", Done, 3),
         ] {
@@ -204,6 +216,8 @@ mod tests {
             ("pinpriq", Ask::Take, "\0\x01\0\0\0\x0312345678abc"),
             ("beanstalk", Ask::Put, "OUT_OF_MEMORY\r\n"),
             ("beanstalk", Ask::Settle, "NOT_FOUND\r\n"),
+            ("jobqueue", Ask::Put, "ERROR\0Queue full\0"),
+            ("jobqueue", Ask::Settle, "ERROR\0Job 7 already deleted\0"),
         ] {
             let mut speaker = (Voice::named(voice).unwrap().open)("q", b"abc");
             let read = speaker.read(ask, reply.as_bytes(), &mut Vec::new());
@@ -227,5 +241,11 @@ mod tests {
         let reply = b"RESERVED 42 3\r\n";
         speaker.read(Ask::Take, reply, &mut out).unwrap();
         assert_eq!(out, b"delete 42\r\n");
+
+        let mut speaker = (Voice::named("jobqueue").unwrap().open)("q", b"abc");
+        let mut out = Vec::new();
+        let reply = b"RESERVED\x0012345678ppppttttreserved\0\x03\0\0\0";
+        speaker.read(Ask::Take, reply, &mut out).unwrap();
+        assert_eq!(out, b"DELETE\x0012345678");
     }
 }
