@@ -13,8 +13,8 @@ use crate::output::Output;
 
 /// Bytes of a push before its key.
 const PUSH_HEAD: usize = 10;
-/// Bytes of a frame before the queue's name.
-const NAME_HEAD: usize = 3;
+/// Bytes before the queue's name in a frame that has nothing else.
+pub(super) const NAME_HEAD: usize = 3;
 
 /// What stands at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,11 +61,6 @@ impl Push<'_> {
     }
 }
 
-/// Bytes of a frame with a name of `len` bytes.
-pub(super) fn named_len(len: usize) -> usize {
-    NAME_HEAD + len
-}
-
 /// Looks at the front of the input: at the frame's head, and no further until
 /// the whole is there.
 pub(super) fn first(input: &[u8], packet_max: usize) -> Frame<'_> {
@@ -78,7 +73,10 @@ pub(super) fn first(input: &[u8], packet_max: usize) -> Frame<'_> {
         Some(0x75) => Verb::Unsubscribe,
         Some(_) => return Frame::Unknown,
     };
-    let name = number(input, 1).and_then(|len| input.get(NAME_HEAD..NAME_HEAD + len));
+    let Some(&[_, high, low]) = input.first_chunk::<NAME_HEAD>() else {
+        return Frame::Part;
+    };
+    let name = input.get(NAME_HEAD..NAME_HEAD + number(high, low));
     name.map_or(Frame::Part, |name| Frame::Named(verb, name))
 }
 
@@ -87,8 +85,7 @@ fn push(input: &[u8], packet_max: usize) -> Frame<'_> {
         return Frame::Part;
     };
     let &[_, q0, q1, t0, t1, priority, k0, k1, p0, p1] = head;
-    let len = |high, low| usize::from(u16::from_be_bytes([high, low]));
-    let (name_len, key_len, payload_len) = (len(q0, q1), len(k0, k1), len(p0, p1));
+    let (name_len, key_len, payload_len) = (number(q0, q1), number(k0, k1), number(p0, p1));
     let whole = PUSH_HEAD + key_len + payload_len + name_len;
     if name_len == 0 || key_len + payload_len > packet_max {
         return Frame::Unwanted(whole);
@@ -107,10 +104,8 @@ fn push(input: &[u8], packet_max: usize) -> Frame<'_> {
     })
 }
 
-/// The 16-bit number at an offset, if it is there.
-fn number(input: &[u8], at: usize) -> Option<usize> {
-    let bytes = input.get(at..)?.first_chunk::<2>()?;
-    Some(usize::from(u16::from_be_bytes(*bytes)))
+fn number(high: u8, low: u8) -> usize {
+    u16::from_be_bytes([high, low]).into()
 }
 
 /// Writes a group. A take of this voice brings at most 65,535 messages, each

@@ -26,8 +26,6 @@ pub(super) struct PinpriqSession {
     ready: bool,
     /// Bytes still to come of a push that nobody wants.
     unwanted: usize,
-    /// Nothing more is read: the connection is closing.
-    over: bool,
     replies: VecDeque<Reply>,
 }
 
@@ -49,7 +47,6 @@ impl PinpriqSession {
             subscribed_bytes: 0,
             ready: false,
             unwanted: 0,
-            over: false,
             replies: VecDeque::new(),
         }
     }
@@ -159,10 +156,9 @@ impl PinpriqSession {
         self.ask(1, Ask::EngineOrClose(command), Reply::Nothing)
     }
 
-    /// The protocol has no word for an error.
+    /// The protocol has no word for an error. Nothing behind it is read.
     fn fault(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.over = true;
         self.ask(used, Ask::Close, Reply::Nothing)
     }
 
@@ -179,12 +175,6 @@ impl PinpriqSession {
 
 impl Session for PinpriqSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
-        if self.over {
-            return match input.len() {
-                0 => Step::More,
-                used => Step::Skip { used },
-            };
-        }
         if self.unwanted > 0 {
             return self.drop_unwanted(input);
         }
@@ -198,7 +188,7 @@ impl Session for PinpriqSession {
             }
             Frame::Push(push) => self.push(&push, env),
             Frame::Named(verb, name) => {
-                let used = frame::named_len(name.len());
+                let used = frame::NAME_HEAD + name.len();
                 match verb {
                     Verb::Pop => self.pop(used, name, env),
                     Verb::Subscribe => self.subscribe(used, name, env),
@@ -212,12 +202,10 @@ impl Session for PinpriqSession {
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         match (self.replies.pop_front(), given) {
-            (Some(Reply::Nothing), _) => {}
-            (Some(Reply::Pushed), given) => {
-                if matches!(given, Given::Engine(Outcome::Refused(_), _)) {
-                    env.tally.bump(Count::Dropped as usize);
-                }
+            (Some(Reply::Pushed), Given::Engine(Outcome::Refused(_), _)) => {
+                env.tally.bump(Count::Dropped as usize);
             }
+            (Some(Reply::Nothing | Reply::Pushed), _) => {}
             (Some(Reply::Popped), Given::Engine(Outcome::Messages(messages), _)) => {
                 env.tally.bump(Count::Hit as usize);
                 frame::group(messages, output);
