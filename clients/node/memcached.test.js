@@ -2,40 +2,24 @@
 // The npm client memcached, unmodified, against the real binary.
 
 const assert = require("node:assert/strict");
-const { spawn } = require("node:child_process");
-const { mkdtempSync, rmSync } = require("node:fs");
-const { tmpdir } = require("node:os");
-const path = require("node:path");
-const readline = require("node:readline");
 const { after, before, test } = require("node:test");
 const { promisify } = require("node:util");
 const Memcached = require("memcached");
+const { start } = require("./server.js");
 
 let server;
 let address;
-let data;
 let queueNumber = 0;
 const clients = [];
 
 before(async () => {
-  data = mkdtempSync(path.join(tmpdir(), "quintet-"));
-  const binary = process.env.QUINTET || "quintet";
-  const args = ["serve", "--data", data, "--sync", "50ms", "--listen", "memcache=127.0.0.1:0"];
-  server = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
-  for await (const line of readline.createInterface({ input: server.stdout })) {
-    const words = line.split(" ");
-    if (words[0] === "listening") address = words[2];
-    if (line === "quintet ready") return;
-  }
-  throw new Error("the server ended");
+  server = await start("memcache");
+  address = server.address;
 });
 
 after(async () => {
   for (const client of clients) client.end();
-  const ended = new Promise((resolve) => server.once("exit", resolve));
-  server.kill("SIGTERM");
-  assert.equal(await ended, 0);
-  rmSync(data, { recursive: true });
+  await server.stop();
 });
 
 /** A client with one connection: open reads belong to a connection. */
