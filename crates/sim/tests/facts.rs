@@ -6,31 +6,7 @@
 
 use proptest::prelude::*;
 use quintet_engine::*;
-
-fn decode(bytes: &mut &[u8]) -> Result<Fact, FactError> {
-    Fact::decode(bytes, &mut |id, len| LargeBody::new(id, len, 0))
-}
-
-fn encode(fact: &Fact) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    fact.encode(&mut bytes);
-    bytes
-}
-
-/// Decodes all there is; what is accepted must round-trip.
-fn survive(mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        let before = bytes;
-        let Ok(fact) = decode(&mut bytes) else { return };
-        let used = before.len() - bytes.len();
-        let again = encode(&fact);
-        assert!(
-            used > 0 && again.len() <= used,
-            "{fact:?} grew to {again:02x?}"
-        );
-        assert_eq!(decode(&mut again.as_slice()), Ok(fact));
-    }
-}
+use quintet_sim::facts::{decode, encode, survive};
 
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![

@@ -1,5 +1,13 @@
 //! Reading a command line.
 
+use quintet_engine::{
+    BackTo, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Peek, StatsOf,
+    Wait, When,
+};
+
+use super::Count;
+use super::reply::{self, Reply};
+
 /// Longest command line, its CR LF included.
 pub(super) const LINE_MAX: usize = 224;
 
@@ -9,102 +17,162 @@ const NAME_MAX: usize = 200;
 /// Longest wait of `reserve-with-timeout`, seconds.
 const WAIT_MAX_S: u64 = i32::MAX as u64;
 
-/// What a line asks for. Ids are those of jobs, times are seconds.
+/// What a reserve does: a job is its connection's until its time is over.
+pub(super) const LEASE: LeaseAsk = LeaseAsk {
+    owner: LeaseOwner::Connection,
+    time: LeaseTime::TtrOrDefault,
+    back_to: BackTo::Place,
+    held_max: 0,
+};
+
+/// What a line asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
+    /// This of the engine, to be told so.
+    Engine(Command, Reply),
     Put(Announced),
+    Reserve(Wait),
     Use(&'a [u8]),
-    /// `None`: for as long as it takes.
-    Reserve(Option<u64>),
-    ReserveJob(u64),
-    Delete(u64),
-    Release(u64, u32, u32),
-    Bury(u64, u32),
-    Touch(u64),
     Watch(&'a [u8]),
     Ignore(&'a [u8]),
-    Peek(u64),
-    PeekReady,
-    PeekDelayed,
-    PeekBuried,
-    Kick(u64),
-    KickJob(u64),
     Stats,
-    StatsJob(u64),
-    StatsTube(&'a [u8]),
-    ListTubes,
     ListTubeUsed,
     ListTubesWatched,
-    PauseTube(&'a [u8], u32),
     Quit,
-    BadFormat,
-    Unknown,
+    /// Nothing that can be done.
+    Fault(&'static [u8]),
 }
 
 /// What a put is announced with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announced {
     pub(super) rank: u32,
-    pub(super) delay_s: u32,
-    pub(super) ttr_s: u32,
+    pub(super) due: When,
+    pub(super) ttr_ms: u64,
     pub(super) len: u32,
 }
 
-/// Reads a line, given without its CR LF.
-pub(super) fn parse(line: &[u8]) -> Request<'_> {
+/// Reads a line, given without its CR LF, and says how it is counted.
+pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
+    let fault = |reply| (Count::Fault, Request::Fault(reply));
     if memchr::memchr(0, line).is_some() {
-        return Request::BadFormat;
+        return fault(reply::BAD_FORMAT);
     }
     let (verb, rest) = match memchr::memchr(b' ', line) {
         Some(at) => (&line[..at], Some(&line[at + 1..])),
         None => (line, None),
     };
-    let request = match rest {
-        None => match verb {
-            b"reserve" => Some(Request::Reserve(None)),
-            b"peek-ready" => Some(Request::PeekReady),
-            b"peek-delayed" => Some(Request::PeekDelayed),
-            b"peek-buried" => Some(Request::PeekBuried),
-            b"stats" => Some(Request::Stats),
-            b"list-tubes" => Some(Request::ListTubes),
-            b"list-tube-used" => Some(Request::ListTubeUsed),
-            b"list-tubes-watched" => Some(Request::ListTubesWatched),
-            b"quit" => Some(Request::Quit),
-            _ => return unknown(line),
-        },
-        Some(rest) => {
-            let fields = Fields(rest);
-            let one = |what: fn(u64) -> Request<'static>| fields.clone().id().map(what);
-            match verb {
-                b"put" => fields.put(),
-                b"reserve-with-timeout" => fields
-                    .last(WAIT_MAX_S)
-                    .map(|seconds| Request::Reserve(Some(seconds))),
-                b"delete" => one(Request::Delete),
-                b"release" => fields.release(),
-                b"bury" => fields.bury(),
-                b"touch" => one(Request::Touch),
-                b"use" => tube(rest).map(Request::Use),
-                b"watch" => tube(rest).map(Request::Watch),
-                b"ignore" => tube(rest).map(Request::Ignore),
-                b"reserve-job" => one(Request::ReserveJob),
-                b"peek" => one(Request::Peek),
-                b"kick" => one(Request::Kick),
-                b"kick-job" => one(Request::KickJob),
-                b"stats-job" => one(Request::StatsJob),
-                b"stats-tube" => tube(rest).map(Request::StatsTube),
-                b"pause-tube" => fields.pause(),
-                _ => return unknown(line),
-            }
+    let used = || used.clone();
+    let found = |peek| engine(Command::Peek(peek), Reply::Job(b"FOUND "));
+    match (verb, rest) {
+        (b"reserve", None) => (Count::Reserve, Request::Reserve(Wait::Forever)),
+        (b"peek-ready", None) => (Count::PeekReady, found(Peek::Ready(used()))),
+        (b"peek-delayed", None) => (Count::PeekDelayed, found(Peek::Delayed(used()))),
+        (b"peek-buried", None) => (Count::PeekBuried, found(Peek::Buried(used()))),
+        (b"stats", None) => (Count::Stats, Request::Stats),
+        (b"list-tubes", None) => {
+            let tubes = Command::Stats(StatsOf::Queues);
+            (Count::ListTubes, engine(tubes, Reply::Tubes))
         }
+        (b"list-tube-used", None) => (Count::ListTubeUsed, Request::ListTubeUsed),
+        (b"list-tubes-watched", None) => (Count::ListTubesWatched, Request::ListTubesWatched),
+        (b"quit", None) => (Count::Other, Request::Quit),
+        (_, None) => fault(unknown(line)),
+        (_, Some(rest)) => match arguments(verb, rest, used) {
+            Some((count, Some(request))) => (count, request),
+            Some((_, None)) => fault(reply::BAD_FORMAT),
+            None => fault(unknown(line)),
+        },
+    }
+}
+
+/// A command with arguments; `Some((_, None))` if they are bad, `None` if
+/// there is no such command.
+fn arguments<'a>(
+    verb: &[u8],
+    rest: &'a [u8],
+    used: impl Fn() -> Name,
+) -> Option<(Count, Option<Request<'a>>)> {
+    let fields = Fields(rest);
+    let job = |fields: Fields<'a>, what: fn(MessageId) -> (Command, Reply)| {
+        let (command, reply) = what(MessageId(fields.last(u64::MAX)?));
+        Some(engine(command, reply))
     };
-    request.unwrap_or(Request::BadFormat)
+    Some(match verb {
+        b"put" => (Count::Put, fields.put()),
+        b"reserve-with-timeout" => {
+            let wait = fields.last(WAIT_MAX_S);
+            let request = |seconds: u64| Request::Reserve(Wait::For(seconds * 1000));
+            (Count::ReserveWithTimeout, wait.map(request))
+        }
+        b"delete" => {
+            const BY: By = By::OwnerOrFree;
+            let request = job(fields, |id| {
+                (Command::Delete { id, by: BY }, Reply::Line(b"DELETED\r\n"))
+            });
+            (Count::Delete, request)
+        }
+        b"release" => (Count::Release, fields.release()),
+        b"bury" => (Count::Bury, fields.bury()),
+        b"touch" => {
+            let request = job(fields, |id| {
+                (Command::Touch(id), Reply::Line(b"TOUCHED\r\n"))
+            });
+            (Count::Touch, request)
+        }
+        b"use" => (Count::Use, tube(rest).map(Request::Use)),
+        b"watch" => (Count::Watch, tube(rest).map(Request::Watch)),
+        b"ignore" => (Count::Ignore, tube(rest).map(Request::Ignore)),
+        b"reserve-job" => {
+            let request = job(fields, |id| {
+                (Command::ReserveId { id, lease: LEASE }, Reply::ReservedId)
+            });
+            (Count::Other, request)
+        }
+        b"peek" => {
+            let request = job(fields, |id| {
+                (Command::Peek(Peek::Id(id)), Reply::Job(b"FOUND "))
+            });
+            (Count::Peek, request)
+        }
+        b"kick" => {
+            let kick = |max| Command::Kick { queue: used(), max };
+            let request = |max| engine(kick(max), Reply::Kicked);
+            (Count::Kick, fields.last(u64::MAX).map(request))
+        }
+        b"kick-job" => {
+            let request = job(fields, |id| {
+                (Command::KickId(id), Reply::Line(b"KICKED\r\n"))
+            });
+            (Count::Other, request)
+        }
+        b"stats-job" => {
+            let request = job(fields, |id| {
+                (Command::Stats(StatsOf::Message(id)), Reply::StatsJob)
+            });
+            (Count::StatsJob, request)
+        }
+        b"stats-tube" => {
+            let request = |name| {
+                let name = Name::new(name);
+                let stats = Command::Stats(StatsOf::Queue(name.clone()));
+                engine(stats, Reply::StatsTube(name))
+            };
+            (Count::StatsTube, tube(rest).map(request))
+        }
+        b"pause-tube" => (Count::PauseTube, fields.pause()),
+        _ => return None,
+    })
+}
+
+fn engine(command: Command, reply: Reply) -> Request<'static> {
+    Request::Engine(command, reply)
 }
 
 /// What begins like a command without arguments, or `pause-tube`, has a bad
 /// format; beanstalkd looks no further than this either.
-fn unknown(line: &[u8]) -> Request<'_> {
-    const KNOWN: [&[u8]; 9] = [
+fn unknown(line: &[u8]) -> &'static [u8] {
+    const KNOWN: [&[u8]; 8] = [
         b"reserve",
         b"peek-ready",
         b"peek-delayed",
@@ -112,12 +180,11 @@ fn unknown(line: &[u8]) -> Request<'_> {
         b"stats",
         b"list-tubes",
         b"list-tube-used",
-        b"list-tubes-watched",
         b"pause-tube",
     ];
     match KNOWN.iter().any(|known| line.starts_with(known)) {
-        true => Request::BadFormat,
-        false => Request::Unknown,
+        true => reply::BAD_FORMAT,
+        false => reply::UNKNOWN_COMMAND,
     }
 }
 
@@ -139,7 +206,6 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 /// Arguments: decimal numbers after any number of spaces.
-#[derive(Clone)]
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -161,48 +227,70 @@ impl<'a> Fields<'a> {
         (len > 0 && value <= most).then_some(value)
     }
 
+    /// A number that nothing follows.
+    fn last(mut self, most: u64) -> Option<u64> {
+        self.number(most).filter(|_| self.0.is_empty())
+    }
+
     fn small(&mut self) -> Option<u32> {
         // The bound keeps it within `u32`.
         self.number(u64::from(u32::MAX)).map(|value| value as u32)
     }
 
-    fn last(mut self, most: u64) -> Option<u64> {
-        self.number(most).filter(|_| self.0.is_empty())
-    }
-
-    fn id(self) -> Option<u64> {
-        self.last(u64::MAX)
-    }
-
-    fn last_small(&mut self) -> Option<u32> {
-        self.small().filter(|_| self.0.is_empty())
+    fn last_small(self) -> Option<u32> {
+        self.last(u64::from(u32::MAX)).map(|value| value as u32)
     }
 
     fn put(mut self) -> Option<Request<'a>> {
+        let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
         Some(Request::Put(Announced {
-            rank: self.small()?,
-            delay_s: self.small()?,
-            ttr_s: self.small()?,
+            rank,
+            due: when(delay_s),
+            ttr_ms: u64::from(ttr_s.max(1)) * 1000,
             len: self.last_small()?,
         }))
     }
 
     fn release(mut self) -> Option<Request<'a>> {
         let id = self.number(u64::MAX)?;
-        Some(Request::Release(id, self.small()?, self.last_small()?))
+        let how = How::Release {
+            rank: Some(self.small()?),
+            due: when(self.last_small()?),
+            back_to: Some(BackTo::Place),
+        };
+        Some(settle(id, how, b"RELEASED\r\n"))
     }
 
     fn bury(mut self) -> Option<Request<'a>> {
         let id = self.number(u64::MAX)?;
-        Some(Request::Bury(id, self.last_small()?))
+        let how = How::Bury {
+            rank: Some(self.last_small()?),
+            reason: Box::default(),
+        };
+        Some(settle(id, how, b"BURIED\r\n"))
     }
 
     fn pause(mut self) -> Option<Request<'a>> {
         self.skip_spaces();
         let name = self.0.split(|byte| !is_name_byte(*byte)).next()?;
         self.0 = &self.0[name.len()..];
-        let seconds = self.last_small()?;
-        tube(name).map(|name| Request::PauseTube(name, seconds))
+        let pause = Command::Pause {
+            for_ms: Some(u64::from(self.last_small()?) * 1000),
+            queue: Name::new(tube(name)?),
+        };
+        Some(engine(pause, Reply::Line(b"PAUSED\r\n")))
+    }
+}
+
+fn settle(id: u64, how: How, reply: &'static [u8]) -> Request<'static> {
+    let (id, by) = (MessageId(id), By::Owner);
+    engine(Command::Settle { id, by, how }, Reply::Line(reply))
+}
+
+fn when(delay_s: u32) -> When {
+    match delay_s {
+        0 => When::Now,
+        seconds => When::In(u64::from(seconds) * 1000),
     }
 }
 
@@ -210,85 +298,68 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
 
+    /// What a line comes to, in short: the transcripts show the rest.
+    fn read(line: &str) -> String {
+        match parse(line.as_bytes(), &Name::from("used")).1 {
+            Request::Fault(reply) => String::from_utf8_lossy(reply).trim_end().to_owned(),
+            Request::Engine(command, _) => format!("{command:?}"),
+            request => format!("{request:?}"),
+        }
+    }
+
     #[test]
-    fn lines() {
-        let put = |rank, delay_s, ttr_s, len| {
-            Request::Put(Announced {
-                rank,
-                delay_s,
-                ttr_s,
-                len,
-            })
-        };
+    fn numbers_and_what_stands_around_them() {
         for (line, expected) in [
-            ("put 1 2 3 4", put(1, 2, 3, 4)),
-            ("put  1  2  3  4", put(1, 2, 3, 4)),
-            ("put 4294967295 0 0 0", put(u32::MAX, 0, 0, 0)),
-            ("put 4294967296 0 0 0", Request::BadFormat),
-            ("put 1 2 3", Request::BadFormat),
-            ("put 1 2 3 4 ", Request::BadFormat),
-            ("put 1 2 3 4x", Request::BadFormat),
-            ("put\t1 2 3 4", Request::Unknown),
-            ("put", Request::Unknown),
-            ("PUT 1 2 3 4", Request::Unknown),
-            ("", Request::Unknown),
-            (" ", Request::Unknown),
-            ("foo\0", Request::BadFormat),
-            ("reserve", Request::Reserve(None)),
-            ("reserve x", Request::BadFormat),
-            ("reserve ", Request::BadFormat),
-            ("reservex", Request::BadFormat),
-            ("reserve-with-timeout 0", Request::Reserve(Some(0))),
+            ("delete 1", "Delete { id: MessageId(1), by: OwnerOrFree }"),
+            (
+                "touch   18446744073709551615",
+                "Touch(MessageId(18446744073709551615))",
+            ),
+            ("touch 18446744073709551616", "BAD_FORMAT"),
+            ("touch 1 ", "BAD_FORMAT"),
+            ("touch 1x", "BAD_FORMAT"),
+            ("touch x", "BAD_FORMAT"),
+            ("touch\t1", "UNKNOWN_COMMAND"),
+            ("kick 3", "Kick { queue: \"used\", max: 3 }"),
             (
                 "reserve-with-timeout 2147483647",
-                Request::Reserve(Some(2_147_483_647)),
+                "Reserve(For(2147483647000))",
             ),
-            ("reserve-with-timeout 2147483648", Request::BadFormat),
-            ("reserve-with-timeout -1", Request::BadFormat),
-            ("reserve-with-timeout 0x", Request::BadFormat),
+            ("reserve-with-timeout 2147483648", "BAD_FORMAT"),
+            ("reserve-with-timeout -1", "BAD_FORMAT"),
+            ("reserve", "Reserve(Forever)"),
+            ("reserve ", "BAD_FORMAT"),
+            ("reservex", "BAD_FORMAT"),
             (
-                "reserve-job 18446744073709551615",
-                Request::ReserveJob(u64::MAX),
+                "pause-tube  t  5",
+                "Pause { queue: \"t\", for_ms: Some(5000) }",
             ),
-            ("reserve-job 18446744073709551616", Request::BadFormat),
-            ("delete 1", Request::Delete(1)),
-            ("delete  1", Request::Delete(1)),
-            ("delete 1 ", Request::BadFormat),
-            ("delete", Request::Unknown),
-            ("release 1 2 3", Request::Release(1, 2, 3)),
-            ("release 1 2", Request::BadFormat),
-            ("bury 1 2", Request::Bury(1, 2)),
-            ("bury 1", Request::BadFormat),
-            ("touch 7", Request::Touch(7)),
-            ("use a-b", Request::Use(b"a-b")),
-            ("use -a", Request::BadFormat),
-            ("use a b", Request::BadFormat),
-            ("use ", Request::BadFormat),
-            ("use", Request::Unknown),
-            ("watch +/;.$_()9Z", Request::Watch(b"+/;.$_()9Z")),
-            ("ignore caf\u{e9}", Request::BadFormat),
-            ("kick 1x", Request::BadFormat),
-            ("kick 3", Request::Kick(3)),
-            ("kick-job 3", Request::KickJob(3)),
-            ("peek-ready x", Request::BadFormat),
-            ("peek 1", Request::Peek(1)),
-            ("stats x", Request::BadFormat),
-            ("stats-job 1", Request::StatsJob(1)),
-            ("stats-tube t", Request::StatsTube(b"t")),
-            ("list-tube", Request::Unknown),
-            ("list-tubes", Request::ListTubes),
-            ("pause-tube  t  5", Request::PauseTube(b"t", 5)),
-            ("pause-tube t", Request::BadFormat),
-            ("pause-tube t -1", Request::BadFormat),
-            ("pause-tube -t 1", Request::BadFormat),
-            ("pause-tube", Request::BadFormat),
-            ("quit", Request::Quit),
-            ("quitx", Request::Unknown),
-            ("quit now", Request::Unknown),
+            ("pause-tube -t 1", "BAD_FORMAT"),
+            ("list-tube", "UNKNOWN_COMMAND"),
+            ("quit", "Quit"),
+            ("quitx", "UNKNOWN_COMMAND"),
+            ("quit\0", "BAD_FORMAT"),
         ] {
-            assert_eq!(parse(line.as_bytes()), expected, "{line:?}");
+            assert_eq!(read(line), expected, "{line:?}");
         }
+        let put = Announced {
+            rank: u32::MAX,
+            due: When::In(2000),
+            ttr_ms: 1000,
+            len: 4,
+        };
+        let line = b"put  4294967295 2 0 4";
+        let (_, request) = parse(line, &Name::default());
+        assert_eq!(request, Request::Put(put));
+    }
+
+    #[test]
+    fn names() {
         let long = [b'a'; NAME_MAX + 1];
         assert!(is_tube(&long[1..]) && !is_tube(&long));
+        for (name, legal) in [("a-b", true), ("-a", false), ("", false), ("a b", false)] {
+            assert_eq!(is_tube(name.as_bytes()), legal, "{name}");
+        }
+        assert!(is_tube(b"+/;.$_()9Z") && !is_tube("caf\u{e9}".as_bytes()));
     }
 }

@@ -5,29 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
-use quintet_engine::{
-    BackTo, Body, By, Command, How, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name,
-    Outcome, Peek, Put, QueueStats, Refusal, StatsOf, StatsReply, Take, Wait, When,
-};
+use quintet_engine::{Body, Command, LargeBody, Name, Outcome, Put, Refusal, Take};
 
-use super::request::{Announced, LINE_MAX, Request, parse};
+use super::reply::{self, CRLF, Reply};
+use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
 use super::{Count, Shared, stats};
 use crate::output::Output;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Session, Step};
 
-const CRLF: &[u8] = b"\r\n";
-
 /// A reserve is answered with DEADLINE_SOON when a job of the client has less
 /// time left than this.
 const MARGIN_MS: u64 = 1000;
-
-const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
-const UNKNOWN_COMMAND: &[u8] = b"UNKNOWN_COMMAND\r\n";
-const EXPECTED_CRLF: &[u8] = b"EXPECTED_CRLF\r\n";
-const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
-const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
-const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
-const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
 /// Protocol state of one connection.
 pub(super) struct BeanstalkSession {
@@ -40,8 +28,6 @@ pub(super) struct BeanstalkSession {
     known: bool,
     is_producer: bool,
     is_worker: bool,
-    /// The rest of a request that becomes two commands.
-    part: Option<(Command, Reply)>,
     replies: VecDeque<Reply>,
 }
 
@@ -65,28 +51,6 @@ enum State {
     Over,
 }
 
-/// What a request is owed.
-enum Reply {
-    /// Nothing.
-    Silent,
-    /// This, if all went well.
-    Line(&'static [u8]),
-    Using(Name),
-    Watching(usize),
-    /// The same, and the tube is forgotten if it cannot be watched.
-    NowWatching(usize, Name),
-    Inserted,
-    ReservedId,
-    /// With the word before the id.
-    Job(&'static [u8]),
-    Kicked,
-    StatsJob,
-    StatsTube(Name),
-    Stats,
-    Tubes,
-    Watched(Vec<Name>),
-}
-
 impl BeanstalkSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let default = Name::new(stats::DEFAULT);
@@ -103,7 +67,6 @@ impl BeanstalkSession {
             known: false,
             is_producer: false,
             is_worker: false,
-            part: None,
             replies: VecDeque::new(),
         }
     }
@@ -111,10 +74,6 @@ impl BeanstalkSession {
     fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
         self.replies.push_back(reply);
         Step::Ask { used, ask }
-    }
-
-    fn engine(&mut self, used: usize, command: Command, reply: Reply) -> Step {
-        self.ask(used, Ask::Engine(command), reply)
     }
 
     fn own(&mut self, used: usize, reply: Reply) -> Step {
@@ -130,7 +89,7 @@ impl BeanstalkSession {
         if !self.known && !input.is_empty() {
             self.known = true;
             let default = refer(self.used.clone(), Some(true), Some(true));
-            return self.engine(0, default, Reply::Silent);
+            return self.ask(0, Ask::Engine(default), Reply::Silent);
         }
         // So short a window may be looked at again with each byte that comes.
         let window = &input[..input.len().min(LINE_MAX)];
@@ -139,137 +98,65 @@ impl BeanstalkSession {
             None if window.len() < LINE_MAX => Step::More,
             None => {
                 self.state = State::LongLine;
-                self.fault(before_cr(window), BAD_FORMAT, env)
+                self.fault(before_cr(window), reply::BAD_FORMAT, env)
             }
         }
     }
 
     /// The request in the line that ends at `end`.
     fn command(&mut self, input: &[u8], end: usize, env: &Env<'_>) -> Step {
-        let request = parse(&input[..end - CRLF.len()]);
-        if let Some(count) = counter(&request) {
-            env.tally.bump(count as usize);
-        }
-        let done = |line| Reply::Line(line);
-        let (command, reply) = match request {
-            Request::Put(put) => return self.announced(input, end, put, env),
+        let (count, request) = parse(&input[..end - CRLF.len()], &self.used);
+        env.tally.bump(count as usize);
+        let watched = &self.reserve.queues;
+        match request {
+            Request::Engine(command, reply) => self.ask(end, Ask::Engine(command), reply),
+            Request::Put(put) => self.announced(input, end, put, env),
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
                 let mut take = self.reserve.clone();
-                take.wait = wait.map_or(Wait::Forever, |seconds| Wait::For(seconds * 1000));
-                (Command::Take(take), Reply::Job(b"RESERVED "))
+                take.wait = wait;
+                let take = Command::Take(take);
+                self.ask(end, Ask::Engine(take), Reply::Job(b"RESERVED "))
             }
-            Request::ReserveJob(id) => {
-                let (id, lease) = (MessageId(id), LEASE);
-                (Command::ReserveId { id, lease }, Reply::ReservedId)
+            Request::Use(name) if name == self.used.as_bytes() => {
+                self.own(end, Reply::Using(Name::new(name)))
             }
-            Request::Delete(id) => {
-                let (id, by) = (MessageId(id), By::OwnerOrFree);
-                (Command::Delete { id, by }, done(b"DELETED\r\n"))
-            }
-            Request::Release(id, rank, delay_s) => {
-                let how = How::Release {
-                    rank: Some(rank),
-                    due: when(delay_s),
-                    back_to: Some(BackTo::Place),
-                };
-                (settle(id, how), done(b"RELEASED\r\n"))
-            }
-            Request::Bury(id, rank) => {
-                let how = How::Bury {
-                    rank: Some(rank),
-                    reason: Box::default(),
-                };
-                (settle(id, how), done(b"BURIED\r\n"))
-            }
-            Request::Touch(id) => (Command::Touch(MessageId(id)), done(b"TOUCHED\r\n")),
-            Request::Peek(id) => found(Peek::Id(MessageId(id))),
-            Request::PeekReady => found(Peek::Ready(self.used.clone())),
-            Request::PeekDelayed => found(Peek::Delayed(self.used.clone())),
-            Request::PeekBuried => found(Peek::Buried(self.used.clone())),
-            Request::Kick(max) => {
-                let queue = self.used.clone();
-                (Command::Kick { queue, max }, Reply::Kicked)
-            }
-            Request::KickJob(id) => (Command::KickId(MessageId(id)), done(b"KICKED\r\n")),
-            Request::PauseTube(name, seconds) => {
-                let pause = Command::Pause {
-                    queue: Name::new(name),
-                    for_ms: Some(u64::from(seconds) * 1000),
-                };
-                (pause, done(b"PAUSED\r\n"))
-            }
-            Request::StatsJob(id) => {
-                let of = StatsOf::Message(MessageId(id));
-                (Command::Stats(of), Reply::StatsJob)
-            }
-            Request::StatsTube(name) => {
+            Request::Use(name) => {
                 let name = Name::new(name);
-                let of = StatsOf::Queue(name.clone());
-                (Command::Stats(of), Reply::StatsTube(name))
+                let refer = refer(name.clone(), Some(true), None);
+                self.ask(end, Ask::EngineAlone(refer), Reply::NowUsing(name))
             }
-            Request::ListTubes => (Command::Stats(StatsOf::Queues), Reply::Tubes),
-            Request::Stats => {
-                let host = Ask::Host(HostAsk::StatsWithQueues);
-                return self.ask(end, host, Reply::Stats);
+            Request::Watch(name) => {
+                let name = Name::new(name);
+                if watched.contains(&name) {
+                    self.own(end, Reply::Watching(watched.len()))
+                } else if watched.len() >= self.shared.watched_max {
+                    self.own(end, Reply::Line(reply::OUT_OF_MEMORY))
+                } else {
+                    let refer = refer(name.clone(), None, Some(true));
+                    self.ask(end, Ask::EngineAlone(refer), Reply::NowWatching(name))
+                }
             }
-            Request::ListTubeUsed => return self.own(end, Reply::Using(self.used.clone())),
-            Request::ListTubesWatched => {
-                let watched = self.reserve.queues.to_vec();
-                return self.own(end, Reply::Watched(watched));
+            Request::Ignore(name) => {
+                let at = watched.iter().position(|other| other.as_bytes() == name);
+                match at {
+                    None => self.own(end, Reply::Watching(watched.len())),
+                    Some(_) if watched.len() == 1 => self.own(end, Reply::Line(b"NOT_IGNORED\r\n")),
+                    Some(at) => {
+                        let refer = refer(self.reserve.queues.swap_remove(at), None, Some(false));
+                        let reply = Reply::Watching(self.reserve.queues.len());
+                        self.ask(end, Ask::Engine(refer), reply)
+                    }
+                }
             }
-            Request::Use(name) => return self.use_tube(end, Name::new(name)),
-            Request::Watch(name) => return self.watch(end, Name::new(name)),
-            Request::Ignore(name) => return self.ignore(end, name),
+            Request::Stats => self.ask(end, Ask::Host(HostAsk::StatsWithQueues), Reply::Stats),
+            Request::ListTubeUsed => self.own(end, Reply::Using(self.used.clone())),
+            Request::ListTubesWatched => self.own(end, Reply::Watched(watched.to_vec())),
             Request::Quit => {
                 self.state = State::Over;
-                return self.ask(end, Ask::Close, Reply::Silent);
+                self.ask(end, Ask::Close, Reply::Silent)
             }
-            Request::BadFormat => return self.fault(end, BAD_FORMAT, env),
-            Request::Unknown => return self.fault(end, UNKNOWN_COMMAND, env),
-        };
-        self.engine(end, command, reply)
-    }
-
-    fn use_tube(&mut self, used: usize, name: Name) -> Step {
-        if name == self.used {
-            return self.own(used, Reply::Using(name));
-        }
-        let before = std::mem::replace(&mut self.used, name.clone());
-        self.part = Some((refer(before, Some(false), None), Reply::Silent));
-        let command = refer(name.clone(), Some(true), None);
-        self.engine(used, command, Reply::Using(name))
-    }
-
-    fn watch(&mut self, used: usize, name: Name) -> Step {
-        let watched = &mut self.reserve.queues;
-        if watched.contains(&name) {
-            let count = watched.len();
-            return self.own(used, Reply::Watching(count));
-        }
-        if watched.len() >= self.shared.watched_max {
-            return self.own(used, Reply::Line(OUT_OF_MEMORY));
-        }
-        watched.push(name.clone());
-        let count = watched.len();
-        let command = refer(name.clone(), None, Some(true));
-        self.engine(used, command, Reply::NowWatching(count, name))
-    }
-
-    fn ignore(&mut self, used: usize, name: &[u8]) -> Step {
-        let watched = &mut self.reserve.queues;
-        match watched.iter().position(|other| other.as_bytes() == name) {
-            Some(_) if watched.len() == 1 => self.own(used, Reply::Line(b"NOT_IGNORED\r\n")),
-            Some(at) => {
-                let gone = watched.swap_remove(at);
-                let count = watched.len();
-                let command = refer(gone, None, Some(false));
-                self.engine(used, command, Reply::Watching(count))
-            }
-            None => {
-                let count = watched.len();
-                self.own(used, Reply::Watching(count))
-            }
+            Request::Fault(line) => self.own(end, Reply::Line(line)),
         }
     }
 
@@ -305,17 +192,18 @@ impl BeanstalkSession {
             queue: self.used.clone(),
             body,
             rank: Some(announced.rank),
-            due: when(announced.delay_s),
-            ttr_ms: Some(u64::from(announced.ttr_s.max(1)) * 1000),
+            due: announced.due,
+            ttr_ms: Some(announced.ttr_ms),
             ..Put::default()
         };
-        self.engine(used, Command::Put(put), Reply::Inserted)
+        self.ask(used, Ask::Engine(Command::Put(put)), Reply::Inserted)
     }
 
     /// A job that does not end where it should has used up its id.
     fn not_ended(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.engine(used, Command::BurnId, Reply::Line(EXPECTED_CRLF))
+        let reply = Reply::Line(reply::EXPECTED_CRLF);
+        self.ask(used, Ask::Engine(Command::BurnId), reply)
     }
 
     fn job_end(
@@ -332,7 +220,7 @@ impl BeanstalkSession {
         match body {
             _ if tail != CRLF => self.not_ended(CRLF.len(), env),
             Ok(body) => self.put(CRLF.len(), put, Body::Large(body)),
-            Err(refusal) => self.own(CRLF.len(), Reply::Line(refused(refusal))),
+            Err(refusal) => self.own(CRLF.len(), Reply::Line(reply::refused(refusal))),
         }
     }
 
@@ -340,7 +228,7 @@ impl BeanstalkSession {
         let come = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
         let left = left - come as u64;
         if left == 0 {
-            return self.fault(come, JOB_TOO_BIG, env);
+            return self.fault(come, reply::JOB_TOO_BIG, env);
         }
         self.state = State::TooBig(left);
         skip(come)
@@ -348,9 +236,7 @@ impl BeanstalkSession {
 
     fn long_line(&mut self, input: &[u8]) -> Step {
         match memmem::find(input, CRLF) {
-            Some(at) => Step::Skip {
-                used: at + CRLF.len(),
-            },
+            Some(at) => skip(at + CRLF.len()),
             None => {
                 self.state = State::LongLine;
                 skip(before_cr(input))
@@ -359,35 +245,11 @@ impl BeanstalkSession {
     }
 }
 
-/// What a reserve does: a job is its connection's until its time is over.
-const LEASE: LeaseAsk = LeaseAsk {
-    owner: LeaseOwner::Connection,
-    time: LeaseTime::TtrOrDefault,
-    back_to: BackTo::Place,
-    held_max: 0,
-};
-
 fn refer(queue: Name, uses: Option<bool>, watches: Option<bool>) -> Command {
     Command::Refer {
         queue,
         uses,
         watches,
-    }
-}
-
-fn settle(id: u64, how: How) -> Command {
-    let (id, by) = (MessageId(id), By::Owner);
-    Command::Settle { id, by, how }
-}
-
-fn found(peek: Peek) -> (Command, Reply) {
-    (Command::Peek(peek), Reply::Job(b"FOUND "))
-}
-
-fn when(delay_s: u32) -> When {
-    match delay_s {
-        0 => When::Now,
-        seconds => When::In(u64::from(seconds) * 1000),
     }
 }
 
@@ -423,107 +285,15 @@ fn skip(used: usize) -> Step {
     }
 }
 
-fn counter(request: &Request<'_>) -> Option<Count> {
-    Some(match request {
-        Request::Put(_) => Count::Put,
-        Request::Peek(_) => Count::Peek,
-        Request::PeekReady => Count::PeekReady,
-        Request::PeekDelayed => Count::PeekDelayed,
-        Request::PeekBuried => Count::PeekBuried,
-        Request::Reserve(None) => Count::Reserve,
-        Request::Reserve(Some(_)) => Count::ReserveWithTimeout,
-        Request::Delete(_) => Count::Delete,
-        Request::Release(..) => Count::Release,
-        Request::Use(_) => Count::Use,
-        Request::Watch(_) => Count::Watch,
-        Request::Ignore(_) => Count::Ignore,
-        Request::Bury(..) => Count::Bury,
-        Request::Kick(_) => Count::Kick,
-        Request::Touch(_) => Count::Touch,
-        Request::Stats => Count::Stats,
-        Request::StatsJob(_) => Count::StatsJob,
-        Request::StatsTube(_) => Count::StatsTube,
-        Request::ListTubes => Count::ListTubes,
-        Request::ListTubeUsed => Count::ListTubeUsed,
-        Request::ListTubesWatched => Count::ListTubesWatched,
-        Request::PauseTube(..) => Count::PauseTube,
-        // beanstalkd counts these in no key either.
-        Request::ReserveJob(_)
-        | Request::KickJob(_)
-        | Request::Quit
-        | Request::BadFormat
-        | Request::Unknown => return None,
-    })
-}
-
-/// How a refusal is told.
-fn refused(refusal: Refusal) -> &'static [u8] {
-    match refusal {
-        Refusal::NotFound | Refusal::QueueNotFound => NOT_FOUND,
-        Refusal::MessageTooLarge => JOB_TOO_BIG,
-        Refusal::Draining => b"DRAINING\r\n",
-        Refusal::QueueFull
-        | Refusal::NoSpace
-        | Refusal::NoMemory
-        | Refusal::TooManyQueues
-        | Refusal::TooManyWaiters => OUT_OF_MEMORY,
-        Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::QueueDown
-        | Refusal::BadName
-        | Refusal::NotPermitted => INTERNAL_ERROR,
-    }
-}
-
-fn write_job(word: &[u8], handed: &quintet_engine::Handed, output: &mut Output) {
-    for message in handed {
-        output.put(word);
-        output.number(message.id.0);
-        output.put(b" ");
-        output.number(message.body.len());
-        output.put(CRLF);
-        output.body(&message.body);
-        output.put(CRLF);
-    }
-}
-
-fn write_count(word: &[u8], count: u64, output: &mut Output) {
-    output.put(word);
-    output.number(count);
-    output.put(CRLF);
-}
-
-fn write_stats_tube(name: &Name, given: &Given, env: &Env<'_>, output: &mut Output) {
-    let nothing = QueueStats::default();
-    let queue = match given {
-        Given::Engine(Outcome::Stats(reply), _) => match &**reply {
-            StatsReply::Queue(queue) if stats::is_shown(queue) => Some(queue),
-            _ => None,
-        },
-        _ => None,
-    };
-    match queue {
-        Some(queue) => stats::tube(name, queue, env.now, output),
-        None if name.as_bytes() == stats::DEFAULT => stats::tube(name, &nothing, env.now, output),
-        None => output.put(NOT_FOUND),
-    }
-}
-
 impl Session for BeanstalkSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
-        if let Some((command, reply)) = self.part.take() {
-            return self.engine(0, command, reply);
-        }
         match std::mem::replace(&mut self.state, State::Line) {
             State::Line => self.line(input, env),
             State::LongLine => self.long_line(input),
-            State::Small(put) => match self.job(input, 0, put, env) {
-                Some(step) => step,
-                None => {
-                    self.state = State::Small(put);
-                    Step::More
-                }
-            },
+            State::Small(put) => self.job(input, 0, put, env).unwrap_or_else(|| {
+                self.state = State::Small(put);
+                Step::More
+            }),
             State::Large(put) => {
                 self.state = State::Streaming(put);
                 Step::Stream {
@@ -546,67 +316,31 @@ impl Session for BeanstalkSession {
     }
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.replies.pop_front() else {
-            return Next::Close;
-        };
-        match (reply, given) {
-            (Reply::Silent, _) => {}
-            (Reply::StatsTube(name), given) => write_stats_tube(&name, given, env, output),
-            (reply, Given::Engine(Outcome::Refused(refusal), _)) => {
-                output.put(refused(*refusal));
-                if let Reply::NowWatching(_, name) = reply
-                    && self.reserve.queues.len() > 1
-                {
-                    self.reserve.queues.retain(|other| *other != name);
+        let done = matches!(
+            given,
+            Given::Engine(Outcome::Done | Outcome::Messages(_), _)
+        );
+        match (self.replies.pop_front(), given) {
+            (Some(Reply::NowUsing(name)), given) if done => {
+                Reply::Using(name.clone()).write(given, env, output);
+                let before = std::mem::replace(&mut self.used, name);
+                self.replies.push_front(Reply::Silent);
+                return Next::Again(Box::new(refer(before, Some(false), None)));
+            }
+            (Some(Reply::NowWatching(name)), given) if done => {
+                self.reserve.queues.push(name);
+                Reply::Watching(self.reserve.queues.len()).write(given, env, output);
+            }
+            (Some(Reply::Stats), Given::Server(server)) => {
+                stats::server(server, &self.shared, output);
+            }
+            (Some(reply), given) => {
+                if done && reply == Reply::ReservedId {
+                    count_once(&mut self.is_worker, &self.shared.workers);
                 }
+                reply.write(given, env, output);
             }
-            (Reply::Line(line), _) => output.put(line),
-            (Reply::Job(word), Given::Engine(Outcome::Messages(handed), _)) => {
-                write_job(word, handed, output);
-            }
-            (Reply::ReservedId, Given::Engine(Outcome::Messages(handed), _)) => {
-                count_once(&mut self.is_worker, &self.shared.workers);
-                write_job(b"RESERVED ", handed, output);
-            }
-            (Reply::Job(_), Given::Engine(Outcome::Empty, _)) => output.put(b"TIMED_OUT\r\n"),
-            (Reply::Job(_), Given::Engine(Outcome::DeadlineSoon, _)) => {
-                output.put(b"DEADLINE_SOON\r\n");
-            }
-            (Reply::Inserted, Given::Engine(Outcome::Put { id, .. }, _)) => {
-                write_count(b"INSERTED ", id.0, output);
-            }
-            (Reply::Kicked, Given::Engine(Outcome::Count(count), _)) => {
-                write_count(b"KICKED ", *count, output);
-            }
-            (Reply::Watching(count) | Reply::NowWatching(count, _), _) => {
-                write_count(b"WATCHING ", count as u64, output);
-            }
-            (Reply::Using(name), _) => {
-                output.put(b"USING ");
-                output.put(name.as_bytes());
-                output.put(CRLF);
-            }
-            (Reply::Watched(names), _) => {
-                stats::list(names.iter().map(Name::as_bytes), output);
-            }
-            (Reply::Stats, Given::Server(server)) => stats::server(server, &self.shared, output),
-            (Reply::StatsJob | Reply::Tubes, Given::Engine(Outcome::Stats(reply), _)) => {
-                match &**reply {
-                    StatsReply::Message(message) => stats::job(message, output),
-                    StatsReply::Queues(_, queues) => stats::list(stats::tubes(queues), output),
-                    StatsReply::Shard(_) | StatsReply::Queue(_) => output.put(INTERNAL_ERROR),
-                }
-            }
-            (
-                Reply::Job(_)
-                | Reply::ReservedId
-                | Reply::Inserted
-                | Reply::Kicked
-                | Reply::Stats
-                | Reply::StatsJob
-                | Reply::Tubes,
-                _,
-            ) => output.put(INTERNAL_ERROR),
+            (None, _) => return Next::Close,
         }
         Next::Done
     }

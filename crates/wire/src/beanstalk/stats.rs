@@ -1,6 +1,7 @@
 //! YAML, key by key as beanstalkd 1.13 writes it.
 
 use std::fmt::{self, Write as _};
+use std::sync::atomic::Ordering;
 
 use quintet_engine::{MessageStats, Ms, Name, QueueStats};
 
@@ -135,7 +136,7 @@ pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) 
     let shard = &stats.shard;
     let mut yaml = Yaml::new();
     jobs(&mut yaml, &shard.gauges);
-    let shown = &TALLY_NAMES[..Count::Fault as usize];
+    let shown = &TALLY_NAMES[..Count::Other as usize];
     for (name, at) in shown.iter().zip(0..) {
         let count: &u64 = stats.tally.get(at).unwrap_or(&0);
         yaml.pair(name, count);
@@ -145,8 +146,12 @@ pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) 
     yaml.pair("max-job-size", shared.job_max);
     yaml.pair("current-tubes", tubes(&stats.queues).count());
     yaml.pair("current-connections", stats.connections);
-    yaml.pair("current-producers", shared.producers());
-    yaml.pair("current-workers", shared.workers());
+    for (key, count) in [
+        ("current-producers", &shared.producers),
+        ("current-workers", &shared.workers),
+    ] {
+        yaml.pair(key, count.load(Ordering::Relaxed));
+    }
     yaml.pair("current-waiting", shard.waiters);
     yaml.pair("total-connections", stats.connections_total);
     yaml.pair("pid", stats.pid);

@@ -1,0 +1,125 @@
+//! What requests are owed, and how it is written.
+
+use quintet_engine::{Handed, Name, Outcome, QueueStats, Refusal, StatsReply};
+
+use super::stats;
+use crate::output::Output;
+use crate::session::{Env, Given};
+
+pub(super) const CRLF: &[u8] = b"\r\n";
+pub(super) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
+pub(super) const UNKNOWN_COMMAND: &[u8] = b"UNKNOWN_COMMAND\r\n";
+pub(super) const EXPECTED_CRLF: &[u8] = b"EXPECTED_CRLF\r\n";
+pub(super) const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
+pub(super) const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
+const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
+const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+
+/// What a request is owed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// Nothing.
+    Silent,
+    /// This, if all went well.
+    Line(&'static [u8]),
+    Using(Name),
+    /// The same, and from then on it is so.
+    NowUsing(Name),
+    Watching(usize),
+    NowWatching(Name),
+    Inserted,
+    ReservedId,
+    /// With the word before the id.
+    Job(&'static [u8]),
+    Kicked,
+    StatsJob,
+    StatsTube(Name),
+    Stats,
+    Tubes,
+    Watched(Vec<Name>),
+}
+
+impl Reply {
+    /// Writes it, but for what only the session knows.
+    pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) {
+        let outcome = match given {
+            Given::Engine(outcome, _) => outcome,
+            Given::Server(_) | Given::Host(_) | Given::Own => &Outcome::Done,
+        };
+        match (self, outcome) {
+            (Reply::Silent, _) => {}
+            (Reply::StatsTube(name), outcome) => stats_tube(&name, outcome, env, output),
+            (_, Outcome::Refused(refusal)) => output.put(refused(*refusal)),
+            (Reply::Line(line), _) => output.put(line),
+            (Reply::Job(word), Outcome::Messages(handed)) => jobs(word, handed, output),
+            (Reply::ReservedId, Outcome::Messages(handed)) => jobs(b"RESERVED ", handed, output),
+            (Reply::Job(_), Outcome::Empty) => output.put(b"TIMED_OUT\r\n"),
+            (Reply::Job(_), Outcome::DeadlineSoon) => output.put(b"DEADLINE_SOON\r\n"),
+            (Reply::Inserted, Outcome::Put { id, .. }) => count(b"INSERTED ", id.0, output),
+            (Reply::Kicked, Outcome::Count(kicked)) => count(b"KICKED ", *kicked, output),
+            (Reply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
+            (Reply::Using(name), _) => {
+                output.put(b"USING ");
+                output.put(name.as_bytes());
+                output.put(CRLF);
+            }
+            (Reply::Watched(names), _) => stats::list(names.iter().map(Name::as_bytes), output),
+            (Reply::StatsJob | Reply::Tubes, Outcome::Stats(reply)) => match &**reply {
+                StatsReply::Message(message) => stats::job(message, output),
+                StatsReply::Queues(_, queues) => stats::list(stats::tubes(queues), output),
+                StatsReply::Shard(_) | StatsReply::Queue(_) => output.put(INTERNAL_ERROR),
+            },
+            (_, _) => output.put(INTERNAL_ERROR),
+        }
+    }
+}
+
+fn jobs(word: &[u8], handed: &Handed, output: &mut Output) {
+    for message in handed {
+        output.put(word);
+        output.number(message.id.0);
+        output.put(b" ");
+        output.number(message.body.len());
+        output.put(CRLF);
+        output.body(&message.body);
+        output.put(CRLF);
+    }
+}
+
+fn count(word: &[u8], count: u64, output: &mut Output) {
+    output.put(word);
+    output.number(count);
+    output.put(CRLF);
+}
+
+fn stats_tube(name: &Name, outcome: &Outcome, env: &Env<'_>, output: &mut Output) {
+    if let Outcome::Stats(reply) = outcome
+        && let StatsReply::Queue(queue) = &**reply
+        && stats::is_shown(queue)
+    {
+        stats::tube(name, queue, env.now, output);
+    } else if name.as_bytes() == stats::DEFAULT {
+        stats::tube(name, &QueueStats::default(), env.now, output);
+    } else {
+        output.put(NOT_FOUND);
+    }
+}
+
+/// How a refusal is told.
+pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
+    match refusal {
+        Refusal::NotFound | Refusal::QueueNotFound => NOT_FOUND,
+        Refusal::MessageTooLarge => JOB_TOO_BIG,
+        Refusal::Draining => b"DRAINING\r\n",
+        Refusal::QueueFull
+        | Refusal::NoSpace
+        | Refusal::NoMemory
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters => OUT_OF_MEMORY,
+        Refusal::HeldLimit
+        | Refusal::Duplicate(_)
+        | Refusal::QueueDown
+        | Refusal::BadName
+        | Refusal::NotPermitted => INTERNAL_ERROR,
+    }
+}

@@ -1,0 +1,311 @@
+//! Drives a voice's session over any bytes and checks what must hold. Shared by
+//! the random tests here and by the fuzz targets (`fuzz/`).
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use quintet_engine::{
+    Answer, Body, Caller, Command, Engine, Fact, LargeBody, Message, MessageId, MessageStats, Ms,
+    Name, Outcome, Put, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
+};
+use quintet_wire::{
+    Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, Session, Step, Tally, Voice,
+};
+
+/// Engine time of every run.
+pub(crate) const NOW: Ms = Ms(1_700_000_000_000);
+
+/// Room for the longest line or header beside a body held in memory: a key and
+/// a queue's name of 16-bit lengths, and what tells them (pinpriq).
+const HELD_MAX: u64 = STREAM_OVER + (128 << 10) + 16;
+
+/// Requests decoded before the first reply is written, in the late mode.
+const BATCH: usize = 64;
+
+/// Steps a request can be decoded in without consuming anything.
+const PARTS_MAX: u32 = 8;
+
+/// SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// What a run of a session did.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) asks: Vec<String>,
+    pub(crate) replies: Vec<u8>,
+    pub(crate) closed: bool,
+}
+
+/// A session with a host that answers by rote.
+struct Driver<'a> {
+    session: Box<dyn Session>,
+    env: Env<'a>,
+    input: Vec<u8>,
+    /// Bytes of a streamed body still to come.
+    streaming: Option<(u64, u64)>,
+    given: VecDeque<Given>,
+    /// Write replies only when a batch is full or input is short.
+    late: bool,
+    trace: Trace,
+}
+
+impl Driver<'_> {
+    fn feed(&mut self, piece: &[u8]) {
+        self.input.extend_from_slice(piece);
+        let mut parts = 0;
+        while !self.trace.closed {
+            if let Some((len, left)) = self.streaming {
+                let come = left.min(self.input.len() as u64);
+                self.input.drain(..come as usize);
+                self.streaming = Some((len, left - come));
+                if come < left {
+                    break;
+                }
+                self.streaming = None;
+                self.session.streamed(if len.is_multiple_of(7) {
+                    Err(Refusal::QueueFull)
+                } else {
+                    Ok(LargeBody::new(1, len, 0))
+                });
+            }
+            let before = self.input.len();
+            match self.session.decode(&self.input, &self.env) {
+                Step::More => {
+                    assert!(before as u64 <= HELD_MAX, "{before} bytes are held back");
+                    break;
+                }
+                Step::Skip { used } => {
+                    assert!(used > 0, "a skip that skips nothing");
+                    self.input.drain(..used);
+                    continue;
+                }
+                Step::Stream { used, len, queue } => {
+                    self.input.drain(..used);
+                    self.trace.asks.push(format!("stream {len} {queue}"));
+                    self.streaming = Some((len, len));
+                }
+                Step::Ask { used, ask } => {
+                    self.input.drain(..used);
+                    self.ask(ask);
+                }
+            }
+            parts = if self.input.len() == before {
+                parts + 1
+            } else {
+                0
+            };
+            assert!(parts <= PARTS_MAX, "decoding gets nowhere");
+        }
+        self.write();
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        self.trace.asks.push(format!("{ask:?}"));
+        let turn = self.trace.asks.len() as u64;
+        let alone = matches!(ask, Ask::EngineAlone(_));
+        let or_close = matches!(ask, Ask::EngineOrClose(_));
+        let close = matches!(ask, Ask::Close);
+        let given = match ask {
+            Ask::Engine(command)
+            | Ask::EngineOrClose(command)
+            | Ask::EngineAlone(command)
+            | Ask::EngineSynced(command) => {
+                Given::Engine(outcome(&command, turn), Name::from("queue"))
+            }
+            Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => Given::Server(Box::default()),
+            Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
+            Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
+            Ask::Own | Ask::Close => Given::Own,
+        };
+        let close = close || or_close && matches!(given, Given::Engine(Outcome::Refused(_), _));
+        self.given.push_back(given);
+        if !self.late || alone || close || self.given.len() >= BATCH {
+            self.write();
+        }
+        self.trace.closed |= close;
+    }
+
+    /// Writes all replies that are due.
+    fn write(&mut self) {
+        let mut output = Output::new();
+        let mut again = 0;
+        while let Some(given) = self.given.pop_front() {
+            match self.session.encode(&given, &self.env, &mut output) {
+                Next::Done => {}
+                Next::Close => {
+                    self.trace.closed = true;
+                    self.given.clear();
+                }
+                Next::Again(command) => {
+                    again += 1;
+                    let outcome = outcome(&command, again % 5);
+                    let given = Given::Engine(outcome, Name::from("queue"));
+                    self.given.push_front(given);
+                }
+            }
+        }
+        self.trace.replies.extend_from_slice(output.bytes());
+    }
+}
+
+/// An answer that depends only on the command and its number.
+fn outcome(command: &Command, turn: u64) -> Outcome {
+    match command {
+        Command::Put(_) => match turn % 9 {
+            0 => Outcome::Refused(Refusal::QueueFull),
+            1 => Outcome::Refused(Refusal::Duplicate(MessageId(1))),
+            _ => Outcome::Put {
+                id: MessageId(turn),
+                fresh: true,
+            },
+        },
+        Command::Take(take) => taken(take, turn),
+        Command::ReserveId { .. } | Command::Peek(_) if !turn.is_multiple_of(3) => {
+            Outcome::Messages([MESSAGE.clone()].into_iter().collect())
+        }
+        Command::BurnId => Outcome::Put {
+            id: MessageId(turn),
+            fresh: false,
+        },
+        Command::Stats(of) => Outcome::Stats(Box::new(numbers(of))),
+        Command::SettleHeld { .. } => Outcome::Count(turn % 2),
+        Command::FlushExpired(_) | Command::Kick { .. } | Command::MoveAll { .. } => {
+            Outcome::Count(turn)
+        }
+        Command::Drop(_) | Command::Flush(_) if turn.is_multiple_of(2) => {
+            Outcome::Refused(Refusal::QueueNotFound)
+        }
+        Command::ReserveId { .. }
+        | Command::Peek(_)
+        | Command::Settle { .. }
+        | Command::Delete { .. }
+        | Command::Refer { .. }
+            if turn.is_multiple_of(3) =>
+        {
+            Outcome::Refused(Refusal::NotFound)
+        }
+        _ => Outcome::Done,
+    }
+}
+
+fn numbers(of: &StatsOf) -> StatsReply {
+    match of {
+        StatsOf::Shard => StatsReply::Shard(ShardStats::default()),
+        StatsOf::Queues => StatsReply::Queues(ShardStats::default(), Vec::new()),
+        StatsOf::Queue(name) => StatsReply::Queue(QueueStats {
+            name: name.clone(),
+            ..QueueStats::default()
+        }),
+        StatsOf::Message(_) => StatsReply::Message(MessageStats {
+            message: MESSAGE.clone(),
+            queue: Name::from("queue"),
+            delayed: false,
+            left_ms: 0,
+            age_ms: 0,
+            ttr_ms: 0,
+        }),
+    }
+}
+
+/// A message as an engine hands it out.
+static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
+    let mut engine = Engine::new(0, 1, Settings::default());
+    let mut facts: Vec<Fact> = Vec::new();
+    let mut submit =
+        |command| engine.submit(NOW, Caller::default(), command, &mut facts, &mut Vec::new());
+    submit(Command::Put(Put {
+        queue: Name::from("queue"),
+        body: Body::new(b"body"),
+        flags: 3,
+        ..Put::default()
+    }));
+    let answer = submit(Command::Take(Take {
+        queues: [Name::from("queue")].into(),
+        ..Take::default()
+    }));
+    match answer {
+        Answer::Now(Outcome::Messages(messages), _) => messages[0].clone(),
+        other => panic!("no message: {other:?}"),
+    }
+});
+
+fn taken(take: &Take, turn: u64) -> Outcome {
+    assert!(!take.queues.is_empty(), "a take from no queue");
+    match turn % 5 {
+        0 => Outcome::Empty,
+        1 if take.deadline_soon_ms.is_some() => Outcome::DeadlineSoon,
+        1 if take.lease.is_some() => Outcome::Refused(Refusal::HeldLimit),
+        _ => Outcome::Messages([MESSAGE.clone()].into_iter().collect()),
+    }
+}
+
+/// Runs a session of `voice` over `input`, cut up as `pieces` says (its
+/// answers are lengths, 0 means the rest).
+pub(crate) fn run(
+    voice: &Voice,
+    input: &[u8],
+    late: bool,
+    mut pieces: impl FnMut() -> usize,
+) -> Trace {
+    let tally = Tally::new();
+    let listener =
+        (voice.listener)(&Options::new(voice.options)).expect("the defaults are allowed");
+    let mut driver = Driver {
+        session: listener.open(),
+        env: Env {
+            now: NOW,
+            tally: &tally,
+        },
+        input: Vec::new(),
+        streaming: None,
+        given: VecDeque::new(),
+        late,
+        trace: Trace::default(),
+    };
+    let mut rest = input;
+    while !rest.is_empty() {
+        let len = match pieces() {
+            0 => rest.len(),
+            len => len.min(rest.len()),
+        };
+        let (piece, after) = rest.split_at(len);
+        driver.feed(piece);
+        rest = after;
+    }
+    driver.session.half_closed();
+    driver.trace
+}
+
+/// Runs `input` whole and in pieces, and compares.
+pub(crate) fn check(voice: &Voice, input: &[u8], random: &mut Random) {
+    let whole = run(voice, input, false, || 0);
+    let late = run(voice, input, true, || 0);
+    assert_eq!(late, whole, "late replies differ");
+    if input.len() < 2000 {
+        assert_eq!(run(voice, input, false, || 1), whole, "single bytes differ");
+    }
+    let size = 1 + random.below(input.len().max(1));
+    let pieces = run(voice, input, true, || 1 + random.below(size));
+    assert_eq!(pieces, whole, "pieces differ");
+}
+
+/// [`check`] for a fuzz target: the pieces depend on the input alone.
+#[allow(dead_code, reason = "the random tests cut inputs up otherwise")]
+pub(crate) fn check_voice(voice: Option<&Voice>, input: &[u8]) {
+    let voice = voice.expect("a registered voice");
+    check(voice, input, &mut Random(input.len() as u64));
+}
