@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::body::Body;
-use crate::message::{Attachment, Attr, Message, MessageId};
+use crate::message::{Attachment, Attr, Message, MessageId, State};
 use crate::name::Name;
 use crate::settings::Overrides;
 use crate::time::Ms;
@@ -95,6 +95,35 @@ pub struct PutMore {
     /// Repeating the put with the same token within a day returns the first
     /// one's id and stores nothing.
     pub token: Option<Box<[u8]>>,
+    /// Where it was before, if it comes from another server.
+    pub past: Option<Box<Past>>,
+}
+
+/// What a message that was stored elsewhere brings along (`quintet import`).
+/// The children of its queue get no copies: they had theirs when it was first
+/// put.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// The state it enters. `Reserved` counts as `Ready`: a lease stays with
+    /// the server that gave it. A buried one is the last of its queue's.
+    pub state: State,
+    /// When it was put there. A time to come counts as now.
+    pub created: Ms,
+    /// When its state last changed. A time to come, and 0 for one that is
+    /// buried, done or relayed, count as now.
+    pub changed: Ms,
+    /// Status text, or why it was buried.
+    pub status: Box<[u8]>,
+    /// Leases so far.
+    pub reserves: u32,
+    /// Leases that ran out.
+    pub timeouts: u32,
+    /// Times it was given back.
+    pub releases: u32,
+    /// Times it was buried.
+    pub buries: u32,
+    /// Times it was kicked.
+    pub kicks: u32,
 }
 
 /// What makes a put a repeat of an earlier one.

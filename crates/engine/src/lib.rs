@@ -32,8 +32,8 @@ pub use carry::{Side, carry};
 pub use codec::{FactError, LargeBodies};
 pub use command::{
     AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk,
-    LeaseOwner, LeaseTime, ListState, Party, Peek, Principal, Put, PutMore, StatsOf, Take, Wait,
-    When,
+    LeaseOwner, LeaseTime, ListState, Party, Past, Peek, Principal, Put, PutMore, StatsOf, Take,
+    Wait, When,
 };
 pub use engine::{CopiedOut, Engine, Space};
 pub use fact::{

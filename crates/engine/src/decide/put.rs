@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use crate::command::{Expiry, Put, PutMore, When};
+use crate::command::{Expiry, Past, Put, PutMore, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
@@ -302,7 +302,9 @@ impl Engine {
     /// Stores a message that was found good, and its copies in the queue's
     /// children.
     fn store_put<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId, put: Put) -> MessageId {
+        let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
         let (children, only) = match self.store.queue(queue) {
+            Some(queue) if came && !queue.live.settings.fanout_only => (Vec::new(), false),
             Some(queue) => (queue.children.clone(), queue.live.settings.fanout_only),
             None => (Vec::new(), false),
         };
@@ -391,6 +393,7 @@ impl Engine {
                 key,
                 mut attrs,
                 attachments,
+                past,
                 ..
             } = *more;
             message.selectable = !held_back;
@@ -402,6 +405,9 @@ impl Engine {
                 attrs.dedup_by(|later, first| later.0 == first.0);
                 let extra = message.extra_mut();
                 (extra.key, extra.attrs, extra.attachments) = (key, attrs, attachments);
+            }
+            if let Some(past) = past {
+                self.bring(&mut message, *past);
             }
         }
         self.fact(cx, Fact::Put(message));
@@ -420,6 +426,46 @@ impl Engine {
         }
         cx.wake(id);
         number
+    }
+
+    /// Makes a new message what it was elsewhere.
+    fn bring(&self, message: &mut Message, past: Past) {
+        message.created = past.created.min(self.now);
+        message.reserves = past.reserves;
+        message.state = match past.state {
+            State::Reserved => State::Ready,
+            state => state,
+        };
+        let waits = matches!(message.state, State::Ready | State::Prepared);
+        let extra = Extra {
+            status: past.status,
+            changed: match past.changed {
+                Ms(0) if !waits => self.now,
+                changed => changed.min(self.now),
+            },
+            bury_order: match (past.state, self.store.queue(message.queue)) {
+                (State::Buried, Some(queue)) => queue.bury_order + 1,
+                _ => 0,
+            },
+            timeouts: past.timeouts,
+            releases: past.releases,
+            buries: past.buries,
+            kicks: past.kicks,
+            ..Extra::default()
+        };
+        message.extra = match message.extra.take() {
+            None if extra == Extra::default() => None,
+            None => Some(Box::new(extra)),
+            Some(put) => Some(Box::new(Extra {
+                key: put.key,
+                // Only what waits has a time to wait for.
+                due: put.due.filter(|_| waits),
+                expires: put.expires,
+                attrs: put.attrs,
+                attachments: put.attachments,
+                ..extra
+            })),
+        };
     }
 
     pub(crate) fn count_live(

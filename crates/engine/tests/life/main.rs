@@ -3,6 +3,7 @@
 
 mod carried;
 mod found;
+mod past;
 mod world;
 
 use quintet_engine::*;

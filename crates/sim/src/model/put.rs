@@ -1,8 +1,8 @@
 //! Putting.
 
 use quintet_engine::{
-    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Outcome, Put, QueueId, Refusal, State,
-    When, WhenFull,
+    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Outcome, Past, Put, QueueId, Refusal,
+    State, When, WhenFull,
 };
 
 use super::{Item, Mark, Model};
@@ -171,7 +171,12 @@ impl Model {
     /// itself takes none (0: there is no copy).
     fn store(&mut self, queue: QueueId, put: Put) -> MessageId {
         let mut first = MessageId(0);
-        for child in self.queue(queue).children.clone() {
+        let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
+        let children = match came && !self.settings_of(queue).fanout_only {
+            true => Vec::new(),
+            false => self.queue(queue).children.clone(),
+        };
+        for child in children {
             let room = matches!(self.may_put(child, &put), Ok(None))
                 && self.make_room(child, put.body.len()).is_ok();
             if room {
@@ -210,7 +215,7 @@ impl Model {
             });
         }
         let more = put.more.map(|more| *more).unwrap_or_default();
-        let message = Message {
+        let mut message = Message {
             id,
             place: id.0 as i64,
             created: now,
@@ -240,6 +245,10 @@ impl Model {
             })),
             body: put.body,
         };
+        let turn = match more.past {
+            Some(past) => self.bring(&mut message, *past),
+            None => 0,
+        };
         let totals = self.totals(queue);
         totals.puts += 1;
         totals.put_bytes += message.body.len();
@@ -248,9 +257,37 @@ impl Model {
         self.items.push(Item {
             message,
             lease: None,
-            turn: 0,
+            turn,
         });
         id
+    }
+
+    /// What it was elsewhere; answers its turn among the buried.
+    fn bring(&mut self, message: &mut Message, past: Past) -> u64 {
+        message.state = match past.state {
+            State::Reserved => State::Ready,
+            state => state,
+        };
+        message.created = past.created.min(self.now);
+        message.reserves = past.reserves;
+        let waits = matches!(message.state, State::Ready | State::Prepared);
+        let changed = past.changed.min(self.now);
+        let now = self.now;
+        let extra = message.extra_mut();
+        extra.changed = match changed.0 {
+            0 if !waits => now,
+            _ => changed,
+        };
+        if !waits {
+            extra.due = None;
+        }
+        extra.status = past.status;
+        (extra.timeouts, extra.releases) = (past.timeouts, past.releases);
+        (extra.buries, extra.kicks) = (past.buries, past.kicks);
+        match message.state {
+            State::Buried => self.turn(),
+            _ => 0,
+        }
     }
 }
 

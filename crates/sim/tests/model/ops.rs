@@ -117,20 +117,46 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.7, text()),
         prop::option::weighted(0.15, dedupe),
         prop::option::weighted(0.15, text()),
+        prop::option::weighted(0.15, past()),
     );
     prop::option::weighted(
         0.5,
-        more.prop_map(|(held_back, prepared, key, dedupe, token)| {
+        more.prop_map(|(held_back, prepared, key, dedupe, token, past)| {
             Box::new(PutMore {
                 held_back,
                 prepared,
                 key: key.map(|key| key.into()),
                 dedupe,
                 token,
+                past: past.map(Box::new),
                 ..PutMore::default()
             })
         }),
     )
+}
+
+/// Times before, in and after those of the run.
+fn past() -> impl Strategy<Value = Past> {
+    let state = of(&[
+        State::Prepared,
+        State::Ready,
+        State::Reserved,
+        State::Buried,
+        State::Done,
+        State::Relayed,
+    ]);
+    let time = || of(&[0, 1_000, 1_000_010, 2_000_000]).prop_map(Ms);
+    (state, time(), time(), text(), 0..2u32).prop_map(|(state, created, changed, status, count)| {
+        Past {
+            state,
+            created,
+            changed,
+            status,
+            reserves: count,
+            buries: count,
+            ..Past::default()
+        }
+    })
 }
 
 fn back_to() -> impl Strategy<Value = BackTo> {
