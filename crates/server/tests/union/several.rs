@@ -131,6 +131,39 @@ fn who_watches_all_stands_in_every_line_once() {
     }
 }
 
+/// Puts into every queue that are decided in one go: each shard has something
+/// before the first delivery is read.
+#[test]
+fn puts_in_one_segment_serve_a_wait_once() {
+    for shards in [1, 4] {
+        let house = House::open(shards, "");
+        let mut watcher = watcher(&house);
+        let mut subscriber = subscriber(&house);
+        let mut putter = house.guest(Voice::Jobqueue, "a");
+        for _ in 0..50 {
+            watcher.wait();
+            house.await_number("d", "waiters", 1);
+            subscriber.wire().send(b"\x41");
+            house.await_number("d", "waiters", 2);
+            let adds = QUEUES.map(|queue| {
+                let head = [b"ADD\0", queue.as_bytes(), b"\0"].concat();
+                let numbers = [1_u32, 60, 1].map(u32::to_le_bytes).concat();
+                [head, numbers, queue.as_bytes().to_vec()].concat()
+            });
+            putter.wire().send(&adds.concat());
+            for _ in QUEUES {
+                putter.wire().expect(b"ADDED\0");
+                putter.wire().exact(8);
+            }
+            let mut bodies = BTreeSet::from([watcher.waited(), subscriber.waited()]);
+            // The rest is there for whoever asks.
+            bodies.extend([watcher.take(), next_of(&mut subscriber)]);
+            assert_eq!(bodies, QUEUES.map(str::to_owned).into());
+            assert_eq!(watcher.take_now(), None);
+        }
+    }
+}
+
 /// beanstalkd's warning comes from whatever shard the lease is in, and not
 /// while there is something to take.
 #[test]
