@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 
 use crate::claim::Claim;
 use crate::command::{End, Party, Take, Wait};
+use crate::decide::COLD_WAIT_MS;
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
@@ -92,6 +93,8 @@ pub struct Across {
     held: usize,
     until: Option<Ms>,
     warn: Option<Ms>,
+    /// Something that might be it is in a run and is being read.
+    cold: bool,
 }
 
 impl Across {
@@ -146,6 +149,7 @@ impl Across {
             held: 0,
             until: None,
             warn: None,
+            cold: false,
         }
     }
 
@@ -176,6 +180,7 @@ impl Across {
         engine.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         engine.sweep_expired(&mut cx);
+        engine.passed_cold = false;
         let answer = match self.phase {
             Phase::Held(shard) => self.count_held(engine, shard),
             Phase::Find => self.find(engine),
@@ -193,6 +198,7 @@ impl Across {
             }
             Phase::Done => None,
         };
+        self.cold |= engine.passed_cold;
         engine.sweep_expired(&mut cx);
         engine.serve(&mut cx);
         answer
@@ -366,10 +372,13 @@ impl Across {
             self.phase = Phase::Line(0);
             return None;
         }
+        let cold = self.cold || engine.passed_cold;
         if self.warn.is_some_and(|at| at <= now) {
             return self.answer(Outcome::DeadlineSoon, Hold::Turn);
         }
         self.until = match self.take.wait {
+            // It is given what is being read, and a bound in case others get it.
+            Wait::No | Wait::For(0) if cold => Some(now + COLD_WAIT_MS),
             Wait::No | Wait::For(0) => return self.answer(Outcome::Empty, Hold::Turn),
             Wait::Until(at) if at <= now => return self.answer(Outcome::Empty, Hold::Turn),
             Wait::For(ms) => Some(engine.after(ms)),

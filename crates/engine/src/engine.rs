@@ -1,15 +1,20 @@
 //! The shard's engine: decides, applies, and knows who waits.
 
+use std::sync::Arc;
+
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 
+use crate::cold::Want;
 use crate::command::{Caller, Command, Party};
+use crate::decide::Parked;
 use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::referrers::Referrers;
 use crate::settings::Settings;
-use crate::store::{Queue, Store};
+use crate::store::{Hash, Queue, Store};
 use crate::time::Ms;
 use crate::waiters::Waiters;
 
@@ -44,6 +49,30 @@ pub struct Engine {
     /// When idle queues are looked for next.
     pub(crate) idle_scan: Ms,
     pub(crate) any_idle: bool,
+    /// What is needed from runs and was not asked for yet.
+    pub(crate) wants: Vec<Want>,
+    /// Commands that wait for something from a run, in the order they came.
+    pub(crate) parked: Vec<Parked>,
+    /// What was looked for in runs lately, and found nowhere or is in memory
+    /// now; true for as long as nothing went back to a run.
+    pub(crate) known: Known,
+    /// A take found that what it would get is in a run.
+    pub(crate) passed_cold: bool,
+    /// Waits that could not be served before something is read from a run.
+    pub(crate) stalled: Vec<u64>,
+    /// Waits whose time is over, but for what is being read from runs.
+    /// True: it is to be warned.
+    pub(crate) overdue: Vec<(u64, bool)>,
+    /// Number of the last choice of a message to leave memory.
+    pub(crate) picks: u32,
+}
+
+/// What the runs were asked and need not be asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) epoch: u64,
+    pub(crate) ids: HashSet<MessageId, Hash>,
+    pub(crate) keys: HashSet<(QueueId, Arc<[u8]>), Hash>,
 }
 
 /// A step's surroundings: the journal, and where deliveries go.
@@ -100,6 +129,13 @@ impl Engine {
             draining: false,
             idle_scan: Ms(0),
             any_idle: false,
+            wants: Vec::new(),
+            parked: Vec::new(),
+            known: Known::default(),
+            passed_cold: false,
+            stalled: Vec::new(),
+            overdue: Vec::new(),
+            picks: 0,
         };
         engine.configure(settings);
         engine
@@ -158,13 +194,14 @@ impl Engine {
         }
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
-        let answer = self.decide(&mut cx, caller, command);
+        self.passed_cold = false;
+        let answer = self.decide_or_park(&mut cx, caller, command);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
         answer
     }
 
-    fn decide<J: Journal>(
+    pub(crate) fn decide<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         caller: Caller,
@@ -237,6 +274,7 @@ impl Engine {
         self.end_leases(&mut cx);
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
+        self.ring_blocks();
         self.serve(&mut cx);
         self.end_waits(&mut cx);
         self.store.forget_marks(self.now, 256);
@@ -261,6 +299,9 @@ impl Engine {
         if let Some(&(at, _)) = store.expiries.first() {
             next = next.min(at);
         }
+        if let Some(&(at, _)) = store.cold.rings.first() {
+            next = next.min(at);
+        }
         if let Some((at, _)) = store.mark_ends.first() {
             next = next.min(*at);
         }
@@ -282,6 +323,7 @@ impl Engine {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
+        self.parked.retain(|parked| parked.caller.party != party);
         for queue in self.waiters.forget(party, &mut self.store) {
             self.forget_unused(queue);
         }
@@ -459,6 +501,9 @@ impl Engine {
     /// memory are not recorded; a message that crosses over to the log is
     /// recorded whole.
     pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
+        if !self.store.cold.loaded.is_empty() {
+            self.thaw(cx, &fact);
+        }
         match &fact {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
                 let (at, to) = (*at, *to);

@@ -4,6 +4,7 @@
 //! holds values that were resolved when it was decided, so applying it reads
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
+use crate::cold::{Block, RunId};
 use crate::command::{BackTo, Party};
 use crate::message::{At, Attachment, Attr, Message, MessageId, QueueId};
 use crate::name::Name;
@@ -78,6 +79,41 @@ pub enum Fact {
         /// The last turn given to a buried message.
         bury_order: u64,
     },
+    /// A block of a run is in force: its messages have left memory and the
+    /// log. The run was written and synced before.
+    Frozen {
+        /// The run.
+        run: RunId,
+        /// The block; it counts only what is alive.
+        block: Box<Block>,
+        /// Its messages in order; 0 for those that were gone by then.
+        ids: Vec<MessageId>,
+    },
+    /// A message leaves its run. What became of it is the next fact: its
+    /// image, or that it is gone.
+    Thawed {
+        /// The run.
+        run: RunId,
+        /// Its entry there.
+        ordinal: u32,
+        /// The message, as it stood.
+        at: At,
+        /// Length of its body.
+        bytes: u64,
+        /// It was archived as done.
+        done: bool,
+    },
+    /// Snapshot: a block of a run that is in force.
+    RunImage {
+        /// The run.
+        run: RunId,
+        /// The block.
+        block: Box<Block>,
+        /// A bit for each entry that has left; `None`: none has.
+        dead: Option<Box<[u64]>>,
+    },
+    /// All that was left of a run is in force in another one.
+    RunGone(RunId),
     /// Snapshot: the shard's counters, absolute.
     ShardCounted(Box<ShardCounts>),
     /// A message was put.
@@ -222,7 +258,8 @@ impl Fact {
             | Fact::IdMark(_)
             | Fact::ShardCounted(_)
             | Fact::SentImage(..)
-            | Fact::Carried(_) => None,
+            | Fact::Carried(_)
+            | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
@@ -230,12 +267,14 @@ impl Fact {
             | Fact::QueueDropped { queue, .. }
             | Fact::QueueCounted { queue, .. }
             | Fact::Remembered { queue, .. } => Some(*queue),
+            Fact::Frozen { block, .. } | Fact::RunImage { block, .. } => Some(block.queue),
             Fact::Put(message)
             | Fact::Image(message, _)
             | Fact::Restored(message)
             | Fact::Arrived { message, .. } => Some(message.queue),
             Fact::Removed { at, .. }
             | Fact::Leased { at, .. }
+            | Fact::Thawed { at, .. }
             | Fact::Touched { at, .. }
             | Fact::Released { at, .. }
             | Fact::Buried { at, .. }

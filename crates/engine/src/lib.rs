@@ -10,6 +10,7 @@ mod body;
 mod carry;
 mod claim;
 mod codec;
+mod cold;
 mod command;
 mod decide;
 mod engine;
@@ -30,11 +31,16 @@ pub use across::{Across, Best};
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use carry::{Side, carry};
 pub use codec::{FactError, LargeBodies};
+pub use cold::{
+    Block, BlockAt, ColdStats, EntryFacts, Found, Lane, Order, Picked, Rewritten, RunId, Want,
+    Written,
+};
 pub use command::{
     AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk,
     LeaseOwner, LeaseTime, ListState, Party, Past, Peek, Principal, Put, PutMore, StatsOf, Take,
     Wait, When,
 };
+pub use decide::Spill;
 pub use engine::{CopiedOut, Engine, Space};
 pub use fact::{
     Bound, Change, Fact, Journal, Lease, Mark, Pause, Removal, Return, ShardCounts, Transfer,

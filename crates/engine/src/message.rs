@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::body::Body;
+use crate::cold::RunId;
 use crate::time::Ms;
 
 /// Identity of a message: rises, is never reused, stays below 2^63, survives
@@ -19,6 +20,27 @@ pub struct QueueId(pub u32);
 /// The engine only counts messages by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Home(pub u32);
+
+impl Home {
+    /// Set in homes that are runs and not segments of the log.
+    const RUN: u32 = 1 << 31;
+
+    /// The home of messages that are in a run.
+    pub fn of_run(run: RunId) -> Self {
+        Home(Self::RUN | run.0)
+    }
+
+    /// The run, if it is one.
+    pub fn run(self) -> Option<RunId> {
+        // The home of a body that has no chunk yet is no run.
+        (self.0 & Self::RUN != 0 && self.0 != u32::MAX).then_some(RunId(self.0 & !Self::RUN))
+    }
+
+    /// True if it is a run.
+    pub fn is_run(self) -> bool {
+        self.run().is_some()
+    }
+}
 
 /// Rank of messages put without one, unless the listener or queue says else
 /// (`protocols/union.md`, conflict 3).
@@ -74,6 +96,9 @@ pub struct Message {
     /// Its queue's era when it last began to wait; engine's own (a flush
     /// starts a new era and so forgets all that waits at once).
     pub era: u16,
+    /// Its entry in its run, if that is its home. Else the number under which
+    /// it was chosen to leave memory, if nothing happened to it since, or 0.
+    pub ordinal: u32,
     /// Where it is in its life.
     pub state: State,
     /// False: held back (pinpriq priority 0), leaves only as a companion, by
@@ -153,6 +178,19 @@ impl Message {
     pub fn is_expired(&self, now: Ms) -> bool {
         matches!(self.state, State::Ready | State::Prepared)
             && self.expires().is_some_and(|at| at <= now)
+    }
+
+    /// The number under which it was chosen to leave memory; 0: it was not,
+    /// or something happened to it since.
+    pub(crate) fn pick(&self) -> u32 {
+        if self.home.is_run() { 0 } else { self.ordinal }
+    }
+
+    /// Something happens to it: it stays in memory.
+    pub(crate) fn unpick(&mut self) {
+        if !self.home.is_run() {
+            self.ordinal = 0;
+        }
     }
 
     /// The rarer parts, made on first use.

@@ -1,5 +1,6 @@
 //! Numbers, for every voice's statistics and for operators.
 
+use crate::cold::ColdStats;
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::time::Ms;
@@ -179,6 +180,8 @@ pub struct ShardStats {
     pub sent: u64,
     /// Bytes of memory the messages and their indexes are reckoned to use.
     pub memory_bytes: u64,
+    /// Messages in runs, those in memory as well included.
+    pub cold: ColdStats,
 }
 
 /// Numbers of one message.

@@ -58,8 +58,8 @@ impl Waiters {
         self.all.get(&number)
     }
 
-    /// Enters a take at the end of the lines of its queues.
-    pub(crate) fn add(&mut self, waiter: Waiter, store: &mut Store) {
+    /// Enters a take at the end of the lines of its queues; answers its number.
+    pub(crate) fn add(&mut self, waiter: Waiter, store: &mut Store) -> u64 {
         let number = self.next;
         self.next += 1;
         for &queue in &waiter.queues {
@@ -72,6 +72,7 @@ impl Waiters {
         }
         self.parties.entry(waiter.party).or_default().push(number);
         self.all.insert(number, waiter);
+        number
     }
 
     /// Gives a waiter another take, in the lines of these queues; it keeps its
@@ -163,6 +164,19 @@ impl Waiters {
                         *queue = new;
                     }
                 }
+            }
+        }
+    }
+
+    /// A waiter gives up later.
+    pub(crate) fn postpone(&mut self, number: u64, until: Ms) {
+        if let Some(waiter) = self.all.get_mut(&number) {
+            if let Some(at) = waiter.deadline() {
+                self.deadlines.remove(&(at, number));
+            }
+            (waiter.until, waiter.warn) = (Some(until), None);
+            if let Some(at) = waiter.deadline() {
+                self.deadlines.insert((at, number));
             }
         }
     }

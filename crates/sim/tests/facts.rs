@@ -126,6 +126,7 @@ fn message() -> impl Strategy<Value = Message> {
                     reserves,
                     home: Home(0),
                     era: 0,
+                    ordinal: 0,
                     state,
                     selectable,
                     doomed,

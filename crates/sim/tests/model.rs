@@ -7,6 +7,8 @@
 
 #[path = "model/ops.rs"]
 mod ops;
+#[path = "model/runs.rs"]
+mod runs;
 #[path = "model/world.rs"]
 mod world;
 

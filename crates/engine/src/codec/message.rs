@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::read::Reader;
 use super::write::Writer;
 use super::{FactError, LargeBodies};
-use crate::body::Body;
+use crate::body::{Body, ChunkPlace, LargeBody};
+use crate::cold::RunId;
 use crate::message::{Extra, Home, Message, MessageId, State};
 use crate::time::Ms;
 
@@ -19,9 +20,12 @@ mod has {
     pub(super) const STATE: u64 = 1 << 5;
     pub(super) const RESERVES: u64 = 1 << 6;
     pub(super) const DOOMED: u64 = 1 << 7;
-    pub(super) const ALL: u64 = (1 << 8) - 1;
+    /// The large body lies in a run, and where follows.
+    pub(super) const IN_RUN: u64 = 1 << 8;
+    pub(super) const ALL: u64 = (1 << 9) - 1;
 }
 
+/// Layout in `docs/log-format.md`, "Message image".
 pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
     let bit = |is: bool, bit: u64| if is { bit } else { 0 };
     let bits = bit(message.flags != 0, has::FLAGS)
@@ -31,7 +35,8 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
         | bit(matches!(message.body, Body::Large(_)), has::LARGE)
         | bit(message.state != State::Ready, has::STATE)
         | bit(message.reserves != 0, has::RESERVES)
-        | bit(message.doomed, has::DOOMED);
+        | bit(message.doomed, has::DOOMED)
+        | bit(in_run(message).is_some(), has::IN_RUN);
     w.number(bits);
     w.at(&message.at());
     w.number(message.created.0);
@@ -62,8 +67,47 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
         Body::Large(large) => {
             w.number(large.id());
             w.number(large.len());
+            if let Some(run) = in_run(message) {
+                let places = large.places();
+                w.number(u64::from(run.0));
+                w.number(places.len() as u64);
+                for place in places {
+                    w.number(place.offset);
+                    w.number(u64::from(place.frame_len));
+                    w.number(u64::from(place.len));
+                }
+            }
         }
     }
+}
+
+fn in_run(message: &Message) -> Option<RunId> {
+    match &message.body {
+        Body::Large(large) => Home(large.home()).run(),
+        Body::Small(_) => None,
+    }
+}
+
+/// A body that lies in a run is known by the message alone.
+fn read_body_in_run(r: &mut Reader<'_>) -> Result<LargeBody, FactError> {
+    let (id, len) = (r.number()?, r.number()?);
+    let run = r.small("run")?;
+    if run >= 1 << 31 {
+        return Err(FactError::BadField("run"));
+    }
+    let home = Home::of_run(RunId(run)).0;
+    let mut places = Vec::new();
+    for _ in 0..r.number()? {
+        places.push(ChunkPlace {
+            segment: home,
+            offset: r.number()?,
+            frame_len: r.small("chunk")?,
+            len: r.small("chunk")?,
+        });
+    }
+    let body = LargeBody::new(id, len, home);
+    body.set_places(places, home);
+    Ok(body)
 }
 
 fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
@@ -115,7 +159,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
 
 pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Message, FactError> {
     let bits = r.number()?;
-    if bits & !has::ALL != 0 {
+    if bits & !has::ALL != 0 || bits & has::IN_RUN != 0 && bits & has::LARGE == 0 {
         return Err(FactError::BadField("message"));
     }
     let has = |bit: u64| bits & bit != 0;
@@ -154,7 +198,9 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
     } else {
         None
     };
-    let body = if has(has::LARGE) {
+    let body = if has(has::LARGE) && has(has::IN_RUN) {
+        Body::Large(read_body_in_run(r)?)
+    } else if has(has::LARGE) {
         let (id, len) = (r.number()?, r.number()?);
         Body::Large(large(id, len))
     } else {
@@ -176,6 +222,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
         reserves,
         home: Home(0),
         era: 0,
+        ordinal: 0,
         state,
         selectable: !has(has::HELD_BACK),
         doomed: has(has::DOOMED),

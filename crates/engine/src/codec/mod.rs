@@ -4,14 +4,16 @@
 mod message;
 mod overrides;
 mod read;
+mod run;
 mod write;
 
 use crate::body::LargeBody;
+use crate::cold::RunId;
 use crate::command::{BackTo, Party};
 use crate::fact::{
     Bound, Change, Fact, Lease, Mark, Pause, Removal, Return, ShardCounts, Transfer,
 };
-use crate::message::{At, MessageId, QueueId};
+use crate::message::{At, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
@@ -65,6 +67,10 @@ mod op {
     pub(super) const SENT_IMAGE: u8 = 0x10;
     pub(super) const ARRIVED: u8 = 0x11;
     pub(super) const CARRIED: u8 = 0x12;
+    pub(super) const FROZEN: u8 = 0x13;
+    pub(super) const THAWED: u8 = 0x14;
+    pub(super) const RUN_IMAGE: u8 = 0x15;
+    pub(super) const RUN_GONE: u8 = 0x16;
     pub(super) const EPOCH: u8 = 0x20;
     pub(super) const ID_MARK: u8 = 0x21;
     pub(super) const QUEUE_MADE: u8 = 0x22;
@@ -222,6 +228,36 @@ impl Fact {
                 w.number(id.0);
                 w.number(until.0);
             }
+            Fact::Frozen { run, block, ids } => {
+                w.byte(op::FROZEN);
+                w.number(u64::from(run.0));
+                run::write_block(&mut w, block);
+                run::write_ids(&mut w, ids);
+            }
+            Fact::Thawed {
+                run,
+                ordinal,
+                at,
+                bytes,
+                done,
+            } => {
+                w.byte(op::THAWED);
+                w.number(u64::from(run.0));
+                w.number(u64::from(*ordinal));
+                w.at(at);
+                w.number(*bytes);
+                w.flag(*done);
+            }
+            Fact::RunImage { run, block, dead } => {
+                w.byte(op::RUN_IMAGE);
+                w.number(u64::from(run.0));
+                run::write_block(&mut w, block);
+                run::write_dead(&mut w, dead.as_deref());
+            }
+            Fact::RunGone(run) => {
+                w.byte(op::RUN_GONE);
+                w.number(u64::from(run.0));
+            }
             Fact::Epoch { epoch, now } => {
                 w.byte(op::EPOCH);
                 w.number(*epoch);
@@ -311,6 +347,24 @@ impl Fact {
     }
 }
 
+/// A message alone, as runs hold it.
+pub(crate) fn write_message(message: &Message, out: &mut Vec<u8>) {
+    message::write(&mut Writer(out), message);
+}
+
+pub(crate) fn read_message(bytes: &mut &[u8]) -> Result<Message, FactError> {
+    let mut r = Reader(bytes);
+    let mut strays = false;
+    let message = message::read(&mut r, &mut |id, len| {
+        strays = true;
+        LargeBody::new(id, len, 0)
+    })?;
+    if strays || !r.0.is_empty() {
+        return Err(FactError::BadField("message in a run"));
+    }
+    Ok(message)
+}
+
 fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactError> {
     Ok(match r.byte()? {
         op::PUT => Fact::Put(message::read(r, large)?),
@@ -327,6 +381,34 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 _ => return Err(FactError::BadField("removal")),
             },
         },
+        op::FROZEN => {
+            let run = RunId(r.small("run")?);
+            let block = run::read_block(r)?;
+            let ids = run::read_ids(r, &block)?;
+            Fact::Frozen {
+                run,
+                block: Box::new(block),
+                ids,
+            }
+        }
+        op::THAWED => Fact::Thawed {
+            run: RunId(r.small("run")?),
+            ordinal: r.small("ordinal")?,
+            at: r.at()?,
+            bytes: r.number()?,
+            done: r.flag()?,
+        },
+        op::RUN_IMAGE => {
+            let run = RunId(r.small("run")?);
+            let block = run::read_block(r)?;
+            let dead = run::read_dead(r, &block)?;
+            Fact::RunImage {
+                run,
+                block: Box::new(block),
+                dead,
+            }
+        }
+        op::RUN_GONE => Fact::RunGone(RunId(r.small("run")?)),
         op::LEASED => Fact::Leased {
             at: r.at()?,
             lease: r.lease()?,

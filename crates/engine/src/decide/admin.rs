@@ -1,12 +1,17 @@
 //! Acts on stored messages and on queues.
 
 use crate::command::{AttrChange, Edit, ListState, Party};
+use std::collections::BTreeMap;
+use std::ops::Bound as Edge;
+
+use crate::cold::{Lane, Order};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Change, Fact, Journal, Pause, Return, Transfer};
 use crate::message::{Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::settings::Overrides;
+use crate::time::Ms;
 
 impl Engine {
     /// Buried ones, oldest first; only if there are none, delayed ones
@@ -25,11 +30,9 @@ impl Engine {
             return Ok(Outcome::Count(0));
         };
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        let slots: Vec<u32> = if queue.buried.is_empty() {
-            queue.delayed.values().take(max).copied().collect()
-        } else {
-            queue.buried.values().take(max).copied().collect()
-        };
+        let buried = !queue.buried.is_empty() || queue.stored(Lane::Buried) > 0;
+        let lane = if buried { Lane::Buried } else { Lane::Delayed };
+        let slots = self.lane_slots(id, lane, None, max);
         for &slot in &slots {
             if let Some(message) = self.store.messages.get(slot) {
                 let at = message.at();
@@ -88,7 +91,7 @@ impl Engine {
             return Ok(Outcome::Count(0));
         }
         let max = usize::try_from(max).unwrap_or(usize::MAX);
-        let slots = self.slots_in(from, state, max);
+        let slots = self.slots_in(from, state, None, max);
         if self.belongs_elsewhere(&to) {
             for &slot in &slots {
                 if let Some(id) = self.store.messages.get(slot).map(|message| message.id) {
@@ -107,24 +110,110 @@ impl Engine {
         Ok(Outcome::Count(slots.len() as u64))
     }
 
-    /// Slots of the messages in one state, in their order.
-    pub(crate) fn slots_in(&self, queue: QueueId, state: ListState, max: usize) -> Vec<u32> {
-        let Some(queue) = self.store.queue(queue) else {
+    /// Slots of the messages in one state, in their order: those behind
+    /// `after`, or all. Only as far as no message in a run comes between.
+    pub(crate) fn slots_in(
+        &self,
+        id: QueueId,
+        state: ListState,
+        after: Option<&Message>,
+        max: usize,
+    ) -> Vec<u32> {
+        let Some(queue) = self.store.queue(id) else {
             return Vec::new();
         };
+        let lane = |lane: Lane, max: usize| {
+            let after = after.map(|message| lane.order(message));
+            self.lane_slots(id, lane, after, max)
+        };
+        let from = after.map_or(Edge::Unbounded, |message| Edge::Excluded(message.id));
+        let by_id = |map: &BTreeMap<MessageId, u32>| {
+            let slots = map.range((from, Edge::Unbounded));
+            slots.take(max).map(|(_, &slot)| slot).collect()
+        };
         match state {
-            ListState::Ready => queue
-                .ready
-                .values()
-                .chain(queue.held_back.values())
+            ListState::Ready => {
+                // Those held back are listed behind all others.
+                let held = after.is_some_and(|message| !message.selectable);
+                let mut slots = match held {
+                    true => Vec::new(),
+                    false => lane(Lane::Ready, max),
+                };
+                let left = max - slots.len();
+                let more = match (held, queue.stored(Lane::Ready)) {
+                    (true, _) => lane(Lane::HeldBack, left),
+                    (false, 0) => self.lane_slots(id, Lane::HeldBack, None, left),
+                    (false, _) => Vec::new(),
+                };
+                slots.extend(more);
+                slots
+            }
+            ListState::Delayed => lane(Lane::Delayed, max),
+            ListState::Buried => lane(Lane::Buried, max),
+            ListState::Archived => lane(Lane::Archived, max),
+            ListState::Reserved => by_id(&queue.reserved),
+            ListState::Prepared => by_id(&queue.prepared),
+        }
+    }
+
+    /// Slots of the first `max` messages of a lane behind `after`, as far as
+    /// they are in memory and no message in a run comes between.
+    pub(crate) fn lane_slots(
+        &self,
+        id: QueueId,
+        lane: Lane,
+        after: Option<Order>,
+        max: usize,
+    ) -> Vec<u32> {
+        let Some(queue) = self.store.queue(id) else {
+            return Vec::new();
+        };
+        let end = self
+            .store
+            .next_cold(id, lane, after)
+            .map(|(bound, _)| bound);
+        let from = after.map_or(Edge::Unbounded, Edge::Excluded);
+        let timed = |map: &BTreeMap<(Ms, MessageId), u32>| {
+            let from = match after {
+                None => Edge::Unbounded,
+                Some((_, at, id)) => Edge::Excluded((Ms(at.max(0) as u64), id)),
+            };
+            let slots = map.range((from, Edge::Unbounded));
+            let before = |&(&(at, id), _): &(&(Ms, MessageId), &u32)| {
+                end.is_none_or(|end| (0, at.0 as i64, id) < end)
+            };
+            slots
+                .take_while(before)
                 .take(max)
-                .copied()
-                .collect(),
-            ListState::Delayed => queue.delayed.values().take(max).copied().collect(),
-            ListState::Reserved => queue.reserved.values().take(max).copied().collect(),
-            ListState::Buried => queue.buried.values().take(max).copied().collect(),
-            ListState::Prepared => queue.prepared.values().take(max).copied().collect(),
-            ListState::Archived => queue.archived.values().take(max).copied().collect(),
+                .map(|(_, &slot)| slot)
+                .collect()
+        };
+        let ordered = |map: &BTreeMap<Order, u32>| {
+            let slots = map.range((from, Edge::Unbounded));
+            let before = |&(&order, _): &(&Order, &u32)| end.is_none_or(|end| order < end);
+            slots
+                .take_while(before)
+                .take(max)
+                .map(|(_, &slot)| slot)
+                .collect()
+        };
+        match lane {
+            Lane::Ready => ordered(&queue.ready),
+            Lane::HeldBack => ordered(&queue.held_back),
+            Lane::Delayed => timed(&queue.delayed),
+            Lane::Archived => timed(&queue.archived),
+            Lane::Buried => {
+                let from = after.map_or(0, |(_, turn, _)| turn as u64 + 1);
+                let slots = queue.buried.range(from..);
+                let before = |&(&turn, _): &(&u64, &u32)| {
+                    end.is_none_or(|(_, first, _)| (turn as i64) < first)
+                };
+                slots
+                    .take_while(before)
+                    .take(max)
+                    .map(|(_, &slot)| slot)
+                    .collect()
+            }
         }
     }
 

@@ -2,8 +2,14 @@
 //! refusal is always found before the first fact.
 
 mod admin;
+mod cold;
+mod keep;
 mod put;
 mod settle;
 mod show;
 mod take;
 mod timers;
+
+pub(crate) use cold::Parked;
+pub use keep::Spill;
+pub(crate) use timers::COLD_WAIT_MS;

@@ -3,6 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
+use crate::cold::{BlockAt, Lane, Order};
 use crate::command::{Expiry, Past, Put, PutMore, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
@@ -19,6 +20,25 @@ const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
 /// The longest key that the one protocol with keys can name (pinpriq).
 const KEY_BYTES_MAX: usize = 65_535;
+/// Who makes way for a put.
+pub(crate) enum Victim {
+    Nobody,
+    Here(MessageId),
+    /// Perhaps one in this block of a run.
+    Cold(BlockAt),
+}
+
+impl Victim {
+    fn first(here: Option<Order>, cold: Option<(Order, BlockAt)>) -> Self {
+        match (here, cold) {
+            (here, Some((bound, block))) if here.is_none_or(|here| bound < here) => {
+                Victim::Cold(block)
+            }
+            (Some((_, _, id)), _) => Victim::Here(id),
+            (None, _) => Victim::Nobody,
+        }
+    }
+}
 
 /// What came of looking for repeats.
 enum Repeat {
@@ -252,7 +272,7 @@ impl Engine {
         };
         let settings = &queue.live.settings;
         (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
-            && (settings.bytes_max == 0 || queue.waiting_bytes + bytes <= settings.bytes_max)
+            && (settings.bytes_max == 0 || queue.all_waiting_bytes() + bytes <= settings.bytes_max)
     }
 
     fn make_room<J: Journal>(
@@ -270,13 +290,19 @@ impl Engine {
         // What is due counts as ready.
         self.store.promote(id, self.now);
         while !self.fits(id, 1, bytes) {
-            let Some(oldest) = self.least_wanted(id) else {
-                return Err(Refusal::QueueFull);
+            let message = match self.victim(id) {
+                Victim::Here(oldest) => self.store.message(oldest),
+                Victim::Nobody => return Err(Refusal::QueueFull),
+                // The put waited for the first one. Those behind it go with
+                // the next put: until then the queue is over its limit.
+                Victim::Cold(block) => {
+                    self.want(block);
+                    None
+                }
             };
-            let Some(message) = self.store.message(oldest) else {
+            let Some(at) = message.map(Message::at) else {
                 break;
             };
-            let at = message.at();
             self.fact(
                 cx,
                 Fact::Removed {
@@ -288,15 +314,35 @@ impl Engine {
         Ok(())
     }
 
-    /// The oldest message of the least urgent rank: in a FIFO, its head.
-    fn least_wanted(&self, id: QueueId) -> Option<MessageId> {
-        let queue = self.store.queue(id)?;
-        if let Some((&(rank, ..), _)) = queue.ready.last_key_value() {
-            let first = (rank, i64::MIN, MessageId(0));
-            return queue.ready.range(first..).next().map(|(&(_, _, id), _)| id);
+    /// Who makes way in a full queue: the oldest message of the least urgent
+    /// rank; in a FIFO, its head.
+    pub(crate) fn victim(&self, id: QueueId) -> Victim {
+        let Some(queue) = self.store.queue(id) else {
+            return Victim::Nobody;
+        };
+        let hot = queue.ready.last_key_value().map(|(&(rank, ..), _)| rank);
+        let cold = queue.cold.as_ref().and_then(|cold| cold.last_rank());
+        if let Some(rank) = hot.max(cold) {
+            let from = (rank, i64::MIN, MessageId(0));
+            let here = queue.ready.range(from..).next().map(|(&order, _)| order);
+            let cold = self.store.next_cold(id, Lane::Ready, Some(from));
+            return Victim::first(here, cold);
         }
-        let held = queue.held_back.first_key_value().map(|(&(_, _, id), _)| id);
-        held.or_else(|| queue.delayed.last_key_value().map(|(&(_, id), _)| id))
+        let here = queue.held_back.first_key_value().map(|(&order, _)| order);
+        let cold = self.store.next_cold(id, Lane::HeldBack, None);
+        if here.is_some() || cold.is_some() {
+            return Victim::first(here, cold);
+        }
+        // The delayed one that is due last.
+        let stored = queue
+            .cold
+            .as_ref()
+            .and_then(|cold| cold.blocks(Lane::Delayed).last());
+        match (queue.delayed.last_key_value(), stored) {
+            (_, Some(&(_, block))) => Victim::Cold(block),
+            (Some((&(_, id), _)), None) => Victim::Here(id),
+            (None, None) => Victim::Nobody,
+        }
     }
 
     /// Stores a message that was found good, and its copies in the queue's
@@ -375,6 +421,7 @@ impl Engine {
             reserves: 0,
             home: Home(0),
             era: 0,
+            ordinal: 0,
             state: State::Ready,
             selectable: true,
             doomed: false,

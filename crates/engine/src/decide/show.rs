@@ -2,12 +2,14 @@
 
 use smallvec::SmallVec;
 
-use crate::command::{Peek, StatsOf};
+use crate::cold::Lane;
+use crate::command::{ListState, Peek, StatsOf};
 use crate::engine::Engine;
-use crate::message::{Message, State};
+use crate::message::{Message, QueueId, State};
 use crate::outcome::{Outcome, Refusal};
 use crate::stats::{MessageStats, QueueGauges, QueueStats, ShardStats, StatsReply};
 use crate::store::Queue;
+use crate::store::cold::QueueCold;
 use crate::time::Ms;
 
 impl Engine {
@@ -30,13 +32,18 @@ impl Engine {
             } => {
                 let queue = self.existing(queue)?;
                 self.store.promote(queue, self.now);
-                let slots = self.slots_in(queue, *state, usize::MAX);
+                // A list goes on behind a message that is still there.
+                let after = match after {
+                    None => None,
+                    Some(id) => match self.store.message(*id) {
+                        Some(message) if self.is_listed(message, queue, *state) => Some(message),
+                        _ => return Ok(Outcome::Empty),
+                    },
+                };
+                let slots = self.slots_in(queue, *state, after, *max as usize);
                 let listed: SmallVec<[Message; 1]> = slots
                     .into_iter()
                     .filter_map(|slot| self.store.messages.get(slot))
-                    .skip_while(|message| after.is_some_and(|after| message.id != after))
-                    .skip(usize::from(after.is_some()))
-                    .take(*max as usize)
                     .cloned()
                     .collect();
                 return Ok(if listed.is_empty() {
@@ -59,6 +66,22 @@ impl Engine {
         };
         let message = slot.and_then(|&slot| self.store.messages.get(slot));
         message.map(one).ok_or(Refusal::NotFound)
+    }
+
+    fn is_listed(&self, message: &Message, id: QueueId, state: ListState) -> bool {
+        let delayed = self.store.queue(id).is_some_and(|queue| {
+            let due = message.due();
+            due.is_some_and(|due| queue.delayed.contains_key(&(due, message.id)))
+        });
+        message.queue == id
+            && match message.state {
+                State::Ready if delayed => state == ListState::Delayed,
+                State::Ready => state == ListState::Ready,
+                State::Prepared => state == ListState::Prepared,
+                State::Reserved => state == ListState::Reserved,
+                State::Buried => state == ListState::Buried,
+                State::Done | State::Relayed => state == ListState::Archived,
+            }
     }
 
     pub(crate) fn stats(&mut self, of: &StatsOf) -> Result<StatsReply, Refusal> {
@@ -140,22 +163,25 @@ impl Engine {
             waiters: self.waiters.len() as u64,
             sent: self.store.outbox.len() as u64,
             memory_bytes: self.store.memory_bytes(),
+            cold: self.store.cold_stats(),
         }
     }
 
     fn gauges(&self, queue: &Queue) -> QueueGauges {
+        let cold = |of: fn(&QueueCold) -> u64| queue.cold.as_deref().map_or(0, of);
+        let done = queue.done + cold(|cold| cold.done);
         QueueGauges {
-            ready: queue.ready.len() as u64,
-            urgent: queue.urgent,
-            held_back: queue.held_back.len() as u64,
-            delayed: queue.delayed.len() as u64,
+            ready: queue.ready.len() as u64 + queue.stored(Lane::Ready),
+            urgent: queue.urgent + cold(|cold| cold.urgent),
+            held_back: queue.held_back.len() as u64 + queue.stored(Lane::HeldBack),
+            delayed: queue.delayed.len() as u64 + queue.stored(Lane::Delayed),
             reserved: queue.reserved.len() as u64,
-            buried: queue.buried.len() as u64,
+            buried: queue.buried.len() as u64 + queue.stored(Lane::Buried),
             prepared: queue.prepared.len() as u64,
-            done: queue.done,
-            relayed: queue.archived.len() as u64 - queue.done,
-            waiting_bytes: queue.waiting_bytes,
-            bytes: queue.bytes,
+            done,
+            relayed: queue.archived.len() as u64 + queue.stored(Lane::Archived) - done,
+            waiting_bytes: queue.all_waiting_bytes(),
+            bytes: queue.all_bytes(),
             waiters: queue.live.line.len() as u64,
             users: u64::from(queue.live.users),
             watchers: u64::from(queue.live.watchers),
@@ -168,13 +194,24 @@ impl Engine {
             .values()
             .next()
             .and_then(|&slot| self.store.messages.get(slot));
+        let hot = oldest.map(|message| (Lane::Ready.order(message), message.created));
+        let cold = self.store.next_cold(queue.id, Lane::Ready, None);
+        let cold = cold.and_then(|(order, at)| {
+            let block = self.store.cold.block(at)?;
+            Some((order, block.row.created))
+        });
+        let oldest = hot
+            .into_iter()
+            .chain(cold)
+            .min()
+            .map(|(_, created)| created);
         QueueStats {
             name: queue.name.clone(),
             created: queue.created,
             gauges: self.gauges(queue),
             totals: queue.totals,
             age_ms: queue.live.age_ms,
-            oldest_ms: oldest.map_or(0, |message| self.now.since(message.created)),
+            oldest_ms: oldest.map_or(0, |created| self.now.since(created)),
             paused: queue.is_paused(self.now),
             paused_until: queue.pause.and_then(|pause| pause.until).unwrap_or(Ms(0)),
             paused_for_ms: queue.pause.map_or(0, |pause| pause.for_ms),

@@ -5,6 +5,7 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
+use crate::cold::{BlockAt, Lane, Order};
 use crate::command::{End, LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal};
@@ -13,6 +14,15 @@ use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 use crate::time::Ms;
 use crate::waiters::Waiter;
+
+/// True if a take from this end prefers what stands at `a`.
+fn is_better(end: End, a: Order, b: Order) -> bool {
+    use std::cmp::Reverse;
+    match end {
+        End::Oldest => a < b,
+        End::Newest => (a.0, Reverse((a.1, a.2))) < (b.0, Reverse((b.1, b.2))),
+    }
+}
 
 /// A message that could be taken.
 #[derive(Clone, Copy)]
@@ -23,6 +33,24 @@ struct Candidate {
 }
 
 type Queues = SmallVec<[QueueId; 1]>;
+
+/// The best a take could get.
+enum Best {
+    Nothing,
+    Here(Candidate),
+    /// Perhaps something in this block of a run, which must be read to know.
+    Cold(Order, QueueId, BlockAt),
+}
+
+impl Best {
+    fn order(&self) -> Option<Order> {
+        match self {
+            Best::Nothing => None,
+            Best::Here(found) => Some(found.order),
+            Best::Cold(order, ..) => Some(*order),
+        }
+    }
+}
 
 impl Engine {
     pub(crate) fn take<J: Journal>(
@@ -99,6 +127,7 @@ impl Engine {
     }
 
     fn stand<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party, take: Take) -> Answer {
+        self.passed_cold = false;
         let queues = self.queues_of(&take);
         if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
             self.unwatch(party);
@@ -208,7 +237,10 @@ impl Engine {
             return Err(Refusal::TooManyWaiters);
         }
         waiter.queues = self.lines_of(&waiter.take)?;
-        self.waiters.add(waiter, &mut self.store);
+        let number = self.waiters.add(waiter, &mut self.store);
+        if self.passed_cold {
+            self.stalled.push(number);
+        }
         Ok(())
     }
 
@@ -258,9 +290,22 @@ impl Engine {
         let wanted = take.messages_max.max(1);
         let mut seen: SmallVec<[MessageId; 1]> = SmallVec::new();
         while handed.len() < wanted as usize {
-            let Some(best) = self.best(cx, take, queues, seen.last().copied()) else {
-                break;
+            let best = match self.best(cx, take, queues, seen.last().copied()) {
+                Best::Here(best) => best,
+                Best::Nothing => break,
+                Best::Cold(_, _, block) => {
+                    // What was found so far is an answer.
+                    if handed.is_empty() {
+                        self.passed_cold = true;
+                        self.want(block);
+                    }
+                    break;
+                }
             };
+            if take.group.is_some() && !self.has_companions(best.slot) {
+                self.passed_cold = true;
+                break;
+            }
             if take.look {
                 if let Some(message) = self.store.messages.get(best.slot) {
                     seen.push(message.id);
@@ -302,12 +347,13 @@ impl Engine {
     ) -> Option<Message> {
         let message = self.store.messages.get(slot)?;
         let (at, waited) = (message.at(), self.now.since(message.created));
+        let from_run = message.home.is_run();
         let now = self.now;
         if let Some(queue) = self.store.queue_mut(at.queue) {
             queue.live.used = now;
             queue.live.age_ms = waited;
         }
-        match lease {
+        let message = match lease {
             None => self.fact(
                 cx,
                 Fact::Removed {
@@ -323,6 +369,28 @@ impl Engine {
                 // The taker is to know how long it has.
                 handed.ttr_ms = handed.ttr_ms.or(given_ms);
                 Some(handed)
+            }
+        };
+        if from_run {
+            self.look_ahead(at.queue);
+        }
+        message
+    }
+
+    /// Asks for what a take needs from runs; true if it must wait for it.
+    pub(crate) fn needs_for_take<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        queues: &[QueueId],
+    ) -> bool {
+        match self.best(cx, take, queues, None) {
+            Best::Nothing => false,
+            Best::Here(best) => take.group.is_some() && !self.has_companions(best.slot),
+            Best::Cold(_, queue, block) => {
+                self.want(block);
+                self.want_ahead(queue, Lane::Ready);
+                true
             }
         }
     }
@@ -364,8 +432,15 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
     ) -> Option<&Message> {
-        let best = self.best(cx, take, queues, None)?;
-        self.store.messages.get(best.slot)
+        match self.best(cx, take, queues, None) {
+            Best::Here(best) => self.store.messages.get(best.slot),
+            Best::Nothing => None,
+            Best::Cold(_, _, block) => {
+                self.passed_cold = true;
+                self.want(block);
+                None
+            }
+        }
     }
 
     /// The best message over all the queues.
@@ -375,26 +450,18 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
         after: Option<MessageId>,
-    ) -> Option<Candidate> {
-        let mut best: Option<Candidate> = None;
+    ) -> Best {
+        let mut best = Best::Nothing;
         for &queue in queues {
-            let Some(found) = self.candidate(cx, take, queue, after) else {
+            let found = self.candidate(cx, take, queue, after);
+            let Some(order) = found.order() else {
                 continue;
             };
-            let better = best.is_none_or(|best| match take.end {
-                End::Oldest => found.order < best.order,
-                End::Newest => {
-                    (
-                        found.order.0,
-                        std::cmp::Reverse((found.order.1, found.order.2)),
-                    ) < (
-                        best.order.0,
-                        std::cmp::Reverse((best.order.1, best.order.2)),
-                    )
-                }
-            });
-            if better {
-                best = Some(found);
+            if best
+                .order()
+                .is_none_or(|best| is_better(take.end, order, best))
+            {
+                best = found;
             }
         }
         best
@@ -408,12 +475,14 @@ impl Engine {
         take: &Take,
         id: QueueId,
         after: Option<MessageId>,
-    ) -> Option<Candidate> {
+    ) -> Best {
         self.store.promote(id, self.now);
         loop {
-            let queue = self.store.queue(id)?;
+            let Some(queue) = self.store.queue(id) else {
+                return Best::Nothing;
+            };
             if queue.live.settings.down || queue.is_paused(self.now) {
-                return None;
+                return Best::Nothing;
             }
             let mut skipped = 0;
             let found = match take.end {
@@ -423,13 +492,59 @@ impl Engine {
             if skipped > 0 {
                 self.count_live(id, |totals| totals.skipped += skipped);
             }
-            let found = found?;
-            let message = self.store.messages.get(found.slot)?;
+            if let Some((order, block)) = self.cold_rival(id, take.end, after, found.as_ref()) {
+                return Best::Cold(order, id, block);
+            }
+            let Some(found) = found else {
+                return Best::Nothing;
+            };
+            let Some(message) = self.store.messages.get(found.slot) else {
+                return Best::Nothing;
+            };
             if !message.is_expired(self.now) {
-                return Some(found);
+                return Best::Here(found);
             }
             let id = message.id;
             self.expire(cx, id);
+        }
+    }
+
+    /// A block of a run that may hold something better than what was found in
+    /// memory.
+    fn cold_rival(
+        &self,
+        id: QueueId,
+        end: End,
+        after: Option<MessageId>,
+        found: Option<&Candidate>,
+    ) -> Option<(Order, BlockAt)> {
+        let queue = self.store.queue(id)?;
+        let cold = queue.cold.as_ref()?;
+        // A delayed one that is due by now may be more urgent than all.
+        if let Some(((_, due, _), block)) = cold.first(Lane::Delayed)
+            && due <= i64::try_from(self.now.0).unwrap_or(i64::MAX)
+        {
+            return Some(((0, i64::MIN, MessageId(0)), block));
+        }
+        let best = found.map(|found| found.order);
+        match end {
+            End::Oldest => {
+                let seen = after.and_then(|after| self.store.message(after));
+                let seen = seen.filter(|message| message.queue == id);
+                let after = seen.map(|message| Lane::Ready.order(message));
+                let (order, block) = self.store.next_cold(id, Lane::Ready, after)?;
+                best.is_none_or(|best| order < best)
+                    .then_some((order, block))
+            }
+            End::Newest => {
+                let ((rank, ..), _) = cold.first(Lane::Ready)?;
+                if best.is_some_and(|(best, ..)| best < rank) {
+                    return None;
+                }
+                let (order, block) = cold.newest_of(rank)?;
+                best.is_none_or(|best| is_better(end, order, best))
+                    .then_some((order, block))
+            }
         }
     }
 
@@ -554,7 +669,7 @@ impl Engine {
                 let Some(queue) = self.store.queue(*id) else {
                     return false;
                 };
-                if queue.ready.is_empty() && queue.delayed.is_empty() {
+                if queue.waiting() == 0 {
                     return false;
                 }
                 let next = queue.live.line.range((from, Edge::Unbounded)).next();
@@ -570,10 +685,14 @@ impl Engine {
             let dead = claim.as_ref().is_some_and(|claim| {
                 claim.is_taken() || self.would_take(cx, &take, &queues).is_some() && !claim.take()
             });
+            self.passed_cold = false;
             let taken = match dead {
                 true => None,
                 false => self.take_now(cx, party, &take, &queues),
             };
+            if taken.is_none() && self.passed_cold && !self.stalled.contains(&number) {
+                self.stalled.push(number);
+            }
             match taken {
                 // Another shard has served it.
                 None if dead => self.drop_waiter(number),

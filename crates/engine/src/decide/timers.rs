@@ -2,15 +2,28 @@
 
 use smallvec::SmallVec;
 
+use crate::cold::Lane;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal, Return};
 use crate::message::{MessageId, QueueId};
 use crate::outcome::Outcome;
+use crate::time::Ms;
 
 /// Steps of each kind per tick: bounds how long a tick holds the shard.
 const STEPS: usize = 512;
+/// How long a wait goes on beyond its end for what is being read from a run.
+pub(crate) const COLD_WAIT_MS: u64 = 1000;
 /// How often idle queues are looked for, ms.
 const IDLE_SCAN_MS: u64 = 1000;
+
+/// What a wait that brought nothing ends with.
+fn ending(warned: bool) -> Outcome {
+    if warned {
+        Outcome::DeadlineSoon
+    } else {
+        Outcome::Empty
+    }
+}
 
 impl Engine {
     pub(crate) fn end_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
@@ -47,10 +60,31 @@ impl Engine {
                 return;
             }
             self.store.promote(id, self.now);
+            self.ring_lanes(id);
             self.end_pause(id);
             self.end_retention(cx, id);
             self.store.rearm(id);
             cx.wake(id);
+        }
+    }
+
+    /// What is due in runs is read, delayed messages and those kept long enough.
+    fn ring_lanes(&mut self, id: QueueId) {
+        for lane in [Lane::Delayed, Lane::Archived] {
+            let Some(queue) = self.store.queue(id) else {
+                return;
+            };
+            let first = queue.cold.as_ref().and_then(|cold| cold.first(lane));
+            let Some(((_, at, _), block)) = first else {
+                continue;
+            };
+            let wait = match lane {
+                Lane::Archived => queue.live.settings.retention_ms,
+                _ => 0,
+            };
+            if Ms(at.max(0) as u64) + wait <= self.now {
+                self.want(block);
+            }
         }
     }
 
@@ -122,13 +156,36 @@ impl Engine {
                 .waiters
                 .get(number)
                 .is_some_and(|waiter| waiter.until.is_none_or(|until| until > self.now));
-            let outcome = if warned {
-                Outcome::DeadlineSoon
-            } else {
-                Outcome::Empty
-            };
-            self.end_wait(cx, number, outcome);
+            if self.is_being_read_for(cx, number) {
+                self.waiters.postpone(number, self.now + COLD_WAIT_MS);
+                self.overdue.push((number, warned));
+                continue;
+            }
+            self.end_wait(cx, number, ending(warned));
         }
+    }
+
+    /// Waits that only went on for what was being read end, if that is over.
+    pub(crate) fn end_overdue<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        for (number, warned) in std::mem::take(&mut self.overdue) {
+            if self.is_being_read_for(cx, number) {
+                self.overdue.push((number, warned));
+            } else {
+                self.end_wait(cx, number, ending(warned));
+            }
+        }
+    }
+
+    /// True if what this waiter would get may be in a run.
+    fn is_being_read_for<J: Journal>(&mut self, cx: &mut Cx<'_, J>, number: u64) -> bool {
+        if self.store.cold.is_empty() {
+            return false;
+        }
+        let Some(waiter) = self.waiters.get(number) else {
+            return false;
+        };
+        let (take, queues) = (waiter.take.clone(), waiter.queues.clone());
+        self.needs_for_take(cx, &take, &queues)
     }
 
     /// Drops queues nobody has used for as long as their settings say.

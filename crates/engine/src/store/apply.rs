@@ -144,6 +144,16 @@ impl Store {
                     queue.bury_order = queue.bury_order.max(bury_order);
                 }
             }
+            Fact::Frozen { run, block, ids } => self.frozen(run, *block, &ids),
+            Fact::Thawed {
+                run,
+                ordinal,
+                at,
+                bytes,
+                done,
+            } => self.thawed(run, ordinal, at, bytes, done, home),
+            Fact::RunImage { run, block, dead } => self.run_image(run, *block, dead),
+            Fact::RunGone(run) => self.run_gone(run),
             Fact::ShardCounted(counts) => {
                 self.counts = *counts;
                 // They are counted as gone by now.
@@ -436,11 +446,12 @@ impl Store {
         queue.totals.flushes += 1;
         queue.totals.flushed += count;
         Self::detach_waiting(queue, &mut self.graves);
+        self.flush_cold(id, false);
         self.rearm(id);
     }
 
     fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) {
-        if queue.waiting() == 0 {
+        if queue.waiting_in_memory() == 0 {
             // No new era for nothing: eras come round, but not before all that
             // is in a thousand graves is freed.
             return;
@@ -456,6 +467,9 @@ impl Store {
     }
 
     fn drop_queue(&mut self, id: QueueId, idle: bool) {
+        if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
+            self.flush_cold(id, true);
+        }
         let Self {
             queues,
             graves,

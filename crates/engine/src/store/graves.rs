@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cold::run_of_body;
 use super::{Order, Store};
 use crate::message::MessageId;
 use crate::time::Ms;
@@ -78,7 +79,10 @@ impl Store {
             };
             if let Some(message) = self.messages.remove(slot) {
                 self.ids.remove(message.id.0);
-                self.uncount_home(message.home);
+                if !message.home.is_run() {
+                    self.uncount_home(message.home);
+                    self.uncount_body(run_of_body(&message));
+                }
                 self.body_bytes -= Self::held_bytes(&message);
                 if let Some(at) = message.expires() {
                     self.expiries.remove(&(at, message.id));

@@ -67,6 +67,7 @@ impl Store {
                 }
             }
         }
+        self.snapshot_runs(record);
         // Last, as making a queue counts it. Dropped queues of which something
         // is still reserved are not written, so they count as gone.
         let mut counts = self.counts;
@@ -168,18 +169,24 @@ impl Store {
             let Some(message) = self.messages.get(slot) else {
                 continue;
             };
+            // What is in a run is told of there.
+            if message.home.is_run() {
+                continue;
+            }
             if message.doomed || !self.is_alive(message) || !self.is_logged(message.queue) {
                 continue;
             }
             let mut message = message.clone();
             message.home = Home(0);
             message.era = 0;
+            message.ordinal = 0;
             facts.push(Fact::Image(message, self.leases.get(&slot).copied()));
         }
         for sent in &self.outbox {
             let mut message = sent.message.clone();
             message.home = Home(0);
             message.era = 0;
+            message.ordinal = 0;
             facts.push(Fact::SentImage(message, sent.to.clone()));
         }
         let marks = self.marks.iter().filter(|(key, _)| self.is_logged(key.0));

@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 
 use super::Store;
+use super::cold::run_of_body;
 use super::queue::GroupOrder;
 use crate::body::Body;
+use crate::cold::{Lane, URGENT_BELOW};
 use crate::fact::Lease;
 use crate::message::{Home, Message, MessageId, QueueId, State};
 use crate::time::Ms;
-
-/// Rank below which a ready message counts as urgent (beanstalkd).
-const URGENT_BELOW: u32 = 1024;
 
 fn group_order(message: &Message) -> GroupOrder {
     (
@@ -33,12 +32,14 @@ impl Store {
 
     /// Adds a message that is in no map yet.
     pub(super) fn add(&mut self, mut message: Message, lease: Option<Lease>, home: Home) {
-        if let Body::Large(large) = &message.body {
-            message.home = Home(home.0.min(large.home()));
-        } else {
-            message.home = home;
-        }
+        let body_run = run_of_body(&message);
+        message.home = match &message.body {
+            Body::Large(large) if body_run.is_none() => Home(home.0.min(large.home())),
+            Body::Large(_) | Body::Small(_) => home,
+        };
+        message.ordinal = 0;
         self.count_home(message.home);
+        self.count_body(body_run);
         self.body_bytes += Self::held_bytes(&message);
         self.next_id = self.next_id.max((message.id.0 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
@@ -57,7 +58,10 @@ impl Store {
         let message = self.messages.remove(slot)?;
         self.lease_out(slot, message.id);
         self.ids.remove(message.id.0);
-        self.uncount_home(message.home);
+        if !message.home.is_run() {
+            self.uncount_home(message.home);
+            self.uncount_body(run_of_body(&message));
+        }
         self.body_bytes -= Self::held_bytes(&message);
         self.forget_empty_ghost(message.queue);
         Some(message)
@@ -150,6 +154,37 @@ impl Store {
         }
     }
 
+    /// Enters a message that came from this lane of a run. It may be ready
+    /// since its due time came, so the due time alone does not tell.
+    pub(super) fn index_loaded(&mut self, slot: u32, lane: Lane) {
+        if !matches!(lane, Lane::Ready | Lane::HeldBack) {
+            return self.index_in(slot);
+        }
+        let Self {
+            messages,
+            queues,
+            expiries,
+            ..
+        } = self;
+        let Some(message) = messages.get_mut(slot) else {
+            return;
+        };
+        let Some(queue) = queues
+            .get_mut(message.queue.0 as usize)
+            .and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        let len = message.body.len();
+        message.era = queue.era;
+        queue.bytes += len;
+        queue.waiting_bytes += len;
+        Self::ready_in(queue, message, slot);
+        if let Some(at) = message.expires() {
+            expiries.insert((at, message.id));
+        }
+    }
+
     fn ready_in(queue: &mut super::Queue, message: &Message, slot: u32) {
         let order = (message.rank, message.place, message.id);
         if message.selectable {
@@ -175,9 +210,11 @@ impl Store {
             expiries,
             ..
         } = self;
-        let Some(message) = messages.get(slot) else {
+        let Some(message) = messages.get_mut(slot) else {
             return;
         };
+        // It may be about to change.
+        message.unpick();
         let Some(queue) = queues
             .get_mut(message.queue.0 as usize)
             .and_then(Option::as_deref_mut)
@@ -257,7 +294,9 @@ impl Store {
             }
             let slot = entry.remove();
             any = true;
-            if let Some(message) = messages.get(slot) {
+            if let Some(message) = messages.get_mut(slot) {
+                // Chosen where it stood before.
+                message.unpick();
                 Self::ready_in(queue, message, slot);
             }
         }

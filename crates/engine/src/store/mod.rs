@@ -2,6 +2,7 @@
 //! the sweep of what expired) changes it; replay calls the same function.
 
 mod apply;
+pub(crate) mod cold;
 mod graves;
 mod ids;
 mod image;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
+pub(crate) use cold::Cold;
 pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
@@ -64,6 +66,8 @@ pub(crate) struct Store {
     pub(crate) graves: Graves,
     /// What goes to queues of other shards, in the order it was sent.
     pub(crate) outbox: Outbox,
+    /// What is in runs.
+    pub(crate) cold: Cold,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
     /// The next message gets this number (without the shard's bits).
@@ -158,14 +162,11 @@ impl Store {
 
     /// Sets the queue's alarm anew after its maps or its pause changed.
     pub(crate) fn rearm(&mut self, id: QueueId) {
-        let Some(queue) = self
-            .queues
-            .get_mut(id.0 as usize)
-            .and_then(Option::as_deref_mut)
-        else {
+        let Self { queues, cold, .. } = self;
+        let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
             return;
         };
-        let next = queue.next_alarm();
+        let next = queue.alarm(cold);
         if next != queue.live.alarm {
             if let Some(old) = std::mem::replace(&mut queue.live.alarm, next) {
                 self.alarms.remove(&(old, id));
@@ -184,7 +185,11 @@ impl Store {
             .filter(|queue| !queue.live.dropped)
     }
 
+    /// Runs are not counted: they know what lives in them.
     pub(crate) fn count_home(&mut self, home: Home) {
+        if home.is_run() {
+            return;
+        }
         *self.homes.entry(home).or_insert(0) += 1;
     }
 
@@ -240,6 +245,8 @@ impl Store {
     /// bodies with the allocator's and the reference count's share.
     pub(crate) fn memory_bytes(&self) -> u64 {
         const PER_MESSAGE: u64 = 163;
-        (self.messages.len() + self.outbox.len()) as u64 * PER_MESSAGE + self.body_bytes
+        (self.messages.len() + self.outbox.len()) as u64 * PER_MESSAGE
+            + self.body_bytes
+            + self.cold.memory_bytes()
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::Store;
+use super::cold::run_of_body;
 use crate::body::Body;
 use crate::fact::{Fact, Transfer};
 use crate::message::{At, Home, Message, MessageId};
@@ -38,14 +39,15 @@ impl Store {
     pub(super) fn sent(&mut self, mut message: Message, to: Name, home: Home) {
         self.carried(message.id);
         message.home = match &message.body {
-            Body::Large(large) => Home(home.0.min(large.home())),
-            Body::Small(_) => home,
+            Body::Large(large) if run_of_body(&message).is_none() => Home(home.0.min(large.home())),
+            Body::Large(_) | Body::Small(_) => home,
         };
         self.set_aside(Sent { message, to });
     }
 
     fn set_aside(&mut self, sent: Sent) {
         self.count_home(sent.message.home);
+        self.count_body(run_of_body(&sent.message));
         self.body_bytes += Self::held_bytes(&sent.message);
         self.outbox.push_back(sent);
     }
@@ -55,6 +57,7 @@ impl Store {
         let at = self.outbox.iter().position(|sent| sent.message.id == id);
         if let Some(sent) = at.and_then(|at| self.outbox.remove(at)) {
             self.uncount_home(sent.message.home);
+            self.uncount_body(run_of_body(&sent.message));
             self.body_bytes -= Self::held_bytes(&sent.message);
         }
     }

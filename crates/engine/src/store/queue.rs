@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::cold::{Cold, QueueCold, Shelf};
+use crate::cold::Lane;
 use crate::fact::Pause;
 use crate::message::{MessageId, QueueId};
 use crate::name::Name;
@@ -13,8 +15,7 @@ use crate::settings::{Overrides, QueueSettings};
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
-/// Order of waiting messages: rank, place, id.
-pub(crate) type Order = (u32, i64, MessageId);
+pub(crate) use crate::cold::Order;
 
 /// Order inside a key group (`protocols/pinpriq.md`, ruling 2): selectable
 /// ones by rank, then held-back ones; newest first.
@@ -52,12 +53,16 @@ pub(crate) struct Queue {
     pub(crate) bury_order: u64,
     /// Rises with each flush; what waits from an older era is gone.
     pub(crate) era: u16,
+    // Of the messages in memory:
     pub(crate) waiting_bytes: u64,
     pub(crate) bytes: u64,
     /// Ready messages with a rank below 1024.
     pub(crate) urgent: u64,
     pub(crate) done: u64,
     pub(crate) totals: QueueTotals,
+
+    /// What of it is in runs; `None`: nothing ever was.
+    pub(crate) cold: Option<Box<QueueCold>>,
 
     pub(crate) live: Live,
 }
@@ -95,7 +100,31 @@ impl Live {
 impl Queue {
     /// Messages that wait: ready, held back or delayed.
     pub(crate) fn waiting(&self) -> u64 {
+        self.waiting_in_memory() + self.cold.as_ref().map_or(0, |cold| cold.waiting())
+    }
+
+    /// Those of them in memory.
+    pub(crate) fn waiting_in_memory(&self) -> u64 {
         (self.ready.len() + self.held_back.len() + self.delayed.len()) as u64
+    }
+
+    /// Messages of a lane that are in a run and not in memory.
+    pub(crate) fn stored(&self, lane: Lane) -> u64 {
+        self.cold.as_ref().map_or(0, |cold| cold.count(lane))
+    }
+
+    /// Bytes of the bodies of all that waits.
+    pub(crate) fn all_waiting_bytes(&self) -> u64 {
+        self.waiting_bytes + self.cold.as_ref().map_or(0, |cold| cold.waiting_bytes)
+    }
+
+    /// Bytes of all bodies.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        self.bytes + self.cold.as_ref().map_or(0, |cold| cold.bytes)
+    }
+
+    pub(crate) fn cold_mut(&mut self) -> &mut QueueCold {
+        self.cold.get_or_insert_default()
     }
 
     /// No message in any state.
@@ -105,6 +134,7 @@ impl Queue {
             && self.buried.is_empty()
             && self.prepared.is_empty()
             && self.archived.is_empty()
+            && self.cold.as_ref().is_none_or(|cold| cold.is_empty())
     }
 
     /// True if the queue is more than an empty name: something is in it,
@@ -139,5 +169,28 @@ impl Queue {
             .first_key_value()
             .map(|(&(since, _), _)| since + self.live.settings.retention_ms);
         [due, pause, kept].into_iter().flatten().min()
+    }
+
+    /// When something happens here by itself, runs included.
+    pub(crate) fn alarm(&self, cold: &Cold) -> Option<Ms> {
+        let next = self.next_alarm();
+        match &self.cold {
+            None => next,
+            Some(_) => next.into_iter().chain(self.next_cold_alarm(cold)).min(),
+        }
+    }
+
+    /// The same for what is in runs: when the first block must be read, and
+    /// which one. A block that was asked for rings when it is there.
+    pub(crate) fn next_cold_alarm(&self, cold: &Cold) -> Option<Ms> {
+        let first = |lane: Lane| {
+            let ((_, at, _), block) = self.cold.as_ref()?.first(lane)?;
+            let stored = cold
+                .block(block)
+                .is_some_and(|block| matches!(block.shelf, Shelf::Stored));
+            stored.then_some(Ms(at.max(0) as u64))
+        };
+        let kept = first(Lane::Archived).map(|since| since + self.live.settings.retention_ms);
+        [first(Lane::Delayed), kept].into_iter().flatten().min()
     }
 }

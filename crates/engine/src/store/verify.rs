@@ -28,7 +28,9 @@ impl Store {
                 "{:?} not in ids",
                 message.id
             );
-            *homes.entry(message.home).or_insert(0u64) += 1;
+            if !message.home.is_run() {
+                *homes.entry(message.home).or_insert(0u64) += 1;
+            }
             body_bytes += Self::held_bytes(message);
             if self.is_alive(message) {
                 alive += 1;
@@ -61,6 +63,7 @@ impl Store {
             self.marks.len() == self.mark_ends.len(),
             "marks and their ends differ"
         );
+        self.verify_cold()?;
         self.verify_queues(alive)
     }
 
@@ -118,6 +121,99 @@ impl Store {
         Ok(())
     }
 
+    fn verify_cold(&self) -> Result<(), String> {
+        use super::cold::Shelf;
+        use crate::cold::BlockAt;
+        let (mut blocks, mut dead_bytes, mut damaged, mut loaded) = (0u64, 0u64, 0u64, 0usize);
+        let mut queues: std::collections::BTreeMap<_, super::cold::QueueCold> = Default::default();
+        for (&run, table) in &self.cold.runs {
+            let mut live = 0;
+            for (&ordinal, block) in &table.blocks {
+                let at = BlockAt { run, ordinal };
+                let row = &block.row;
+                let alive = (0..row.count)
+                    .filter(|n| block.is_alive(ordinal + n))
+                    .count();
+                ensure!(
+                    alive == row.live as usize && alive > 0,
+                    "{at:?}: {alive} live, {row:?}"
+                );
+                live += u64::from(row.live);
+                blocks += 1;
+                dead_bytes += block.dead.as_ref().map_or(0, |dead| dead.len() as u64 * 8);
+                let queue = queues.entry(row.queue).or_default();
+                match &block.shelf {
+                    Shelf::Stored | Shelf::Wanted => queue.enter(at, row),
+                    Shelf::Damaged => damaged += u64::from(row.live),
+                    Shelf::Loaded(turn, ids) => {
+                        loaded += 1;
+                        queue.loaded.insert(at);
+                        ensure!(
+                            self.cold.loaded.get(turn) == Some(&at),
+                            "{at:?} has no turn"
+                        );
+                        let here = ids.iter().filter(|id| {
+                            self.message(**id).is_some_and(|m| {
+                                m.home == crate::message::Home::of_run(run)
+                                    && block.is_alive(m.ordinal)
+                            })
+                        });
+                        ensure!(here.count() == alive, "{at:?}: copies are missing");
+                    }
+                }
+                let rings = block
+                    .rings
+                    .is_none_or(|rings| self.cold.rings.contains(&(rings, at)));
+                ensure!(rings, "{at:?} does not ring");
+            }
+            ensure!(
+                live == table.live,
+                "{run:?}: {live} live, not {}",
+                table.live
+            );
+        }
+        ensure!(
+            (blocks, dead_bytes, damaged, loaded)
+                == (
+                    self.cold.blocks,
+                    self.cold.dead_bytes,
+                    self.cold.damaged,
+                    self.cold.loaded.len()
+                ),
+            "cold counts are wrong"
+        );
+        for queue in self.queues.iter().flatten() {
+            let expected = queues.remove(&queue.id).unwrap_or_default();
+            let none = super::cold::QueueCold::default();
+            let found = queue.cold.as_deref().unwrap_or(&none);
+            ensure!(
+                *found == expected,
+                "{}: {found:?} is not {expected:?}",
+                queue.name
+            );
+        }
+        ensure!(queues.is_empty(), "blocks of no queue");
+        let mut bodies = std::collections::BTreeMap::new();
+        for slot in 0..self.messages.bound() {
+            if let Some(message) = self.messages.get(slot).filter(|m| !m.home.is_run())
+                && let Some(run) = super::cold::run_of_body(message)
+            {
+                *bodies.entry(run).or_insert(0u64) += 1;
+            }
+        }
+        for sent in &self.outbox {
+            if let Some(run) = super::cold::run_of_body(&sent.message) {
+                *bodies.entry(run).or_insert(0u64) += 1;
+            }
+        }
+        ensure!(
+            bodies == self.cold.bodies,
+            "bodies {bodies:?} in runs, not {:?}",
+            self.cold.bodies
+        );
+        Ok(())
+    }
+
     fn verify_queues(&self, alive: u64) -> Result<(), String> {
         let mut counted = 0;
         for queue in self.queues.iter().flatten() {
@@ -128,7 +224,7 @@ impl Store {
                 queue.prepared.len(),
                 queue.archived.len(),
             ];
-            counted += queue.waiting() + lists.iter().sum::<usize>() as u64;
+            counted += queue.waiting_in_memory() + lists.iter().sum::<usize>() as u64;
             let slots = queue.ready.values().chain(queue.held_back.values());
             let len = |slot: &u32| self.messages.get(*slot).map_or(0, |m| m.body.len());
             let waiting: u64 = slots.chain(queue.delayed.values()).map(len).sum();
@@ -156,7 +252,7 @@ impl Store {
             );
             let found = self.names.get(name) == Some(&queue.id);
             ensure!(found != queue.live.dropped, "{name}: wrong under its name");
-            if queue.live.alarm != queue.next_alarm() {
+            if queue.live.alarm != queue.alarm(&self.cold) {
                 return Err(format!("{name}: alarm {:?}", queue.live.alarm));
             }
         }

@@ -226,6 +226,7 @@ impl Model {
             reserves: 0,
             home: Home(0),
             era: 0,
+            ordinal: 0,
             state: if more.prepared {
                 State::Prepared
             } else {

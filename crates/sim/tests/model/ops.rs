@@ -24,6 +24,15 @@ pub(crate) enum Op {
     Segment,
     /// A slice of the oldest segment is copied out.
     Copy(u32),
+    /// Messages leave memory: so many bytes of them, or all of the oldest
+    /// segment's; in blocks of so many.
+    Freeze(Option<u64>, usize),
+    /// Messages are chosen to leave memory, and do so later.
+    Pick(u64),
+    /// All runs but the newest few are written again as one.
+    Rewrite(usize),
+    /// Copies of messages in runs are dropped, but so many blocks.
+    Unload(usize),
 }
 
 /// A command on one message.
@@ -407,6 +416,11 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Restart),
         2 => Just(Op::Segment),
         4 => (1..6u32).prop_map(Op::Copy),
+        8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
+            .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),
+        3 => of(&[200, u64::MAX]).prop_map(Op::Pick),
+        2 => (0..3usize).prop_map(Op::Rewrite),
+        4 => (0..3usize).prop_map(Op::Unload),
     ]
 }
 
@@ -482,5 +496,12 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
             ..none()
         },
     ));
-    of(&[plain, tight, few, idle])
+    // The same where nobody makes way.
+    let mut counted = tight.clone();
+    for (_, rule) in &mut counted.rules {
+        if rule.bytes_max.take().is_some() {
+            (rule.messages_max, rule.when_full) = (Some(2), None);
+        }
+    }
+    of(&[plain, tight, counted, few, idle])
 }

@@ -5,30 +5,34 @@ use quintet_engine::*;
 use quintet_sim::model::Model;
 
 use super::ops::Op;
+use super::runs::Runs;
 
-type Checked = Result<(), TestCaseError>;
+pub(crate) type Checked = Result<(), TestCaseError>;
 
 /// A segment of the log: groups of facts, one a step.
 #[derive(Default)]
-struct Segment {
-    home: Home,
+pub(super) struct Segment {
+    pub(super) home: Home,
     groups: Vec<Vec<Fact>>,
 }
 
 /// Everything, and a clock that only the steps move.
 pub(crate) struct World {
-    engine: Engine,
+    pub(super) engine: Engine,
     model: Model,
     settings: Settings,
-    log: Vec<Segment>,
-    now: Ms,
-    deliveries: Vec<Delivery>,
+    pub(super) log: Vec<Segment>,
+    pub(super) now: Ms,
+    pub(super) deliveries: Vec<Delivery>,
     /// How often the party in each seat was replaced.
     seats: [u64; 3],
     /// What removing takes handed out, as each side knows it.
     taken: Vec<(Vec<Message>, Vec<Message>)>,
     copied_from: u32,
     retired: bool,
+    pub(super) runs: Runs,
+    /// Chosen to leave memory, not yet written.
+    pub(super) picked: Vec<Picked>,
 }
 
 impl World {
@@ -44,6 +48,8 @@ impl World {
             taken: Vec::new(),
             copied_from: 0,
             retired: false,
+            runs: Runs::default(),
+            picked: Vec::new(),
         }
     }
 
@@ -64,25 +70,75 @@ impl World {
             Op::Pass(ms) => self.pass(ms)?,
             // Those who wait are served by the tick; a server never lets a
             // command overtake it while it has any.
-            Op::Lag(ms) if self.model.nobody_waits() => self.now = self.now + ms,
+            // What expires in a run is read by the tick too.
+            Op::Lag(ms) if self.model.nobody_waits() && self.runs.is_empty() => {
+                self.now = self.now + ms
+            }
             Op::Lag(ms) => self.pass(ms)?,
             Op::HangUp(seat) => self.hang_up(seat),
             Op::Restart => self.restart()?,
             Op::Segment => self.begin_segment(),
             Op::Copy(slots) => self.copy_out(slots),
+            Op::Freeze(..) | Op::Pick(_) if self.is_all_hot() => {}
+            Op::Freeze(bytes, size) => self.freeze(bytes, size),
+            Op::Pick(bytes) => self.pick(bytes),
+            Op::Rewrite(keep) => {
+                self.rewrite(keep);
+                self.pass(0)?;
+            }
+            Op::Unload(keep) => self.unload(keep),
         }
+        self.read_runs()?;
         self.compare()
+    }
+
+    /// Where many make way for one put, some may do so late if they are in a
+    /// run, and a queue rests only when its last message was read.
+    /// Who stands in line for what is being read may be one too many.
+    fn is_all_hot(&self) -> bool {
+        let drops = |rule: &Overrides| rule.when_full == Some(WhenFull::DropOldest);
+        self.settings.rules.iter().any(|(_, rule)| drops(rule))
+            || self.settings.defaults.idle_ms > 0
+            || self.settings.queues_max < 10
     }
 
     fn party(&self, seat: u8) -> Party {
         Party(self.seats[usize::from(seat)] * 10 + u64::from(seat))
     }
 
-    fn ask(&mut self, seat: u8, command: Command) -> Checked {
+    fn ask(&mut self, seat: u8, mut command: Command) -> Checked {
+        if let Command::Configure {
+            overrides: Some(overrides),
+            ..
+        } = &mut command
+            && !self.is_all_hot()
+        {
+            overrides.when_full = None;
+        }
+        // Of what is in runs such takes may give fewer than they could.
+        let many = match &mut command {
+            Command::Watch(Some(take)) => Some(&mut take.messages_max),
+            Command::Take(take)
+                if take.end == End::Newest
+                    || take.queues.len() > 1
+                    || take.body_max.is_some()
+                    || take.wait != Wait::No =>
+            {
+                Some(&mut take.messages_max)
+            }
+            _ => None,
+        };
+        if let Some(many) = many.filter(|_| !self.is_all_hot()) {
+            *many = (*many).min(1);
+        }
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let expected = self.model.submit(self.now, party, command.clone());
-        let outcome = self.submit(party, command);
+        let mut outcome = self.submit(party, command);
+        self.read_runs()?;
+        if outcome.is_none() && expected.is_some() {
+            outcome = self.parked(party);
+        }
         let both = (outcome, expected);
         if let (Some(Outcome::Messages(ours)), Some(Outcome::Messages(theirs))) = &both
             && removes
@@ -110,7 +166,7 @@ impl World {
         }
     }
 
-    fn record(&mut self, group: Vec<Fact>) {
+    pub(super) fn record(&mut self, group: Vec<Fact>) {
         if let (Some(segment), false) = (self.log.last_mut(), group.is_empty()) {
             segment.groups.push(group);
         }
@@ -135,6 +191,7 @@ impl World {
             let mut group = Vec::new();
             self.engine.tick(self.now, &mut group, &mut self.deliveries);
             self.record(group);
+            self.read_runs()?;
             if self.engine.next_deadline() > self.now {
                 return Ok(());
             }
@@ -220,7 +277,12 @@ impl World {
         self.taken.clear();
         self.seats = self.seats.map(|seat| seat + 1);
         self.copied_from = 0;
-        Ok(())
+        self.picked.clear();
+        // What is due in runs is read by the tick that a start begins with.
+        match self.runs.is_empty() {
+            true => Ok(()),
+            false => self.pass(0),
+        }
     }
 
     /// A log cut after any group still gives a sound engine that can begin.
@@ -295,8 +357,14 @@ impl World {
                 let name = self.engine.queue_name(message.queue);
                 let lease = lease.map(|lease| (lease.bound, lease.until));
                 ours.push((message.id, name, self.plain_message(message), lease));
+            } else if let Fact::RunImage { run, block, dead } = fact {
+                for message in self.runs.living(run, &block, dead.as_deref()) {
+                    let name = self.engine.queue_name(block.queue);
+                    ours.push((message.id, name, self.plain_message(message), None));
+                }
             }
         }
+        ours.sort_by_key(|message| message.0);
         let mut theirs = Vec::new();
         for item in &self.model.items {
             let queue = self.model.queue(item.message.queue);
@@ -342,6 +410,7 @@ impl World {
     /// while it is still to come.
     fn plain_message(&self, mut message: Message) -> Message {
         (message.queue, message.home, message.era) = (QueueId(0), Home(0), 0);
+        message.ordinal = 0;
         let now = self.now;
         let extra = message.extra_mut();
         (extra.bury_order, extra.changed) = (0, Ms(0));

@@ -1,0 +1,270 @@
+//! Words for messages that do not die young: they leave memory for *runs*,
+//! immutable sorted files that the engine knows of but never reads
+//! (DESIGN section 6, `docs/run-format.md`).
+
+use std::sync::Arc;
+
+use crate::message::{Message, MessageId, QueueId, State};
+use crate::time::Ms;
+
+/// Number of a run of this shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RunId(pub u32);
+
+/// Order inside a lane: rank, place, id for what is ready; for the other lanes
+/// the rank is 0 and the place is the due time, the turn among the buried, or
+/// the time of archiving.
+pub type Order = (u32, i64, MessageId);
+
+/// A queue's messages in one state, as they are sorted in a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lane {
+    /// Ready to be taken.
+    Ready,
+    /// Ready, but leaves only with a companion.
+    HeldBack,
+    /// Waiting for its due time.
+    Delayed,
+    /// Set aside.
+    Buried,
+    /// Done or relayed, and kept.
+    Archived,
+}
+
+impl Lane {
+    /// All of them.
+    pub const ALL: [Lane; 5] = [
+        Lane::Ready,
+        Lane::HeldBack,
+        Lane::Delayed,
+        Lane::Buried,
+        Lane::Archived,
+    ];
+
+    /// True for those a flush empties.
+    pub fn is_waiting(self) -> bool {
+        matches!(self, Lane::Ready | Lane::HeldBack | Lane::Delayed)
+    }
+
+    /// Where a message stands in this lane.
+    pub fn order(self, message: &Message) -> Order {
+        let extra = message.extra.as_deref();
+        match self {
+            Lane::Ready | Lane::HeldBack => (message.rank, message.place, message.id),
+            // Times in ms stay far below 2^63.
+            Lane::Delayed => (0, message.due().map_or(0, |due| due.0 as i64), message.id),
+            Lane::Buried => (
+                0,
+                extra.map_or(0, |extra| extra.bury_order as i64),
+                message.id,
+            ),
+            Lane::Archived => (
+                0,
+                extra.map_or(0, |extra| extra.changed.0 as i64),
+                message.id,
+            ),
+        }
+    }
+}
+
+/// A block of a run: by its first entry's ordinal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockAt {
+    /// The run.
+    pub run: RunId,
+    /// Ordinal of the block's first entry.
+    pub ordinal: u32,
+}
+
+/// What the engine knows of a block without reading it. All messages of a
+/// block are of one lane of one queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Its number in the file.
+    pub number: u32,
+    /// Ordinal of its first entry.
+    pub ordinal: u32,
+    /// Entries, dead ones included.
+    pub count: u32,
+    /// Whose.
+    pub queue: QueueId,
+    /// In which state.
+    pub lane: Lane,
+    /// Nothing in it stands before this.
+    pub first: Order,
+    /// Nothing in it stands behind this.
+    pub last: Order,
+    /// Entries that are alive.
+    pub live: u32,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// How many of them have a rank below 1024 (ready lane only).
+    pub urgent: u32,
+    /// How many of them are done, not relayed (archived lane only).
+    pub done: u32,
+    /// True if one of them has a key.
+    pub keyed: bool,
+    /// When the first of them expires; from then on the block must be read.
+    pub expires: Option<Ms>,
+    /// When the first one was put.
+    pub created: Ms,
+}
+
+impl Block {
+    /// An empty block at this place, to which [`Block::count_in`] adds.
+    pub fn new(number: u32, ordinal: u32, queue: QueueId, lane: Lane) -> Self {
+        Self {
+            number,
+            ordinal,
+            count: 0,
+            queue,
+            lane,
+            first: (0, 0, MessageId(0)),
+            last: (0, 0, MessageId(0)),
+            live: 0,
+            bytes: 0,
+            urgent: 0,
+            done: 0,
+            keyed: false,
+            expires: None,
+            created: Ms(0),
+        }
+    }
+
+    /// Counts one more live message, which stands behind the others.
+    pub(crate) fn count_in(&mut self, message: &EntryFacts) {
+        if self.live == 0 {
+            self.first = message.order;
+            self.created = message.created;
+        }
+        self.last = message.order;
+        self.live += 1;
+        self.bytes += message.bytes;
+        self.urgent += u32::from(message.urgent);
+        self.done += u32::from(message.done);
+        self.keyed |= message.keyed;
+        self.expires = match (self.expires, message.expires) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// What a block is told about one of its messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryFacts {
+    /// The message.
+    pub id: MessageId,
+    /// Where it stands in its lane.
+    pub order: Order,
+    /// Length of its body.
+    pub bytes: u64,
+    /// When it was put.
+    pub created: Ms,
+    /// When it expires.
+    pub expires: Option<Ms>,
+    /// Its rank is below 1024, and the lane is that of ready messages.
+    pub urgent: bool,
+    /// It is done, and the lane is that of archived messages.
+    pub done: bool,
+    /// It has a key.
+    pub keyed: bool,
+}
+
+impl EntryFacts {
+    /// Of this message, in this lane.
+    pub fn of(message: &Message, lane: Lane) -> Self {
+        let may_expire = lane.is_waiting();
+        Self {
+            id: message.id,
+            order: lane.order(message),
+            bytes: message.body.len(),
+            created: message.created,
+            expires: message.expires().filter(|_| may_expire),
+            urgent: lane == Lane::Ready && message.rank < URGENT_BELOW,
+            done: message.state == State::Done,
+            keyed: message.key().is_some(),
+        }
+    }
+}
+
+/// Rank below which a ready message counts as urgent (beanstalkd).
+pub(crate) const URGENT_BELOW: u32 = 1024;
+
+/// A message that was chosen to leave memory.
+#[derive(Clone, Debug)]
+pub struct Picked {
+    /// The lane it stands in.
+    pub lane: Lane,
+    /// Number of this choice; see [`Written::entries`].
+    pub pick: u32,
+    /// Itself; shares its body.
+    pub message: Message,
+}
+
+/// A block that was written and synced, to be put in force.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its number in the file.
+    pub number: u32,
+    /// Ordinal of its first entry.
+    pub ordinal: u32,
+    /// Whose.
+    pub queue: QueueId,
+    /// In which state.
+    pub lane: Lane,
+    /// Its messages, in order, and the number under which each was chosen.
+    pub entries: Vec<(MessageId, u32)>,
+}
+
+/// A block of a run that takes the place of others.
+#[derive(Clone, Debug)]
+pub struct Rewritten {
+    /// Its number in the file.
+    pub number: u32,
+    /// Ordinal of its first entry.
+    pub ordinal: u32,
+    /// Whose.
+    pub queue: QueueId,
+    /// In which state.
+    pub lane: Lane,
+    /// Its messages, in order, and where each comes from.
+    pub entries: Vec<(EntryFacts, RunId, u32)>,
+}
+
+/// Something the engine needs from a run before it can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The messages of a block, by its number in the file.
+    Block(BlockAt, u32),
+    /// Where the message with this id is, if it is in any run.
+    Id(MessageId),
+    /// Where messages of a queue with this key are.
+    Key(QueueId, Arc<[u8]>),
+}
+
+/// What was found for a [`Want`].
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The block's messages with their ordinals; `None`: it cannot be read.
+    Block(BlockAt, Option<Vec<(u32, Message)>>),
+    /// Where it is: several places if it left some of them.
+    Id(MessageId, Vec<(RunId, u32)>),
+    /// Where they are.
+    Key(QueueId, Arc<[u8]>, Vec<(RunId, u32)>),
+}
+
+/// How cold messages stand, for statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColdStats {
+    /// Runs in force.
+    pub runs: u64,
+    /// Blocks in force.
+    pub blocks: u64,
+    /// Blocks whose messages are in memory as well.
+    pub loaded: u64,
+    /// Messages in runs, those in memory as well included.
+    pub messages: u64,
+    /// Messages in blocks that could not be read.
+    pub damaged: u64,
+}

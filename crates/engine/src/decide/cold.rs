@@ -1,0 +1,487 @@
+//! Commands that need messages which are in runs.
+//!
+//! The engine never reads a run. What it needs it asks for ([`Want`]); a
+//! command that cannot be decided without it is parked and decided, in the
+//! order the commands came, when it was supplied. Its answer is a
+//! [`crate::Delivery`], like that of a take that waited.
+
+use smallvec::SmallVec;
+
+use super::put::Victim;
+use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
+use crate::command::{Caller, Command, End, ListState, Peek, Put, StatsOf, Wait};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal};
+use crate::message::{MessageId, QueueId, State};
+use crate::outcome::{Answer, Delivery};
+use crate::settings::WhenFull;
+use crate::time::Ms;
+
+/// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
+/// second half of them last for eight milliseconds, longer than a read takes.
+const BLOCKS_AHEAD: usize = 16;
+/// Messages a kick or a move of many takes from runs at a time; more are left
+/// for the next such command.
+const MANY: usize = 4096;
+/// What is remembered of earlier searches.
+const KNOWN_MAX: usize = 4096;
+
+/// A command that waits for something from a run.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) caller: Caller,
+    command: Command,
+}
+
+impl Engine {
+    pub(crate) fn decide_or_park<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        command: Command,
+    ) -> Answer {
+        if !self.store.cold.is_empty() {
+            if matches!(command, Command::StopWaiting) {
+                self.hurry(caller);
+            }
+            if self.needs(cx, &command) {
+                self.parked.push(Parked { caller, command });
+                return Answer::Later;
+            }
+        }
+        self.decide(cx, caller, command)
+    }
+
+    /// What is to be read from runs, once each. Whoever reads it hands it to
+    /// [`Engine::supply`].
+    pub fn take_wants(&mut self) -> Vec<Want> {
+        std::mem::take(&mut self.wants)
+    }
+
+    /// True if [`Engine::take_wants`] would answer something.
+    pub fn has_wants(&self) -> bool {
+        !self.wants.is_empty()
+    }
+
+    /// Takes what was read, and decides what waited for it.
+    pub fn supply<J: Journal>(
+        &mut self,
+        now: Ms,
+        found: Vec<Found>,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) {
+        self.advance(now);
+        let mut cx = Cx::new(journal, deliveries);
+        for found in found {
+            self.take_in(&mut cx, found);
+        }
+        self.sweep_expired(&mut cx);
+        for Parked { caller, command } in std::mem::take(&mut self.parked) {
+            let answer = self.decide_or_park(&mut cx, caller, command);
+            if let Answer::Now(outcome, hold) = answer {
+                self.deliver(&mut cx, caller.party, false, false, outcome, hold);
+            }
+        }
+        self.sweep_expired(&mut cx);
+        let stalled = std::mem::take(&mut self.stalled);
+        let overdue = self.overdue.iter().map(|(number, _)| number);
+        for number in stalled.iter().chain(overdue) {
+            if let Some(waiter) = self.waiters.get(*number) {
+                waiter.queues.iter().for_each(|&queue| cx.wake(queue));
+            }
+        }
+        self.serve(&mut cx);
+        self.end_overdue(&mut cx);
+    }
+
+    /// How cold messages stand.
+    pub fn cold_stats(&self) -> ColdStats {
+        self.store.cold_stats()
+    }
+
+    fn take_in<J: Journal>(&mut self, cx: &mut Cx<'_, J>, found: Found) {
+        match found {
+            Found::Block(at, messages) => {
+                let queue = self.store.cold.block(at).map(|block| block.row.queue);
+                match messages {
+                    Some(messages) => {
+                        self.store.load(at, messages);
+                    }
+                    None => self.store.give_up(at),
+                }
+                if let Some(queue) = queue {
+                    self.store.promote(queue, self.now);
+                    cx.wake(queue);
+                }
+            }
+            Found::Id(id, places) => {
+                let any = self.want_entries(&places);
+                if !any {
+                    self.forget_old_searches();
+                    self.known.ids.insert(id);
+                }
+            }
+            Found::Key(queue, key, places) => {
+                let any = self.want_entries(&places);
+                if !any {
+                    self.forget_old_searches();
+                    self.known.keys.insert((queue, key));
+                }
+                cx.wake(queue);
+            }
+        }
+    }
+
+    /// Asks for the stored blocks these living entries are in.
+    fn want_entries(&mut self, places: &[(crate::cold::RunId, u32)]) -> bool {
+        let mut any = false;
+        for &(run, ordinal) in places {
+            let found = self.store.cold.runs.get(&run).and_then(|table| {
+                let (first, block) = table.block_of(ordinal)?;
+                (block.is_stored() && block.is_alive(ordinal)).then_some(first)
+            });
+            if let Some(ordinal) = found {
+                any = true;
+                self.want(BlockAt { run, ordinal });
+            }
+        }
+        any
+    }
+
+    fn forget_old_searches(&mut self) {
+        let epoch = self.store.cold.epoch;
+        let known = &mut self.known;
+        if known.epoch != epoch || known.ids.len() + known.keys.len() >= KNOWN_MAX {
+            known.ids.clear();
+            known.keys.clear();
+            known.epoch = epoch;
+        }
+    }
+
+    /// Asks for a block, unless somebody has.
+    pub(crate) fn want(&mut self, at: BlockAt) {
+        if let Some(number) = self.store.ask_for(at) {
+            self.wants.push(Want::Block(at, number));
+        }
+    }
+
+    /// Asks for what begins a lane, and some more to come.
+    pub(crate) fn want_ahead(&mut self, queue: QueueId, lane: Lane) {
+        let Some(cold) = self
+            .store
+            .queue(queue)
+            .and_then(|queue| queue.cold.as_ref())
+        else {
+            return;
+        };
+        let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = cold
+            .blocks(lane)
+            .take(BLOCKS_AHEAD)
+            .map(|&(_, at)| at)
+            .collect();
+        for at in blocks {
+            self.want(at);
+        }
+    }
+
+    /// True if the search for a message's companions is over.
+    pub(crate) fn has_companions(&mut self, slot: u32) -> bool {
+        let Some(message) = self.store.messages.get(slot) else {
+            return true;
+        };
+        let (Some(key), queue) = (message.key(), message.queue) else {
+            return true;
+        };
+        let cold = self
+            .store
+            .queue(queue)
+            .and_then(|queue| queue.cold.as_ref());
+        if cold.is_none_or(|cold| cold.keyed == 0) {
+            return true;
+        }
+        let search = (queue, key.clone());
+        if self.known.epoch == self.store.cold.epoch && self.known.keys.contains(&search) {
+            return true;
+        }
+        self.wants.push(Want::Key(search.0, search.1));
+        false
+    }
+
+    /// Asks for the message, if it may be in a run and was not looked for.
+    fn needs_id(&mut self, id: MessageId) -> bool {
+        if !self.store.may_be_cold(id) {
+            return false;
+        }
+        if self.known.epoch == self.store.cold.epoch && self.known.ids.contains(&id) {
+            return false;
+        }
+        self.wants.push(Want::Id(id));
+        true
+    }
+
+    /// Asks for what the command needs from runs; true if it must wait for it.
+    fn needs<J: Journal>(&mut self, cx: &mut Cx<'_, J>, command: &Command) -> bool {
+        match command {
+            Command::Take(take) => {
+                let queues = self.queues_of(take);
+                if self.needs_for_take(cx, take, &queues) {
+                    return true;
+                }
+                // All that are asked for, if they are one behind the other;
+                // other takes of many get what is in memory.
+                match (take.messages_max, take.end, take.queues.as_slice()) {
+                    (0 | 1, ..) => false,
+                    (max, End::Oldest, [name]) => {
+                        self.needs_lane(name, Lane::Ready, None, (max as usize).min(MANY))
+                    }
+                    _ => false,
+                }
+            }
+            Command::Settle { id, .. }
+            | Command::Delete { id, .. }
+            | Command::ReserveId { id, .. }
+            | Command::Peek(Peek::Id(id))
+            | Command::KickId(id)
+            | Command::Move { id, .. }
+            | Command::Edit(id, _)
+            | Command::Stats(StatsOf::Message(id)) => self.needs_id(*id),
+            Command::Peek(Peek::Ready(name)) => self.needs_lane(name, Lane::Ready, None, 1),
+            Command::Peek(Peek::Delayed(name)) => self.needs_lane(name, Lane::Delayed, None, 1),
+            Command::Peek(Peek::Buried(name)) => self.needs_lane(name, Lane::Buried, None, 1),
+            Command::Peek(Peek::List {
+                queue,
+                state,
+                after,
+                max,
+            }) => {
+                if let Some(after) = after
+                    && self.needs_id(*after)
+                {
+                    return true;
+                }
+                let mut any = false;
+                for &lane in lanes_of(*state) {
+                    let from = after.and_then(|id| {
+                        let message = self.store.message(id)?;
+                        Some(lane.order(message))
+                    });
+                    any |= self.needs_lane(queue, lane, from, *max as usize);
+                }
+                any
+            }
+            Command::Kick { queue, max } => {
+                let max = usize::try_from(*max).unwrap_or(MANY).min(MANY);
+                let found = self.store.find(queue).and_then(|id| self.store.queue(id));
+                let buried =
+                    found.is_some_and(|q| !q.buried.is_empty() || q.stored(Lane::Buried) > 0);
+                let lane = if buried { Lane::Buried } else { Lane::Delayed };
+                self.needs_lane(queue, lane, None, max)
+            }
+            Command::MoveAll {
+                from, state, max, ..
+            } => {
+                let max = usize::try_from(*max).unwrap_or(MANY).min(MANY);
+                let mut any = false;
+                for &lane in lanes_of(*state) {
+                    any |= self.needs_lane(from, lane, None, max);
+                }
+                any
+            }
+            Command::FlushExpired(_) => {
+                self.ring_blocks();
+                false
+            }
+            Command::Put(put) => self.needs_victims(put),
+            Command::PutMany(puts) => {
+                let mut any = false;
+                for put in puts {
+                    any |= self.needs_victims(put);
+                }
+                any
+            }
+            Command::SettleHeld { .. }
+            | Command::Touch(_)
+            | Command::Watch(_)
+            | Command::Rewatch(_)
+            | Command::Refer { .. }
+            | Command::StopWaiting
+            | Command::Commit(_)
+            | Command::Pause { .. }
+            | Command::Configure { .. }
+            | Command::Join { .. }
+            | Command::Flush(_)
+            | Command::FlushAll
+            | Command::Drop(_)
+            | Command::BurnId
+            | Command::Restore(_)
+            | Command::Stats(_) => false,
+        }
+    }
+
+    /// A full queue that drops its oldest needs to see which that is.
+    fn needs_victims(&mut self, put: &Put) -> bool {
+        let Some(id) = self.store.find(&put.queue) else {
+            return false;
+        };
+        let Some(queue) = self.store.queue(id) else {
+            return false;
+        };
+        let settings = &queue.live.settings;
+        let full = settings.messages_max > 0 && queue.waiting() >= settings.messages_max
+            || settings.bytes_max > 0
+                && queue.all_waiting_bytes() + put.body.len() > settings.bytes_max;
+        if !full || settings.when_full != WhenFull::DropOldest || queue.waiting() == 0 {
+            return false;
+        }
+        self.store.promote(id, self.now);
+        match self.victim(id) {
+            Victim::Cold(block) => {
+                self.want(block);
+                true
+            }
+            Victim::Here(_) | Victim::Nobody => false,
+        }
+    }
+
+    /// Asks for stored blocks until the first `count` messages of a lane
+    /// behind `after` are in memory. True if some are not.
+    fn needs_lane(
+        &mut self,
+        name: &crate::name::Name,
+        lane: Lane,
+        after: Option<Order>,
+        count: usize,
+    ) -> bool {
+        let Some(id) = self.store.find(name) else {
+            return false;
+        };
+        self.store.promote(id, self.now);
+        let Some((bound, _)) = self.store.next_cold(id, lane, after) else {
+            return false;
+        };
+        // Messages in memory before the first block, as many as count.
+        let slots = self.lane_slots(id, lane, after, count);
+        let last = slots
+            .last()
+            .and_then(|&slot| self.store.messages.get(slot))
+            .map(|message| lane.order(message));
+        if slots.len() >= count && last.is_some_and(|last| last < bound) {
+            return false;
+        }
+        let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = match after {
+            None => self
+                .store
+                .queue(id)
+                .and_then(|queue| queue.cold.as_ref())
+                .map(|cold| {
+                    cold.blocks(lane)
+                        .take(BLOCKS_AHEAD)
+                        .map(|&(_, at)| at)
+                        .collect()
+                })
+                .unwrap_or_default(),
+            Some(_) => self
+                .store
+                .next_cold(id, lane, after)
+                .map(|(_, at)| at)
+                .into_iter()
+                .collect(),
+        };
+        for at in blocks {
+            self.want(at);
+        }
+        true
+    }
+
+    /// Blocks in which something expires by now are read, so that it can.
+    pub(crate) fn ring_blocks(&mut self) {
+        while let Some(&(at, block)) = self.store.cold.rings.first() {
+            if at > self.now {
+                return;
+            }
+            self.store.cold.rings.remove(&(at, block));
+            if let Some(cold) = self.store.cold.block_mut(block) {
+                cold.rings = None;
+            }
+            self.want(block);
+        }
+    }
+
+    /// A take that waits for a run and is told to wait no longer ends with
+    /// what is there when the run was read.
+    fn hurry(&mut self, caller: Caller) {
+        for parked in &mut self.parked {
+            if parked.caller.party == caller.party
+                && let Command::Take(take) = &mut parked.command
+            {
+                take.wait = Wait::No;
+            }
+        }
+    }
+
+    /// A message in memory that is a copy of one in a run leaves the run
+    /// before anything happens to it.
+    pub(crate) fn thaw<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: &Fact) {
+        let (id, stays) = match fact {
+            Fact::Removed { at, .. } => (at.id, false),
+            Fact::Sent { at, .. } => (at.id, true),
+            Fact::Leased { at, .. }
+            | Fact::Released { at, .. }
+            | Fact::Buried { at, .. }
+            | Fact::Archived { at, .. }
+            | Fact::Kicked { at }
+            | Fact::Moved { at, .. }
+            | Fact::Edited { at, .. } => (at.id, true),
+            _ => return,
+        };
+        self.thaw_one(id, stays, cx.journal);
+    }
+
+    /// The same for one message; if it `stays` in memory its image is
+    /// recorded, since the log has none.
+    pub(crate) fn thaw_one<J: Journal>(&mut self, id: MessageId, stays: bool, journal: &mut J) {
+        let Some(slot) = self.store.slot(id) else {
+            return;
+        };
+        let Some(message) = self.store.messages.get(slot) else {
+            return;
+        };
+        let Some(run) = message.home.run() else {
+            return;
+        };
+        let thawed = Fact::Thawed {
+            run,
+            ordinal: message.ordinal,
+            at: message.at(),
+            bytes: message.body.len(),
+            done: message.state == State::Done,
+        };
+        journal.record(&thawed);
+        if stays {
+            journal.record(&Fact::Image(message.clone(), None));
+        }
+        // The image says what is here already.
+        self.store.apply(thawed, self.home);
+    }
+
+    /// After a take of a message from a run: the next blocks are read before
+    /// they are asked for.
+    pub(crate) fn look_ahead(&mut self, id: QueueId) {
+        let cold = self.store.queue(id).and_then(|queue| queue.cold.as_ref());
+        if cold.is_some_and(|cold| cold.loaded.len() < BLOCKS_AHEAD / 2) {
+            self.want_ahead(id, Lane::Ready);
+        }
+    }
+}
+
+/// The lanes a list of messages in this state goes through, in order.
+fn lanes_of(state: ListState) -> &'static [Lane] {
+    match state {
+        ListState::Ready => &[Lane::Ready, Lane::HeldBack],
+        ListState::Delayed => &[Lane::Delayed],
+        ListState::Buried => &[Lane::Buried],
+        ListState::Archived => &[Lane::Archived],
+        ListState::Reserved | ListState::Prepared => &[],
+    }
+}

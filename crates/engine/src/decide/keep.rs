@@ -1,0 +1,413 @@
+//! What whoever keeps the runs does with the engine: choose what leaves
+//! memory, put blocks in force, write runs again, drop copies.
+
+use std::collections::VecDeque;
+
+use crate::cold::{Block, BlockAt, EntryFacts, Lane, Order, Picked, Rewritten, RunId, Written};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal};
+use crate::message::{Home, Message, MessageId, QueueId};
+use crate::outcome::Delivery;
+use crate::store::cold::{Shelf, lane_of};
+use crate::time::Ms;
+
+/// A choice of messages that leave memory, made a slice at a time.
+#[derive(Debug, Default)]
+pub struct Spill {
+    plan: VecDeque<Share>,
+}
+
+/// How much of a lane goes.
+#[derive(Debug)]
+struct Share {
+    queue: QueueId,
+    lane: Lane,
+    /// Bytes of memory to give up yet.
+    bytes: u64,
+    /// Those that stand behind this were looked at.
+    before: Option<Order>,
+}
+
+impl Engine {
+    /// Plans which messages leave so that `bytes` of memory come free: what is
+    /// buried and archived first, then the tails of the longest queues. The
+    /// head of each queue stays. Lanes of fewer than `lane_min` messages are
+    /// left alone, as each would be a block of its own.
+    pub fn plan_spill(&self, bytes: u64, lane_min: usize) -> Spill {
+        let per_message = |queue: &crate::store::Queue| {
+            let count =
+                queue.waiting_in_memory() + (queue.buried.len() + queue.archived.len()) as u64;
+            180 + queue.bytes / count.max(1)
+        };
+        let mut plan = VecDeque::new();
+        let mut left = bytes;
+        let mut waiting: Vec<(u64, QueueId, Lane, u64)> = Vec::new();
+        for queue in self.store.live_queues() {
+            if queue.live.settings.memory || !queue.live.recorded {
+                continue;
+            }
+            let each = per_message(queue);
+            let mut idle = |lane: Lane, len: usize| {
+                if len >= lane_min {
+                    let share = (len as u64 * each).min(left);
+                    left -= share;
+                    plan.push_back(Share::new(queue.id, lane, share));
+                }
+            };
+            idle(Lane::Buried, queue.buried.len());
+            idle(Lane::Archived, queue.archived.len());
+            let lanes = [
+                (Lane::Delayed, queue.delayed.len()),
+                (Lane::HeldBack, queue.held_back.len()),
+                (Lane::Ready, queue.ready.len()),
+            ];
+            for (lane, len) in lanes {
+                if len >= lane_min {
+                    waiting.push((len as u64 * each, queue.id, lane, each));
+                }
+            }
+        }
+        // The longest give the most; a quarter of each stays.
+        waiting.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        for (all, queue, lane, _) in waiting {
+            if left == 0 {
+                break;
+            }
+            let share = (all - all / 4).min(left);
+            left -= share;
+            plan.push_back(Share::new(queue, lane, share));
+        }
+        plan.retain(|share| share.bytes > 0);
+        Spill { plan }
+    }
+
+    /// Chooses up to `max` more; false: the plan is done. A chosen message
+    /// that is touched before its block is in force stays.
+    pub fn pick(&mut self, spill: &mut Spill, max: usize, out: &mut Vec<Picked>) -> bool {
+        let mut left = max;
+        while let Some(share) = spill.plan.front_mut() {
+            if left == 0 {
+                return true;
+            }
+            let slots = self.tail(share.queue, share.lane, share.before, left);
+            let seen = slots.len();
+            left -= seen;
+            for slot in slots {
+                let Some(message) = self.store.messages.get_mut(slot) else {
+                    continue;
+                };
+                share.before = Some(share.lane.order(message));
+                if share.bytes == 0 {
+                    break;
+                }
+                if message.home.is_run() || message.pick() != 0 {
+                    continue;
+                }
+                message.ordinal = next_pick(&mut self.picks);
+                share.bytes = share
+                    .bytes
+                    .saturating_sub(180 + message.body.as_small().map_or(128, <[u8]>::len) as u64);
+                out.push(Picked {
+                    lane: share.lane,
+                    pick: message.ordinal,
+                    message: message.clone(),
+                });
+            }
+            if seen == 0 || share.bytes == 0 {
+                spill.plan.pop_front();
+            }
+        }
+        false
+    }
+
+    /// Slots of a lane from its end on, those behind `before` left out.
+    fn tail(&self, id: QueueId, lane: Lane, before: Option<Order>, max: usize) -> Vec<u32> {
+        let Some(queue) = self.store.queue(id) else {
+            return Vec::new();
+        };
+        let order = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
+        let time = (Ms(order.1.max(0) as u64), order.2);
+        match lane {
+            Lane::Ready => last(queue.ready.range(..order), max),
+            Lane::HeldBack => last(queue.held_back.range(..order), max),
+            Lane::Delayed => last(queue.delayed.range(..time), max),
+            Lane::Archived => last(queue.archived.range(..time), max),
+            Lane::Buried => last(queue.buried.range(..order.1.max(0) as u64), max),
+        }
+    }
+
+    /// Chooses what lives in a segment of the log, so that it can go: looks at
+    /// up to `max` slots from `from` on, and answers where to go on.
+    pub fn pick_home(
+        &mut self,
+        home: Home,
+        from: u32,
+        max: u32,
+        out: &mut Vec<Picked>,
+    ) -> Option<u32> {
+        let end = self.store.messages.bound().min(from.saturating_add(max));
+        for slot in from..end {
+            let Some(message) = self.store.messages.get(slot) else {
+                continue;
+            };
+            if message.home != home || message.pick() != 0 || !self.store.is_alive(message) {
+                continue;
+            }
+            let Some(queue) = self.store.queue(message.queue) else {
+                continue;
+            };
+            if queue.live.settings.memory || queue.live.dropped {
+                continue;
+            }
+            let delayed = message
+                .due()
+                .is_some_and(|due| queue.delayed.contains_key(&(due, message.id)));
+            let Some(lane) = lane_of(message, delayed) else {
+                continue;
+            };
+            if let Some(message) = self.store.messages.get_mut(slot) {
+                message.ordinal = next_pick(&mut self.picks);
+                out.push(Picked {
+                    lane,
+                    pick: message.ordinal,
+                    message: message.clone(),
+                });
+            }
+        }
+        (end < self.store.messages.bound()).then_some(end)
+    }
+
+    /// They stay after all.
+    pub fn unpick(&mut self, ids: &[MessageId]) {
+        for &id in ids {
+            if let Some(slot) = self.store.slot(id)
+                && let Some(message) = self.store.messages.get_mut(slot)
+            {
+                message.unpick();
+            }
+        }
+    }
+
+    /// Puts a written block in force: those of its messages that nothing
+    /// happened to since they were chosen leave memory. Answers how many.
+    pub fn freeze<J: Journal>(&mut self, run: RunId, written: &Written, journal: &mut J) -> u32 {
+        let Written {
+            number,
+            ordinal,
+            queue,
+            lane,
+            entries,
+        } = written;
+        let mut block = Block::new(*number, *ordinal, *queue, *lane);
+        block.count = entries.len() as u32;
+        let mut ids = Vec::with_capacity(entries.len());
+        for &(id, pick) in entries {
+            let message = self.store.message(id).filter(|m| m.pick() == pick);
+            ids.push(message.map_or(MessageId(0), |message| message.id));
+            if let Some(message) = message {
+                block.count_in(&EntryFacts::of(message, *lane));
+            }
+        }
+        if block.live > 0 {
+            let fact = Fact::Frozen {
+                run,
+                block: Box::new(block),
+                ids,
+            };
+            journal.record(&fact);
+            self.store.apply(fact, self.home);
+        }
+        block.live
+    }
+
+    /// Puts the blocks of a new run in force in place of all that is left of
+    /// the old ones, in one step.
+    pub fn replace_runs<J: Journal>(
+        &mut self,
+        now: Ms,
+        old: &[RunId],
+        run: RunId,
+        blocks: &[Rewritten],
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) {
+        self.advance(now);
+        for &run in old {
+            self.unload_run(run);
+        }
+        for rewritten in blocks {
+            let Rewritten {
+                number,
+                ordinal,
+                queue,
+                lane,
+                entries,
+            } = rewritten;
+            let mut block = Block::new(*number, *ordinal, *queue, *lane);
+            block.count = entries.len() as u32;
+            let mut ids = Vec::with_capacity(entries.len());
+            for (entry, from, at) in entries {
+                let alive = self.is_alive_in(*from, *at);
+                ids.push(if alive { entry.id } else { MessageId(0) });
+                if alive {
+                    block.count_in(entry);
+                }
+            }
+            if block.live > 0 {
+                let fact = Fact::Frozen {
+                    run,
+                    block: Box::new(block),
+                    ids,
+                };
+                journal.record(&fact);
+                self.store.apply(fact, self.home);
+            }
+        }
+        for &run in old {
+            let fact = Fact::RunGone(run);
+            journal.record(&fact);
+            self.store.apply(fact, self.home);
+        }
+        // What was asked for lay in the old ones: it is asked for anew.
+        self.supply(now, Vec::new(), journal, deliveries);
+        let waiting: Vec<QueueId> = self
+            .store
+            .live_queues()
+            .filter(|queue| !queue.live.line.is_empty() && queue.cold.is_some())
+            .map(|queue| queue.id)
+            .collect();
+        let mut cx = Cx::new(journal, deliveries);
+        waiting.into_iter().for_each(|queue| cx.wake(queue));
+        self.serve(&mut cx);
+    }
+
+    /// True if the entry is in force and has not left.
+    pub fn is_alive_in(&self, run: RunId, ordinal: u32) -> bool {
+        let table = self.store.cold.runs.get(&run);
+        table
+            .and_then(|table| table.block_of(ordinal))
+            .is_some_and(|(_, block)| block.is_alive(ordinal))
+    }
+
+    /// The blocks of a run that are in force, in file order.
+    pub fn blocks_of(&self, run: RunId) -> Vec<Block> {
+        let table = self.store.cold.runs.get(&run);
+        table.map_or(Vec::new(), |table| {
+            table.blocks.values().map(|block| block.row).collect()
+        })
+    }
+
+    fn unload_run(&mut self, run: RunId) {
+        let Some(table) = self.store.cold.runs.get(&run) else {
+            return;
+        };
+        let loaded = table
+            .blocks
+            .iter()
+            .filter(|(_, block)| matches!(block.shelf, Shelf::Loaded(..)));
+        let ordinals: Vec<u32> = loaded.map(|(&ordinal, _)| ordinal).collect();
+        for ordinal in ordinals {
+            self.store.unload(BlockAt { run, ordinal });
+        }
+    }
+
+    /// Drops the copies of the block that was loaded longest ago, if more than
+    /// `keep` blocks are loaded. True if it did. Delayed messages whose time
+    /// has come leave their run for good: there they would be read again at
+    /// once.
+    pub fn unload_oldest<J: Journal>(&mut self, keep: usize, journal: &mut J) -> bool {
+        if self.store.cold.loaded.len() <= keep {
+            return false;
+        }
+        let Some((_, &at)) = self.store.cold.loaded.first_key_value() else {
+            return false;
+        };
+        for id in self.store.due_copies(at, self.now) {
+            self.thaw_one(id, true, journal);
+        }
+        self.store.unload(at);
+        true
+    }
+
+    /// Runs in force with what lives in each and how many entries their blocks
+    /// have.
+    pub fn runs(&self) -> Vec<(RunId, u64, u64)> {
+        let runs = self.store.cold.runs.iter();
+        runs.map(|(&run, table)| (run, table.live, table.entries))
+            .collect()
+    }
+
+    /// Runs nothing lives in any more, nor any body of a message in memory.
+    /// Their files can go when all that was recorded so far is durable.
+    pub fn take_dead_runs(&mut self) -> Vec<RunId> {
+        let cold = &mut self.store.cold;
+        let mut gone = std::mem::take(&mut cold.gone);
+        gone.retain(|run| !cold.runs.contains_key(run) && !cold.bodies.contains_key(run));
+        gone.sort_unstable();
+        gone.dedup();
+        gone
+    }
+
+    /// True if the file of a run is needed.
+    pub fn needs_run(&self, run: RunId) -> bool {
+        self.store.cold.runs.contains_key(&run) || self.store.cold.bodies.contains_key(&run)
+    }
+
+    /// Every run whose file is needed.
+    pub fn needed_runs(&self) -> Vec<RunId> {
+        let cold = &self.store.cold;
+        let mut runs: Vec<RunId> = cold
+            .runs
+            .keys()
+            .chain(cold.bodies.keys())
+            .copied()
+            .collect();
+        runs.sort_unstable();
+        runs.dedup();
+        runs
+    }
+
+    /// Bytes of memory that messages and what is known of runs take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.store.memory_bytes()
+    }
+}
+
+/// The next choice's number: never 0, and not used again for a long time.
+fn next_pick(picks: &mut u32) -> u32 {
+    *picks = picks.checked_add(1).unwrap_or(1);
+    *picks
+}
+
+fn last<'a, K: 'a>(
+    range: impl DoubleEndedIterator<Item = (&'a K, &'a u32)>,
+    max: usize,
+) -> Vec<u32> {
+    range.rev().take(max).map(|(_, &slot)| slot).collect()
+}
+
+impl Share {
+    fn new(queue: QueueId, lane: Lane, bytes: u64) -> Self {
+        Self {
+            queue,
+            lane,
+            bytes,
+            before: None,
+        }
+    }
+}
+
+impl Message {
+    /// The message as a record, for a run.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        crate::codec::write_message(self, out);
+    }
+
+    /// Reads what [`Message::encode`] wrote.
+    ///
+    /// # Errors
+    /// It is no such record, or its body would have to be in the log.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, crate::codec::FactError> {
+        crate::codec::read_message(&mut bytes)
+    }
+}

@@ -1,0 +1,457 @@
+//! Messages in runs: which blocks are in force, what has left them, and which
+//! are in memory as well.
+//!
+//! Durable: the blocks and their dead bits, a function of the facts. Volatile:
+//! whether a block's messages are loaded. A loaded message is an ordinary one
+//! of the slab whose home is its run; it can be unloaded at any time, and
+//! whatever is to happen to it makes it leave the run first
+//! ([`Fact::Thawed`]).
+
+mod run;
+mod shelf;
+
+pub(crate) use run::{Cold, ColdBlock, Shelf};
+pub(crate) use shelf::QueueCold;
+
+use super::Store;
+use crate::body::Body;
+use crate::cold::{Block, BlockAt, ColdStats, Lane, Order, RunId, URGENT_BELOW};
+use crate::fact::Fact;
+use crate::message::{At, Home, Message, MessageId, QueueId, State};
+use crate::time::Ms;
+
+impl Store {
+    /// A block of a run is in force: its messages leave memory.
+    pub(super) fn frozen(&mut self, run: RunId, row: Block, ids: &[MessageId]) {
+        let mut dead: Option<Box<[u64]>> = None;
+        for (at, &id) in ids.iter().enumerate() {
+            if id.0 == 0 {
+                let words = ids.len().div_ceil(64);
+                let dead = dead.get_or_insert_with(|| vec![0; words].into_boxed_slice());
+                dead[at / 64] |= 1 << (at % 64);
+                continue;
+            }
+            // Replay may not have seen its put; a message that is only on its
+            // way from one run to another is not here either.
+            if let Some(slot) = self.slot(id)
+                && self.messages.get(slot).is_some_and(|m| !m.home.is_run())
+            {
+                self.take_out(slot);
+            }
+        }
+        self.put_in_force(run, row, dead);
+    }
+
+    /// The block as a snapshot tells of it: no effect if it is known.
+    pub(super) fn run_image(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
+        let known = self.cold.block(BlockAt {
+            run,
+            ordinal: row.ordinal,
+        });
+        if known.is_none() {
+            self.put_in_force(run, row, dead);
+        }
+    }
+
+    fn put_in_force(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
+        if row.live == 0 || self.queue(row.queue).is_none_or(|queue| queue.live.dropped) {
+            return;
+        }
+        let at = BlockAt {
+            run,
+            ordinal: row.ordinal,
+        };
+        let table = self.cold.runs.entry(run).or_default();
+        table.live += u64::from(row.live);
+        table.entries += u64::from(row.count);
+        self.cold.blocks += 1;
+        self.cold.epoch += 1;
+        self.cold.dead_bytes += dead.as_ref().map_or(0, |dead| dead.len() as u64 * 8);
+        table.blocks.insert(row.ordinal, ColdBlock::new(row, dead));
+        if let Some(queue) = self.queue_mut(row.queue) {
+            queue.cold_mut().enter(at, &row);
+            if row.lane == Lane::Ready || row.lane == Lane::HeldBack {
+                queue.head = queue.head.min(row.first.1);
+            }
+            if row.lane == Lane::Buried {
+                queue.bury_order = queue.bury_order.max(row.last.1 as u64);
+            }
+        }
+        if let Some(rings) = row.expires {
+            self.cold.rings.insert((rings, at));
+        }
+        self.next_id = self
+            .next_id
+            .max((row.last.2.0 & !self.id_bits) + 1)
+            .max((row.first.2.0 & !self.id_bits) + 1);
+        self.marked = self.marked.max(self.next_id);
+        self.rearm(row.queue);
+    }
+
+    /// A message leaves its run: what happens to it is told next.
+    pub(super) fn thawed(
+        &mut self,
+        run: RunId,
+        ordinal: u32,
+        at: At,
+        bytes: u64,
+        done: bool,
+        home: Home,
+    ) {
+        let Some(table) = self.cold.runs.get_mut(&run) else {
+            return;
+        };
+        let Some((first, block)) = table.block_of(ordinal) else {
+            return;
+        };
+        if !block.is_alive(ordinal) {
+            return;
+        }
+        let Some(block) = table.blocks.get_mut(&first) else {
+            return;
+        };
+        let had = block.dead.is_some();
+        block.mark_dead(ordinal);
+        if !had {
+            self.cold.dead_bytes += block.row.count.div_ceil(64) as u64 * 8;
+        }
+        let row = block.row;
+        let urgent = row.lane == Lane::Ready && at.rank < URGENT_BELOW;
+        block.row.live -= 1;
+        block.row.bytes = block.row.bytes.saturating_sub(bytes);
+        block.row.urgent = block.row.urgent.saturating_sub(u32::from(urgent));
+        block.row.done = block.row.done.saturating_sub(u32::from(done));
+        table.live -= 1;
+        let (stored, empty) = (block.is_stored(), block.row.live == 0);
+        if stored && let Some(queue) = self.queue_mut(row.queue) {
+            queue.cold_mut().thin(row.lane, bytes, urgent, done);
+        }
+        if empty {
+            self.forget_block(BlockAt {
+                run,
+                ordinal: first,
+            });
+        }
+        // From here on it lives in the log again, if it lives.
+        if let Some(slot) = self.slot(at.id)
+            && let Some(message) = self.messages.get_mut(slot)
+            && message.home.is_run()
+        {
+            let body_run = run_of_body(message);
+            message.ordinal = 0;
+            message.home = match &message.body {
+                Body::Large(large) if body_run.is_none() => Home(home.0.min(large.home())),
+                _ => home,
+            };
+            let home = message.home;
+            self.count_home(home);
+            self.count_body(body_run);
+        }
+    }
+
+    /// Takes a block out of everything, whatever is left in it.
+    pub(crate) fn forget_block(&mut self, at: BlockAt) {
+        let Some(table) = self.cold.runs.get_mut(&at.run) else {
+            return;
+        };
+        let Some(block) = table.blocks.remove(&at.ordinal) else {
+            return;
+        };
+        table.live -= u64::from(block.row.live);
+        table.entries -= u64::from(block.row.count);
+        let empty = table.blocks.is_empty();
+        self.cold.blocks -= 1;
+        let words = block.dead.as_ref().map_or(0, |dead| dead.len() as u64);
+        self.cold.dead_bytes -= words * 8;
+        if let Some(rings) = block.rings {
+            self.cold.rings.remove(&(rings, at));
+        }
+        match block.shelf {
+            Shelf::Stored | Shelf::Wanted => {
+                if let Some(queue) = self.queue_mut(block.row.queue) {
+                    queue.cold_mut().leave(at, &block.row);
+                }
+                self.rearm(block.row.queue);
+            }
+            Shelf::Loaded(turn, _) => {
+                self.cold.loaded.remove(&turn);
+                if let Some(queue) = self.queue_mut(block.row.queue) {
+                    queue.cold_mut().loaded.remove(&at);
+                }
+            }
+            Shelf::Damaged => self.cold.damaged -= u64::from(block.row.live),
+        }
+        if empty {
+            self.cold.runs.remove(&at.run);
+            self.cold.gone.push(at.run);
+        }
+    }
+
+    /// All that is left of a run is forgotten: it was written again elsewhere.
+    pub(super) fn run_gone(&mut self, run: RunId) {
+        let Some(table) = self.cold.runs.get(&run) else {
+            return;
+        };
+        let ordinals: Vec<u32> = table.blocks.keys().copied().collect();
+        for ordinal in ordinals {
+            let at = BlockAt { run, ordinal };
+            self.unload(at);
+            self.forget_block(at);
+        }
+    }
+
+    /// What a flush (or, with `all`, a drop) of a queue means for its blocks.
+    /// Loaded messages of them are in the queue's maps and go with those.
+    pub(super) fn flush_cold(&mut self, id: QueueId, all: bool) {
+        let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
+            return;
+        };
+        let stored = Lane::ALL
+            .into_iter()
+            .filter(|lane| all || lane.is_waiting())
+            .flat_map(|lane| cold.blocks(lane).map(|&(_, at)| at));
+        let mut blocks: Vec<BlockAt> = stored.collect();
+        blocks.extend(cold.loaded.iter().filter(|&&at| {
+            let block = self.cold.block(at);
+            block.is_some_and(|block| all || block.row.lane.is_waiting())
+        }));
+        for at in blocks {
+            self.forget_block(at);
+        }
+    }
+
+    /// Brings a block's messages into memory; those that have left are passed
+    /// over. False if the block is not in force or is loaded.
+    pub(crate) fn load(&mut self, at: BlockAt, messages: Vec<(u32, Message)>) -> bool {
+        let Some(block) = self.cold.block_mut(at) else {
+            return false;
+        };
+        if !block.is_stored() {
+            return false;
+        }
+        let row = block.row;
+        let alive: Vec<(u32, Message)> = messages
+            .into_iter()
+            .filter(|(ordinal, _)| *ordinal >= at.ordinal && block.is_alive(*ordinal))
+            .collect();
+        let ids: Box<[MessageId]> = alive.iter().map(|(_, message)| message.id).collect();
+        let turn = self.cold.turn + 1;
+        if let Some(block) = self.cold.block_mut(at) {
+            block.shelf = Shelf::Loaded(turn, ids);
+            if let Some(rings) = block.rings.take() {
+                self.cold.rings.remove(&(rings, at));
+            }
+        }
+        self.cold.turn = turn;
+        self.cold.loaded.insert(turn, at);
+        if let Some(queue) = self.queue_mut(row.queue) {
+            let cold = queue.cold_mut();
+            cold.leave(at, &row);
+            cold.loaded.insert(at);
+        }
+        for (ordinal, mut message) in alive {
+            message.home = Home::of_run(at.run);
+            message.ordinal = ordinal;
+            message.queue = row.queue;
+            self.body_bytes += Self::held_bytes(&message);
+            let id = message.id;
+            let slot = self.messages.insert(message);
+            self.ids.insert(id.0, slot);
+            self.index_loaded(slot, row.lane);
+        }
+        self.rearm(row.queue);
+        true
+    }
+
+    /// A block's messages leave memory again. Nothing happens to them.
+    pub(crate) fn unload(&mut self, at: BlockAt) {
+        let Some(block) = self.cold.block_mut(at) else {
+            return;
+        };
+        let Shelf::Loaded(turn, ids) = std::mem::take(&mut block.shelf) else {
+            return;
+        };
+        let queue = block.row.queue;
+        self.cold.loaded.remove(&turn);
+        self.cold.epoch += 1;
+        let mut expires: Option<Ms> = None;
+        for &id in &ids {
+            let Some(slot) = self.ids.get(id.0) else {
+                continue;
+            };
+            let ours = self.messages.get(slot).is_some_and(|message| {
+                message.home == Home::of_run(at.run) && message.ordinal >= at.ordinal
+            });
+            if !ours {
+                continue;
+            }
+            self.index_out(slot);
+            if let Some(message) = self.messages.remove(slot) {
+                self.ids.remove(id.0);
+                self.body_bytes -= Self::held_bytes(&message);
+                expires = match (expires, message.expires()) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+        let Some(block) = self.cold.block_mut(at) else {
+            return;
+        };
+        // What expired first may be gone; the block need not be read for it.
+        block.rings = expires.filter(|_| block.row.lane.is_waiting());
+        let (row, rings) = (block.row, block.rings);
+        if let Some(rings) = rings {
+            self.cold.rings.insert((rings, at));
+        }
+        if let Some(queue) = self.queue_mut(queue) {
+            let cold = queue.cold_mut();
+            cold.loaded.remove(&at);
+            cold.enter(at, &row);
+        }
+        self.rearm(queue);
+    }
+
+    /// Copies of delayed messages of a block that are due by now.
+    pub(crate) fn due_copies(&self, at: BlockAt, now: Ms) -> Vec<MessageId> {
+        let Some(block) = self.cold.block(at) else {
+            return Vec::new();
+        };
+        let Shelf::Loaded(_, ids) = &block.shelf else {
+            return Vec::new();
+        };
+        if block.row.lane != Lane::Delayed {
+            return Vec::new();
+        }
+        let due = |id: &&MessageId| {
+            let message = self.message(**id);
+            message.is_some_and(|m| {
+                m.home == Home::of_run(at.run) && m.due().is_some_and(|due| due <= now)
+            })
+        };
+        ids.iter().filter(due).copied().collect()
+    }
+
+    /// A block turned out to be unreadable: what is in it is out of reach, and
+    /// the rest goes on without it.
+    pub(crate) fn give_up(&mut self, at: BlockAt) {
+        let Some(block) = self.cold.block_mut(at) else {
+            return;
+        };
+        if !block.is_stored() {
+            return;
+        }
+        block.shelf = Shelf::Damaged;
+        let (row, rings) = (block.row, block.rings.take());
+        if let Some(rings) = rings {
+            self.cold.rings.remove(&(rings, at));
+        }
+        self.cold.damaged += u64::from(row.live);
+        if let Some(queue) = self.queue_mut(row.queue) {
+            queue.cold_mut().leave(at, &row);
+        }
+        self.rearm(row.queue);
+    }
+
+    /// Asks for a block: true if nobody has yet.
+    pub(crate) fn ask_for(&mut self, at: BlockAt) -> Option<u32> {
+        let block = self.cold.block_mut(at)?;
+        if !matches!(block.shelf, Shelf::Stored) {
+            return None;
+        }
+        block.shelf = Shelf::Wanted;
+        let row = block.row;
+        // Its alarm has been heard.
+        self.rearm(row.queue);
+        Some(row.number)
+    }
+
+    /// The stored block of a lane that may hold what stands next behind
+    /// `after`, and where that may be at the earliest.
+    pub(crate) fn next_cold(
+        &self,
+        id: QueueId,
+        lane: Lane,
+        after: Option<Order>,
+    ) -> Option<(Order, BlockAt)> {
+        let cold = self.queue(id)?.cold.as_ref()?;
+        let Some(after) = after else {
+            return cold.first(lane);
+        };
+        let behind = |&(first, at): &(Order, BlockAt)| {
+            let last = self.cold.block(at)?.row.last;
+            (last > after).then_some((first.max(after), at))
+        };
+        cold.blocks(lane).filter_map(behind).min()
+    }
+
+    /// True if a message of this id may be in a run and not in memory.
+    pub(crate) fn may_be_cold(&self, id: MessageId) -> bool {
+        id.0 != 0 && !self.cold.is_empty() && self.ids.get(id.0).is_none() && id <= self.last_id()
+    }
+
+    /// The facts that tell a new segment of what is in force.
+    pub(super) fn snapshot_runs(&self, record: &mut dyn FnMut(&Fact)) {
+        for (&run, table) in &self.cold.runs {
+            for block in table.blocks.values() {
+                record(&Fact::RunImage {
+                    run,
+                    block: Box::new(block.row),
+                    dead: block.dead.clone(),
+                });
+            }
+        }
+    }
+
+    pub(crate) fn cold_stats(&self) -> ColdStats {
+        let cold = &self.cold;
+        ColdStats {
+            runs: cold.runs.len() as u64,
+            blocks: cold.blocks,
+            loaded: cold.loaded.len() as u64,
+            messages: cold.runs.values().map(|run| run.live).sum(),
+            damaged: cold.damaged,
+        }
+    }
+
+    /// One more message in memory has its body in a run.
+    pub(super) fn count_body(&mut self, run: Option<RunId>) {
+        if let Some(run) = run {
+            *self.cold.bodies.entry(run).or_insert(0) += 1;
+        }
+    }
+
+    pub(super) fn uncount_body(&mut self, run: Option<RunId>) {
+        if let Some(run) = run
+            && let Some(count) = self.cold.bodies.get_mut(&run)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.cold.bodies.remove(&run);
+                if !self.cold.runs.contains_key(&run) {
+                    self.cold.gone.push(run);
+                }
+            }
+        }
+    }
+}
+
+/// The run a message's large body lies in, if the message itself does not.
+pub(super) fn run_of_body(message: &Message) -> Option<RunId> {
+    match &message.body {
+        Body::Large(large) => Home(large.home()).run(),
+        Body::Small(_) => None,
+    }
+}
+
+/// The lane of a message that may leave memory; `None`: it may not.
+pub(crate) fn lane_of(message: &Message, delayed: bool) -> Option<Lane> {
+    match message.state {
+        State::Ready if delayed => Some(Lane::Delayed),
+        State::Ready if message.selectable => Some(Lane::Ready),
+        State::Ready => Some(Lane::HeldBack),
+        State::Buried => Some(Lane::Buried),
+        State::Done | State::Relayed => Some(Lane::Archived),
+        State::Reserved | State::Prepared => None,
+    }
+}

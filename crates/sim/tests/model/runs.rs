@@ -1,0 +1,218 @@
+//! Run files without files: what was written stays, and can be read again.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use quintet_engine::*;
+
+use super::world::{Checked, World};
+
+/// A block's place and its messages as bytes.
+type SimBlock = (BlockAt, Vec<Vec<u8>>);
+
+/// All runs that were written and not deleted.
+#[derive(Default)]
+pub(crate) struct Runs {
+    blocks: BTreeMap<BlockAt, Vec<Vec<u8>>>,
+    next: u32,
+}
+
+impl Runs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    fn read(&self, at: BlockAt) -> Option<Vec<(u32, Message)>> {
+        let entries = self.blocks.get(&at)?;
+        let message = |(n, bytes): (usize, &Vec<u8>)| {
+            let message = Message::decode(bytes).expect("encoded by us");
+            (at.ordinal + n as u32, message)
+        };
+        Some(entries.iter().enumerate().map(message).collect())
+    }
+
+    fn find(&self, is: impl Fn(&Message) -> bool) -> Vec<(RunId, u32)> {
+        let mut found = Vec::new();
+        for &at in self.blocks.keys() {
+            for (ordinal, message) in self.read(at).unwrap_or_default() {
+                if is(&message) {
+                    found.push((at.run, ordinal));
+                }
+            }
+        }
+        found
+    }
+
+    /// Those of a block that have not left.
+    pub(crate) fn living(&self, run: RunId, block: &Block, dead: Option<&[u64]>) -> Vec<Message> {
+        let at = BlockAt {
+            run,
+            ordinal: block.ordinal,
+        };
+        let alive = |ordinal: u32| {
+            let n = (ordinal - block.ordinal) as usize;
+            dead.is_none_or(|dead| dead[n / 64] & (1 << (n % 64)) == 0)
+        };
+        let messages = self.read(at).expect("a block in force exists").into_iter();
+        messages
+            .filter(|(ordinal, _)| alive(*ordinal))
+            .map(|(_, message)| message)
+            .collect()
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.blocks.retain(|at, _| at.run != run);
+    }
+
+    fn write(&mut self, run: RunId, ordinal: u32, messages: &[&Message]) {
+        let bytes = |message: &&Message| {
+            let mut out = Vec::new();
+            message.encode(&mut out);
+            out
+        };
+        let block: SimBlock = (
+            BlockAt { run, ordinal },
+            messages.iter().map(bytes).collect(),
+        );
+        self.blocks.insert(block.0, block.1);
+    }
+}
+
+impl World {
+    pub(crate) fn pick(&mut self, bytes: u64) {
+        let mut spill = self.engine.plan_spill(bytes, 1);
+        while self.engine.pick(&mut spill, 2, &mut self.picked) {}
+    }
+
+    /// Writes what was chosen before, and what is chosen now, as one run.
+    pub(crate) fn freeze(&mut self, bytes: Option<u64>, size: usize) {
+        match bytes {
+            Some(bytes) => self.pick(bytes),
+            None => {
+                let home = self.log[0].home;
+                let mut from = Some(0);
+                while let Some(at) = from {
+                    from = self.engine.pick_home(home, at, 3, &mut self.picked);
+                }
+            }
+        }
+        let mut picked = std::mem::take(&mut self.picked);
+        picked.sort_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        let run = RunId(self.runs.next);
+        self.runs.next += 1;
+        let (mut ordinal, mut number) = (0, 0);
+        let mut group = Vec::new();
+        for lane in picked.chunk_by(|a, b| (a.message.queue, a.lane) == (b.message.queue, b.lane)) {
+            for block in lane.chunks(size) {
+                let messages: Vec<&Message> = block.iter().map(|p| &p.message).collect();
+                self.runs.write(run, ordinal, &messages);
+                let written = Written {
+                    number,
+                    ordinal,
+                    queue: block[0].message.queue,
+                    lane: block[0].lane,
+                    entries: block.iter().map(|p| (p.message.id, p.pick)).collect(),
+                };
+                self.engine.freeze(run, &written, &mut group);
+                ordinal += block.len() as u32;
+                number += 1;
+            }
+        }
+        self.record(group);
+        if !self.engine.needs_run(run) {
+            self.runs.forget(run);
+        }
+    }
+
+    pub(crate) fn unload(&mut self, keep: usize) {
+        let mut group = Vec::new();
+        while self.engine.unload_oldest(keep, &mut group) {}
+        self.record(group);
+    }
+
+    /// Writes all runs but the newest `keep` again as one.
+    pub(crate) fn rewrite(&mut self, keep: usize) {
+        let all = self.engine.runs();
+        let old: Vec<RunId> = all[..all.len().saturating_sub(keep)]
+            .iter()
+            .map(|(run, ..)| *run)
+            .collect();
+        let mut entries: Vec<(QueueId, Lane, EntryFacts, RunId, u32, Message)> = Vec::new();
+        for &run in &old {
+            for block in self.engine.blocks_of(run) {
+                let at = BlockAt {
+                    run,
+                    ordinal: block.ordinal,
+                };
+                for (ordinal, message) in self.runs.read(at).expect("in force") {
+                    // Some die between the look and the deed.
+                    if self.engine.is_alive_in(run, ordinal) || ordinal % 2 == 0 {
+                        let facts = EntryFacts::of(&message, block.lane);
+                        entries.push((block.queue, block.lane, facts, run, ordinal, message));
+                    }
+                }
+            }
+        }
+        if old.is_empty() {
+            return;
+        }
+        entries.sort_by_key(|(queue, lane, facts, ..)| (*queue, *lane, facts.order));
+        let run = RunId(self.runs.next);
+        self.runs.next += 1;
+        let (mut blocks, mut ordinal) = (Vec::new(), 0);
+        for lane in entries.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            for block in lane.chunks(2) {
+                let messages: Vec<&Message> = block.iter().map(|entry| &entry.5).collect();
+                self.runs.write(run, ordinal, &messages);
+                blocks.push(Rewritten {
+                    number: blocks.len() as u32,
+                    ordinal,
+                    queue: block[0].0,
+                    lane: block[0].1,
+                    entries: block.iter().map(|e| (e.2, e.3, e.4)).collect(),
+                });
+                ordinal += block.len() as u32;
+            }
+        }
+        let mut group = Vec::new();
+        let deliveries = &mut self.deliveries;
+        self.engine
+            .replace_runs(self.now, &old, run, &blocks, &mut group, deliveries);
+        self.record(group);
+    }
+
+    /// Reads what the engine asks for, until it asks for nothing.
+    pub(crate) fn read_runs(&mut self) -> Checked {
+        for round in 0.. {
+            let wants = self.engine.take_wants();
+            if wants.is_empty() {
+                break;
+            }
+            prop_assert!(round < 200, "it asks again and again: {wants:?}");
+            let found = wants.into_iter().map(|want| match want {
+                Want::Block(at, _) => Found::Block(at, self.runs.read(at)),
+                Want::Id(id) => Found::Id(id, self.runs.find(|message| message.id == id)),
+                Want::Key(queue, key) => {
+                    let found = self.runs.find(|message| message.key() == Some(&key));
+                    Found::Key(queue, key, found)
+                }
+            });
+            let found: Vec<Found> = found.collect();
+            let mut group = Vec::new();
+            self.engine
+                .supply(self.now, found, &mut group, &mut self.deliveries);
+            self.record(group);
+        }
+        for run in self.engine.take_dead_runs() {
+            self.runs.forget(run);
+        }
+        Ok(())
+    }
+
+    /// The answer to a command that had to wait for a run.
+    pub(crate) fn parked(&mut self, party: Party) -> Option<Outcome> {
+        let is_its = |delivery: &Delivery| delivery.to == party && !delivery.standing;
+        let at = self.deliveries.iter().position(is_its)?;
+        Some(self.deliveries.remove(at).outcome)
+    }
+}
