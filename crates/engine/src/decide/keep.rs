@@ -68,7 +68,7 @@ impl Engine {
             }
         }
         // The longest give the most; a quarter of each stays.
-        waiting.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        waiting.sort_unstable_by_key(|share| std::cmp::Reverse(share.0));
         for (all, queue, lane, _) in waiting {
             if left == 0 {
                 break;

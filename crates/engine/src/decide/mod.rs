@@ -2,6 +2,7 @@
 //! refusal is always found before the first fact.
 
 mod admin;
+mod choose;
 mod cold;
 mod keep;
 mod put;

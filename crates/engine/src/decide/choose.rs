@@ -1,0 +1,260 @@
+//! Which message a take gets.
+
+use std::ops::Bound as Edge;
+
+use crate::cold::{BlockAt, Lane, Order};
+use crate::command::{End, Take};
+use crate::engine::{Cx, Engine};
+use crate::fact::Journal;
+use crate::message::{MessageId, QueueId};
+
+/// True if a take from this end prefers what stands at `a`.
+fn is_better(end: End, a: Order, b: Order) -> bool {
+    use std::cmp::Reverse;
+    match end {
+        End::Oldest => a < b,
+        End::Newest => (a.0, Reverse((a.1, a.2))) < (b.0, Reverse((b.1, b.2))),
+    }
+}
+
+/// A message that could be taken.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) queue: QueueId,
+    pub(super) slot: u32,
+    pub(super) order: (u32, i64, MessageId),
+}
+
+/// The best a take could get.
+pub(super) enum Best {
+    Nothing,
+    Here(Candidate),
+    /// Perhaps something in this block of a run, which must be read to know.
+    Cold(Order, QueueId, BlockAt),
+}
+
+impl Best {
+    fn order(&self) -> Option<Order> {
+        match self {
+            Best::Nothing => None,
+            Best::Here(found) => Some(found.order),
+            Best::Cold(order, ..) => Some(*order),
+        }
+    }
+}
+
+impl Engine {
+    /// The best message over all the queues.
+    pub(super) fn best<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        queues: &[QueueId],
+        after: Option<MessageId>,
+    ) -> Best {
+        let mut best = Best::Nothing;
+        for &queue in queues {
+            let found = self.candidate(cx, take, queue, after);
+            let Some(order) = found.order() else {
+                continue;
+            };
+            if best
+                .order()
+                .is_none_or(|best| is_better(take.end, order, best))
+            {
+                best = found;
+            }
+        }
+        best
+    }
+
+    /// The message of one queue that this take would get. Removes expired ones
+    /// on the way.
+    fn candidate<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        id: QueueId,
+        after: Option<MessageId>,
+    ) -> Best {
+        self.store.promote(id, self.now);
+        loop {
+            let Some(queue) = self.store.queue(id) else {
+                return Best::Nothing;
+            };
+            if queue.live.settings.down || queue.is_paused(self.now) {
+                return Best::Nothing;
+            }
+            let mut skipped = 0;
+            let found = match take.end {
+                End::Oldest => self.oldest(id, take, after, &mut skipped),
+                End::Newest => self.newest(id, take, after, &mut skipped),
+            };
+            if skipped > 0 {
+                self.count_live(id, |totals| totals.skipped += skipped);
+            }
+            if let Some((order, block)) = self.cold_rival(id, take.end, after, found.as_ref()) {
+                return Best::Cold(order, id, block);
+            }
+            let Some(found) = found else {
+                return Best::Nothing;
+            };
+            let Some(message) = self.store.messages.get(found.slot) else {
+                return Best::Nothing;
+            };
+            if !message.is_expired(self.now) {
+                return Best::Here(found);
+            }
+            let id = message.id;
+            self.expire(cx, id);
+        }
+    }
+
+    /// A block of a run that may hold something better than what was found in
+    /// memory.
+    fn cold_rival(
+        &self,
+        id: QueueId,
+        end: End,
+        after: Option<MessageId>,
+        found: Option<&Candidate>,
+    ) -> Option<(Order, BlockAt)> {
+        let queue = self.store.queue(id)?;
+        let cold = queue.cold.as_ref()?;
+        // A delayed one that is due by now may be more urgent than all.
+        if let Some(((_, due, _), block)) = cold.first(Lane::Delayed)
+            && due <= i64::try_from(self.now.0).unwrap_or(i64::MAX)
+        {
+            return Some(((0, i64::MIN, MessageId(0)), block));
+        }
+        let best = found.map(|found| found.order);
+        match end {
+            End::Oldest => {
+                let seen = after.and_then(|after| self.store.message(after));
+                let seen = seen.filter(|message| message.queue == id);
+                let after = seen.map(|message| Lane::Ready.order(message));
+                let (order, block) = self.store.next_cold(id, Lane::Ready, after)?;
+                best.is_none_or(|best| order < best)
+                    .then_some((order, block))
+            }
+            End::Newest => {
+                let ((rank, ..), _) = cold.first(Lane::Ready)?;
+                if best.is_some_and(|(best, ..)| best < rank) {
+                    return None;
+                }
+                let (order, block) = cold.newest_of(rank)?;
+                best.is_none_or(|best| is_better(end, order, best))
+                    .then_some((order, block))
+            }
+        }
+    }
+
+    fn oldest(
+        &self,
+        id: QueueId,
+        take: &Take,
+        after: Option<MessageId>,
+        skipped: &mut u64,
+    ) -> Option<Candidate> {
+        let queue = self.store.queue(id)?;
+        let from = match after.and_then(|after| self.store.message(after)) {
+            Some(m) if m.queue == id => Edge::Excluded((m.rank, m.place, m.id)),
+            _ => Edge::Unbounded,
+        };
+        for (&order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
+            if self.fits_taker(slot, take) {
+                return Some(Candidate {
+                    queue: id,
+                    slot,
+                    order,
+                });
+            }
+            *skipped += 1;
+        }
+        None
+    }
+
+    fn newest(
+        &self,
+        id: QueueId,
+        take: &Take,
+        after: Option<MessageId>,
+        skipped: &mut u64,
+    ) -> Option<Candidate> {
+        let queue = self.store.queue(id)?;
+        let mut below = after
+            .and_then(|after| self.store.message(after))
+            .filter(|m| m.queue == id)
+            .map(|m| (m.rank, m.place, m.id));
+        let mut from = match below {
+            Some((rank, ..)) => Edge::Included((rank, i64::MIN, MessageId(0))),
+            None => Edge::Unbounded,
+        };
+        loop {
+            let (&(rank, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
+            let last = (rank, i64::MAX, MessageId(u64::MAX));
+            let end = match below.take() {
+                Some(seen) if seen.0 == rank => Edge::Excluded(seen),
+                _ => Edge::Included(last),
+            };
+            let lane = (Edge::Included((rank, i64::MIN, MessageId(0))), end);
+            for (&order, &slot) in queue.ready.range(lane).rev() {
+                if self.fits_taker(slot, take) {
+                    return Some(Candidate {
+                        queue: id,
+                        slot,
+                        order,
+                    });
+                }
+                *skipped += 1;
+            }
+            from = Edge::Excluded(last);
+        }
+    }
+
+    /// True if the taker's protocol can frame the message.
+    fn fits_taker(&self, slot: u32, take: &Take) -> bool {
+        take.body_max.is_none_or(|max| {
+            self.store
+                .messages
+                .get(slot)
+                .is_some_and(|message| message.body.len() <= max)
+        })
+    }
+
+    /// The message and its companions, in the order they leave
+    /// (`protocols/pinpriq.md`, rulings 2 and 3).
+    pub(super) fn group_of(&self, best: &Candidate, take: &Take) -> Vec<u32> {
+        let mut slots = vec![best.slot];
+        let Some(limit) = take.group else {
+            return slots;
+        };
+        let Some(message) = self.store.messages.get(best.slot) else {
+            return slots;
+        };
+        let (Some(key), Some(queue)) = (message.key(), self.store.queue(best.queue)) else {
+            return slots;
+        };
+        let Some(group) = queue.keys.get(key) else {
+            return slots;
+        };
+        let mut bytes = message.body.len() + key.len() as u64;
+        for &slot in group.values() {
+            if slots.len() as u64 >= u64::from(limit.messages_max) {
+                break;
+            }
+            let Some(other) = self.store.messages.get(slot) else {
+                continue;
+            };
+            if slot == best.slot || other.is_expired(self.now) || !self.fits_taker(slot, take) {
+                continue;
+            }
+            bytes += other.body.len() + key.len() as u64;
+            if bytes > limit.bytes_max {
+                break;
+            }
+            slots.push(slot);
+        }
+        slots
+    }
+}
