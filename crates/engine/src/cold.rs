@@ -241,6 +241,9 @@ pub enum Want {
     Id(MessageId),
     /// Where messages of a queue with this key are.
     Key(QueueId, Arc<[u8]>),
+    /// Memory: puts wait until messages have left for a run. Answered by
+    /// nothing but [`crate::Engine::supply`].
+    Room,
 }
 
 /// What was found for a [`Want`].

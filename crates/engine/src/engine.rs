@@ -63,6 +63,8 @@ pub struct Engine {
     /// Waits whose time is over, but for what is being read from runs.
     /// True: it is to be warned.
     pub(crate) overdue: Vec<(u64, bool)>,
+    /// Puts wait while messages take more memory than this; 0: they do not.
+    pub(crate) memory_room: u64,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
 }
@@ -135,6 +137,7 @@ impl Engine {
             passed_cold: false,
             stalled: Vec::new(),
             overdue: Vec::new(),
+            memory_room: 0,
             picks: 0,
         };
         engine.configure(settings);
@@ -465,6 +468,17 @@ impl Engine {
     /// Tells how much room there is; puts and leases are refused accordingly.
     pub fn set_space(&mut self, space: Space) {
         self.space = space;
+    }
+
+    /// Puts wait from now on while messages take more than so many bytes of
+    /// memory ([`Want::Room`]); 0: they do not.
+    pub fn set_memory_room(&mut self, bytes: u64) {
+        self.memory_room = bytes;
+    }
+
+    /// The shard's number.
+    pub fn shard(&self) -> usize {
+        usize::from(self.shard)
     }
 
     /// Refuses puts from now on, or no longer.

@@ -170,6 +170,7 @@ fn open(
         shards: size(config.shards),
         segment_bytes: config.segment_bytes,
         spares: size(config.spare_segments),
+        memory: config.memory,
     };
     let began = Instant::now();
     let opened = core::open(&config.data, &layout, &settings)?;
@@ -194,6 +195,7 @@ fn open(
     let server = Server {
         core: Core {
             reader: opened.committer.log.reader(),
+            runs: opened.runs,
             shards: opened.shards.into_iter().map(Mutex::new).collect(),
             committer: Mutex::new(opened.committer),
             policy: config.sync,
@@ -259,6 +261,14 @@ fn start_helpers(
     helpers.push(start(
         "timer",
         Box::new(|server, _| server.core.run_timer()),
+    )?);
+    helpers.push(start(
+        "keeper",
+        Box::new(|server, ends| server.core.run_keeper(&ends.stop)),
+    )?);
+    helpers.push(start(
+        "fetch",
+        Box::new(|server, ends| server.core.run_fetch(&ends.stop)),
     )?);
     helpers.push(start(
         "upkeep",
@@ -365,6 +375,8 @@ fn stop(
     ends.stop.store(true, Ordering::SeqCst);
     server.core.log_work.raise();
     server.core.upkeep.raise();
+    server.core.runs.work.raise();
+    server.core.runs.pressed.raise();
     server.core.timer.stop();
     for helper in helpers {
         whole &= helper.join().is_ok();
@@ -454,6 +466,8 @@ impl Server {
         current.queues_max = config.queues_max;
         current.waiters_max = config.waiters_max;
         current.memory_max = config.memory_max;
+        current.memory = config.memory;
+        self.core.runs.set_budget(config.memory, config.shards);
         Ok(level)
     }
 }

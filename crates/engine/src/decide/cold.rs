@@ -40,6 +40,14 @@ impl Engine {
         caller: Caller,
         command: Command,
     ) -> Answer {
+        if self.memory_room > 0
+            && matches!(command, Command::Put(_) | Command::PutMany(_))
+            && self.store.memory_bytes() > self.memory_room
+        {
+            self.wants.push(Want::Room);
+            self.parked.push(Parked { caller, command });
+            return Answer::Later;
+        }
         if !self.store.cold.is_empty() {
             if matches!(command, Command::StopWaiting) {
                 self.hurry(caller);

@@ -8,6 +8,7 @@ use quintet_wire::{Options, VOICES, Value, Voice};
 
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
+use super::units::show_bytes;
 use super::{Address, Config, Listen};
 
 /// What the command line says; it wins over the file.
@@ -52,6 +53,15 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
                 options: Options::new(voice.options),
             })
             .collect();
+    }
+    let least = crate::core::smallest(config.shards);
+    if config.memory < least {
+        bail!(
+            "memory = \"{}\" is too small for shards = {}: the smallest that works is {}",
+            show_bytes(config.memory),
+            config.shards,
+            show_bytes(least)
+        );
     }
     Ok(config)
 }

@@ -53,6 +53,7 @@ pub(crate) struct Config {
     pub(crate) queues_max: u64,
     pub(crate) waiters_max: u64,
     /// 0: no limit.
+    pub(crate) memory: u64,
     pub(crate) memory_max: u64,
     pub(crate) allow_shutdown: bool,
     /// `[defaults]`.
@@ -84,12 +85,13 @@ impl Default for Config {
             chunk_bytes: 256 << 10,
             segment_bytes: 64 << 20,
             spare_segments: 2,
-            log_bytes: 512 << 20,
+            log_bytes: 256 << 20,
             stop_wait_ms: 5000,
             log_level: "info".to_owned(),
             admin_socket: String::new(),
             queues_max: 100_000,
             waiters_max: 1_000_000,
+            memory: 256 << 20,
             memory_max: 0,
             allow_shutdown: false,
             defaults: Overrides::default(),

@@ -94,8 +94,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "log_bytes",
-        help: "The log may hold this much, or as much again as the live messages if that is \
-               more, before its oldest files are cleared of what still lives in them and retired.",
+        help: "The log may hold this much before its oldest files are cleared of what still lives \
+               in them, which leaves for run files, and retired. A start reads this much at most.",
         reload: true,
         field: |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
     },
@@ -131,9 +131,17 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.waiters_max, 1, 10_000_000),
     },
     Spec {
+        key: "memory",
+        help: "Memory the server aims to stay in, 32MiB at least. Messages beyond it leave for run \
+               files, those farthest from being taken first, and are read back in time.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.memory, 32 << 20, 1 << 50),
+    },
+    Spec {
         key: "memory_max",
-        help: "Memory the messages may take, by the server's reckoning; puts over it are \
-               refused. 0: three quarters of the machine's memory.",
+        help: "Memory the messages may take at most, by the server's reckoning, if they cannot \
+               leave it (reserved, in queues with memory = true, the disk is full); puts over \
+               it are refused. 0: three quarters of the machine's memory.",
         reload: true,
         field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
     },

@@ -160,10 +160,9 @@ impl<'a> Access<'a> {
     }
 
     fn collect(&mut self) {
-        if self.scratch.is_empty() {
-            return;
-        }
-        if let Some((_, guard)) = &mut self.held {
+        if let Some((_, guard)) = &mut self.held
+            && (!self.scratch.is_empty() || guard.engine.has_wants())
+        {
             self.core.collect(guard, self.scratch, self.out);
         }
     }

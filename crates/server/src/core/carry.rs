@@ -80,7 +80,8 @@ impl Core {
         self.collect(into, scratch, out);
     }
 
-    /// Says what the deliveries of a shard wait for.
+    /// Says what the deliveries of a shard wait for, and passes on what its
+    /// engine asked for.
     pub(super) fn collect(
         &self,
         shard: &mut Shard,
@@ -92,6 +93,7 @@ impl Core {
             let need = shard.need(delivery.hold, &self.progress, waits);
             (delivery, need)
         }));
+        self.forward_wants(shard);
     }
 }
 
@@ -117,6 +119,7 @@ mod tests {
             shards: 2,
             segment_bytes: 1 << 20,
             spares: 0,
+            memory: 256 << 20,
         };
         let rule = Overrides {
             attempts_max: Some(1),

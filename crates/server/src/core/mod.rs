@@ -8,6 +8,7 @@ mod bodies;
 mod carry;
 mod clock;
 mod commit;
+mod keep;
 mod mail;
 mod party;
 mod recover;
@@ -31,6 +32,7 @@ pub(crate) use access::{Access, Decided};
 pub(crate) use bodies::{Bodies, begin_chunk};
 pub(crate) use clock::Clock;
 pub(crate) use commit::Committer;
+pub(crate) use keep::{BodySource, Budget, Runs, smallest};
 pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use party::{PartyKey, SLOTS_MAX};
 pub(crate) use recover::{Layout, SHARDS_FILE, open, verify_frame};
@@ -49,6 +51,7 @@ pub(crate) struct Core {
     pub(crate) progress: Progress,
     pub(crate) bodies: Bodies,
     pub(crate) reader: BodyReader,
+    pub(crate) runs: Runs,
     pub(crate) timer: Timer,
     /// Wakes the log thread (`sync = "always"` only).
     pub(crate) log_work: Signal,

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, varint};
+use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalLog, Log, Options, Recovery, ReplayFrame, Spares, Stamp,
+    Storage,
 };
 
 use super::bodies::{Bodies, read_chunk};
 use super::commit::fill;
-use super::{Clock, Committer, Shard};
+use super::{Budget, Clock, Committer, Runs, Shard};
 
 /// A data directory, open and in a new epoch.
 pub(crate) struct Opened {
@@ -23,6 +25,7 @@ pub(crate) struct Opened {
     pub(crate) clock: Clock,
     pub(crate) spares: Spares,
     pub(crate) recovery: Recovery,
+    pub(crate) runs: Runs,
 }
 
 /// How the log is laid out.
@@ -30,6 +33,8 @@ pub(crate) struct Layout {
     pub(crate) shards: usize,
     pub(crate) segment_bytes: u64,
     pub(crate) spares: usize,
+    /// Memory the server may take, bytes.
+    pub(crate) memory: u64,
 }
 
 /// What replay builds.
@@ -95,6 +100,7 @@ pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<O
         let last_id = shard.engine.last_id().0;
         shard.ring.settle(last_id);
     }
+    let runs = open_runs(dir, layout, &shards)?;
     let committer = Committer::new(Box::new(log), epoch, shards.len(), layout.segment_bytes);
     Ok(Opened {
         shards,
@@ -103,7 +109,40 @@ pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<O
         clock,
         spares,
         recovery,
+        runs,
     })
+}
+
+/// Opens the runs that are in force, and clears others away: the log, which is
+/// synced by now, knows them no more, or never did.
+fn open_runs(dir: &Path, layout: &Layout, shards: &[Shard]) -> Result<Runs> {
+    let storage: Arc<dyn Storage> = Arc::new(Disk::new(dir));
+    remove_unfinished_runs(&*storage).context("cannot clear unfinished runs away")?;
+    let there = list_runs(&*storage).context("cannot list the runs")?;
+    let next = there.iter().map(|name| name.number.0 + 1).max();
+    let mut open = BTreeMap::new();
+    for (number, shard) in shards.iter().enumerate() {
+        for run in shard.engine.needed_runs() {
+            let name = RunName {
+                shard: u16::try_from(number).unwrap_or(u16::MAX),
+                number: RunNumber(run.0),
+            };
+            let opened = Run::open(&*storage, name).with_context(|| {
+                format!(
+                    "{name} holds messages and cannot be opened; put it back from a backup, or \
+                     see `quintet check` and `quintet repair`"
+                )
+            })?;
+            open.insert(run.0, Arc::new(opened));
+        }
+    }
+    for name in there {
+        if !open.contains_key(&name.number.0) {
+            remove_run(&*storage, name).with_context(|| format!("cannot delete {name}"))?;
+        }
+    }
+    let budget = Budget::new(layout.memory, layout.shards as u64);
+    Ok(Runs::new(storage, open, next.unwrap_or(1), budget))
 }
 
 /// Writes and syncs the first frame of this start: each shard's snapshot (the

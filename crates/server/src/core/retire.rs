@@ -96,13 +96,17 @@ impl Core {
         let [oldest, _, ..] = segments[..] else {
             return false;
         };
-        let live: u64 = self.live_bytes();
         let number = oldest.number.0;
         if !self.lives_in(number) {
             self.retire(oldest.number);
             return true;
         }
-        if total.saturating_sub(live) <= log_bytes.max(live) {
+        if total <= log_bytes {
+            return false;
+        }
+        // What waits in it leaves for a run; the few that are reserved, and
+        // what a run cannot hold, go to the end of the log.
+        if self.lives_much_in(number) && !self.spill_home(Home(number), stop) {
             return false;
         }
         if !self.copy_bodies(number) || !self.copy_messages(number, stop) || self.lives_in(number) {
@@ -114,11 +118,15 @@ impl Core {
         true
     }
 
-    fn live_bytes(&self) -> u64 {
-        self.shards
+    /// True if so much lives in the segment that a run is worth a file.
+    fn lives_much_in(&self, segment: u32) -> bool {
+        const FEW: u64 = 64;
+        let messages: u64 = self
+            .shards
             .iter()
-            .map(|shard| locked(shard).engine.live_bytes())
-            .sum()
+            .map(|shard| locked(shard).engine.homes_live(Home(segment)))
+            .sum();
+        messages > FEW || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
     /// True if something in the segment must still be remembered.
@@ -206,7 +214,7 @@ impl Core {
     }
 
     /// Writes the open batch. False if the disk is full.
-    fn write_now(&self) -> bool {
+    pub(super) fn write_now(&self) -> bool {
         let committed = locked(&self.committer).commit(self, false);
         match committed {
             Committed::Nothing => true,

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 
 use quintet_engine::{Handed, LargeBody, Message};
-use quintet_log::{BodyReader, LogError, SegmentNumber};
+use quintet_log::LogError;
+
+use crate::core::BodySource;
 use quintet_wire::Output;
 
 use super::Stream;
@@ -119,11 +121,11 @@ impl Outbox {
     pub(super) fn flush(
         &mut self,
         stream: &mut Stream,
-        reader: &BodyReader,
+        bodies: &BodySource<'_>,
         written: &mut u64,
     ) -> Flushed {
         let mut budget = LARGE_PER_TURN;
-        let flushed = self.send(stream, reader, written, &mut budget);
+        let flushed = self.send(stream, bodies, written, &mut budget);
         while self
             .kept
             .front()
@@ -151,7 +153,7 @@ impl Outbox {
     fn send(
         &mut self,
         stream: &mut Stream,
-        reader: &BodyReader,
+        bodies: &BodySource<'_>,
         written: &mut u64,
         budget: &mut usize,
     ) -> Flushed {
@@ -178,7 +180,7 @@ impl Outbox {
             if next.is_none() {
                 return Flushed::Done;
             }
-            match self.send_large(stream, reader, written, budget) {
+            match self.send_large(stream, bodies, written, budget) {
                 Flushed::Done => self.large_sent += 1,
                 stuck => return stuck,
             }
@@ -189,7 +191,7 @@ impl Outbox {
     fn send_large(
         &mut self,
         stream: &mut Stream,
-        reader: &BodyReader,
+        bodies: &BodySource<'_>,
         written: &mut u64,
         budget: &mut usize,
     ) -> Flushed {
@@ -201,7 +203,7 @@ impl Outbox {
         });
         loop {
             if sending.at == sending.bytes.len() {
-                match sending.load(reader) {
+                match sending.load(bodies) {
                     Ok(true) => {}
                     Ok(false) => {
                         self.sending = None;
@@ -267,7 +269,7 @@ fn retry(error: &io::Error) -> Option<Flushed> {
 
 impl Sending {
     /// Reads the next chunk, verified. False at the end of the body.
-    fn load(&mut self, reader: &BodyReader) -> Result<bool, String> {
+    fn load(&mut self, bodies: &BodySource<'_>) -> Result<bool, String> {
         // A retirement may move a chunk between looking up its place and
         // reading it; then its new place is known.
         for attempt in 0.. {
@@ -279,8 +281,7 @@ impl Sending {
                 }
                 return Ok(false);
             };
-            let segment = SegmentNumber(place.segment);
-            match reader.read_frame_payload(segment, place.offset, place.frame_len) {
+            match bodies.read(place) {
                 Ok(bytes) => {
                     self.at = bytes.len().saturating_sub(place.len as usize);
                     self.bytes = bytes;

@@ -498,7 +498,7 @@ impl IoThread {
         let mut written = 0;
         let flushed = conn
             .out
-            .flush(&mut conn.stream, &server.core.reader, &mut written);
+            .flush(&mut conn.stream, &server.core.body_source(), &mut written);
         if written > 0 {
             conn.active = self.instant;
             let counter = &server.threads[self.index].bytes_written;

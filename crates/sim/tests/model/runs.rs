@@ -189,12 +189,13 @@ impl World {
                 break;
             }
             prop_assert!(round < 200, "it asks again and again: {wants:?}");
-            let found = wants.into_iter().map(|want| match want {
-                Want::Block(at, _) => Found::Block(at, self.runs.read(at)),
-                Want::Id(id) => Found::Id(id, self.runs.find(|message| message.id == id)),
+            let found = wants.into_iter().filter_map(|want| match want {
+                Want::Room => None,
+                Want::Block(at, _) => Some(Found::Block(at, self.runs.read(at))),
+                Want::Id(id) => Some(Found::Id(id, self.runs.find(|message| message.id == id))),
                 Want::Key(queue, key) => {
                     let found = self.runs.find(|message| message.key() == Some(&key));
-                    Found::Key(queue, key, found)
+                    Some(Found::Key(queue, key, found))
                 }
             });
             let found: Vec<Found> = found.collect();

@@ -19,10 +19,12 @@ fn core(dir: &Path, settings: &Settings) -> Core {
         shards: SHARDS,
         segment_bytes: 1 << 20,
         spares: 0,
+        memory: 256 << 20,
     };
     let opened = open(dir, &layout, settings).expect("it opens");
     Core {
         reader: opened.committer.log.reader(),
+        runs: opened.runs,
         shards: opened.shards.into_iter().map(Mutex::new).collect(),
         committer: Mutex::new(opened.committer),
         policy: SyncPolicy::Never,

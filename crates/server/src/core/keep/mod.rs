@@ -1,0 +1,320 @@
+//! Messages that do not die young: who writes them to runs, reads them back,
+//! and clears runs away.
+//!
+//! The keeper thread ([`spill`], [`rewrite`]) works off every lock and holds a
+//! shard's only for slices. The fetch thread ([`fetch`]) reads what engines
+//! ask for and hands it to them.
+
+mod fetch;
+mod rewrite;
+mod spill;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use quintet_engine::{ChunkPlace, Home, QueueId, RunId, Want, varint};
+use quintet_log::run::{Chunk, Run, RunName, RunNumber};
+use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
+
+use super::{Core, Signal, locked, stop_for};
+
+/// Pause between two slices of background work.
+const PACE: Duration = Duration::from_millis(1);
+/// Pause between two looks at the runs when nobody asks for one.
+const LOOK: Duration = Duration::from_millis(500);
+/// A run with bodies that were being sent when it died stays open for this
+/// long: what is sent slower than that breaks off.
+const LINGER: Duration = Duration::from_secs(600);
+
+/// How much memory messages may take, in each shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Messages leave memory above this, bytes.
+    pub(crate) high: u64,
+    /// And until this is reached.
+    pub(crate) low: u64,
+    /// Puts wait above this.
+    pub(crate) limit: u64,
+    /// Messages chosen at once at most: the choice takes memory too.
+    pub(crate) picks: usize,
+}
+
+impl Budget {
+    /// Of `memory` bytes for the whole server.
+    pub(crate) fn new(memory: u64, shards: u64) -> Self {
+        let each = memory.saturating_sub(smallest(shards) / 2) / shards.max(1) * 3 / 4;
+        Self {
+            high: each / 8 * 7,
+            low: each / 2,
+            limit: each,
+            picks: usize::try_from(each / 1024)
+                .unwrap_or(usize::MAX)
+                .clamp(4096, 1 << 17),
+        }
+    }
+}
+
+/// The smallest memory budget that works, bytes: the process itself, its
+/// threads and buffers, and some thousand messages in each shard.
+pub(crate) fn smallest(shards: u64) -> u64 {
+    (24 << 20) + shards * (8 << 20)
+}
+
+/// All runs, and what was asked of them.
+pub(crate) struct Runs {
+    storage: Arc<dyn Storage>,
+    open: Mutex<BTreeMap<u32, Arc<Run>>>,
+    /// Runs are numbered over all shards, so that a number names a file.
+    next: AtomicU32,
+    wanted: Mutex<Vec<(usize, Want)>>,
+    /// Wakes the fetch thread.
+    pub(crate) work: Signal,
+    /// Wakes the keeper thread.
+    pub(crate) pressed: Signal,
+    /// Dead runs whose files go when the ticket is durable.
+    dying: Mutex<Vec<(u32, u64)>>,
+    lingering: Mutex<Vec<(Instant, u32)>>,
+    /// Runs that cannot be read whole and so are not written again.
+    left_alone: Mutex<BTreeSet<u32>>,
+    pub(crate) counts: KeepCounts,
+    budget: Mutex<Budget>,
+    /// A budget that nothing can be done about was told of.
+    told: AtomicBool,
+}
+
+/// Numbers for statistics, since start.
+#[derive(Default)]
+pub(crate) struct KeepCounts {
+    /// Messages written to runs.
+    pub(crate) spilled: AtomicU64,
+    /// Bytes of run files written.
+    pub(crate) spilled_bytes: AtomicU64,
+    /// Blocks read from runs.
+    pub(crate) fetched: AtomicU64,
+    /// Messages in them.
+    pub(crate) fetched_messages: AtomicU64,
+    /// Runs written again because little lived in them.
+    pub(crate) rewritten: AtomicU64,
+    /// Bytes of all run files.
+    pub(crate) bytes: AtomicU64,
+    /// Reads that failed.
+    pub(crate) errors: AtomicU64,
+}
+
+impl Runs {
+    /// `open` are the runs in force, `next` is above every number in use.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        open: BTreeMap<u32, Arc<Run>>,
+        next: u32,
+        budget: Budget,
+    ) -> Self {
+        let bytes = open.values().map(|run| run.file_bytes()).sum();
+        let counts = KeepCounts {
+            bytes: AtomicU64::new(bytes),
+            ..KeepCounts::default()
+        };
+        Self {
+            storage,
+            open: Mutex::new(open),
+            next: AtomicU32::new(next),
+            wanted: Mutex::new(Vec::new()),
+            work: Signal::default(),
+            pressed: Signal::default(),
+            dying: Mutex::new(Vec::new()),
+            lingering: Mutex::new(Vec::new()),
+            left_alone: Mutex::new(BTreeSet::new()),
+            counts,
+            budget: Mutex::new(budget),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the memory of the whole server.
+    pub(crate) fn set_budget(&self, memory: u64, shards: u64) {
+        *locked(&self.budget) = Budget::new(memory, shards);
+        self.pressed.raise();
+    }
+
+    pub(crate) fn budget(&self) -> Budget {
+        *locked(&self.budget)
+    }
+
+    fn get(&self, run: RunId) -> Option<Arc<Run>> {
+        locked(&self.open).get(&run.0).cloned()
+    }
+
+    /// The name of a new run of a shard.
+    fn next_name(&self, shard: usize) -> RunName {
+        RunName {
+            shard: u16::try_from(shard).unwrap_or(u16::MAX),
+            number: RunNumber(self.next.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    fn add(&self, run: Run) -> Arc<Run> {
+        self.counts
+            .bytes
+            .fetch_add(run.file_bytes(), Ordering::Relaxed);
+        let run = Arc::new(run);
+        locked(&self.open).insert(run.name().number.0, Arc::clone(&run));
+        run
+    }
+
+    /// Deletes a run's file. Bodies that are being sent from it keep it open.
+    fn remove(&self, number: u32) {
+        let Some(run) = locked(&self.open).get(&number).cloned() else {
+            return;
+        };
+        self.counts
+            .bytes
+            .fetch_sub(run.file_bytes(), Ordering::Relaxed);
+        if let Err(error) = quintet_log::run::remove_run(&*self.storage, run.name()) {
+            tracing::warn!("cannot delete {}, which is not needed: {error}", run.name());
+        }
+        if run.chunk_bytes() > 0 {
+            locked(&self.lingering).push((Instant::now(), number));
+        } else {
+            locked(&self.open).remove(&number);
+        }
+    }
+
+    /// A chunk of a large body that lies in a run.
+    fn chunk(&self, run: RunId, place: ChunkPlace) -> Result<Vec<u8>, LogError> {
+        let Some(found) = self.get(run) else {
+            return Err(LogError::NoSegment(SegmentNumber(place.segment)));
+        };
+        let mut bytes = vec![0; place.len as usize];
+        let chunk = Chunk {
+            offset: place.offset,
+            len: place.len,
+        };
+        found.read_chunk(chunk, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// Reads chunks of large bodies, wherever they lie.
+pub(crate) struct BodySource<'a> {
+    pub(crate) log: &'a BodyReader,
+    pub(crate) runs: &'a Runs,
+}
+
+impl BodySource<'_> {
+    /// Bytes that end with the chunk.
+    pub(crate) fn read(&self, place: &ChunkPlace) -> Result<Vec<u8>, LogError> {
+        match Home(place.segment).run() {
+            Some(run) => self.runs.chunk(run, *place),
+            None => {
+                let segment = SegmentNumber(place.segment);
+                self.log
+                    .read_frame_payload(segment, place.offset, place.frame_len)
+            }
+        }
+    }
+}
+
+/// Hash of a message's key, as runs index it: FNV-1a of 64 bits over the
+/// number of the queue (four bytes, low one first) and the key. Part of the
+/// format of runs (docs/run-format.md).
+pub(crate) fn key_hash(queue: QueueId, key: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325;
+    let bytes = queue.0.to_le_bytes();
+    bytes.iter().chain(key).fold(start, |hash: u64, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The tag of a lane: queue and state.
+fn lane_tag(queue: QueueId, lane: quintet_engine::Lane) -> Vec<u8> {
+    let mut tag = Vec::with_capacity(6);
+    varint::put(&mut tag, u64::from(queue.0));
+    tag.push(lane as u8);
+    tag
+}
+
+impl Core {
+    /// Where chunks of large bodies are read.
+    pub(crate) fn body_source(&self) -> BodySource<'_> {
+        BodySource {
+            log: &self.reader,
+            runs: &self.runs,
+        }
+    }
+
+    /// The keeper thread: runs until `stop`.
+    pub(crate) fn run_keeper(&self, stop: &AtomicBool) {
+        let mut looked = Instant::now();
+        loop {
+            self.runs.pressed.wait_for(LOOK);
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            for shard in 0..self.shards.len() {
+                self.relieve(shard, stop);
+            }
+            self.bury_runs();
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                for shard in 0..self.shards.len() {
+                    self.rewrite_thin(shard, stop);
+                    // Nobody may have passed these on.
+                    let wants = locked(&self.shards[shard]).engine.take_wants();
+                    self.ask_runs(shard, wants);
+                }
+            }
+        }
+    }
+
+    /// Deletes runs in which nothing lives, once that is durable.
+    fn bury_runs(&self) {
+        let mut dying = locked(&self.runs.dying);
+        for shard in &self.shards {
+            let mut shard = locked(shard);
+            let gone = shard.engine.take_dead_runs();
+            if !gone.is_empty() {
+                let open = self.progress.open();
+                let ticket = if shard.batch.is_empty() {
+                    open - 1
+                } else {
+                    open
+                };
+                dying.extend(gone.into_iter().map(|run| (run.0, ticket)));
+            }
+        }
+        if !dying.is_empty() {
+            let newest = dying.iter().map(|&(_, ticket)| ticket).max().unwrap_or(0);
+            if self.progress.durable() < newest && self.write_now() {
+                self.sync();
+                self.mail.iter().for_each(super::Mailbox::tell_durable);
+            }
+            let durable = self.progress.durable();
+            dying.retain(|&(run, ticket)| {
+                let over = ticket <= durable;
+                if over {
+                    self.runs.remove(run);
+                }
+                !over
+            });
+        }
+        drop(dying);
+        locked(&self.runs.lingering).retain(|(since, run)| {
+            let over = since.elapsed() > LINGER;
+            if over {
+                locked(&self.runs.open).remove(run);
+            }
+            !over
+        });
+    }
+
+    /// A run could not be written. True if that is because the disk is full,
+    /// which is not final.
+    fn cannot_write_run(&self, error: &LogError) -> bool {
+        if matches!(error, LogError::NoSpace { .. }) {
+            return true;
+        }
+        stop_for(error)
+    }
+}

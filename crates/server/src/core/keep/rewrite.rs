@@ -1,0 +1,213 @@
+//! Runs in which little lives are written again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quintet_engine::{Body, EntryFacts, Lane, Message, QueueId, Rewritten, RunId};
+use quintet_log::LogError;
+use quintet_log::run::{Run, RunOptions, RunWriter};
+
+use super::{key_hash, lane_tag};
+use crate::core::{Core, Shard, locked};
+
+/// Messages written again at once at most: each takes some memory meanwhile.
+const MOST: u64 = 200_000;
+/// Runs beyond this are merged, the smallest first: each is asked for an id
+/// that is in none.
+const RUNS_MAX: usize = 512;
+/// How many are merged then.
+const MERGE: usize = 16;
+/// Dead bytes on the disk that are not worth the work.
+const SLACK: u64 = 32 << 20;
+
+/// A message on its way from one run to another.
+struct Moving {
+    queue: QueueId,
+    lane: Lane,
+    facts: EntryFacts,
+    from: RunId,
+    block: u32,
+    ordinal: u32,
+}
+
+impl Core {
+    /// Writes runs again of which less than a quarter lives, if that frees
+    /// enough, and merges some if there are very many.
+    pub(super) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
+        let mut runs = locked(&self.shards[number]).engine.runs();
+        let left_alone = locked(&self.runs.left_alone).clone();
+        runs.retain(|(run, ..)| !left_alone.contains(&run.0));
+        let mut thin = Vec::new();
+        let (mut dead, mut live_sum) = (0, 0);
+        for &(run, live, _) in &runs {
+            let Some(file) = self.runs.get(run) else {
+                continue;
+            };
+            let all = u64::from(file.entries()).max(1);
+            if live * 4 < all && live_sum + live <= MOST {
+                dead += file.file_bytes() / all * (all - live);
+                live_sum += live;
+                thin.push(run);
+            }
+        }
+        if dead < SLACK {
+            thin.clear();
+        }
+        if thin.is_empty() && runs.len() > RUNS_MAX {
+            let mut by_size: Vec<(u64, RunId)> =
+                runs.iter().map(|&(r, live, _)| (live, r)).collect();
+            by_size.sort_unstable();
+            let mut sum = 0;
+            for (live, run) in by_size.into_iter().take(MERGE) {
+                sum += live;
+                if sum <= MOST {
+                    thin.push(run);
+                }
+            }
+        }
+        if thin.is_empty() || stop.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Err(error) = self.rewrite(number, &thin) {
+            self.cannot_write_run(&error);
+        }
+    }
+
+    fn rewrite(&self, number: usize, old: &[RunId]) -> Result<(), LogError> {
+        let Some(mut moving) = self.gather(number, old) else {
+            // One of them is damaged: they stay as they are.
+            locked(&self.runs.left_alone).extend(old.iter().map(|run| run.0));
+            return Ok(());
+        };
+        moving.sort_unstable_by_key(|m| (m.queue, m.lane, m.facts.order));
+        let run = self.write_again(number, &mut moving)?;
+        let mut blocks = Vec::new();
+        for number in 0..run.blocks() {
+            let Some(info) = run.block(number) else { break };
+            let first = info.first_ordinal as usize;
+            let entries = &moving[first..first + info.count as usize];
+            let Some(head) = entries.first() else { break };
+            blocks.push(Rewritten {
+                number,
+                ordinal: info.first_ordinal,
+                queue: head.queue,
+                lane: head.lane,
+                entries: entries
+                    .iter()
+                    .map(|m| (m.facts, m.from, m.ordinal))
+                    .collect(),
+            });
+        }
+        let (mut deliveries, mut mail) = (Vec::new(), Vec::new());
+        let id = RunId(run.name().number.0);
+        let mut shard = self.lock(number);
+        let now = self.clock.now();
+        let Shard { engine, batch, .. } = &mut *shard;
+        engine.replace_runs(now, old, id, &blocks, batch, &mut deliveries);
+        self.collect(&mut shard, &mut deliveries, &mut mail);
+        let needed = shard.engine.needs_run(id);
+        drop(shard);
+        self.write(self.progress.open());
+        self.post(mail);
+        if !needed {
+            self.runs.remove(id.0);
+        }
+        self.runs
+            .counts
+            .rewritten
+            .fetch_add(old.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What lives in these runs. `None`: one of them cannot be read.
+    fn gather(&self, number: usize, old: &[RunId]) -> Option<Vec<Moving>> {
+        let mut moving = Vec::new();
+        for &from in old {
+            let run = self.runs.get(from)?;
+            let blocks = locked(&self.shards[number]).engine.blocks_of(from);
+            for block in blocks {
+                let read = run.read_block(block.number).ok()?;
+                let mut found: Vec<(u32, Message)> = Vec::new();
+                for entry in read.entries() {
+                    found.push((entry.ordinal, Message::decode(entry.payload).ok()?));
+                }
+                let shard = locked(&self.shards[number]);
+                found.retain(|(ordinal, _)| shard.engine.is_alive_in(from, *ordinal));
+                drop(shard);
+                moving.extend(found.iter().map(|(ordinal, message)| Moving {
+                    queue: block.queue,
+                    lane: block.lane,
+                    facts: EntryFacts::of(message, block.lane),
+                    from,
+                    block: block.number,
+                    ordinal: *ordinal,
+                }));
+            }
+        }
+        Some(moving)
+    }
+
+    /// Writes them in this order into a new run. Blocks are read once more:
+    /// their messages are not all held in memory.
+    fn write_again(&self, number: usize, moving: &mut Vec<Moving>) -> Result<Arc<Run>, LogError> {
+        let options = RunOptions {
+            sort_bytes: 1 << 20,
+            created_ms: self.clock.now().0,
+            ..RunOptions::default()
+        };
+        let name = self.runs.next_name(number);
+        let mut writer = RunWriter::create(Arc::clone(&self.runs.storage), name, options)?;
+        let mut lane = None;
+        let mut payload = Vec::new();
+        // One block of each run is at hand: entries of a run come in its order.
+        let mut at_hand: BTreeMap<RunId, quintet_log::run::Block> = BTreeMap::new();
+        let mut written = Vec::with_capacity(moving.len());
+        for item in moving.drain(..) {
+            let Some(run) = self.runs.get(item.from) else {
+                continue;
+            };
+            if at_hand
+                .get(&item.from)
+                .is_none_or(|b| b.number() != item.block)
+            {
+                at_hand.insert(item.from, run.read_block(item.block)?);
+            }
+            let Some(entry) = at_hand.get(&item.from).and_then(|b| b.entry(item.ordinal)) else {
+                continue;
+            };
+            payload.clear();
+            match Message::decode(entry.payload) {
+                Ok(Message {
+                    body: Body::Small(_),
+                    ..
+                }) => payload.extend_from_slice(entry.payload),
+                Ok(mut message) => {
+                    let Body::Large(body) = &message.body else {
+                        continue;
+                    };
+                    let copy = self.copy_body(&mut writer, RunId(name.number.0), body)?;
+                    message.body = Body::Large(copy.ok_or_else(|| LogError::BadRead {
+                        file: run.name().to_string(),
+                        offset: 0,
+                        why: "a large body cannot be read".to_owned(),
+                    })?);
+                    message.encode(&mut payload);
+                }
+                Err(_) => continue,
+            }
+            if lane != Some((item.queue, item.lane)) {
+                lane = Some((item.queue, item.lane));
+                writer.lane(&lane_tag(item.queue, item.lane))?;
+            }
+            let key = Message::decode(&payload)
+                .ok()
+                .and_then(|m| m.key().map(|key| key_hash(item.queue, key)));
+            writer.push(item.facts.id.0, key, &payload)?;
+            written.push(item);
+        }
+        *moving = written;
+        let run = writer.finish()?;
+        Ok(self.runs.add(run))
+    }
+}

@@ -1,0 +1,294 @@
+//! Messages out of memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quintet_engine::{
+    Body, ChunkPlace, Home, LargeBody, Message, MessageId, Picked, RunId, Spill, Written,
+};
+use quintet_log::LogError;
+use quintet_log::run::{Run, RunOptions, RunWriter};
+
+use super::{PACE, key_hash, lane_tag};
+use crate::core::{Core, Shard, locked};
+
+/// Messages chosen in one hold of a shard's lock.
+const PICK_SLICE: usize = 256;
+/// Slots looked at in one hold of a shard's lock.
+const SLOT_SLICE: u32 = 1024;
+/// Lanes shorter than this stay: a block of their own would cost as much
+/// memory as they do.
+const LANE_MIN: usize = 16;
+/// Copies of blocks that are kept in any case, so that takes are not starved.
+const LOADED_MIN: usize = 24;
+/// A new run is synced each time so many bytes are written, so that no
+/// request waits behind all of it.
+const SYNC_BYTES: u64 = 2 << 20;
+
+impl Core {
+    /// Brings a shard back into its budget.
+    pub(super) fn relieve(&self, number: usize, stop: &AtomicBool) {
+        let budget = self.runs.budget();
+        let memory = || locked(&self.shards[number]).engine.memory_bytes();
+        if memory() <= budget.high {
+            self.set_room(number, budget.limit);
+            return;
+        }
+        // Copies first: they cost nothing to drop.
+        while memory() > budget.low {
+            let mut shard = locked(&self.shards[number]);
+            let Shard { engine, batch, .. } = &mut *shard;
+            if !engine.unload_oldest(LOADED_MIN, batch) {
+                break;
+            }
+        }
+        let mut any = false;
+        loop {
+            let over = memory().saturating_sub(budget.low);
+            if over == 0 || stop.load(Ordering::SeqCst) {
+                break;
+            }
+            let mut plan = locked(&self.shards[number])
+                .engine
+                .plan_spill(over, LANE_MIN);
+            match self.spill(number, &mut plan, budget.picks) {
+                Ok(0) => break,
+                Ok(_) => any = true,
+                Err(error) => {
+                    self.cannot_write_run(&error);
+                    break;
+                }
+            }
+        }
+        // What cannot be helped must not stop anybody: then only memory_max
+        // bounds what is held.
+        let stuck = memory() > budget.limit;
+        self.set_room(number, if stuck { 0 } else { budget.limit });
+        if stuck && !any && !self.runs.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "messages take more memory than the budget allows and cannot leave it now \
+                 (reserved, in very short queues, or the disk is full)"
+            );
+        }
+        if !stuck {
+            self.runs.told.store(false, Ordering::Relaxed);
+        }
+        self.supply(number, Vec::new());
+    }
+
+    fn set_room(&self, number: usize, bytes: u64) {
+        locked(&self.shards[number]).engine.set_memory_room(bytes);
+    }
+
+    /// Writes one run of what the plan chooses. Answers how many left memory.
+    fn spill(&self, number: usize, plan: &mut Spill, most: usize) -> Result<u64, LogError> {
+        let mut picked = Vec::new();
+        loop {
+            let mut shard = locked(&self.shards[number]);
+            let max = PICK_SLICE.min(most.saturating_sub(picked.len()));
+            let more = shard.engine.pick(plan, max, &mut picked);
+            drop(shard);
+            if !more || picked.len() >= most {
+                break;
+            }
+        }
+        self.freeze(number, picked)
+    }
+
+    /// Sends what lives in a segment of the log to a run. False: something
+    /// could not be written now.
+    pub(crate) fn spill_home(&self, home: Home, stop: &AtomicBool) -> bool {
+        let most = self.runs.budget().picks;
+        for number in 0..self.shards.len() {
+            let mut from = Some(0);
+            while let Some(first) = from {
+                let mut picked = Vec::new();
+                from = self.pick_home(number, home, first, most, &mut picked);
+                if stop.load(Ordering::SeqCst) {
+                    self.unpick(number, &picked);
+                    return false;
+                }
+                if let Err(error) = self.freeze(number, picked) {
+                    self.cannot_write_run(&error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn pick_home(
+        &self,
+        number: usize,
+        home: Home,
+        first: u32,
+        most: usize,
+        picked: &mut Vec<Picked>,
+    ) -> Option<u32> {
+        let mut from = Some(first);
+        while let Some(at) = from {
+            if picked.len() >= most {
+                break;
+            }
+            let mut shard = locked(&self.shards[number]);
+            from = shard.engine.pick_home(home, at, SLOT_SLICE, picked);
+        }
+        from
+    }
+
+    fn unpick(&self, number: usize, picked: &[Picked]) {
+        for slice in picked.chunks(PICK_SLICE) {
+            let ids: Vec<MessageId> = slice.iter().map(|picked| picked.message.id).collect();
+            locked(&self.shards[number]).engine.unpick(&ids);
+        }
+    }
+
+    /// Writes chosen messages as a run and puts its blocks in force.
+    fn freeze(&self, number: usize, mut picked: Vec<Picked>) -> Result<u64, LogError> {
+        if picked.is_empty() {
+            return Ok(0);
+        }
+        // Chosen twice: it changed in between, and the later choice counts.
+        picked.sort_unstable_by_key(|p| (p.message.id, std::cmp::Reverse(p.pick)));
+        picked.dedup_by_key(|p| p.message.id);
+        picked.sort_unstable_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        let run = match self.write_run(number, &mut picked) {
+            Ok(run) => run,
+            Err(error) => {
+                self.unpick(number, &picked);
+                return Err(error);
+            }
+        };
+        let id = RunId(run.name().number.0);
+        let mut left = 0;
+        for block in 0..run.blocks() {
+            let Some(info) = run.block(block) else { break };
+            let first = info.first_ordinal as usize;
+            let entries = &picked[first..first + info.count as usize];
+            let Some(head) = entries.first() else { break };
+            let written = Written {
+                number: block,
+                ordinal: info.first_ordinal,
+                queue: head.message.queue,
+                lane: head.lane,
+                entries: entries.iter().map(|p| (p.message.id, p.pick)).collect(),
+            };
+            let mut shard = locked(&self.shards[number]);
+            let Shard { engine, batch, .. } = &mut *shard;
+            left += u64::from(engine.freeze(id, &written, batch));
+            drop(shard);
+            if block % 8 == 7 {
+                // Puts that wait for room, and the batch, go on.
+                self.supply(number, Vec::new());
+            }
+        }
+        self.supply(number, Vec::new());
+        if left == 0 {
+            self.runs.remove(id.0);
+        }
+        self.runs.counts.spilled.fetch_add(left, Ordering::Relaxed);
+        Ok(left)
+    }
+
+    /// Writes them in this order. Those that a run cannot hold stay out of it.
+    fn write_run(&self, number: usize, picked: &mut Vec<Picked>) -> Result<Arc<Run>, LogError> {
+        let options = RunOptions {
+            sort_bytes: 1 << 20,
+            created_ms: self.clock.now().0,
+            ..RunOptions::default()
+        };
+        let name = self.runs.next_name(number);
+        let mut writer = RunWriter::create(Arc::clone(&self.runs.storage), name, options)?;
+        let (mut lane, mut payload, mut synced) = (None, Vec::new(), 0);
+        let mut stay = Vec::new();
+        for (at, picked) in picked.iter().enumerate() {
+            let message = &picked.message;
+            payload.clear();
+            match &message.body {
+                Body::Small(_) => message.encode(&mut payload),
+                Body::Large(body) => {
+                    let body = match self.copy_body(&mut writer, RunId(name.number.0), body)? {
+                        Some(body) => body,
+                        None => {
+                            stay.push(at);
+                            continue;
+                        }
+                    };
+                    let moved = Message {
+                        body: Body::Large(body),
+                        ..message.clone()
+                    };
+                    moved.encode(&mut payload);
+                }
+            }
+            if payload.len() > quintet_log::run::ENTRY_BYTES_MAX {
+                stay.push(at);
+                continue;
+            }
+            if lane != Some((message.queue, picked.lane)) {
+                lane = Some((message.queue, picked.lane));
+                writer.lane(&lane_tag(message.queue, picked.lane))?;
+            }
+            let key = message.key().map(|key| key_hash(message.queue, key));
+            writer.push(message.id.0, key, &payload)?;
+            if writer.bytes() - synced > SYNC_BYTES {
+                synced = writer.bytes();
+                writer.sync()?;
+                std::thread::sleep(PACE);
+            }
+        }
+        let run = writer.finish()?;
+        let mut at = 0;
+        let mut stays = Vec::new();
+        picked.retain(|picked| {
+            let stay = stay.binary_search(&at).is_ok();
+            at += 1;
+            if stay {
+                stays.push(picked.clone());
+            }
+            !stay
+        });
+        self.unpick(number, &stays);
+        self.runs
+            .counts
+            .spilled_bytes
+            .fetch_add(run.file_bytes(), Ordering::Relaxed);
+        Ok(self.runs.add(run))
+    }
+
+    /// Copies a large body into a run. `None`: it cannot be read, which was
+    /// told.
+    pub(super) fn copy_body(
+        &self,
+        writer: &mut RunWriter,
+        run: RunId,
+        body: &LargeBody,
+    ) -> Result<Option<LargeBody>, LogError> {
+        let home = Home::of_run(run).0;
+        let mut places = Vec::new();
+        for place in body.places() {
+            let bytes = match self.body_source().read(&place) {
+                Ok(bytes) => bytes,
+                // A retirement may have moved it just now.
+                Err(error) => {
+                    tracing::warn!("a large body stays in the log for now: {error}");
+                    return Ok(None);
+                }
+            };
+            let bytes = &bytes[bytes.len().saturating_sub(place.len as usize)..];
+            let chunk = writer.chunk(bytes.len(), &mut |out| {
+                out.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            places.push(ChunkPlace {
+                segment: home,
+                offset: chunk.offset,
+                frame_len: chunk.len,
+                len: chunk.len,
+            });
+        }
+        let copy = LargeBody::new(body.id(), body.len(), home);
+        copy.set_places(places, home);
+        Ok(Some(copy))
+    }
+}
