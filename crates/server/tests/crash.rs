@@ -47,7 +47,11 @@ impl Server {
     fn start(data: &Path, sync: &str, shards: u32) -> Self {
         let config = data.with_extension("toml");
         // Small files, so that segments rotate and retire all the time.
-        let text = format!("shards = {shards}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n");
+        // And as little memory as works, so that messages leave it all the time.
+        let text = format!(
+            "shards = {shards}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\nmemory = \"{}MiB\"\n",
+            24 + 8 * shards
+        );
         std::fs::write(&config, text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
             .args([
@@ -325,7 +329,15 @@ fn drain(address: &str, known: &Mutex<Known>) {
     }
 }
 
-fn kill_loop(sync: &str, shards: u32) {
+/// When somebody takes: in every round, or in a few, so that a backlog far
+/// larger than memory comes and goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Takers {
+    Always,
+    Seldom,
+}
+
+fn kill_loop(sync: &str, shards: u32, takers: Takers) {
     let number = |name: &str, default: u64| {
         std::env::var(name)
             .ok()
@@ -344,7 +356,8 @@ fn kill_loop(sync: &str, shards: u32) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let known = Arc::new(Mutex::new(Known::default()));
-    for _ in 0..rounds {
+    for round in 0..rounds {
+        let takes = takers == Takers::Always || round % 5 == 4;
         let server = Server::start(&data, sync, shards);
         let mut workers = Vec::new();
         for producer in 0..PRODUCERS {
@@ -354,7 +367,7 @@ fn kill_loop(sync: &str, shards: u32) {
                 produce(&address, producer, seed, &known)
             }));
         }
-        for consumer in 0..CONSUMERS {
+        for consumer in (0..CONSUMERS).filter(|_| takes) {
             let (address, known) = (server.address.clone(), known.clone());
             workers.push(std::thread::spawn(move || match consumer % 2 {
                 0 => consume_removing(&address, &known),
@@ -362,7 +375,8 @@ fn kill_loop(sync: &str, shards: u32) {
             }));
         }
         // The moment of the kill is the random thing here; nothing waits on it.
-        std::thread::sleep(Duration::from_millis(random.below(250)));
+        let longest = if takers == Takers::Always { 250 } else { 900 };
+        std::thread::sleep(Duration::from_millis(random.below(longest)));
         server.kill();
         for worker in workers {
             worker.join().expect("no client saw anything wrong");
@@ -395,20 +409,30 @@ fn kill_loop(sync: &str, shards: u32) {
 
 #[test]
 fn kill_9_with_sync_always() {
-    kill_loop("always", 1);
+    kill_loop("always", 1, Takers::Always);
 }
 
 #[test]
 fn kill_9_with_sync_at_an_interval() {
-    kill_loop("50ms", 1);
+    kill_loop("50ms", 1, Takers::Always);
 }
 
 #[test]
 fn kill_9_with_sync_never() {
-    kill_loop("never", 1);
+    kill_loop("never", 1, Takers::Always);
 }
 
 #[test]
 fn kill_9_with_several_shards() {
-    kill_loop("always", 4);
+    kill_loop("always", 4, Takers::Always);
+}
+
+#[test]
+fn kill_9_with_a_backlog() {
+    kill_loop("50ms", 1, Takers::Seldom);
+}
+
+#[test]
+fn kill_9_with_a_backlog_in_several_shards() {
+    kill_loop("never", 2, Takers::Seldom);
 }

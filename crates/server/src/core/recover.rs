@@ -201,9 +201,13 @@ impl Replay {
             while !records.is_empty() {
                 let fact = Fact::decode(&mut records, &mut |id, len| {
                     let found = bodies.entry(id).or_default();
+                    // Its message lives where its oldest chunk does, or a
+                    // retirement would pass it by.
+                    let oldest = found.places.iter().flatten().map(|place| place.segment);
+                    let oldest = oldest.min().unwrap_or(home.0);
                     found
                         .body
-                        .get_or_insert_with(|| LargeBody::new(id, len, 0))
+                        .get_or_insert_with(|| LargeBody::new(id, len, oldest))
                         .clone()
                 })
                 .map_err(|error| error.to_string())?;

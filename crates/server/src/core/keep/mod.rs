@@ -39,6 +39,11 @@ pub(crate) struct Budget {
     pub(crate) limit: u64,
     /// Messages chosen at once at most: the choice takes memory too.
     pub(crate) picks: usize,
+    /// Dead bytes on the disk that are not worth the work of freeing them.
+    pub(crate) slack: u64,
+    /// Runs beyond this are merged, the smallest first: each is asked for an
+    /// id that is in none.
+    pub(crate) runs: usize,
 }
 
 impl Budget {
@@ -52,6 +57,10 @@ impl Budget {
             picks: usize::try_from(each / 1024)
                 .unwrap_or(usize::MAX)
                 .clamp(4096, 1 << 17),
+            slack: (memory / 16).clamp(1 << 20, 32 << 20),
+            runs: usize::try_from(memory >> 19)
+                .unwrap_or(usize::MAX)
+                .clamp(64, 512),
         }
     }
 }

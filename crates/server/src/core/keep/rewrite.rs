@@ -13,13 +13,8 @@ use crate::core::{Core, Shard, locked};
 
 /// Messages written again at once at most: each takes some memory meanwhile.
 const MOST: u64 = 200_000;
-/// Runs beyond this are merged, the smallest first: each is asked for an id
-/// that is in none.
-const RUNS_MAX: usize = 512;
-/// How many are merged then.
-const MERGE: usize = 16;
-/// Dead bytes on the disk that are not worth the work.
-const SLACK: u64 = 32 << 20;
+/// How many runs are merged at once at most, and at least.
+const MERGE: std::ops::RangeInclusive<usize> = 4..=16;
 
 /// A message on its way from one run to another.
 struct Moving {
@@ -51,19 +46,24 @@ impl Core {
                 thin.push(run);
             }
         }
-        if dead < SLACK {
+        let budget = self.runs.budget();
+        if dead < budget.slack {
             thin.clear();
         }
-        if thin.is_empty() && runs.len() > RUNS_MAX {
+        if thin.is_empty() && runs.len() > budget.runs {
             let mut by_size: Vec<(u64, RunId)> =
                 runs.iter().map(|&(r, live, _)| (live, r)).collect();
             by_size.sort_unstable();
             let mut sum = 0;
-            for (live, run) in by_size.into_iter().take(MERGE) {
+            for (live, run) in by_size.into_iter().take(*MERGE.end()) {
                 sum += live;
                 if sum <= MOST {
                     thin.push(run);
                 }
+            }
+            // Those that are left are long enough.
+            if thin.len() < *MERGE.start() {
+                return;
             }
         }
         if thin.is_empty() || stop.load(Ordering::SeqCst) {
