@@ -118,6 +118,7 @@ impl World {
         // Of what is in runs such takes may give fewer than they could.
         let many = match &mut command {
             Command::Watch(Some(take)) => Some(&mut take.messages_max),
+            Command::Rewatch(take) => Some(&mut take.messages_max),
             Command::Take(take)
                 if take.end == End::Newest
                     || take.queues.len() > 1
