@@ -271,3 +271,14 @@ pub struct ColdStats {
     /// Messages in blocks that could not be read.
     pub damaged: u64,
 }
+
+impl ColdStats {
+    /// Adds those of another shard.
+    pub fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.blocks += other.blocks;
+        self.loaded += other.loaded;
+        self.messages += other.messages;
+        self.damaged += other.damaged;
+    }
+}

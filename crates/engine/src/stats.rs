@@ -118,6 +118,8 @@ counters! {
         waiting_bytes,
         /// Bytes of all bodies.
         bytes,
+        /// Of all its messages, those that are in runs and not in memory.
+        cold,
         /// Takes waiting in line.
         waiters,
         /// Parties that refer to it as one they put into (beanstalkd *using*).

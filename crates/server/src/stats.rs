@@ -109,6 +109,9 @@ impl Server {
                 StatsReply::Queue(_) | StatsReply::Message(_) => {}
             }
         }
+        let cold = self.core.runs.numbers(&stats.shard.cold);
+        let cold = cold.into_iter().map(|(name, value)| ("cold", name, value));
+        stats.counters.extend(cold);
         // Counting drops what has expired, which may serve takes that wait.
         let ticket = access.finish();
         self.core.write(ticket);

@@ -182,6 +182,7 @@ impl Engine {
             relayed: queue.archived.len() as u64 + queue.stored(Lane::Archived) - done,
             waiting_bytes: queue.all_waiting_bytes(),
             bytes: queue.all_bytes(),
+            cold: Lane::ALL.into_iter().map(|lane| queue.stored(lane)).sum(),
             waiters: queue.live.line.len() as u64,
             users: u64::from(queue.live.users),
             watchers: u64::from(queue.live.watchers),

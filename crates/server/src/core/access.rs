@@ -331,4 +331,5 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.waiters += other.waiters;
     sum.sent += other.sent;
     sum.memory_bytes += other.memory_bytes;
+    sum.cold.add(&other.cold);
 }

@@ -101,6 +101,9 @@ pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<O
         shard.ring.settle(last_id);
     }
     let runs = open_runs(dir, layout, &shards)?;
+    for shard in &mut shards {
+        shard.engine.set_memory_room(runs.budget().limit);
+    }
     let committer = Committer::new(Box::new(log), epoch, shards.len(), layout.segment_bytes);
     Ok(Opened {
         shards,

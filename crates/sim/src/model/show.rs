@@ -114,6 +114,7 @@ impl Model {
             done: count(&|m| m.state == State::Done),
             relayed: count(&|m| m.state == State::Relayed),
             waiting_bytes: bytes(&|m| m.state == State::Ready),
+            cold: 0,
             bytes: bytes(&|_| true),
             waiters: self.waiting_on(&self.queue(queue).name),
             users: referred(&|reference| reference.uses),

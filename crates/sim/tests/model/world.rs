@@ -337,7 +337,14 @@ impl World {
         };
         let mut ours: Vec<_> = queues
             .into_iter()
-            .map(|queue| (queue.name, queue.gauges, self.counted(queue.totals)))
+            .map(|queue| {
+                // The model has no runs.
+                let gauges = QueueGauges {
+                    cold: 0,
+                    ..queue.gauges
+                };
+                (queue.name, gauges, self.counted(queue.totals))
+            })
             .collect();
         let there = self.model.queues.iter().filter(|queue| !queue.dropped);
         let mut theirs: Vec<_> = there

@@ -149,9 +149,6 @@ impl Core {
 
     fn unreadable(&self, error: &LogError) {
         self.runs.counts.errors.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(
-            "messages in a run are out of reach: {error}; the others are served, and `quintet \
-             check` tells which file it is"
-        );
+        tracing::error!("messages in a run are out of reach, the others are served: {error}");
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{ChunkPlace, Home, QueueId, RunId, Want, varint};
+use quintet_engine::{ChunkPlace, ColdStats, Home, QueueId, RunId, Want, varint};
 use quintet_log::run::{Chunk, Run, RunName, RunNumber};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 
@@ -106,6 +106,9 @@ pub(crate) struct KeepCounts {
     pub(crate) fetched_messages: AtomicU64,
     /// Runs written again because little lived in them.
     pub(crate) rewritten: AtomicU64,
+    /// Messages written to runs and read from them, a second, of late.
+    pub(crate) spill_rate: AtomicU64,
+    pub(crate) fetch_rate: AtomicU64,
     /// Bytes of all run files.
     pub(crate) bytes: AtomicU64,
     /// Reads that failed.
@@ -190,6 +193,50 @@ impl Runs {
         }
     }
 
+    /// Everything about cold messages, for statistics.
+    pub(crate) fn numbers(&self, cold: &ColdStats) -> Vec<(&'static str, u64)> {
+        let entries: u64 = {
+            let open = locked(&self.open);
+            open.values().map(|run| u64::from(run.entries())).sum()
+        };
+        let counts = &self.counts;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("messages", cold.messages),
+            ("runs", cold.runs),
+            ("run_bytes", count(&counts.bytes)),
+            ("live_percent", cold.messages * 100 / entries.max(1)),
+            ("blocks", cold.blocks),
+            ("blocks_loaded", cold.loaded),
+            ("messages_damaged", cold.damaged),
+            ("spilled", count(&counts.spilled)),
+            ("spilled_bytes", count(&counts.spilled_bytes)),
+            ("spilled_per_s", count(&counts.spill_rate)),
+            ("fetched", count(&counts.fetched_messages)),
+            ("fetched_blocks", count(&counts.fetched)),
+            ("fetched_per_s", count(&counts.fetch_rate)),
+            ("runs_rewritten", count(&counts.rewritten)),
+            ("read_errors", count(&counts.errors)),
+        ]
+    }
+
+    /// Brings the rates up to date; `since` the last time.
+    fn measure(&self, since: Duration, last: &mut [u64; 2]) {
+        let counts = &self.counts;
+        let pairs = [
+            (&counts.spilled, &counts.spill_rate),
+            (&counts.fetched_messages, &counts.fetch_rate),
+        ];
+        let ms = u64::try_from(since.as_millis()).unwrap_or(1).max(1);
+        for ((counter, rate), last) in pairs.into_iter().zip(last) {
+            let now = counter.load(Ordering::Relaxed);
+            let new = (now - std::mem::replace(last, now)) * 1000 / ms;
+            // Half of it is from the last second or two.
+            let old = rate.load(Ordering::Relaxed);
+            rate.store((old * 3 + new) / 4, Ordering::Relaxed);
+        }
+    }
+
     /// A chunk of a large body that lies in a run.
     fn chunk(&self, run: RunId, place: ChunkPlace) -> Result<Vec<u8>, LogError> {
         let Some(found) = self.get(run) else {
@@ -256,6 +303,7 @@ impl Core {
     /// The keeper thread: runs until `stop`.
     pub(crate) fn run_keeper(&self, stop: &AtomicBool) {
         let mut looked = Instant::now();
+        let mut last = [0; 2];
         loop {
             self.runs.pressed.wait_for(LOOK);
             if stop.load(Ordering::SeqCst) {
@@ -266,6 +314,7 @@ impl Core {
             }
             self.bury_runs();
             if looked.elapsed() >= LOOK {
+                self.runs.measure(looked.elapsed(), &mut last);
                 looked = Instant::now();
                 for shard in 0..self.shards.len() {
                     self.rewrite_thin(shard, stop);
