@@ -199,6 +199,8 @@ pub struct MessageStats {
     pub left_ms: u64,
     /// Age since it was put, ms.
     pub age_ms: u64,
+    /// The log knows it: its queue is not in memory only.
+    pub logged: bool,
     /// Time to run: its own or its queue's default, ms; 0: no deadline.
     pub ttr_ms: u64,
 }

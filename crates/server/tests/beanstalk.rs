@@ -58,6 +58,32 @@ fn over_a_unix_socket() {
     assert!(!path.exists(), "the socket file stays");
 }
 
+/// Nothing of the second job is logged: its lease waits for nothing that will
+/// never come.
+#[test]
+fn jobs_in_memory_are_handed_out_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = Start {
+        sync: Some("always"),
+        listen: &["beanstalk=127.0.0.1:0"],
+        config: Some("[defaults]\nmemory = true\n"),
+    };
+    let server = Server::start_with(&folder.path().join("data"), start);
+    let mut client = server.client();
+    for (request, reply) in [
+        ("put 2 0 60 1\r\na\r\n", "INSERTED 1\r\n"),
+        ("put 1 0 60 1\r\nb\r\n", "INSERTED 2\r\n"),
+        ("reserve\r\n", "RESERVED 2 1\r\nb\r\n"),
+        ("reserve\r\n", "RESERVED 1 1\r\na\r\n"),
+        ("delete 1\r\n", "DELETED\r\n"),
+        ("release 2 0 0\r\n", "RELEASED\r\n"),
+        ("reserve\r\n", "RESERVED 2 1\r\nb\r\n"),
+    ] {
+        client.send(request.as_bytes());
+        client.expect(reply.as_bytes());
+    }
+}
+
 /// Jobs, their states and the tubes are there after `kill -9`; what was
 /// reserved is ready, and ids go on.
 #[test]

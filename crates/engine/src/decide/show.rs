@@ -99,8 +99,10 @@ impl Engine {
                     _ => None,
                 };
                 let queue = self.store.queue(message.queue);
-                let default_ttr_ms = queue.map_or(0, |queue| queue.live.settings.default_ttr_ms);
+                let settings = queue.map(|queue| &queue.live.settings);
+                let default_ttr_ms = settings.map_or(0, |settings| settings.default_ttr_ms);
                 Ok(StatsReply::Message(MessageStats {
+                    logged: settings.is_some_and(|settings| !settings.memory),
                     ttr_ms: message.ttr_ms.unwrap_or(default_ttr_ms),
                     queue: self.store.name_of(message.queue),
                     delayed,

@@ -65,7 +65,7 @@ impl Shard {
                 durable: last,
             },
             Hold::Written(id) => {
-                let durable = self.ring.ticket_of(id, open, progress.durable());
+                let durable = self.ring.ticket_of(id, last, progress.durable());
                 Need {
                     written: last,
                     durable,

@@ -118,14 +118,15 @@ impl Ring {
     }
 
     /// The batch that must be durable so that the put of `id` is; 0 if it is
-    /// already. `open` is the number of the open batch.
-    pub(crate) fn ticket_of(&mut self, id: MessageId, open: u64, durable: u64) -> u64 {
+    /// already. `last` is the newest batch that has anything of the shard: a
+    /// put that is in none before it is in that one, or is not logged at all.
+    pub(crate) fn ticket_of(&mut self, id: MessageId, last: u64, durable: u64) -> u64 {
         self.forget(durable);
         if id.0 <= self.settled {
             return 0;
         }
         let at = self.taken.partition_point(|&(_, last_id)| last_id < id.0);
-        self.taken.get(at).map_or(open, |&(ticket, _)| ticket)
+        self.taken.get(at).map_or(last, |&(ticket, _)| ticket)
     }
 
     fn forget(&mut self, durable: u64) {

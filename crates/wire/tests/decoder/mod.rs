@@ -216,6 +216,7 @@ fn numbers(of: &StatsOf) -> StatsReply {
             delayed: false,
             left_ms: 0,
             age_ms: 0,
+            logged: true,
             ttr_ms: 0,
         }),
     }
