@@ -520,7 +520,7 @@ impl Engine {
 
     /// Leases the party holds in this shard.
     fn held_by(&self, party: Party) -> usize {
-        self.store.held.get(&party).map_or(0, Vec::len)
+        self.store.held.get(&party).map_or(0, SmallVec::len)
     }
 
     /// Those of the take's queues that exist here.

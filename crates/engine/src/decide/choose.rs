@@ -2,6 +2,8 @@
 
 use std::ops::Bound as Edge;
 
+use smallvec::SmallVec;
+
 use crate::cold::{BlockAt, Lane, Order};
 use crate::command::{End, Take};
 use crate::engine::{Cx, Engine};
@@ -224,8 +226,8 @@ impl Engine {
 
     /// The message and its companions, in the order they leave
     /// (`protocols/pinpriq.md`, rulings 2 and 3).
-    pub(super) fn group_of(&self, best: &Candidate, take: &Take) -> Vec<u32> {
-        let mut slots = vec![best.slot];
+    pub(super) fn group_of(&self, best: &Candidate, take: &Take) -> SmallVec<[u32; 1]> {
+        let mut slots = SmallVec::from_buf([best.slot]);
         let Some(limit) = take.group else {
             return slots;
         };

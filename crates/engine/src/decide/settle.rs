@@ -44,7 +44,7 @@ impl Engine {
             return Ok(Outcome::Count(0));
         };
         let mut ids: Vec<MessageId> = match queue {
-            None => held.clone(),
+            None => held.to_vec(),
             // By name: the queue may have been dropped since, and made again.
             Some(name) => self.held_in(party, &name).collect(),
         };

@@ -169,7 +169,7 @@ impl Engine {
             .map_or(take.refuse_if_held, |lease| lease.held_max);
         if limit > 0 {
             let held = match (take.held_anywhere, take.queues.as_slice()) {
-                (true, _) => self.store.held.get(&party).map_or(0, Vec::len),
+                (true, _) => self.store.held.get(&party).map_or(0, SmallVec::len),
                 (false, [name]) => self.held_in(party, name).count(),
                 (false, _) => 0,
             };
@@ -187,7 +187,11 @@ impl Engine {
         party: Party,
         name: &'a Name,
     ) -> impl Iterator<Item = MessageId> + 'a {
-        let held = self.store.held.get(&party).map_or(&[][..], Vec::as_slice);
+        let held = self
+            .store
+            .held
+            .get(&party)
+            .map_or(&[][..], SmallVec::as_slice);
         held.iter().copied().filter(move |&id| {
             let queue = self
                 .store

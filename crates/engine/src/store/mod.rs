@@ -15,6 +15,7 @@ mod verify;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 pub(crate) use cold::Cold;
 pub(crate) use graves::Graves;
@@ -56,7 +57,7 @@ pub(crate) struct Store {
     pub(crate) leases: HashMap<u32, Lease, Hash>,
     pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
     /// Leases by holder, oldest first. An index over `leases`.
-    pub(crate) held: HashMap<Party, Vec<MessageId>, Hash>,
+    pub(crate) held: HashMap<Party, SmallVec<[MessageId; 2]>, Hash>,
     /// Prepared and ready messages with an expiry time.
     pub(crate) expiries: BTreeSet<(Ms, MessageId)>,
     pub(crate) marks: HashMap<MarkKey, Memory, Hash>,
