@@ -129,6 +129,15 @@ pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A write or a sync failed: what the disk holds is unknown, so nobody may be
 /// answered. The next start reads what is there.
 pub(crate) fn stop_for(error: &LogError) -> ! {
+    // A test goes on after its process would have ended.
+    #[cfg(test)]
+    panic!("stopped for {error}");
+    #[cfg(not(test))]
+    exit_for(error)
+}
+
+#[cfg(not(test))]
+fn exit_for(error: &LogError) -> ! {
     tracing::error!("stopping: {error}");
     eprintln!("quintet: stopping, since the log cannot be written: {error}");
     std::process::exit(1);

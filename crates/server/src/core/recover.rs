@@ -60,6 +60,19 @@ struct Found {
 /// The log cannot be read or written; nothing was answered to anyone.
 pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<Opened> {
     check_shards(dir, layout.shards)?;
+    open_on(
+        &(Arc::new(Disk::new(dir)) as Arc<dyn Storage>),
+        layout,
+        settings,
+    )
+}
+
+/// The same on any storage.
+pub(super) fn open_on(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    settings: &Settings,
+) -> Result<Opened> {
     let now = Instant::now();
     let count = u8::try_from(layout.shards).context("too many shards")?;
     let mut replay = Replay {
@@ -76,7 +89,7 @@ pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<O
         spares: layout.spares,
         ..Options::default()
     };
-    let (mut log, recovery) = LocalLog::open(Arc::new(Disk::new(dir)), options, &mut |frame| {
+    let (mut log, recovery) = LocalLog::open(Arc::clone(storage), options, &mut |frame| {
         replay.frame(&frame)
     })?;
     if let Some(cut) = &recovery.cut {
@@ -100,7 +113,7 @@ pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<O
         let last_id = shard.engine.last_id().0;
         shard.ring.settle(last_id);
     }
-    let runs = open_runs(dir, layout, &shards)?;
+    let runs = open_runs(storage, layout, &shards)?;
     for shard in &mut shards {
         shard.engine.set_memory_room(runs.budget().limit);
     }
@@ -118,10 +131,9 @@ pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<O
 
 /// Opens the runs that are in force, and clears others away: the log, which is
 /// synced by now, knows them no more, or never did.
-fn open_runs(dir: &Path, layout: &Layout, shards: &[Shard]) -> Result<Runs> {
-    let storage: Arc<dyn Storage> = Arc::new(Disk::new(dir));
-    remove_unfinished_runs(&*storage).context("cannot clear unfinished runs away")?;
-    let there = list_runs(&*storage).context("cannot list the runs")?;
+fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &[Shard]) -> Result<Runs> {
+    remove_unfinished_runs(&**storage).context("cannot clear unfinished runs away")?;
+    let there = list_runs(&**storage).context("cannot list the runs")?;
     let next = there.iter().map(|name| name.number.0 + 1).max();
     let mut open = BTreeMap::new();
     for (number, shard) in shards.iter().enumerate() {
@@ -130,7 +142,7 @@ fn open_runs(dir: &Path, layout: &Layout, shards: &[Shard]) -> Result<Runs> {
                 shard: u16::try_from(number).unwrap_or(u16::MAX),
                 number: RunNumber(run.0),
             };
-            let opened = Run::open(&*storage, name).with_context(|| {
+            let opened = Run::open(&**storage, name).with_context(|| {
                 format!(
                     "{name} holds messages and cannot be opened; put it back from a backup, or \
                      see `quintet check` and `quintet repair`"
@@ -141,11 +153,16 @@ fn open_runs(dir: &Path, layout: &Layout, shards: &[Shard]) -> Result<Runs> {
     }
     for name in there {
         if !open.contains_key(&name.number.0) {
-            remove_run(&*storage, name).with_context(|| format!("cannot delete {name}"))?;
+            remove_run(&**storage, name).with_context(|| format!("cannot delete {name}"))?;
         }
     }
     let budget = Budget::new(layout.memory, layout.shards as u64);
-    Ok(Runs::new(storage, open, next.unwrap_or(1), budget))
+    Ok(Runs::new(
+        Arc::clone(storage),
+        open,
+        next.unwrap_or(1),
+        budget,
+    ))
 }
 
 /// Writes and syncs the first frame of this start: each shard's snapshot (the

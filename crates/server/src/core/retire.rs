@@ -89,7 +89,7 @@ impl Core {
 
     /// Retires the oldest segment if nothing lives in it or the log is too
     /// long. True if it did.
-    fn retire_one(&self, log_bytes: u64, stop: &AtomicBool) -> bool {
+    pub(super) fn retire_one(&self, log_bytes: u64, stop: &AtomicBool) -> bool {
         let segments = locked(&self.committer).log.segments();
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
         self.counts.log_bytes.store(total, Ordering::Relaxed);

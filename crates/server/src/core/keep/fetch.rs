@@ -44,15 +44,20 @@ impl Core {
             if stop.load(Ordering::SeqCst) {
                 return;
             }
-            loop {
-                let wanted = std::mem::take(&mut *locked(&self.runs.wanted));
-                if wanted.is_empty() {
-                    break;
-                }
-                for (shard, want) in wanted {
-                    let found = self.read_run(shard, want);
-                    self.supply(shard, found.into_iter().collect());
-                }
+            self.fetch_all();
+        }
+    }
+
+    /// Reads until nothing is asked for any more.
+    pub(super) fn fetch_all(&self) {
+        loop {
+            let wanted = std::mem::take(&mut *locked(&self.runs.wanted));
+            if wanted.is_empty() {
+                return;
+            }
+            for (shard, want) in wanted {
+                let found = self.read_run(shard, want);
+                self.supply(shard, found.into_iter().collect());
             }
         }
     }

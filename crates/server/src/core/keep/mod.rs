@@ -8,6 +8,8 @@
 mod fetch;
 mod rewrite;
 mod spill;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

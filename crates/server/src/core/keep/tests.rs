@@ -1,0 +1,305 @@
+//! Spilling, reading back, writing runs again and retiring the log on a disk
+//! that loses its power at any operation: nothing acknowledged is lost, nothing
+//! comes twice, the order stays.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mio::{Poll, Token, Waker};
+use quintet_engine::{
+    Body, By, Caller, Command, How, MessageId, Name, Outcome, Party, Put, Settings, Take,
+};
+use quintet_log::Storage;
+use quintet_sim::Random;
+use quintet_sim::disk::{Fault, Keep, SimDisk};
+
+use super::Budget;
+use crate::config::SyncPolicy;
+use crate::core::recover::{Layout, open_on};
+use crate::core::{
+    Access, Core, Counts, Decided, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
+};
+
+const SEGMENT: u64 = 32 << 10;
+/// Numbers of a load's steps.
+const STEPS: usize = 70;
+
+fn open(disk: &SimDisk) -> Core {
+    let layout = Layout {
+        shards: 1,
+        segment_bytes: SEGMENT,
+        spares: 0,
+        memory: 32 << 20,
+    };
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let opened = open_on(&storage, &layout, &Settings::default()).expect("it opens");
+    let poll = Poll::new().expect("a poll");
+    let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+    let core = Core {
+        reader: opened.committer.log.reader(),
+        runs: opened.runs,
+        shards: opened.shards.into_iter().map(Mutex::new).collect(),
+        committer: Mutex::new(opened.committer),
+        policy: SyncPolicy::Always,
+        clock: opened.clock,
+        progress: Progress::new(),
+        bodies: opened.bodies,
+        timer: Timer::new(),
+        log_work: Signal::default(),
+        upkeep: Signal::default(),
+        sync_turn: Mutex::new(()),
+        mail: vec![Mailbox::new(Arc::new(waker))],
+        counts: Counts::default(),
+        room: Room::new("/".into(), SEGMENT),
+    };
+    // Everything is over this budget.
+    *locked(&core.runs.budget) = Budget {
+        high: 0,
+        low: 0,
+        limit: u64::MAX,
+        picks: 40,
+        slack: 0,
+        runs: 3,
+    };
+    core
+}
+
+/// Asks, reads what runs it needs, and waits until the answer is durable.
+fn ask(core: &Core, command: Command) -> Outcome {
+    let (mut scratch, mut out) = (Vec::new(), Vec::new());
+    let caller = Caller {
+        party: Party(1),
+        ..Caller::default()
+    };
+    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
+    let decided = access.submit(caller, command);
+    access.finish();
+    let outcome = match decided {
+        Decided::Now(outcome, ..) => outcome,
+        Decided::Later => {
+            core.fetch_all();
+            let mut mail = Vec::new();
+            core.mail[0].collect(&mut mail);
+            match mail.pop() {
+                Some(Mail::Delivery(delivery, _)) => delivery.outcome,
+                _ => panic!("it waits although all was read"),
+            }
+        }
+    };
+    core.fetch_all();
+    assert!(core.finish(), "there is space");
+    outcome
+}
+
+/// What was asked, and what was answered before the power went.
+#[derive(Default)]
+struct Known {
+    next: u64,
+    /// Put and acknowledged, with their ids.
+    stored: Vec<(u64, MessageId)>,
+    /// Removed and acknowledged.
+    gone: BTreeSet<u64>,
+    /// Set aside.
+    buried: BTreeSet<u64>,
+    /// About to be removed, perhaps without an answer.
+    asked: BTreeSet<u64>,
+}
+
+fn put(number: u64, len: usize) -> Command {
+    let mut body = format!("{number}:").into_bytes();
+    body.resize(len.max(body.len()), b'.');
+    Command::Put(Put {
+        queue: Name::from("work"),
+        body: Body::new(&body),
+        ..Put::default()
+    })
+}
+
+fn number_of(body: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(body);
+    let number = text
+        .split(':')
+        .next()
+        .and_then(|number| number.parse().ok());
+    number.expect("a number")
+}
+
+fn take(core: &Core) -> Option<u64> {
+    let take = Take {
+        queues: [Name::from("work")].into_iter().collect(),
+        ..Take::default()
+    };
+    match ask(core, Command::Take(take)) {
+        Outcome::Messages(messages) => Some(number_of(messages[0].body.as_small().expect("small"))),
+        Outcome::Empty => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One step of a load.
+fn step(core: &Core, random: &mut Random, known: &mut Known) {
+    let never = AtomicBool::new(false);
+    match random.below(12) {
+        0..=3 => {
+            for _ in 0..random.below(20) {
+                let number = known.next;
+                known.next += 1;
+                let len = random.below(200) as usize;
+                match ask(core, put(number, len)) {
+                    Outcome::Put { id, .. } => known.stored.push((number, id)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        4..=5 => {
+            for _ in 0..random.below(12) {
+                // The take in flight removes the oldest that is left.
+                let mut left = known.stored.iter().map(|(number, _)| *number);
+                let oldest = left
+                    .find(|number| !known.asked.contains(number) && !known.buried.contains(number));
+                known.asked.extend(oldest);
+                if let Some(number) = take(core) {
+                    known.asked.insert(number);
+                    assert!(known.gone.insert(number), "{number} was taken twice");
+                }
+            }
+        }
+        6 => {
+            if let Some(&(number, id)) = pick(random, &known.stored) {
+                let buries = random.below(2) == 0;
+                let command = match buries {
+                    true => Command::Settle {
+                        id,
+                        by: By::OwnerOrFree,
+                        how: How::Bury {
+                            rank: None,
+                            reason: Box::default(),
+                        },
+                    },
+                    false => Command::Delete {
+                        id,
+                        by: By::OwnerOrFree,
+                    },
+                };
+                if !buries {
+                    known.asked.insert(number);
+                }
+                let done = ask(core, command) == Outcome::Done;
+                if done && buries {
+                    known.buried.insert(number);
+                } else if done {
+                    assert!(known.gone.insert(number), "{number} was deleted twice");
+                }
+            }
+        }
+        7..=8 => core.relieve(0, &never),
+        9 => {
+            // A new segment, so that there is one to retire.
+            let _ = locked(&core.committer).commit(core, true);
+            core.retire_one(SEGMENT, &never);
+        }
+        10 => {
+            core.rewrite_thin(0, &never);
+            core.bury_runs();
+        }
+        _ => core.bury_runs(),
+    }
+    core.fetch_all();
+}
+
+fn pick<'a, T>(random: &mut Random, of: &'a [T]) -> Option<&'a T> {
+    match of.len() {
+        0 => None,
+        len => of.get(random.below(len as u64) as usize),
+    }
+}
+
+/// Answers how much was spilled, fetched, written again, retired and deleted.
+fn load(disk: &SimDisk, seed: u64, known: &mut Known) -> [u64; 5] {
+    let core = open(disk);
+    let mut random = Random::new(seed);
+    for _ in 0..STEPS {
+        step(&core, &mut random, known);
+    }
+    assert!(core.finish());
+    let (counts, runs) = (&core.counts, &core.runs);
+    let made = u64::from(runs.next.load(Ordering::Relaxed)) - 1;
+    let kept = locked(&runs.open).len() as u64;
+    [
+        runs.counts.spilled.load(Ordering::Relaxed),
+        runs.counts.fetched_messages.load(Ordering::Relaxed),
+        runs.counts.rewritten.load(Ordering::Relaxed),
+        counts.retired.load(Ordering::Relaxed),
+        made - kept,
+    ]
+}
+
+/// Everything that is left, in order.
+fn drain(core: &Core) -> Vec<u64> {
+    let kick = Command::Kick {
+        queue: Name::from("work"),
+        max: 100_000,
+    };
+    while let Outcome::Count(1..) = ask(core, kick.clone()) {}
+    std::iter::from_fn(|| take(core)).collect()
+}
+
+fn check(disk: &SimDisk, known: &Known, what: &str) {
+    let core = open(disk);
+    assert_eq!(locked(&core.shards[0]).engine.verify(), Ok(()), "{what}");
+    let left = drain(&core);
+    assert!(left.is_sorted(), "{what}: out of order: {left:?}");
+    let there: BTreeSet<u64> = left.iter().copied().collect();
+    assert_eq!(there.len(), left.len(), "{what}: something came twice");
+    for number in &there {
+        assert!(*number < known.next, "{what}: {number} was never put");
+        assert!(!known.gone.contains(number), "{what}: {number} came back");
+    }
+    for (number, _) in &known.stored {
+        let may_be_gone = known.asked.contains(number);
+        assert!(
+            may_be_gone || there.contains(number),
+            "{what}: {number} is lost"
+        );
+    }
+    assert_eq!(locked(&core.shards[0]).engine.verify(), Ok(()), "{what}");
+}
+
+#[test]
+fn power_may_fail_at_any_operation() {
+    let mut done = [0; 5];
+    for seed in 0..12 {
+        let disk = SimDisk::new(seed);
+        let mut known = Known::default();
+        let counts = load(&disk, seed, &mut known);
+        done.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+        let operations = disk.operations();
+        assert!(operations > 200, "{operations} operations");
+        check(&disk.fork(), &known, "no crash");
+
+        let mut random = Random::new(seed + 100);
+        for _ in 0..50 {
+            let at = 1 + random.below(operations);
+            let disk = SimDisk::new(seed);
+            disk.fault_at(at, Fault::PowerOff(random.below(5000) as usize));
+            let mut known = Known::default();
+            let ran = catch_unwind(AssertUnwindSafe(|| load(&disk, seed, &mut known)));
+            let what = format!("seed {seed}, power off at operation {at} of {operations}");
+            let keep = match random.below(3) {
+                0 => Keep::Synced,
+                1 => Keep::Everything,
+                _ => Keep::Random(random.below(1 << 30)),
+            };
+            let cut = disk.power_cut(keep);
+            drop(ran);
+            check(&cut, &known, &format!("{what}, {keep:?}"));
+        }
+    }
+    // All of it was at stake.
+    assert!(
+        done.iter().all(|&n| n > 10),
+        "spilled, fetched, rewritten, retired, deleted: {done:?}"
+    );
+}
