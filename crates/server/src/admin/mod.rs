@@ -1,7 +1,7 @@
 //! The control channel: requests and replies as lines of JSON.
 //!
-//! What `quintet put`, `take`, `peek`, `stats` and `queues` speak with a
-//! running server over the unix socket in its data directory. Not a public
+//! What `quintet put`, `take`, `peek`, `stats`, `queues`, `export` and
+//! `import` speak with a running server over the unix socket in its data directory. Not a public
 //! protocol: client and server are the same binary, and it may change with
 //! every version.
 //!
@@ -9,9 +9,15 @@
 //! by `n` bytes of body if it says so. A reply is one line; where it lists
 //! messages with `bytes`, their bodies follow in that order.
 
+pub(crate) mod base64;
+mod head;
 mod reply;
 mod request;
 mod session;
+
+pub(crate) use head::{Head, Standing, Text};
+pub(crate) use request::name;
+pub(crate) use session::LINE_MAX;
 
 use quintet_wire::{Listener, Options, Session, Voice};
 

@@ -1,10 +1,12 @@
 //! Replies of the control channel.
 
 use quintet_engine::{
-    Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, ShardStats, State, StatsReply,
+    Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
 };
 use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
+
+use super::head::Head;
 
 /// Writes one reply: a line, and the bodies it announces.
 pub(super) fn write(given: &Given, output: &mut Output) {
@@ -49,31 +51,25 @@ fn engine(outcome: &Outcome) -> Value {
                 json!({ "message": message(&stats.message, &stats.queue) })
             }
         },
+        Outcome::Refused(Refusal::Duplicate(id)) => {
+            json!({ "error": Refusal::Duplicate(*id).text(), "duplicate": id.0 })
+        }
         Outcome::Refused(refusal) => json!({ "error": refusal.text() }),
     }
 }
 
+/// All of [`Head`], and always what most readers look for.
 fn message(message: &Message, queue: &Name) -> Value {
-    let state = match message.state {
-        State::Prepared => "prepared",
-        State::Ready => "ready",
-        State::Reserved => "reserved",
-        State::Buried => "buried",
-        State::Done => "done",
-        State::Relayed => "relayed",
-    };
-    json!({
-        "id": message.id.0,
-        "queue": queue.to_string(),
-        "bytes": message.body.len(),
-        "state": state,
-        "rank": message.rank,
-        "flags": message.flags,
-        "created_ms": message.created.0,
-        "due_ms": message.due().map(|at| at.0),
-        "expires_ms": message.expires().map(|at| at.0),
-        "reserves": message.reserves,
-    })
+    let head = Head::of(message, queue);
+    let mut value = serde_json::to_value(&head).unwrap_or_default();
+    if let Some(map) = value.as_object_mut() {
+        map.insert("bytes".into(), head.bytes.into());
+        map.insert("flags".into(), head.flags.into());
+        map.insert("due_ms".into(), head.due_ms.into());
+        map.insert("expires_ms".into(), head.expires_ms.into());
+        map.insert("reserves".into(), head.reserves.into());
+    }
+    value
 }
 
 fn gauges(into: &mut Map<String, Value>, gauges: &QueueGauges) {

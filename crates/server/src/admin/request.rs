@@ -1,9 +1,23 @@
 //! Requests of the control channel.
 
-use quintet_engine::{Body, Command, Expiry, Name, Peek, Put, StatsOf, Take, Wait, When};
+use std::sync::Arc;
+
+use quintet_engine::{
+    Body, Command, Dedupe, Expiry, ListState, MessageId, Name, Peek, Put, PutMore, StatsOf, Take,
+    Wait, When,
+};
 use quintet_wire::{Ask, HostAsk};
 use serde_json::Value;
 use smallvec::SmallVec;
+
+use super::head::Head;
+
+/// For how long the server knows what was imported: long enough to find out
+/// why an import stopped and to repeat it after a weekend.
+const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// Longer than any key, so that a put with it is refused.
+const KEY_TOO_LONG: usize = 65_536;
 
 /// What a request line asks for.
 #[derive(Debug)]
@@ -12,6 +26,9 @@ pub(super) enum Request {
     Ask(Ask),
     /// A put whose body of so many bytes follows.
     Put(Box<Put>, u64),
+    /// Puts that are done together or not at all; their bodies, of so many
+    /// bytes each, follow.
+    Import(Vec<Put>, Vec<u64>),
 }
 
 /// Reads a request line.
@@ -33,6 +50,12 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
         }
         "take" => engine(Command::Take(take(of)?)),
         "peek" => engine(Command::Peek(peek(of)?)),
+        "list" => engine(Command::Peek(list(of)?)),
+        "import" => {
+            let (puts, lens) = import(of)?;
+            Ok(Request::Import(puts, lens))
+        }
+        "imported" => engine(imported(of)?),
         "stats" => Ok(Request::Ask(
             match of.get("queue").and_then(Value::as_str) {
                 Some(queue) => Ask::Engine(Command::Stats(StatsOf::Queue(name(queue)))),
@@ -46,7 +69,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
 
 /// A queue name of the command line: any text, with `\xNN` for other bytes,
 /// as names are shown.
-pub(super) fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -143,6 +166,73 @@ fn peek(of: &Value) -> Result<Peek, String> {
     }
 }
 
+fn list(of: &Value) -> Result<Peek, String> {
+    Ok(Peek::List {
+        queue: queue(of)?,
+        state: match of.get("state").and_then(Value::as_str) {
+            Some("ready") => ListState::Ready,
+            Some("delayed") => ListState::Delayed,
+            Some("reserved") => ListState::Reserved,
+            Some("buried") => ListState::Buried,
+            Some("prepared") => ListState::Prepared,
+            Some("archived") => ListState::Archived,
+            _ => return Err("messages of which state?".to_owned()),
+        },
+        after: number(of, "after").map(MessageId),
+        max: number_u32(of, "max")?.unwrap_or(1),
+    })
+}
+
+/// The messages of an import, all of one queue, and the lengths of their
+/// bodies. With a token, a repeat of all of them is refused.
+fn import(of: &Value) -> Result<(Vec<Put>, Vec<u64>), String> {
+    let heads = of.get("messages").cloned().unwrap_or_default();
+    let heads: Vec<Head> = serde_json::from_value(heads).map_err(|error| error.to_string())?;
+    let Some(first) = heads.first() else {
+        return Err("import what?".to_owned());
+    };
+    if heads.iter().any(|head| head.queue != first.queue) {
+        return Err("messages that are imported together go to one queue".to_owned());
+    }
+    let lens = heads.iter().map(|head| head.bytes).collect();
+    let mut puts: Vec<Put> = heads.into_iter().map(Head::put).collect();
+    if let (Some(token), Some(put)) = (token(of), puts.first_mut()) {
+        put.more.get_or_insert_default().dedupe = Some(token);
+    }
+    Ok((puts, lens))
+}
+
+fn token(of: &Value) -> Option<Dedupe> {
+    let token = of.get("token").and_then(Value::as_str)?;
+    Some(Dedupe {
+        id: token.as_bytes().into(),
+        window_ms: IMPORT_WINDOW_MS,
+        return_first: false,
+    })
+}
+
+/// Asks whether an import with this token was done, and is always refused:
+/// as a duplicate if it was, else for what stands behind it. So it stores
+/// nothing.
+fn imported(of: &Value) -> Result<Command, String> {
+    let queue = queue(of)?;
+    let put = |more| Put {
+        queue: queue.clone(),
+        more: Some(Box::new(more)),
+        ..Put::default()
+    };
+    Ok(Command::PutMany(vec![
+        put(PutMore {
+            dedupe: Some(token(of).ok_or("which import?")?),
+            ..PutMore::default()
+        }),
+        put(PutMore {
+            key: Some(Arc::from([0; KEY_TOO_LONG])),
+            ..PutMore::default()
+        }),
+    ]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +262,11 @@ mod tests {
             "{\"take\": {\"queues\": []}}",
             "{\"take\": {\"queues\": [\"a\", 3]}}",
             "{\"take\": {\"queues\": [\"a\", \"b\"], \"max\": 2}}",
+            "{\"list\": {\"queue\": \"a\"}}",
+            "{\"import\": {}}",
+            "{\"import\": {\"messages\": []}}",
+            "{\"import\": {\"messages\": [{\"queue\": \"a\"}, {\"queue\": \"b\"}]}}",
+            "{\"imported\": {\"queue\": \"a\"}}",
         ] {
             assert!(parse(line.as_bytes()).is_err(), "{line}");
         }

@@ -2,86 +2,132 @@
 
 use std::collections::VecDeque;
 
-use quintet_engine::{Body, Command, LargeBody, Put, Refusal};
+use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal};
 use quintet_wire::{Ask, Env, Given, HalfClose, Next, Output, STREAM_OVER, Session, Step};
 
 use super::reply;
 use super::request::{Request, parse};
 
-/// Bytes of a request line at most.
-const LINE_MAX: usize = 128 << 10;
+/// Bytes of a request line at most: the heads of a batch of messages, or one
+/// with a long key.
+pub(crate) const LINE_MAX: usize = 1 << 20;
+/// Bytes of bodies that come with one request and are kept in memory until the
+/// last is there.
+const BODIES_MAX: u64 = 4 << 20;
 
 /// One connection of the command line.
 #[derive(Default)]
 pub(super) struct AdminSession {
-    /// A put whose body is coming.
-    put: Option<(Box<Put>, u64)>,
-    /// Its body, stored or refused.
+    /// Puts whose bodies are coming.
+    coming: Option<Coming>,
+    /// The large body of one, stored or refused.
     stored: Option<Result<LargeBody, Refusal>>,
-    /// For each unanswered request: why it was not asked.
-    wrong: VecDeque<Option<String>>,
+    /// The requests that are not answered.
+    due: VecDeque<Due>,
+}
+
+/// What a reply is about.
+enum Due {
+    /// What was asked.
+    Answer,
+    /// An import; nothing is done after one that was refused.
+    Import,
+    /// Why nothing was asked.
+    Wrong(String),
+}
+
+/// Puts that wait for their bodies.
+struct Coming {
+    puts: Vec<Put>,
+    /// Lengths of the bodies.
+    lens: Vec<u64>,
+    /// All or nothing, and nothing after a refusal.
+    import: bool,
 }
 
 impl AdminSession {
     fn ask(&mut self, used: usize, ask: Ask) -> Step {
-        self.wrong.push_back(None);
+        self.due.push_back(match &ask {
+            Ask::EngineOrClose(_) => Due::Import,
+            _ => Due::Answer,
+        });
         Step::Ask { used, ask }
     }
 
     /// Answers with why the request makes no sense, and closes: bytes of a
     /// body may follow that nobody knows the length of.
     fn refuse(&mut self, used: usize, why: String) -> Step {
-        self.wrong.push_back(Some(why));
+        self.due.push_back(Due::Wrong(why));
         Step::Ask {
             used,
             ask: Ask::Close,
         }
     }
 
-    fn body(&mut self, input: &[u8], mut put: Box<Put>, bytes: u64) -> Step {
+    fn bodies(&mut self, input: &[u8], mut coming: Coming) -> Step {
         if let Some(stored) = self.stored.take() {
-            return match stored {
-                Ok(large) => {
+            return match (stored, coming.puts.first_mut()) {
+                (Ok(large), Some(put)) => {
                     put.body = Body::Large(large);
-                    self.ask(0, Ask::Engine(Command::Put(*put)))
+                    self.put(0, coming)
                 }
-                Err(refusal) => {
-                    self.wrong.push_back(Some(refusal.text().to_owned()));
+                (Ok(_), None) => self.refuse(0, "a body without a message".to_owned()),
+                (Err(refusal), _) => {
+                    self.due.push_back(Due::Wrong(refusal.text().to_owned()));
                     Step::Ask {
                         used: 0,
-                        ask: Ask::Own,
+                        ask: if coming.import { Ask::Close } else { Ask::Own },
                     }
                 }
             };
         }
-        if bytes > STREAM_OVER {
+        if let ([put], &[len]) = (&coming.puts[..], &coming.lens[..])
+            && len > STREAM_OVER
+        {
             let queue = put.queue.clone();
-            self.put = Some((put, bytes));
+            self.coming = Some(coming);
             return Step::Stream {
                 used: 0,
-                len: bytes,
+                len,
                 queue,
             };
         }
-        // At most STREAM_OVER.
-        let len = bytes as usize;
-        match input.get(..len) {
-            Some(body) => {
-                put.body = Body::new(body);
-                self.ask(len, Ask::Engine(Command::Put(*put)))
-            }
-            None => {
-                self.put = Some((put, bytes));
-                Step::More
-            }
+        let all = coming
+            .lens
+            .iter()
+            .try_fold(0, |all: u64, &len| all.checked_add(len))
+            .filter(|&all| all <= BODIES_MAX && coming.lens.iter().all(|&len| len <= STREAM_OVER));
+        let Some(all) = all else {
+            return self.refuse(0, "large messages are put one by one".to_owned());
+        };
+        // At most BODIES_MAX.
+        let Some(mut bodies) = input.get(..all as usize) else {
+            self.coming = Some(coming);
+            return Step::More;
+        };
+        for (put, &len) in coming.puts.iter_mut().zip(&coming.lens) {
+            let (body, rest) = bodies.split_at(len as usize);
+            (put.body, bodies) = (Body::new(body), rest);
         }
+        self.put(all as usize, coming)
+    }
+
+    fn put(&mut self, used: usize, mut coming: Coming) -> Step {
+        let ask = match (coming.import, coming.puts.pop()) {
+            (false, Some(put)) => Ask::Engine(Command::Put(put)),
+            (_, last) => {
+                coming.puts.extend(last);
+                Ask::EngineOrClose(Command::PutMany(coming.puts))
+            }
+        };
+        self.ask(used, ask)
     }
 }
 
 impl Session for AdminSession {
     fn decode(&mut self, input: &[u8], _env: &Env<'_>) -> Step {
-        if let Some((put, bytes)) = self.put.take() {
-            return self.body(input, put, bytes);
+        if let Some(coming) = self.coming.take() {
+            return self.bodies(input, coming);
         }
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             if input.len() > LINE_MAX {
@@ -92,7 +138,19 @@ impl Session for AdminSession {
         match parse(&input[..end]) {
             Ok(Request::Ask(ask)) => self.ask(end + 1, ask),
             Ok(Request::Put(put, bytes)) => {
-                self.put = Some((put, bytes));
+                self.coming = Some(Coming {
+                    puts: vec![*put],
+                    lens: vec![bytes],
+                    import: false,
+                });
+                Step::Skip { used: end + 1 }
+            }
+            Ok(Request::Import(puts, lens)) => {
+                self.coming = Some(Coming {
+                    puts,
+                    lens,
+                    import: true,
+                });
                 Step::Skip { used: end + 1 }
             }
             Err(why) => self.refuse(end + 1, why),
@@ -100,11 +158,20 @@ impl Session for AdminSession {
     }
 
     fn encode(&mut self, given: &Given, _env: &Env<'_>, output: &mut Output) -> Next {
-        match self.wrong.pop_front().flatten() {
-            Some(why) => reply::end_line(output, &serde_json::json!({ "error": why })),
-            None => reply::write(given, output),
+        let import = match self.due.pop_front() {
+            Some(Due::Wrong(why)) => {
+                reply::end_line(output, &serde_json::json!({ "error": why }));
+                return Next::Done;
+            }
+            Some(Due::Import) => true,
+            Some(Due::Answer) | None => false,
+        };
+        reply::write(given, output);
+        match given {
+            // Also one that waited before it was decided.
+            Given::Engine(Outcome::Refused(_), _) if import => Next::Close,
+            _ => Next::Done,
         }
-        Next::Done
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {

@@ -10,8 +10,9 @@ use serde_json::json;
 
 use crate::core::verify_frame;
 
-/// Exit code of `check` when there is damage.
-const DAMAGED: u8 = 3;
+/// Exit code of `check` when there is damage, and of `import` for a file that
+/// is not what it should be.
+pub(super) const DAMAGED: u8 = 3;
 
 /// Arguments of `check`.
 #[derive(clap::Args)]

@@ -48,24 +48,51 @@ impl Client {
     /// # Errors
     /// What the server refused, in its words, or that it is gone.
     pub(super) fn ask(&mut self, request: &Value, body: &mut dyn Read) -> Result<Value> {
-        let stream = self.stream.get_mut();
-        let sent = writeln!(stream, "{request}")
-            .and_then(|()| std::io::copy(body, stream))
-            .map(|_| ());
+        let sent = self.send(&request.to_string(), body);
         // A refusal may come before all was sent.
-        let mut line = String::new();
-        let read = self.stream.read_line(&mut line);
-        if line.is_empty() {
-            sent.context("the server closed the connection")?;
-            read.context("the server closed the connection")?;
-            bail!("the server closed the connection: it is stopping, or has too many connections");
-        }
-        let reply: Value =
-            serde_json::from_str(&line).context("the server is of another version")?;
+        let reply = match (self.receive(), sent) {
+            (Ok(reply), _) => reply,
+            (Err(_), Err(error)) => {
+                return Err(error).context("the server closed the connection");
+            }
+            (Err(error), Ok(())) => return Err(error),
+        };
         if let Some(why) = reply.get("error").and_then(Value::as_str) {
             bail!("{why}");
         }
         Ok(reply)
+    }
+
+    /// Sends a request, with the body it announces. Its reply comes in its
+    /// turn.
+    pub(super) fn send(&mut self, request: &str, body: &mut dyn Read) -> std::io::Result<()> {
+        let stream = self.stream.get_mut();
+        writeln!(stream, "{request}")?;
+        std::io::copy(body, stream).map(|_| ())
+    }
+
+    /// Where the rest of a request goes.
+    pub(super) fn writer(&mut self) -> &mut UnixStream {
+        self.stream.get_mut()
+    }
+
+    /// Reads the next reply line, which may say `error`.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub(super) fn receive(&mut self) -> Result<Value> {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line);
+        if line.is_empty() {
+            read.context("the server closed the connection")?;
+            bail!("the server closed the connection: it is stopping, or has too many connections");
+        }
+        serde_json::from_str(&line).context("the server is of another version")
+    }
+
+    /// The bodies that a reply announced, from where they were read so far.
+    pub(super) fn bodies(&mut self) -> &mut dyn Read {
+        &mut self.stream
     }
 
     /// Reads the body of so many bytes that a reply announced.

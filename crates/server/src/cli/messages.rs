@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::Where;
 use super::client::Client;
+use crate::admin::base64;
 
 /// Exit code of `take` and `peek` when there was no message.
 const EMPTY: u8 = 2;
@@ -207,50 +208,14 @@ fn print_messages(client: &mut Client, reply: &Value, as_json: bool) -> Result<u
         if let Some(map) = message.as_object_mut() {
             match String::from_utf8(body) {
                 Ok(text) => map.insert("body".into(), text.into()),
-                Err(error) => map.insert("body_base64".into(), base64(error.as_bytes()).into()),
+                Err(error) => map.insert(
+                    "body_base64".into(),
+                    base64::encode(error.as_bytes()).into(),
+                ),
             };
         }
         writeln!(out, "{message}")?;
     }
     out.flush()?;
     Ok(messages.len())
-}
-
-/// RFC 4648 section 4.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let word = group
-            .iter()
-            .fold(0u32, |word, &byte| word << 8 | u32::from(byte));
-        let word = word << (8 * (3 - group.len()));
-        for digit in 0..4 {
-            if digit <= group.len() {
-                out.push(DIGITS[(word >> (18 - 6 * digit) & 63) as usize] as char);
-            } else {
-                out.push('=');
-            }
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn base64_as_in_rfc_4648_section_10() {
-        for (text, coded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(text.as_bytes()), coded);
-        }
-    }
 }

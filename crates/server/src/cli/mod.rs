@@ -4,7 +4,11 @@ mod backup;
 mod bench;
 mod check;
 mod client;
+mod export;
+mod import;
 mod messages;
+mod progress;
+mod records;
 mod serve;
 mod show;
 
@@ -29,6 +33,7 @@ Examples:
   quintet take work                              take it and print it
   quintet stats --json                           numbers of the running server
   quintet check --data data                      verify the log of a stopped server
+  quintet export work --output work.jsonl        write a queue to a file, to import it elsewhere
   quintet bench --connections 200                load it, and print rate and latency";
 
 #[derive(Subcommand)]
@@ -51,6 +56,10 @@ enum Command {
     Repair(check::Repair),
     /// Copy a data directory, also while a server uses it.
     Backup(backup::Backup),
+    /// Write the messages of queues to a file.
+    Export(export::Export),
+    /// Put the messages of a file.
+    Import(import::Import),
     /// Load a server and print its rate and latency.
     Bench(bench::Bench),
     /// Print a completion script for a shell.
@@ -83,6 +92,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(command) => command.run(),
         Command::Repair(command) => command.run(),
         Command::Backup(command) => command.run(),
+        Command::Export(command) => command.run(),
+        Command::Import(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Completions { shell } => {
             let mut cli = Cli::command();
@@ -96,7 +107,10 @@ pub(crate) fn run() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("quintet: {error:#}");
-            ExitCode::FAILURE
+            match error.is::<records::BadInput>() {
+                true => ExitCode::from(check::DAMAGED),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

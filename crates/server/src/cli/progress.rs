@@ -1,0 +1,113 @@
+//! How far an export or an import is.
+
+use std::io::{IsTerminal as _, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Between two lines where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks at the clock, messages.
+const LOOK_EVERY: u64 = 256;
+
+/// A bar on a terminal, a line every ten seconds elsewhere, or nothing.
+pub(super) struct Progress {
+    what: &'static str,
+    began: Instant,
+    told: Instant,
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    messages: u64,
+    bytes: u64,
+}
+
+/// What it has to go through.
+pub(super) enum Of {
+    /// So many messages, about.
+    Messages(u64),
+    /// A file of so many bytes; unknown for a stream.
+    Bytes(Option<u64>),
+}
+
+impl Progress {
+    pub(super) fn new(what: &'static str, of: Of, quiet: bool) -> Self {
+        let shown = !quiet && stderr().is_terminal();
+        let bar = shown.then(|| {
+            let (total, template) = match of {
+                Of::Messages(total) => (Some(total), "{prefix} {bar:24} {percent:>3} % {msg}"),
+                Of::Bytes(Some(total)) => (Some(total), "{prefix} {bar:24} {percent:>3} % {msg}"),
+                Of::Bytes(None) => (None, "{prefix} {spinner} {msg}"),
+            };
+            let bar = match total {
+                Some(total) => ProgressBar::new(total),
+                None => ProgressBar::new_spinner(),
+            };
+            let style = ProgressStyle::with_template(template);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_prefix(what);
+            bar
+        });
+        Self {
+            what,
+            began: Instant::now(),
+            told: Instant::now(),
+            bar,
+            quiet,
+            messages: 0,
+            bytes: 0,
+        }
+    }
+
+    /// So many more messages with so many bytes of bodies are through;
+    /// `position` of the whole.
+    pub(super) fn add(&mut self, messages: u64, bytes: u64, position: u64) {
+        let before = self.messages / LOOK_EVERY;
+        self.messages += messages;
+        self.bytes += bytes;
+        if self.quiet || self.messages / LOOK_EVERY == before {
+            return;
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(position);
+            bar.set_message(self.text());
+        } else if self.told.elapsed() >= LINE_EVERY {
+            self.told = Instant::now();
+            eprintln!("{} {}", self.what, self.text());
+        }
+    }
+
+    /// Messages through.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Count, bytes and rate.
+    pub(super) fn text(&self) -> String {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let rate = match seconds > 0.0 {
+            true => self.messages as f64 / seconds,
+            false => 0.0,
+        };
+        format!(
+            "{} messages, {} of bodies, {rate:.0} messages/s",
+            self.messages,
+            size(self.bytes)
+        )
+    }
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
