@@ -1,6 +1,7 @@
 //! Takes, waits and standing takes over several shards: no wake-up is lost,
-//! nothing is handed out twice, and nobody is left standing in a line, however
-//! the steps of the parties are mixed.
+//! nothing is handed out twice, who holds a lease is warned before it ends, and
+//! nobody is left standing in a line, however the steps of the parties are
+//! mixed.
 //!
 //! `QUINTET_CASES=100000` tries more random schedules than a usual run.
 
@@ -39,6 +40,18 @@ fn take(queues: &[Name], wait: Wait, lease: bool) -> Take {
     }
 }
 
+/// The same with leases that end after a while, and a warning before they do.
+fn warned(take: Take, lease_ms: u64, margin_ms: u64) -> Take {
+    Take {
+        lease: take.lease.map(|lease| LeaseAsk {
+            time: LeaseTime::Fixed(lease_ms),
+            ..lease
+        }),
+        deadline_soon_ms: Some(margin_ms),
+        ..take
+    }
+}
+
 /// Runs every schedule of the programs. Answers how many there are.
 fn every_schedule(shards: u8, programs: &[Vec<Op>]) -> u64 {
     // The choices of the schedule that is run, and how many there were.
@@ -66,7 +79,10 @@ fn every_schedule(shards: u8, programs: &[Vec<Op>]) -> u64 {
         }
         match path.last_mut() {
             Some((choice, _)) => *choice += 1,
-            None => return count,
+            None => {
+                println!("{count} schedules");
+                return count;
+            }
         }
     }
 }
@@ -137,6 +153,92 @@ fn every_schedule_of_a_standing_take_that_is_replaced() {
     }
 }
 
+#[test]
+fn every_schedule_of_two_standing_takes() {
+    let q = names(2);
+    let stand = |queues, lease| Op::Watch(Some(take(queues, Wait::Forever, lease)));
+    for lease in [false, true] {
+        let schedules = every_schedule(
+            2,
+            &[
+                vec![stand(&q[..2], lease)],
+                vec![stand(&q[..2], lease)],
+                vec![Op::Put(q[1].clone())],
+            ],
+        );
+        assert!(schedules > 1000, "{schedules}");
+    }
+    every_schedule(
+        2,
+        &[
+            vec![stand(&q[..1], false)],
+            vec![stand(&q[..2], false), Op::Watch(None)],
+            vec![Op::Put(q[0].clone())],
+        ],
+    );
+}
+
+#[test]
+fn every_schedule_of_a_standing_take_beside_a_wait() {
+    let q = names(2);
+    // Of one party, and of two; the second one gives up or vanishes.
+    for end in [Op::HangUp, Op::Stop] {
+        every_schedule(
+            2,
+            &[
+                vec![
+                    Op::Watch(Some(take(&q[..2], Wait::Forever, false))),
+                    Op::Take(take(&q[..2], Wait::Forever, true)),
+                    end.clone(),
+                ],
+                vec![Op::Put(q[0].clone()), Op::Put(q[1].clone())],
+            ],
+        );
+        every_schedule(
+            2,
+            &[
+                vec![
+                    Op::Watch(Some(take(&q[..2], Wait::Forever, true))),
+                    end.clone(),
+                ],
+                vec![Op::Take(take(&q[1..2], Wait::Forever, false))],
+                vec![Op::Put(q[1].clone()), Op::Put(q[0].clone())],
+            ],
+        );
+    }
+}
+
+/// One lease, seen from waits in its own shard, in the other, and in both:
+/// time comes to the warning and to the end at any moment.
+#[test]
+fn every_schedule_of_a_lease_that_ends_while_its_holder_waits() {
+    let q = names(2);
+    // Beside it, something comes to one queue or to none.
+    for (watched, other) in [
+        (&q[..1], None),
+        (&q[1..2], Some(q[1].clone())),
+        (&q[..2], None),
+    ] {
+        let reserve = |queues| warned(take(queues, Wait::Forever, true), 10, 4);
+        let schedules = every_schedule(
+            2,
+            &[
+                vec![
+                    Op::Put(q[0].clone()),
+                    Op::Take(Take {
+                        deadline_soon_ms: None,
+                        ..reserve(&q[..1])
+                    }),
+                    Op::Take(reserve(watched)),
+                ],
+                vec![Op::Pass(6), Op::Pass(4)],
+                other.map(Op::Put).into_iter().collect(),
+            ],
+        );
+        assert!(schedules > 1000, "{schedules}");
+    }
+}
+
 /// A random program for one party.
 fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
     let mut ops = Vec::new();
@@ -150,10 +252,17 @@ fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
             _ => Wait::For(random.below(20)),
         };
         let lease = random.chance(1, 2);
-        ops.push(match random.below(17) {
+        let lease_ms = random.below(3) * 6;
+        let timed = |take| warned(take, lease_ms, 4);
+        ops.push(match random.below(22) {
             0..=4 => Op::Put(some[0].clone()),
             5..=9 => Op::Take(take(&some, wait, lease)),
-            10 => Op::Watch(Some(take(&some, Wait::Forever, lease))),
+            17..=21 => Op::Take(timed(take(&some, wait, true))),
+            10 => {
+                let mut stands = timed(take(&some, Wait::Forever, lease));
+                stands.deadline_soon_ms = None;
+                Op::Watch(Some(stands))
+            }
             11 => Op::Watch(None),
             12 => Op::Stop,
             13 => Op::Release,

@@ -58,6 +58,17 @@ struct Actor {
     waits: Option<Take>,
     stands: Option<Take>,
     gone: bool,
+    /// Ends of the leases it had when its take began.
+    had: BTreeMap<Label, Ms>,
+    /// Ends of those it has got since: they may count too.
+    got: BTreeMap<Label, Ms>,
+    /// When it must have been told that a lease ends soon.
+    warn: Option<Ms>,
+    /// How long before that, in the wait that has just ended.
+    margin: Option<u64>,
+    /// The step after which it stood in all its lines, or in which it let time
+    /// pass, and the time then.
+    since: (u64, Ms),
 }
 
 /// A number that names a message; its body.
@@ -78,6 +89,7 @@ pub(crate) struct World {
     logs: Vec<Vec<Fact>>,
     actors: Vec<Actor>,
     now: Ms,
+    steps: u64,
     /// Every label put, and where it was last seen to go.
     put: Label,
     removed: BTreeSet<Label>,
@@ -99,6 +111,11 @@ impl World {
             waits: None,
             stands: None,
             gone: false,
+            had: BTreeMap::new(),
+            got: BTreeMap::new(),
+            warn: None,
+            margin: None,
+            since: (0, Ms(0)),
         });
         Self {
             engines: (0..shards)
@@ -107,6 +124,7 @@ impl World {
             logs: vec![Vec::new(); shards.into()],
             actors: actors.collect(),
             now: Ms(1_000_000),
+            steps: 0,
             put: 0,
             removed: BTreeSet::new(),
             held: BTreeMap::new(),
@@ -131,6 +149,7 @@ impl World {
 
     /// One step of a party that is enabled.
     pub(crate) fn step(&mut self, at: usize) {
+        self.steps += 1;
         match std::mem::replace(&mut self.actors[at].doing, Doing::Nothing) {
             Doing::Across(across) => self.step_across(at, across),
             Doing::Each(each, shard) => self.step_each(at, each, shard),
@@ -165,18 +184,20 @@ impl World {
                 self.put += 1;
                 self.ask(shard, party, Command::Put(put));
             }
-            Op::Take(take) => match Across::new(party, &take, shards) {
-                Some(across) => {
-                    self.actors[at].waits = Some(take);
-                    self.actors[at].doing = Doing::Across(Box::new(across));
+            Op::Take(take) => {
+                let had = self.leases_of(party);
+                let actor = &mut self.actors[at];
+                (actor.had, actor.got) = (had, BTreeMap::new());
+                (actor.waits, actor.warn) = (Some(take.clone()), None);
+                match Across::new(party, &take, shards) {
+                    Some(across) => actor.doing = Doing::Across(Box::new(across)),
+                    None => {
+                        let shard = shard_of_queue(take.queues[0].as_bytes(), shards);
+                        let answer = self.ask(shard, party, Command::Take(take));
+                        self.answered(at, answer);
+                    }
                 }
-                None => {
-                    let shard = shard_of_queue(take.queues[0].as_bytes(), shards);
-                    self.actors[at].waits = Some(take.clone());
-                    let answer = self.ask(shard, party, Command::Take(take));
-                    self.answered(at, answer);
-                }
-            },
+            }
             Op::Watch(Some(take)) => {
                 let across = Across::watch(party, take.clone(), shards);
                 self.actors[at].stands = Some(take);
@@ -205,6 +226,7 @@ impl World {
             }
             Op::Pass(ms) => {
                 self.now = self.now + ms;
+                self.actors[at].since = (self.steps, self.now);
                 self.actors[at].doing = Doing::Each(Each::Tick, 0);
             }
         }
@@ -232,6 +254,9 @@ impl World {
         let party = self.actors[at].party;
         // What is given back may be another's before the step is over.
         let here = self.labels_in(shard);
+        if each == Each::Tick {
+            self.forget_lapsed(shard);
+        }
         if matches!(each, Each::HangUp | Each::Release) {
             self.held
                 .retain(|label, holder| *holder != party || !here.contains(label));
@@ -268,7 +293,39 @@ impl World {
         self.post(shard, deliveries);
         if shard + 1 < self.engines.len() {
             self.actors[at].doing = Doing::Each(each, shard + 1);
+        } else if each == Each::Tick {
+            self.check_everybody_was_warned(self.actors[at].since);
         }
+    }
+
+    /// Leases that end in the next tick of the shard: nobody holds them, nor
+    /// gets them by what is on its way.
+    fn forget_lapsed(&mut self, shard: usize) {
+        let now = self.now;
+        let lapsed: BTreeSet<Label> = self
+            .leases_in(shard)
+            .filter(|(_, _, until)| *until <= now)
+            .map(|(label, ..)| label)
+            .collect();
+        self.held.retain(|label, _| !lapsed.contains(label));
+        for mail in self.actors.iter_mut().flat_map(|actor| &mut actor.mail) {
+            mail.given_back |= brings_lease_of(&mail.delivery, &lapsed);
+        }
+    }
+
+    /// The shard's leases with a deadline: message, holder, end.
+    fn leases_in(&self, shard: usize) -> impl Iterator<Item = (Label, Party, Ms)> + use<> {
+        let facts = self.engines[shard].image().into_iter();
+        facts.filter_map(|fact| match fact {
+            Fact::Image(message, Some(lease)) => Some((label(&message), lease.party, lease.until?)),
+            _ => None,
+        })
+    }
+
+    fn leases_of(&self, party: Party) -> BTreeMap<Label, Ms> {
+        let all = (0..self.engines.len()).flat_map(|shard| self.leases_in(shard));
+        let its = all.filter(|(_, holder, _)| *holder == party);
+        its.map(|(label, _, until)| (label, until)).collect()
     }
 
     fn labels_in(&self, shard: usize) -> BTreeSet<Label> {
@@ -295,8 +352,10 @@ impl World {
     /// Leaves a shard's deliveries with their parties.
     fn post(&mut self, shard: usize, deliveries: Vec<Delivery>) {
         for delivery in deliveries {
+            let leases = self.leases_of(delivery.to);
             let to = self.actors.iter_mut().find(|a| a.party == delivery.to);
             let to = to.expect("a party of this world");
+            to.got.extend(leases);
             // A standing take is served until its end has come to the shard.
             let before = match &to.doing {
                 Doing::Each(Each::Unwatch, next) => shard >= *next,
@@ -313,9 +372,19 @@ impl World {
     /// The answer to a take or a watch.
     fn answered(&mut self, at: usize, answer: Answer) {
         let Answer::Now(outcome, _) = answer else {
+            // What it had all along was counted.
+            let (now, actor) = (self.leases_of(self.actors[at].party), &self.actors[at]);
+            let mut ends = actor.had.clone();
+            ends.retain(|label, until| now.get(label) == Some(until));
+            let first = ends.into_values().min();
+            let margin = actor.waits.as_ref().and_then(|take| take.deadline_soon_ms);
+            let warn = first.zip(margin).map(|(until, margin)| until - margin);
+            self.actors[at].warn = warn;
+            self.actors[at].since = (self.steps, self.now);
             return;
         };
         match outcome {
+            Outcome::DeadlineSoon => self.warned(at),
             // That the standing take is set.
             Outcome::Done => {}
             Outcome::Messages(messages) => {
@@ -341,6 +410,7 @@ impl World {
             if !delivery.standing {
                 let waited = actor.waits.take();
                 assert!(waited.is_some(), "a second outcome of one wait");
+                actor.margin = waited.and_then(|take| take.deadline_soon_ms);
             } else if !old {
                 let stood = actor.stands.take();
                 assert!(stood.is_some(), "a standing take served twice");
@@ -349,9 +419,26 @@ impl World {
         match delivery.outcome {
             Outcome::Messages(_) if given_back => {}
             Outcome::Messages(messages) => self.got(at, messages),
+            Outcome::DeadlineSoon => self.warned(at),
             Outcome::Empty => {}
             other => panic!("a wait ends with {other:?}"),
         }
+    }
+
+    /// A party was told that a lease of its ends soon: so it must be.
+    fn warned(&mut self, at: usize) {
+        let now = self.now;
+        let actor = &mut self.actors[at];
+        if actor.gone {
+            return;
+        }
+        let margin = match (actor.waits.take(), actor.margin) {
+            (Some(take), _) => take.deadline_soon_ms,
+            (None, margin) => margin,
+        };
+        let margin = margin.expect("asked to be told");
+        let mut ends = actor.had.values().chain(actor.got.values());
+        assert!(ends.any(|&until| until - margin <= now), "told too early");
     }
 
     /// A party has messages; one that is gone loses none.
@@ -379,9 +466,51 @@ impl World {
     /// Everything has come to rest.
     pub(crate) fn check(&mut self) {
         assert!(self.enabled().is_empty());
+        self.do_what_is_due();
+        self.check_everybody_was_warned((self.steps + 1, self.now));
         self.check_nothing_is_lost();
         self.check_nobody_waits_in_vain();
         self.check_lines();
+    }
+
+    /// What a server's timer does without being asked.
+    fn do_what_is_due(&mut self) {
+        for round in 0.. {
+            assert!(round < 1000, "something is always due");
+            let mut due = false;
+            for shard in 0..self.engines.len() {
+                if self.engines[shard].next_deadline() > self.now {
+                    continue;
+                }
+                due = true;
+                self.forget_lapsed(shard);
+                let mut deliveries = Vec::new();
+                let (engine, log) = (&mut self.engines[shard], &mut self.logs[shard]);
+                engine.tick(self.now, log, &mut deliveries);
+                self.post(shard, deliveries);
+            }
+            while let Some(&at) = self.enabled().first() {
+                self.step(at);
+            }
+            if !due {
+                return;
+            }
+        }
+    }
+
+    /// All shards have done what was due at a time, from a step on: those who
+    /// waited before it know of leases of theirs that end soon.
+    fn check_everybody_was_warned(&self, (step, time): (u64, Ms)) {
+        for actor in self.actors.iter().filter(|actor| actor.waits.is_some()) {
+            let waited = actor.since.0 < step;
+            let late = actor.warn.is_some_and(|warn| warn <= time);
+            let told = actor.mail.iter().any(|mail| !mail.delivery.standing);
+            assert!(
+                !waited || !late || told,
+                "{:?} was not told that a lease ends",
+                actor.party
+            );
+        }
     }
 
     fn check_nothing_is_lost(&self) {
