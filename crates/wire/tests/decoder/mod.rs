@@ -116,7 +116,11 @@ impl Driver<'_> {
     fn ask(&mut self, ask: Ask) {
         self.trace.asks.push(format!("{ask:?}"));
         let turn = self.trace.asks.len() as u64;
-        let alone = matches!(ask, Ask::EngineAlone(_));
+        // As in a server: numbers are those of the moment they are asked for.
+        let alone = matches!(
+            ask,
+            Ask::EngineAlone(_) | Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues)
+        );
         let or_close = matches!(ask, Ask::EngineOrClose(_));
         let close = matches!(ask, Ask::Close);
         let given = match ask {
