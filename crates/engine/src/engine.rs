@@ -102,6 +102,13 @@ impl<'a, J> Cx<'a, J> {
         }
     }
 
+    /// The messages of the newest delivery are still where they were.
+    pub(crate) fn only_looked(&mut self) {
+        if let Some(delivery) = self.deliveries.last_mut() {
+            delivery.looked = true;
+        }
+    }
+
     /// The queues woken since this was last asked, each once.
     pub(crate) fn take_woken(&mut self) -> SmallVec<[QueueId; 4]> {
         let mut woken = std::mem::take(&mut self.woken);

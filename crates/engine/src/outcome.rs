@@ -134,4 +134,7 @@ pub struct Delivery {
     pub hold: Hold,
     /// Name of the queue the messages came from (the first one's).
     pub queue: Name,
+    /// The messages were only looked at: if nobody reads this any more, there
+    /// is nothing to undo.
+    pub looked: bool,
 }

@@ -86,9 +86,16 @@ impl Engine {
         }
         self.sweep_expired(&mut cx);
         for Parked { caller, command } in std::mem::take(&mut self.parked) {
+            let looks = match &command {
+                Command::Take(take) => take.look,
+                other => !matches!(other, Command::ReserveId { .. }),
+            };
             let answer = self.decide_or_park(&mut cx, caller, command);
             if let Answer::Now(outcome, hold) = answer {
                 self.deliver(&mut cx, caller.party, false, false, outcome, hold);
+                if looks {
+                    cx.only_looked();
+                }
             }
         }
         self.sweep_expired(&mut cx);

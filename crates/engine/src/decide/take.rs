@@ -456,6 +456,9 @@ impl Engine {
                 Some((outcome, hold)) => {
                     self.waiters.remove(number, &mut self.store);
                     self.deliver(cx, party, standing, claim.is_some(), outcome, hold);
+                    if take.look {
+                        cx.only_looked();
+                    }
                     for queue in queues {
                         self.forget_unused(queue);
                     }
@@ -493,6 +496,7 @@ impl Engine {
             outcome,
             hold,
             queue,
+            looked: false,
         });
     }
 

@@ -777,3 +777,17 @@ fn nothing_ends_before_a_coarse_clock_can_know() {
     assert_eq!((w.pop("q"), w.pop("q")), ("lease".into(), "delay".into()));
     assert_eq!(w.pop("q"), "empty");
 }
+
+#[test]
+fn a_delivery_says_whether_it_is_only_a_look() {
+    let mut w = World::new();
+    let look = Take {
+        look: true,
+        ..waiting("q")
+    };
+    assert_eq!(w.take(1, look), "waits");
+    assert_eq!(w.take(2, waiting("q")), "waits");
+    w.put("q", "a");
+    let looked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.looked)).collect();
+    assert_eq!(looked, [(1, true), (2, false)]);
+}

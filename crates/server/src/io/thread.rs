@@ -369,7 +369,9 @@ impl IoThread {
     /// A delivery came too late: leases of the connection end with it, the rest
     /// is undone.
     pub(super) fn give_back(&mut self, delivery: Delivery) {
-        if let Outcome::Messages(messages) = delivery.outcome {
+        if let Outcome::Messages(messages) = delivery.outcome
+            && !delivery.looked
+        {
             let caller = Caller {
                 party: delivery.to,
                 ..Caller::default()
