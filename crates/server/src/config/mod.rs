@@ -85,7 +85,7 @@ impl Default for Config {
             chunk_bytes: 256 << 10,
             segment_bytes: 64 << 20,
             spare_segments: 2,
-            log_bytes: 256 << 20,
+            log_bytes: 128 << 20,
             stop_wait_ms: 5000,
             log_level: "info".to_owned(),
             admin_socket: String::new(),

@@ -105,6 +105,7 @@ impl Committer {
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
             bytes += taken.records.len() as u64 + 16;
+            core.runs.watch(shard.engine.memory_bytes());
             let last_id = shard.engine.last_id().0;
             if core.waits_for_disk() {
                 shard.ring.push(ticket, last_id, core.progress.durable());

@@ -26,6 +26,8 @@ use super::{Core, Signal, locked, stop_for};
 const PACE: Duration = Duration::from_millis(1);
 /// Pause between two looks at the runs when nobody asks for one.
 const LOOK: Duration = Duration::from_millis(500);
+/// The same while messages leave all the time.
+const BUSY: Duration = Duration::from_millis(20);
 /// A run with bodies that were being sent when it died stays open for this
 /// long: what is sent slower than that breaks off.
 const LINGER: Duration = Duration::from_secs(600);
@@ -37,6 +39,8 @@ pub(crate) struct Budget {
     pub(crate) high: u64,
     /// And until this is reached.
     pub(crate) low: u64,
+    /// But not by runs of less than this.
+    pub(crate) least: u64,
     /// Puts wait above this.
     pub(crate) limit: u64,
     /// Messages chosen at once at most: the choice takes memory too.
@@ -53,16 +57,18 @@ impl Budget {
     pub(crate) fn new(memory: u64, shards: u64) -> Self {
         let each = memory.saturating_sub(smallest(shards) / 2) / shards.max(1) * 3 / 4;
         Self {
-            high: each / 8 * 7,
-            low: each / 2,
+            // The rest is what comes while a run is being written.
+            high: each / 8 * 5,
+            low: each / 8 * 3,
+            least: each / 8,
             limit: each,
             picks: usize::try_from(each / 1024)
                 .unwrap_or(usize::MAX)
                 .clamp(4096, 1 << 17),
             slack: (memory / 16).clamp(1 << 20, 32 << 20),
-            runs: usize::try_from(memory >> 19)
+            runs: usize::try_from(memory >> 14)
                 .unwrap_or(usize::MAX)
-                .clamp(64, 512),
+                .clamp(512, 4096),
         }
     }
 }
@@ -91,6 +97,8 @@ pub(crate) struct Runs {
     left_alone: Mutex<BTreeSet<u32>>,
     pub(crate) counts: KeepCounts,
     budget: Mutex<Budget>,
+    /// The same as in it, to look at often.
+    high: AtomicU64,
     /// A budget that nothing can be done about was told of.
     told: AtomicBool,
 }
@@ -142,18 +150,29 @@ impl Runs {
             left_alone: Mutex::new(BTreeSet::new()),
             counts,
             budget: Mutex::new(budget),
+            high: AtomicU64::new(budget.high),
             told: AtomicBool::new(false),
         }
     }
 
     /// Sets the memory of the whole server.
     pub(crate) fn set_budget(&self, memory: u64, shards: u64) {
-        *locked(&self.budget) = Budget::new(memory, shards);
+        let budget = Budget::new(memory, shards);
+        *locked(&self.budget) = budget;
+        self.high.store(budget.high, Ordering::Relaxed);
         self.pressed.raise();
     }
 
     pub(crate) fn budget(&self) -> Budget {
         *locked(&self.budget)
+    }
+
+    /// Wakes the keeper if a shard's messages take more memory than they
+    /// should.
+    pub(crate) fn watch(&self, bytes: u64) {
+        if bytes > self.high.load(Ordering::Relaxed) {
+            self.pressed.raise();
+        }
     }
 
     fn get(&self, run: RunId) -> Option<Arc<Run>> {
@@ -306,13 +325,19 @@ impl Core {
     pub(crate) fn run_keeper(&self, stop: &AtomicBool) {
         let mut looked = Instant::now();
         let mut last = [0; 2];
+        let mut busy = false;
         loop {
-            self.runs.pressed.wait_for(LOOK);
+            self.runs.pressed.wait_for(if busy { BUSY } else { LOOK });
             if stop.load(Ordering::SeqCst) {
                 return;
             }
+            busy = false;
             for shard in 0..self.shards.len() {
-                self.relieve(shard, stop);
+                busy |= self.relieve(shard, stop);
+            }
+            if !busy {
+                // Pressed in vain perhaps: not with every batch.
+                std::thread::sleep(BUSY);
             }
             self.bury_runs();
             if looked.elapsed() >= LOOK {

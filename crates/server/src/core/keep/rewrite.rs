@@ -11,8 +11,6 @@ use quintet_log::run::{Run, RunOptions, RunWriter};
 use super::{key_hash, lane_tag};
 use crate::core::{Core, Shard, locked};
 
-/// Messages written again at once at most: each takes some memory meanwhile.
-const MOST: u64 = 200_000;
 /// How many runs are merged at once at most, and at least.
 const MERGE: std::ops::RangeInclusive<usize> = 4..=16;
 
@@ -33,6 +31,9 @@ impl Core {
         let mut runs = locked(&self.shards[number]).engine.runs();
         let left_alone = locked(&self.runs.left_alone).clone();
         runs.retain(|(run, ..)| !left_alone.contains(&run.0));
+        let budget = self.runs.budget();
+        // Each takes some memory meanwhile.
+        let most = 2 * budget.picks as u64;
         let mut thin = Vec::new();
         let (mut dead, mut live_sum) = (0, 0);
         for &(run, live, _) in &runs {
@@ -40,13 +41,12 @@ impl Core {
                 continue;
             };
             let all = u64::from(file.entries()).max(1);
-            if live * 4 < all && live_sum + live <= MOST {
+            if live * 4 < all && live_sum + live <= most {
                 dead += file.file_bytes() / all * (all - live);
                 live_sum += live;
                 thin.push(run);
             }
         }
-        let budget = self.runs.budget();
         if dead < budget.slack {
             thin.clear();
         }
@@ -57,7 +57,7 @@ impl Core {
             let mut sum = 0;
             for (live, run) in by_size.into_iter().take(*MERGE.end()) {
                 sum += live;
-                if sum <= MOST {
+                if sum <= most {
                     thin.push(run);
                 }
             }

@@ -27,12 +27,13 @@ const SYNC_BYTES: u64 = 2 << 20;
 
 impl Core {
     /// Brings a shard back into its budget.
-    pub(super) fn relieve(&self, number: usize, stop: &AtomicBool) {
+    /// Answers whether something left.
+    pub(super) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
         let budget = self.runs.budget();
         let memory = || locked(&self.shards[number]).engine.memory_bytes();
         if memory() <= budget.high {
             self.set_room(number, budget.limit);
-            return;
+            return false;
         }
         // Copies first: they cost nothing to drop.
         while memory() > budget.low {
@@ -44,8 +45,9 @@ impl Core {
         }
         let mut any = false;
         loop {
+            // A run is worth a file of some size: what came meanwhile waits.
             let over = memory().saturating_sub(budget.low);
-            if over == 0 || stop.load(Ordering::SeqCst) {
+            if over <= budget.least || stop.load(Ordering::SeqCst) {
                 break;
             }
             let mut plan = locked(&self.shards[number])
@@ -74,6 +76,7 @@ impl Core {
             self.runs.told.store(false, Ordering::Relaxed);
         }
         self.supply(number, Vec::new());
+        any
     }
 
     fn set_room(&self, number: usize, bytes: u64) {

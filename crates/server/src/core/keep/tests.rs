@@ -58,6 +58,7 @@ fn open(disk: &SimDisk) -> Core {
     *locked(&core.runs.budget) = Budget {
         high: 0,
         low: 0,
+        least: 0,
         limit: u64::MAX,
         picks: 40,
         slack: 0,
@@ -194,7 +195,9 @@ fn step(core: &Core, random: &mut Random, known: &mut Known) {
                 }
             }
         }
-        7..=8 => core.relieve(0, &never),
+        7..=8 => {
+            core.relieve(0, &never);
+        }
         9 => {
             // A new segment, so that there is one to retire.
             let _ = locked(&core.committer).commit(core, true);
