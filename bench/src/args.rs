@@ -36,7 +36,8 @@ pub struct Args {
     /// The server: HOST:PORT, :PORT, PORT or unix:PATH [default: the voice's port here].
     #[arg(long, value_name = "ADDR", value_parser = Target::parse)]
     target: Option<Target>,
-    /// Protocol: memcache, lineup, jobqueue, beanstalk, pinpriq, resp or echo.
+    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, pinpriq, resp
+    /// or echo.
     #[arg(long, default_value = "memcache", value_parser = Voice::named)]
     voice: Voice,
     /// Allow a server on another machine.

@@ -1,5 +1,6 @@
-//! `quintet-bench`: the comparison with other servers.
+//! `quintet-bench`: the comparison with other servers, and what backlogs do.
 
+mod backlog;
 mod compare;
 
 use std::net::TcpListener;
@@ -7,7 +8,7 @@ use std::net::TcpListener;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-/// Compares Quintet with other servers, on this machine and in alternation.
+/// Measures Quintet, alone and beside other servers, on this machine.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -19,6 +20,8 @@ struct Cli {
 enum Command {
     /// Quintet and its peers under the same load, in alternation.
     Compare(compare::Args),
+    /// Quintet with backlogs far larger than memory.
+    Backlog(backlog::Args),
     /// A load against one server, as `quintet bench`.
     Run(quintet_bench::Args),
     /// Serve a bare echo on 127.0.0.1: the limit the others are measured against.
@@ -33,6 +36,7 @@ enum Command {
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Compare(args) => args.run(),
+        Command::Backlog(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Echo { port } => {
             let listener = TcpListener::bind(("127.0.0.1", port)).context("cannot listen")?;

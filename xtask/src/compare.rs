@@ -1,4 +1,4 @@
-//! The comparison with other servers: what it needs, built and installed.
+//! What is measured: the programs it needs, built and installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,16 +15,18 @@ const PEERS: &[(&str, &str)] = &[
     ("beanstalkd", "beanstalkd"),
 ];
 
-/// Compares as `arguments` ask for.
+/// Whether `arguments` ask for help alone.
+fn helps(arguments: &[&str]) -> bool {
+    let mut arguments = arguments.iter();
+    arguments.any(|argument| ["-h", "--help"].contains(argument))
+}
+
+/// Builds what is needed and measures `what` as `arguments` ask for.
 ///
 /// # Errors
-/// If something is missing, does not build, or a server or load fails.
-fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
-    let helps = arguments
-        .iter()
-        .any(|argument| ["-h", "--help"].contains(argument));
-    if !helps {
-        install_debian(PEERS)?;
+/// If something does not build, or a server or load fails.
+fn measure(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
+    if !helps(arguments) {
         cargo(&["build", "--release", "-p", "quintet"])?;
     }
     cargo(&["build", "--release", "-p", "quintet-bench"])?;
@@ -33,14 +35,25 @@ fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
     let release = target.join("release");
     crate::run(
         Command::new(release.join("quintet-bench"))
-            .arg("compare")
+            .arg(what)
             .arg("--quintet")
             .arg(release.join("quintet"))
             .arg("--scratch")
-            .arg(target.join("compare"))
+            .arg(target.join(what))
             .args(arguments)
             .current_dir(root),
     )
+}
+
+/// Compares as `arguments` ask for.
+///
+/// # Errors
+/// If a peer cannot be installed; as [`measure`].
+fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
+    if !helps(arguments) {
+        install_debian(PEERS)?;
+    }
+    measure(root, "compare", arguments)
 }
 
 /// As the command line asks for.
@@ -50,6 +63,15 @@ fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     compare(root, &arguments)
+}
+
+/// What backlogs do, as the command line asks for.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn backlog(root: &Path, arguments: &[String]) -> Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    measure(root, "backlog", &arguments)
 }
 
 /// A first look, printed and not written.

@@ -21,6 +21,8 @@ Tasks:
   bench     A short comparison with memcached and Redis, printed alone
   compare   The whole comparison, written to bench/results and docs/performance.md;
             takes options: cargo xtask compare --help
+  backlog   Backlogs far larger than memory, written to bench/results;
+            takes options: cargo xtask backlog --help
   help      This text
 ";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&root()),
         "bench" => compare::short(&root()),
         "compare" => compare::run(&root(), &arguments),
+        "backlog" => compare::backlog(&root(), &arguments),
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -5,11 +5,11 @@
 
 mod driver;
 mod experiments;
-mod machine;
-mod page;
-mod peers;
+pub(crate) mod machine;
+pub(crate) mod page;
+pub(crate) mod peers;
 mod plot;
-mod results;
+pub(crate) mod results;
 
 use std::collections::BTreeMap;
 use std::fs;

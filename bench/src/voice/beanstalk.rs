@@ -29,33 +29,38 @@ impl Speaker for Beanstalk {
     }
 
     fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>> {
-        let Some((line, head)) = line(input)? else {
-            return Ok(None);
-        };
-        let done = match (ask, line) {
-            (Ask::Put, line) if line.starts_with(b"INSERTED ") => Some(Outcome::Done),
-            (Ask::Settle, b"DELETED") => Some(Outcome::Done),
-            (Ask::Take, b"TIMED_OUT") => Some(Outcome::Empty),
-            _ => None,
-        };
-        if let Some(outcome) = done {
-            return Ok(Some(Reply::line(head, outcome)));
-        }
-        if ask == Ask::Take
-            && let Some(rest) = line.strip_prefix(b"RESERVED ")
-            && let Some(space) = memchr::memchr(b' ', rest)
-            && let Some(body) = number(&rest[space + 1..])
-        {
-            out.extend_from_slice(b"delete ");
-            out.extend_from_slice(&rest[..space]);
-            out.extend_from_slice(b"\r\n");
-            return Ok(Some(Reply {
-                head,
-                body,
-                tail: b"\r\n",
-                outcome: Outcome::Reserved,
-            }));
-        }
-        bail!("wrong reply: {}", shown(input))
+        read(ask, input, out)
     }
+}
+
+/// [`Speaker::read`] of anybody who speaks beanstalk.
+pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>> {
+    let Some((line, head)) = line(input)? else {
+        return Ok(None);
+    };
+    let done = match (ask, line) {
+        (Ask::Put, line) if line.starts_with(b"INSERTED ") => Some(Outcome::Done),
+        (Ask::Settle, b"DELETED") => Some(Outcome::Done),
+        (Ask::Take, b"TIMED_OUT") => Some(Outcome::Empty),
+        _ => None,
+    };
+    if let Some(outcome) = done {
+        return Ok(Some(Reply::line(head, outcome)));
+    }
+    if ask == Ask::Take
+        && let Some(rest) = line.strip_prefix(b"RESERVED ")
+        && let Some(space) = memchr::memchr(b' ', rest)
+        && let Some(body) = number(&rest[space + 1..])
+    {
+        out.extend_from_slice(b"delete ");
+        out.extend_from_slice(&rest[..space]);
+        out.extend_from_slice(b"\r\n");
+        return Ok(Some(Reply {
+            head,
+            body,
+            tail: b"\r\n",
+            outcome: Outcome::Reserved,
+        }));
+    }
+    bail!("wrong reply: {}", shown(input))
 }

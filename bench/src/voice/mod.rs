@@ -9,6 +9,7 @@ mod jobqueue;
 mod lineup;
 mod memcache;
 pub(crate) mod pinpriq;
+mod ranks;
 mod resp;
 
 use anyhow::{Result, bail};
@@ -19,6 +20,7 @@ pub const VOICES: &[Voice] = &[
     lineup::VOICE,
     jobqueue::VOICE,
     beanstalk::VOICE,
+    ranks::VOICE,
     resp::VOICE,
     pinpriq::VOICE,
     echo::VOICE,
@@ -183,6 +185,13 @@ mod tests {
             ("beanstalk", Take, "RESERVED 7 3\r\nabc\r\n", Reserved, 3),
             ("beanstalk", Take, "TIMED_OUT\r\n", Empty, 0),
             ("beanstalk", Settle, "DELETED\r\n", Done, 0),
+            (
+                "beanstalk-ranks",
+                Put,
+                "USING q\r\nWATCHING 2\r\nWATCHING 1\r\nINSERTED 7\r\n",
+                Done,
+                0,
+            ),
             ("pinpriq", Put, "\0\0", Done, 0),
             ("pinpriq", Take, "\0\x01\0\x08\0\x0312345678abc", Done, 3),
             ("pinpriq", Take, "\0\0", Empty, 0),
@@ -215,6 +224,7 @@ mod tests {
             ("pinpriq", Ask::Take, "\0\x02"),
             ("pinpriq", Ask::Take, "\0\x01\0\0\0\x0312345678abc"),
             ("beanstalk", Ask::Put, "OUT_OF_MEMORY\r\n"),
+            ("beanstalk-ranks", Ask::Put, "INSERTED 7\r\n"),
             ("beanstalk", Ask::Settle, "NOT_FOUND\r\n"),
             ("jobqueue", Ask::Put, "ERROR\0Queue full\0"),
             ("jobqueue", Ask::Settle, "ERROR\0Job 7 already deleted\0"),
