@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::io::{Write as _, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use quintet_log::Disk;
+use quintet_log::run::{RunBackup, backup_runs, list_runs};
+use quintet_log::{BackupSummary, Disk};
 use serde_json::json;
 
 use super::check::exists;
-use crate::core::SHARDS_FILE;
+use crate::core::{Contents, SHARDS_FILE};
+
+/// How often to start over. A run is missing only if it was both made and
+/// removed while the log was copied.
+const ATTEMPTS: usize = 16;
 
 /// Arguments of `backup`.
 #[derive(clap::Args)]
@@ -45,22 +50,66 @@ impl Backup {
             fs::copy(&shards, target.join(SHARDS_FILE))
                 .with_context(|| format!("cannot copy {}", shards.display()))?;
         }
-        let summary = quintet_log::backup(&Disk::new(&self.data), &Disk::new(target))?;
+        let (log, runs) = copy(&self.data, target)?;
         let mut out = stdout().lock();
         if self.json {
             let done = json!({
-                "segments": summary.segments,
-                "linked": summary.linked,
-                "copied_bytes": summary.copied_bytes,
+                "segments": log.segments,
+                "linked": log.linked,
+                "copied_bytes": log.copied_bytes + runs.copied_bytes,
+                "runs": runs.linked + runs.copied,
+                "runs_linked": runs.linked,
             });
             writeln!(out, "{done}")?;
         } else {
             writeln!(
                 out,
-                "{} segments, {} of them linked, {} bytes copied",
-                summary.segments, summary.linked, summary.copied_bytes
+                "{} segments, {} of them linked, {} runs, {} of them linked, {} bytes copied",
+                log.segments,
+                log.linked,
+                runs.linked + runs.copied,
+                runs.linked,
+                log.copied_bytes + runs.copied_bytes
             )?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Copies the log and the runs, so that every run the copied log needs is in
+/// the copy.
+fn copy(data: &Path, target: &Path) -> Result<(BackupSummary, RunBackup)> {
+    let (from, to) = (Disk::new(data), Disk::new(target));
+    for _ in 0..ATTEMPTS {
+        let before = backup_runs(&from, &to)?;
+        let log = quintet_log::backup(&from, &to)?;
+        let after = backup_runs(&from, &to)?;
+        let there = list_runs(&to)?;
+        let needed = Contents::read(target)?.needed();
+        if needed.iter().all(|run| there.binary_search(run).is_ok()) {
+            let runs = RunBackup {
+                linked: before.linked + after.linked,
+                copied: before.copied + after.copied,
+                copied_bytes: before.copied_bytes + after.copied_bytes,
+            };
+            return Ok((log, runs));
+        }
+        clear(target)?;
+    }
+    clear(target)?;
+    bail!(
+        "runs come and go faster than they can be copied, or some are missing: see `quintet check`"
+    );
+}
+
+/// Removes what an attempt made; the directory was empty before.
+fn clear(target: &Path) -> Result<()> {
+    for entry in fs::read_dir(target)? {
+        let entry = entry?;
+        if entry.file_name() != SHARDS_FILE {
+            fs::remove_file(entry.path())
+                .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
 }

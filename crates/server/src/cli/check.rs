@@ -3,16 +3,22 @@
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
-use crate::core::verify_frame;
+use super::runs::{self, Runs};
+use crate::core::{Contents, Lost, give_up_runs};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
 /// is not what it should be.
 pub(super) const DAMAGED: u8 = 3;
+
+/// How often to read the log again for a run that is missing. A server that
+/// is at work removes one in seconds.
+const ATTEMPTS: u32 = 4;
 
 /// Arguments of `check`.
 #[derive(clap::Args)]
@@ -34,12 +40,13 @@ impl Check {
         exists(&self.data)?;
         let mut lost = Vec::new();
         let mut wrong = Vec::new();
-        let mut bar = Bar::new("checking");
+        let mut bar = Bar::new("checking the log");
+        let mut contents = Contents::new(&self.data)?;
         let summary = quintet_log::check(&Disk::new(&self.data), &mut |finding| match finding {
             Finding::Progress { done, total } => bar.show(done, total),
             Finding::Damage(range) => lost.push(range.clone()),
             Finding::Frame(frame) => {
-                if let Err(why) = verify_frame(&frame) {
+                if let Err(why) = contents.frame(&frame) {
                     wrong.push(format!(
                         "segment {} at byte {}: {why}",
                         frame.segment, frame.offset
@@ -49,6 +56,8 @@ impl Check {
             Finding::Tail(_) => {}
         })?;
         bar.clear();
+        let runs = self.runs(contents)?;
+        let damaged = !lost.is_empty() || !wrong.is_empty() || runs.is_damaged();
         let mut out = stdout().lock();
         if self.json {
             let found = json!({
@@ -60,6 +69,7 @@ impl Check {
                 "damaged": lost.iter().map(range_json).collect::<Vec<_>>(),
                 "damaged_bytes": summary.damaged_bytes,
                 "unreadable": wrong,
+                "runs": runs.json(),
             });
             writeln!(out, "{found}")?;
         } else {
@@ -76,19 +86,40 @@ impl Check {
                 )?;
             }
             print_ranges(&mut out, "damaged", &lost)?;
-            match lost.len() {
-                0 => writeln!(out, "no damage")?,
-                n => writeln!(
+            for what in &wrong {
+                writeln!(out, "unreadable: {what}")?;
+            }
+            runs.print(&mut out, false)?;
+            match damaged {
+                false => writeln!(out, "no damage")?,
+                true => writeln!(
                     out,
-                    "{n} damaged ranges; `quintet repair` salvages the rest"
+                    "there is damage; `quintet repair` salvages the rest, and names what is lost"
                 )?,
             }
         }
-        Ok(if lost.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(DAMAGED)
+        Ok(match damaged {
+            false => ExitCode::SUCCESS,
+            true => ExitCode::from(DAMAGED),
         })
+    }
+
+    /// Verifies the runs. A server may have removed one since the log was
+    /// read; then the log says so by now.
+    fn runs(&self, mut contents: Contents) -> Result<Runs> {
+        let mut bar = Bar::new("checking runs");
+        let mut attempts = 0;
+        loop {
+            let found = runs::survey(&self.data, &contents, &mut |done, total| {
+                bar.show(done, total);
+            })?;
+            attempts += 1;
+            if found.missing.is_empty() || attempts == ATTEMPTS {
+                bar.clear();
+                return Ok(found);
+            }
+            contents = Contents::read(&self.data)?;
+        }
     }
 }
 
@@ -96,7 +127,10 @@ impl Check {
 #[derive(clap::Args)]
 #[command(
     after_help = "Keeps every frame that can be read, in order, and sets the damaged files \
-                        aside as *.damaged. Make a copy of the directory first."
+                        aside as *.damaged. A run with damage stays: what is outside the damage \
+                        is served. One that cannot be opened at all is set aside too, and the log \
+                        then says that it is gone. What is lost is printed and written to \
+                        repair-TIME.json. Make a copy of the directory first."
 )]
 pub(super) struct Repair {
     /// Data directory.
@@ -118,24 +152,95 @@ impl Repair {
             }
         })?;
         bar.clear();
+        let contents = Contents::read(&self.data)?;
+        let mut bar = Bar::new("checking runs");
+        let mut runs = runs::survey(&self.data, &contents, &mut |done, total| {
+            bar.show(done, total);
+        })?;
+        bar.clear();
+        let bodies = self.give_up(&contents, &mut runs)?;
+        let found = json!({
+            "lost": summary.lost.iter().map(range_json).collect::<Vec<_>>(),
+            "replaced": summary.replaced,
+            "frames": summary.frames,
+            "runs": runs.json(),
+            "lost_bodies": bodies.iter().map(|lost| {
+                json!({ "queue": lost.queue.to_string(), "ids": lost.ids })
+            }).collect::<Vec<_>>(),
+        });
+        let report = match summary.lost.is_empty() && !runs.is_damaged() {
+            true => None,
+            false => Some(self.report(&found)?),
+        };
         let mut out = stdout().lock();
         if self.json {
-            let found = json!({
-                "lost": summary.lost.iter().map(range_json).collect::<Vec<_>>(),
-                "replaced": summary.replaced,
-                "frames": summary.frames,
-            });
             writeln!(out, "{found}")?;
-        } else {
-            print_ranges(&mut out, "lost", &summary.lost)?;
-            writeln!(
-                out,
-                "{} frames kept, {} damaged segments replaced",
-                summary.frames, summary.replaced
-            )?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        print_ranges(&mut out, "lost", &summary.lost)?;
+        runs.print(&mut out, true)?;
+        for lost in &bodies {
+            runs::print_lost(&mut out, "memory, whose body was in a run", lost, true)?;
+        }
+        writeln!(
+            out,
+            "{} frames kept, {} damaged segments replaced, {} runs given up",
+            summary.frames,
+            summary.replaced,
+            runs.missing.len()
+        )?;
+        if let Some(report) = report {
+            writeln!(out, "all of this is in {report}")?;
         }
         Ok(ExitCode::SUCCESS)
     }
+
+    /// Sets runs aside that cannot be opened, and says in the log that they
+    /// are gone. Answers messages that lost their bodies with them.
+    fn give_up(&self, contents: &Contents, runs: &mut Runs) -> Result<Vec<Lost>> {
+        let gone: Vec<_> = runs.missing.iter().map(|(run, _)| *run).collect();
+        if gone.is_empty() {
+            return Ok(Vec::new());
+        }
+        for run in &gone {
+            let lost = contents.in_run(*run).into_iter();
+            runs.lost.extend(lost.map(|lost| (*run, lost)));
+            let path = self.data.join(run.to_string());
+            if path.exists() {
+                let aside = free_name(&path);
+                std::fs::rename(&path, &aside)
+                    .with_context(|| format!("cannot rename {}", path.display()))?;
+            }
+        }
+        give_up_runs(&self.data, &gone)
+    }
+
+    /// Writes what was found beside the log; answers where.
+    fn report(&self, found: &serde_json::Value) -> Result<String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let name = format!("repair-{}.json", now.map_or(0, |since| since.as_millis()));
+        let path = self.data.join(name);
+        std::fs::write(&path, format!("{found}\n"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path.display().to_string())
+    }
+}
+
+/// A name for what is set aside that no earlier repair has taken.
+fn free_name(path: &std::path::Path) -> PathBuf {
+    let name = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(match number {
+            1 => ".damaged".to_owned(),
+            number => format!(".{number}.damaged"),
+        });
+        PathBuf::from(name)
+    };
+    let mut number = 1;
+    while name(number).exists() {
+        number += 1;
+    }
+    name(number)
 }
 
 /// A check must not make the directory it is asked about.

@@ -9,6 +9,7 @@ mod import;
 mod messages;
 mod progress;
 mod records;
+mod runs;
 mod serve;
 mod show;
 
@@ -50,7 +51,7 @@ enum Command {
     Stats(show::Stats),
     /// List the queues of the running server.
     Queues(show::Queues),
-    /// Verify the log of a data directory.
+    /// Verify the log and the runs of a data directory.
     Check(check::Check),
     /// Make a damaged data directory open again.
     Repair(check::Repair),

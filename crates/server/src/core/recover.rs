@@ -38,8 +38,8 @@ pub(crate) struct Layout {
 }
 
 /// What replay builds.
-struct Replay {
-    engines: Vec<Engine>,
+pub(super) struct Replay {
+    pub(super) engines: Vec<Engine>,
     bodies: BTreeMap<u64, Found>,
     began: Instant,
     told: Instant,
@@ -73,17 +73,7 @@ pub(super) fn open_on(
     layout: &Layout,
     settings: &Settings,
 ) -> Result<Opened> {
-    let now = Instant::now();
-    let count = u8::try_from(layout.shards).context("too many shards")?;
-    let mut replay = Replay {
-        engines: (0..count)
-            .map(|n| Engine::new(n, count, settings.clone()))
-            .collect(),
-        bodies: BTreeMap::new(),
-        began: now,
-        told: now,
-        bytes: 0,
-    };
+    let mut replay = Replay::new(layout.shards, settings)?;
     let options = Options {
         segment_bytes: layout.segment_bytes,
         spares: layout.spares,
@@ -107,7 +97,7 @@ pub(super) fn open_on(
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
     let mut shards: Vec<Shard> = replay.engines.into_iter().map(Shard::new).collect();
-    let home = begin_epoch(&mut log, &mut shards, epoch, clock.now())?;
+    let home = begin_epoch(&mut log, &mut shards, epoch, clock.now(), &|_| Vec::new())?;
     for shard in &mut shards {
         shard.engine.set_home(home);
         let last_id = shard.engine.last_id().0;
@@ -167,13 +157,23 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &[Shard]) -> R
 
 /// Writes and syncs the first frame of this start: each shard's snapshot (the
 /// frame may be the first of a segment) and the facts that end the leases of
-/// connections that are gone. Answers the segment it went to.
-fn begin_epoch(log: &mut LocalLog, shards: &mut [Shard], epoch: Epoch, now: Ms) -> Result<Home> {
+/// connections that are gone; then what `more` says of each. Answers the
+/// segment it went to.
+pub(super) fn begin_epoch(
+    log: &mut LocalLog,
+    shards: &mut [Shard],
+    epoch: Epoch,
+    now: Ms,
+    more: &dyn Fn(&Engine) -> Vec<Fact>,
+) -> Result<Home> {
     let mut batches = Vec::new();
     for shard in shards {
         let Shard { engine, batch, .. } = shard;
         engine.snapshot(&mut |fact| quintet_engine::Journal::record(batch, fact));
         engine.begin_epoch(now, epoch.0, batch);
+        for fact in more(engine) {
+            quintet_engine::Journal::record(batch, &fact);
+        }
         batches.push(std::mem::take(batch));
     }
     let mut frame = FrameBuf::new(FrameKind::Facts);
@@ -193,9 +193,28 @@ fn begin_epoch(log: &mut LocalLog, shards: &mut [Shard], epoch: Epoch, now: Ms) 
 }
 
 impl Replay {
+    pub(super) fn new(shards: usize, settings: &Settings) -> Result<Self> {
+        let now = Instant::now();
+        let count = u8::try_from(shards).context("too many shards")?;
+        Ok(Self {
+            engines: (0..count)
+                .map(|n| Engine::new(n, count, settings.clone()))
+                .collect(),
+            bodies: BTreeMap::new(),
+            began: now,
+            told: now,
+            bytes: 0,
+        })
+    }
+
     fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.bytes += frame.payload.len() as u64;
         self.tell();
+        self.apply(frame)
+    }
+
+    /// Takes in a frame, silently.
+    pub(super) fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         match frame.kind {
             FrameKind::Facts => self.facts(frame.payload, Home(frame.segment.0)),
             FrameKind::Body => self.chunk(frame),
@@ -294,31 +313,6 @@ impl Replay {
     }
 }
 
-/// Decodes everything in a frame, for `quintet check`.
-///
-/// # Errors
-/// What is wrong with it, in words.
-pub(crate) fn verify_frame(frame: &ReplayFrame<'_>) -> Result<(), String> {
-    let mut payload = frame.payload;
-    match frame.kind {
-        FrameKind::Lost => Ok(()),
-        FrameKind::Body => read_chunk(payload)
-            .map(|_| ())
-            .ok_or("a chunk without a head".into()),
-        FrameKind::Facts => {
-            while !payload.is_empty() {
-                let (_, mut records) =
-                    next_group(&mut payload).ok_or("a group of records is cut short")?;
-                while !records.is_empty() {
-                    Fact::decode(&mut records, &mut |id, len| LargeBody::new(id, len, 0))
-                        .map_err(|error| error.to_string())?;
-                }
-            }
-            Ok(())
-        }
-    }
-}
-
 /// Splits a group off the payload of a frame of facts: shard and records.
 fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let shard = varint::take(payload)?;
@@ -330,6 +324,22 @@ fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
 
 /// Name of the file that says how many shards a data directory has.
 pub(crate) const SHARDS_FILE: &str = "shards";
+
+/// The number of shards a data directory was made with.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn shards_of(dir: &Path) -> Result<usize> {
+    let path = dir.join(SHARDS_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .with_context(|| format!("{} should hold a number", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(1),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
 
 /// Queues are divided by the number of shards, so it cannot change.
 fn check_shards(dir: &Path, shards: usize) -> Result<()> {
