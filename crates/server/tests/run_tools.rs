@@ -283,3 +283,40 @@ fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
     let (code, says) = tool(&["check"], &server.data);
     assert_eq!(code, 0, "{says}");
 }
+
+#[test]
+fn messages_in_runs_are_exported_and_those_held_back_behind_the_others() {
+    const COUNT: u64 = 120_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(&folder.path().join("data"));
+    let path = folder.path().join("hand.jsonl");
+    let line = |number: u64| {
+        let state = if number % 20 == 7 { "buried" } else { "ready" };
+        let held = number.is_multiple_of(3);
+        format!(
+            "{{\"queue\":\"work\",\"state\":\"{state}\",\"rank\":{},\"held_back\":{held},\"body\":\
+             \"{}\"}}\n",
+            number % 5,
+            body(number)
+        )
+    };
+    std::fs::write(&path, (0..COUNT).map(line).collect::<String>()).expect("written");
+    let (code, says) = tool(&["import", path.to_str().expect("a name")], &server.data);
+    assert_eq!(code, 0, "{says}");
+    assert!(!runs_in(&server.data).is_empty());
+    let output = server.run(&["export", "work", "--quiet"]);
+    assert!(output.status.success());
+    let mut orders = Vec::new();
+    for line in text(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).expect("JSON");
+        let number = |field: &str| message[field].as_u64().unwrap_or(0);
+        let id = number("id");
+        assert_eq!(message["body"], body(id - 1));
+        orders.push(match message["state"].as_str() {
+            Some("ready") => (message["held_back"] == true, number("rank"), id, 0),
+            _ => (true, u64::MAX, 0, number("bury_order")),
+        });
+    }
+    assert_eq!(orders.len() as u64, COUNT);
+    assert!(orders.windows(2).all(|pair| pair[0] < pair[1]));
+}

@@ -140,10 +140,12 @@ impl Engine {
                     false => lane(Lane::Ready, max),
                 };
                 let left = max - slots.len();
-                let more = match (held, queue.stored(Lane::Ready)) {
-                    (true, _) => lane(Lane::HeldBack, left),
-                    (false, 0) => self.lane_slots(id, Lane::HeldBack, None, left),
-                    (false, _) => Vec::new(),
+                let order = after.map(|message| Lane::Ready.order(message));
+                let more = match held {
+                    true => lane(Lane::HeldBack, left),
+                    // Some that come before them are in a run.
+                    false if self.store.next_cold(id, Lane::Ready, order).is_some() => Vec::new(),
+                    false => self.lane_slots(id, Lane::HeldBack, None, left),
                 };
                 slots.extend(more);
                 slots

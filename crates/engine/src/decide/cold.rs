@@ -275,15 +275,28 @@ impl Engine {
                 {
                     return true;
                 }
-                let mut any = false;
-                for &lane in lanes_of(*state) {
-                    let from = after.and_then(|id| {
-                        let message = self.store.message(id)?;
-                        Some(lane.order(message))
-                    });
-                    any |= self.needs_lane(queue, lane, from, *max as usize);
+                let max = *max as usize;
+                let after = after.and_then(|id| self.store.message(id));
+                let order = |lane: Lane| after.map(|message| lane.order(message));
+                match lanes_of(*state) {
+                    [] => false,
+                    &[lane] => self.needs_lane(queue, lane, order(lane), max),
+                    // Those held back are listed behind all others.
+                    _ => {
+                        let from = order(Lane::Ready);
+                        if after.is_some_and(|message| !message.selectable) {
+                            return self.needs_lane(queue, Lane::HeldBack, from, max);
+                        }
+                        if self.needs_lane(queue, Lane::Ready, from, max) {
+                            return true;
+                        }
+                        let ready = self
+                            .store
+                            .find(queue)
+                            .map_or(0, |id| self.lane_slots(id, Lane::Ready, from, max).len());
+                        ready < max && self.needs_lane(queue, Lane::HeldBack, None, max - ready)
+                    }
                 }
-                any
             }
             Command::Kick { queue, max } => {
                 let max = usize::try_from(*max).unwrap_or(MANY).min(MANY);
