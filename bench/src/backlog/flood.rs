@@ -6,7 +6,8 @@ use anyhow::Result;
 use super::Lab;
 use super::bulk::{Bulk, Pile};
 use super::plot::{Line, Plot};
-use super::server::{Server, Settings};
+use super::server::Server;
+use super::settings::Settings;
 use super::sheet::{Found, Table, Unit};
 use crate::compare::results::{Bound, Figure};
 

@@ -8,7 +8,8 @@ use quintet_bench::{Load, Report};
 
 use super::Lab;
 use super::bulk::{Pile, measure};
-use super::server::{Server, Settings};
+use super::server::Server;
+use super::settings::Settings;
 use super::sheet::{Found, Table, Unit};
 use crate::compare::results::{Bound, Figure, Spread};
 

@@ -17,6 +17,7 @@ mod resident;
 mod restart;
 mod results;
 mod server;
+mod settings;
 mod sheet;
 mod talk;
 mod through;

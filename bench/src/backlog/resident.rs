@@ -7,7 +7,8 @@ use super::Lab;
 use super::bulk::Pile;
 use super::memory::{Memory, Watch};
 use super::plot::{Line, Plot};
-use super::server::{Server, Settings};
+use super::server::Server;
+use super::settings::Settings;
 use super::sheet::{Found, Table, Unit};
 use crate::compare::results::{Bound, Figure};
 

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::disk::Disk;
 use super::memory::Memory;
+use super::settings::Settings;
 use super::talk::Talk;
 use crate::compare::peers::Ground;
 
@@ -27,33 +28,6 @@ const REST: Duration = Duration::from_secs(2);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// Lines of its messages that are shown when it fails.
 const LAST_LINES: usize = 5;
-
-/// What a server is told, apart from its addresses and its directory.
-#[derive(Clone, Copy)]
-pub(crate) struct Settings {
-    /// `memory`.
-    pub(crate) memory: &'static str,
-    /// `sync`.
-    pub(crate) sync: &'static str,
-}
-
-impl Settings {
-    /// As most experiments have it; the rest is the defaults.
-    pub(crate) const SMALL: Self = Self {
-        memory: "64MiB",
-        sync: "50ms",
-    };
-    /// The default budget.
-    pub(crate) const DEFAULT: Self = Self {
-        memory: "256MiB",
-        sync: "50ms",
-    };
-
-    fn toml(self) -> String {
-        let Self { memory, sync } = self;
-        format!("memory = \"{memory}\"\nsync = \"{sync}\"\n")
-    }
-}
 
 /// A server on loopback ports of its own; killed when dropped, and its
 /// directory removed.
@@ -304,12 +278,10 @@ fn last_lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Settings, last_lines};
+    use super::last_lines;
 
     #[test]
-    fn settings_are_toml_and_the_last_lines_the_last() {
-        let text = Settings::SMALL.toml();
-        assert_eq!(text, "memory = \"64MiB\"\nsync = \"50ms\"\n");
+    fn the_last_lines_are_shown() {
         assert_eq!(last_lines("a\nb"), "a\nb");
         assert_eq!(last_lines("1\n2\n3\n4\n5\n6\n"), "2\n3\n4\n5\n6");
     }

@@ -9,7 +9,8 @@ use super::Lab;
 use super::bulk::{Pile, measure_with};
 use super::disk::Disk;
 use super::plot::{Line, Plot};
-use super::server::{Server, Settings};
+use super::server::Server;
+use super::settings::Settings;
 use super::sheet::{Found, Table, Unit};
 use crate::compare::results::{Bound, Figure};
 
