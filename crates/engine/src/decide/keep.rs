@@ -367,6 +367,12 @@ impl Engine {
         runs
     }
 
+    /// The part of [`Engine::memory_bytes`] that what is known of runs takes,
+    /// and that no spilling makes less.
+    pub fn cold_bytes(&self) -> u64 {
+        self.store.cold.memory_bytes()
+    }
+
     /// Bytes of memory that messages and what is known of runs take.
     pub fn memory_bytes(&self) -> u64 {
         self.store.memory_bytes()

@@ -16,6 +16,8 @@ const PACE: Duration = Duration::from_millis(2);
 const IDLE: Duration = Duration::from_secs(1);
 /// The same while the disk is full.
 const FULL: Duration = Duration::from_millis(100);
+/// How long the log may be longer than it should, though not twice as long.
+const GRACE: Duration = Duration::from_secs(1);
 /// Slots of messages looked at in one hold of a shard's lock.
 const SLOTS: u32 = 512;
 
@@ -29,6 +31,7 @@ impl Core {
     ) {
         let mut told = Space::Enough;
         let mut pause = Duration::ZERO;
+        let mut over = None;
         loop {
             self.upkeep.wait_for(pause);
             if stop.load(Ordering::SeqCst) {
@@ -61,7 +64,7 @@ impl Core {
                 tell(space);
             }
             told = space;
-            if self.retire_one(log_bytes(), stop) {
+            if self.retire_one(log_bytes(), &mut over, stop) {
                 pause = PACE;
             }
         }
@@ -88,8 +91,13 @@ impl Core {
     }
 
     /// Retires the oldest segment if nothing lives in it or the log is too
-    /// long. True if it did.
-    pub(super) fn retire_one(&self, log_bytes: u64, stop: &AtomicBool) -> bool {
+    /// long; `over` is since when. True if it did.
+    pub(super) fn retire_one(
+        &self,
+        log_bytes: u64,
+        over: &mut Option<Instant>,
+        stop: &AtomicBool,
+    ) -> bool {
         let segments = locked(&self.committer).log.segments();
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
         self.counts.log_bytes.store(total, Ordering::Relaxed);
@@ -102,6 +110,13 @@ impl Core {
             return true;
         }
         if total <= log_bytes {
+            *over = None;
+            return false;
+        }
+        // What is put and taken at once dies by itself: large bodies need not
+        // be moved away under their takers' noses.
+        let since = over.get_or_insert_with(Instant::now).elapsed();
+        if since < GRACE && total <= 2 * log_bytes {
             return false;
         }
         // What waits in it leaves for a run; the few that are reserved, and

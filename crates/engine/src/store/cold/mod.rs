@@ -67,7 +67,9 @@ impl Store {
         self.cold.blocks += 1;
         self.cold.epoch += 1;
         self.cold.dead_bytes += dead.as_ref().map_or(0, |dead| dead.len() as u64 * 8);
-        table.blocks.insert(row.ordinal, ColdBlock::new(row, dead));
+        table
+            .blocks
+            .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
         if let Some(queue) = self.queue_mut(row.queue) {
             queue.cold_mut().enter(at, &row);
             if row.lane == Lane::Ready || row.lane == Lane::HeldBack {

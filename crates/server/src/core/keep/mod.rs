@@ -17,11 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quintet_engine::{ChunkPlace, ColdStats, Home, QueueId, RunId, Want, varint};
-use quintet_log::run::{Chunk, Run, RunName, RunNumber};
+use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 
 use super::{Core, Signal, locked, stop_for};
 
+/// Bytes of a block: twice what DESIGN says, as each takes some 560 bytes
+/// of memory.
+const BLOCK_BYTES: usize = 64 << 10;
 /// Pause between two slices of background work.
 const PACE: Duration = Duration::from_millis(1);
 /// Pause between two looks at the runs when nobody asks for one.
@@ -69,6 +72,24 @@ impl Budget {
             runs: usize::try_from(memory >> 14)
                 .unwrap_or(usize::MAX)
                 .clamp(512, 4096),
+        }
+    }
+}
+
+impl Budget {
+    /// What is left of it beside `cold` bytes that what is known of runs
+    /// takes; a quarter of it at least.
+    fn beside(self, cold: u64) -> Self {
+        let cold = cold.min(self.limit / 4 * 3);
+        let part = |of: u64| {
+            let left = u128::from(self.limit - cold) * u128::from(of);
+            u64::try_from(left / u128::from(self.limit.max(1))).unwrap_or(u64::MAX)
+        };
+        Self {
+            high: cold + part(self.high),
+            low: cold + part(self.low),
+            least: part(self.least),
+            ..self
         }
     }
 }
@@ -392,6 +413,14 @@ impl Core {
             }
             !over
         });
+    }
+
+    fn run_options(&self) -> RunOptions {
+        RunOptions {
+            block_bytes: BLOCK_BYTES,
+            sort_bytes: 1 << 20,
+            created_ms: self.clock.now().0,
+        }
     }
 
     /// A run could not be written. True if that is because the disk is full,

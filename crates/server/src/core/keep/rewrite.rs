@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::{Body, EntryFacts, Lane, Message, QueueId, Rewritten, RunId};
 use quintet_log::LogError;
-use quintet_log::run::{Run, RunOptions, RunWriter};
+use quintet_log::run::{Run, RunWriter};
 
 use super::{key_hash, lane_tag};
 use crate::core::{Core, Shard, locked};
@@ -151,11 +151,7 @@ impl Core {
     /// Writes them in this order into a new run. Blocks are read once more:
     /// their messages are not all held in memory.
     fn write_again(&self, number: usize, moving: &mut Vec<Moving>) -> Result<Arc<Run>, LogError> {
-        let options = RunOptions {
-            sort_bytes: 1 << 20,
-            created_ms: self.clock.now().0,
-            ..RunOptions::default()
-        };
+        let options = self.run_options();
         let name = self.runs.next_name(number);
         let mut writer = RunWriter::create(Arc::clone(&self.runs.storage), name, options)?;
         let mut lane = None;

@@ -7,7 +7,7 @@ use quintet_engine::{
     Body, ChunkPlace, Home, LargeBody, Message, MessageId, Picked, RunId, Spill, Written,
 };
 use quintet_log::LogError;
-use quintet_log::run::{Run, RunOptions, RunWriter};
+use quintet_log::run::{Run, RunWriter};
 
 use super::{PACE, key_hash, lane_tag};
 use crate::core::{Core, Shard, locked};
@@ -29,7 +29,8 @@ impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
     pub(super) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
-        let budget = self.runs.budget();
+        let cold = locked(&self.shards[number]).engine.cold_bytes();
+        let budget = self.runs.budget().beside(cold);
         let memory = || locked(&self.shards[number]).engine.memory_bytes();
         if memory() <= budget.high {
             self.set_room(number, budget.limit);
@@ -195,11 +196,7 @@ impl Core {
 
     /// Writes them in this order. Those that a run cannot hold stay out of it.
     fn write_run(&self, number: usize, picked: &mut Vec<Picked>) -> Result<Arc<Run>, LogError> {
-        let options = RunOptions {
-            sort_bytes: 1 << 20,
-            created_ms: self.clock.now().0,
-            ..RunOptions::default()
-        };
+        let options = self.run_options();
         let name = self.runs.next_name(number);
         let mut writer = RunWriter::create(Arc::clone(&self.runs.storage), name, options)?;
         let (mut lane, mut payload, mut synced) = (None, Vec::new(), 0);

@@ -201,7 +201,7 @@ fn step(core: &Core, random: &mut Random, known: &mut Known) {
         9 => {
             // A new segment, so that there is one to retire.
             let _ = locked(&core.committer).commit(core, true);
-            core.retire_one(SEGMENT, &never);
+            core.retire_one(SEGMENT / 2, &mut None, &never);
         }
         10 => {
             core.rewrite_thin(0, &never);
