@@ -37,29 +37,38 @@ fn fill(client: &mut Client, numbers: std::ops::Range<u64>) {
     }
 }
 
+/// Takes up to `count`, as they come.
+fn take(client: &mut Client, count: usize) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    client.send(&b"get work\r\n".repeat(count));
+    for _ in 0..count {
+        let head = text(&client.until(b"\r\n"));
+        if head != "END\r\n" {
+            let body = text(&client.until(b"\r\nEND\r\n"));
+            let body = body.trim_end_matches("\r\nEND\r\n");
+            numbers.push(body.parse().expect("a number"));
+        }
+    }
+    numbers
+}
+
 /// Takes all that is there.
 fn drain(client: &mut Client) -> Vec<u64> {
     let mut numbers = Vec::new();
     loop {
-        client.send(&b"get work\r\n".repeat(100));
-        let mut empty = 0;
-        for _ in 0..100 {
-            let head = text(&client.until(b"\r\n"));
-            if head == "END\r\n" {
-                empty += 1;
-                continue;
-            }
-            let body = text(&client.until(b"\r\nEND\r\n"));
-            numbers.push(
-                body.trim_end_matches("\r\nEND\r\n")
-                    .parse()
-                    .expect("a number"),
-            );
-        }
-        if empty > 0 {
+        let some = take(client, 100);
+        let end = some.len() < 100;
+        numbers.extend(some);
+        if end {
             return numbers;
         }
     }
+}
+
+/// Each number that does not follow the one before, behind that.
+fn breaks(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let pairs = numbers.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs.filter(|&(a, b)| a + 1 != b).collect()
 }
 
 fn runs_in(data: &Path) -> Vec<PathBuf> {
@@ -212,6 +221,15 @@ fn a_run_that_is_gone_is_named_and_given_up_by_a_repair_only() {
     }
 }
 
+/// Ends the load, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -244,40 +262,39 @@ fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
                     std::thread::yield_now();
                     continue;
                 }
-                client.send(&b"get work\r\n".repeat(500));
-                for number in from..from + 500 {
-                    client.expect_value("work", body(number).as_bytes());
-                }
+                let numbers = take(&mut client, 500);
+                assert_eq!((numbers.first(), numbers.len()), (Some(&from), 500));
+                assert_eq!(breaks(&numbers), [], "behind {from}");
                 taken.store(from + 500, Ordering::SeqCst);
             }
         });
+        let _stop = Stop(&stop);
+        let mut runs = 0;
         for attempt in 0..3 {
             let copy = folder.path().join(format!("copy-{attempt}"));
             let before = (taken.load(Ordering::SeqCst), put.load(Ordering::SeqCst));
             let (code, says) = tool(&["backup", copy.to_str().expect("a name")], &server.data);
             let after = (taken.load(Ordering::SeqCst), put.load(Ordering::SeqCst));
-            if code != 0 {
-                stop.store(true, Ordering::SeqCst);
-                panic!("{says}");
-            }
-            let checked = tool(&["check"], &copy);
+            assert_eq!(code, 0, "{says}");
+            let (code, says) = tool(&["check"], &copy);
+            assert_eq!(code, 0, "{says}");
+            // Before a start, which clears away what is not needed.
+            runs += runs_in(&copy).len();
             let restored = start(&copy);
             let numbers = drain(&mut restored.client());
-            let good = checked.0 == 0
-                && numbers.windows(2).all(|pair| pair[0] + 1 == pair[1])
-                && numbers
-                    .first()
-                    .is_some_and(|&n| n >= before.0 && n <= after.0 + 500)
-                && numbers
-                    .last()
-                    .is_some_and(|&n| n + 1 >= before.1 && n < after.1 + 2000);
-            if !good {
-                stop.store(true, Ordering::SeqCst);
-                panic!("{before:?} {after:?} {checked:?} {:?}", numbers.first());
-            }
-            assert!(!runs_in(&copy).is_empty() || numbers.len() < 50_000);
+            assert_eq!(breaks(&numbers), [], "{before:?} {after:?}");
+            let first = *numbers.first().expect("messages");
+            let behind = *numbers.last().expect("messages") + 1;
+            assert!(
+                (before.0..=after.0 + 500).contains(&first),
+                "{first}: {before:?}"
+            );
+            assert!(
+                (before.1..=after.1 + 2000).contains(&behind),
+                "{behind}: {before:?}"
+            );
         }
-        stop.store(true, Ordering::SeqCst);
+        assert!(runs > 0);
     });
     // One that runs may be checked too.
     let (code, says) = tool(&["check"], &server.data);

@@ -36,7 +36,7 @@ pub(super) struct BadInput {
 }
 
 impl BadInput {
-    fn error(place: impl Into<String>, why: impl Into<String>) -> anyhow::Error {
+    pub(super) fn error(place: impl Into<String>, why: impl Into<String>) -> anyhow::Error {
         let (place, why) = (place.into(), why.into());
         anyhow::Error::new(Self { place, why })
     }

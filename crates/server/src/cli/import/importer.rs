@@ -1,0 +1,289 @@
+//! Storing the messages of a file in order, once.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
+
+use super::batch::Batch;
+use crate::admin::{Head, LINE_MAX};
+use crate::cli::Where;
+use crate::cli::client::Client;
+use crate::cli::progress::Progress;
+use crate::cli::records::{BadInput, Entry, Source};
+
+/// Batches on the way at most: more than a sync takes.
+const WINDOW: usize = 32;
+/// And bytes of their bodies.
+const WINDOW_BYTES: usize = 8 << 20;
+/// What a request has beside the heads.
+const REQUEST_ROOM: usize = 1 << 10;
+
+/// What became of the messages.
+#[derive(Default)]
+pub(super) struct Count {
+    pub(super) stored: u64,
+    pub(super) before: u64,
+    pub(super) refused: u64,
+}
+
+/// An import under way.
+///
+/// Batches go out one behind the other; after one that is refused the server
+/// decides no other, so what is stored is always the beginning of the file. A
+/// repeat asks for each batch whether it was stored, until one was not.
+///
+/// The last batch, which may have more messages when the file was mended or
+/// its export went on, goes out message by message.
+pub(super) struct Importer {
+    pub(super) at: Where,
+    pub(super) client: Client,
+    pub(super) into: Option<String>,
+    /// Nothing is remembered or asked for.
+    pub(super) again: bool,
+    /// The next batch may have been stored before.
+    pub(super) searching: bool,
+    /// Sent and not answered.
+    pub(super) sent: VecDeque<Batch>,
+    pub(super) sent_bytes: usize,
+    pub(super) count: Count,
+    pub(super) progress: Progress,
+    /// Bytes of the file read.
+    pub(super) position: u64,
+}
+
+impl Importer {
+    /// Stores all messages of a file.
+    ///
+    /// # Errors
+    /// The file is not what it should be, the server refuses a message, or it
+    /// is gone; all messages before that place are stored.
+    pub(super) fn all(&mut self, source: &mut dyn Source) -> Result<()> {
+        let mut batch: Option<Batch> = None;
+        for number in 0.. {
+            let (entry, text) = match self.next(source) {
+                Ok(Some(next)) => next,
+                end => {
+                    for one in batch.iter().flat_map(Batch::singles) {
+                        self.put(one)?;
+                    }
+                    self.settle_all()?;
+                    return end.map(|_| ());
+                }
+            };
+            self.position = source.bytes_read();
+            let body = entry.body.as_deref().unwrap_or_default();
+            let fits =
+                |batch: &Batch| entry.body.is_some() && batch.takes(&entry.head.queue, &text, body);
+            if let Some(full) = batch.take_if(|batch| !fits(batch)) {
+                self.put(full)?;
+            }
+            if entry.body.is_none() {
+                let mut large = Batch::new(&entry.head.queue, number, source.place());
+                large.push(text, &[]);
+                self.put_large(&large, &entry.head, source)?;
+                continue;
+            }
+            batch
+                .get_or_insert_with(|| Batch::new(&entry.head.queue, number, source.place()))
+                .push(text, body);
+        }
+        Ok(())
+    }
+
+    /// The next message, and its head as it goes into a request.
+    fn next(&self, source: &mut dyn Source) -> Result<Option<(Entry, String)>> {
+        let Some(mut entry) = source.next()? else {
+            return Ok(None);
+        };
+        if let Some(into) = &self.into {
+            entry.head.queue.clone_from(into);
+        }
+        let text = serde_json::to_string(&entry.head)?;
+        if text.len() + REQUEST_ROOM > LINE_MAX {
+            let why = "its key, attributes and status take more than 1 MiB";
+            return Err(BadInput::error(source.place(), why));
+        }
+        Ok(Some((entry, text)))
+    }
+
+    /// Puts a batch, if it was not put before.
+    fn put(&mut self, batch: Batch) -> Result<()> {
+        if self.searching {
+            if self.is_known(&batch)? {
+                self.count.before += batch.heads.len() as u64;
+                return Ok(());
+            }
+            let first = batch.singles().next();
+            if batch.heads.len() > 1
+                && let Some(first) = first
+                && self.is_known(&first)?
+            {
+                return self.put_singly(&batch);
+            }
+            self.searching = false;
+        }
+        while self.sent.len() >= WINDOW || self.sent_bytes >= WINDOW_BYTES {
+            self.settle()?;
+        }
+        self.send(batch)
+    }
+
+    fn put_singly(&mut self, batch: &Batch) -> Result<()> {
+        for one in batch.singles() {
+            if self.is_known(&one)? {
+                self.count.before += 1;
+            } else {
+                self.send(one)?;
+                self.settle_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message whose body passes in pieces.
+    fn put_large(&mut self, one: &Batch, head: &Head, source: &mut dyn Source) -> Result<()> {
+        self.settle_all()?;
+        if self.searching {
+            if self.is_known(one)? {
+                self.count.before += 1;
+                return source.pieces(&mut std::io::sink());
+            }
+            self.searching = false;
+        }
+        let sent = self
+            .client
+            .send(&one.request(self.again), &mut std::io::empty());
+        let sent = sent
+            .map_err(anyhow::Error::new)
+            .and_then(|()| source.pieces(self.client.writer()));
+        if let Err(error) = sent {
+            if error.is::<BadInput>() {
+                // The server drops a message that does not come whole.
+                return Err(error);
+            }
+            let reply = self.client.receive().map_err(|_| error)?;
+            return Err(refused(&reply, &one.place));
+        }
+        let reply = self.client.receive().with_context(|| repeat(&one.place))?;
+        if reply.get("duplicate").is_some() {
+            self.reconnect()?;
+            self.count_single_repeat(one)?;
+        } else {
+            self.count_stored(&reply, one, head.bytes)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, batch: Batch) -> Result<()> {
+        let request = batch.request(self.again);
+        let sent = self.client.send(&request, &mut &batch.bodies[..]);
+        self.sent_bytes += batch.bodies.len() + batch.head_bytes;
+        self.sent.push_back(batch);
+        if let Err(error) = sent {
+            // A refusal closes the connection, and says why before.
+            while !self.sent.is_empty() {
+                self.settle()?;
+            }
+            return Err(error).context("the server closed the connection");
+        }
+        Ok(())
+    }
+
+    fn settle_all(&mut self) -> Result<()> {
+        while !self.sent.is_empty() {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest batch on the way.
+    fn settle(&mut self) -> Result<()> {
+        let Some(batch) = self.sent.pop_front() else {
+            return Ok(());
+        };
+        self.sent_bytes -= batch.bodies.len() + batch.head_bytes;
+        let reply = self
+            .client
+            .receive()
+            .with_context(|| repeat(&batch.place))?;
+        if reply.get("duplicate").is_none() {
+            return self.count_stored(&reply, &batch, batch.bodies.len() as u64);
+        }
+        // What was sent behind it was not decided.
+        self.reconnect()?;
+        let rest = std::mem::take(&mut self.sent);
+        self.sent_bytes = 0;
+        self.searching = !self.again;
+        match batch.heads.len() {
+            1 => self.count_single_repeat(&batch)?,
+            count if self.is_known(&batch)? => self.count.before += count as u64,
+            // One of them is a repeat to a queue that looks at keys.
+            _ => self.put_singly(&batch)?,
+        }
+        for batch in rest {
+            self.put(batch)?;
+        }
+        Ok(())
+    }
+
+    fn count_single_repeat(&mut self, one: &Batch) -> Result<()> {
+        match self.is_known(one)? {
+            true => self.count.before += 1,
+            false => self.count.refused += 1,
+        }
+        Ok(())
+    }
+
+    fn count_stored(&mut self, reply: &Value, batch: &Batch, bytes: u64) -> Result<()> {
+        let Some(ids) = reply.get("ids").and_then(Value::as_array) else {
+            return Err(refused(reply, &batch.place));
+        };
+        let mut ids: Vec<u64> = ids.iter().filter_map(Value::as_u64).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        self.count.stored += ids.len() as u64;
+        self.count.refused += (all - ids.len()) as u64;
+        self.progress.add(ids.len() as u64, bytes, self.position);
+        Ok(())
+    }
+
+    /// Whether this very batch was stored before. Nothing may be on the way.
+    fn is_known(&mut self, batch: &Batch) -> Result<bool> {
+        if self.again {
+            return Ok(false);
+        }
+        self.settle_all()?;
+        let of = json!({ "queue": batch.queue, "token": batch.token() });
+        let request = json!({ "imported": of }).to_string();
+        let sent = self.client.send(&request, &mut std::io::empty());
+        sent.context("the server closed the connection")?;
+        let reply = self.client.receive()?;
+        if reply.get("duplicate").is_some() {
+            return Ok(true);
+        }
+        match reply.get("error").and_then(Value::as_str) {
+            Some(NOT_KNOWN) => Ok(false),
+            _ => Err(refused(&reply, &batch.place)),
+        }
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.client = Client::connect(&self.at)?;
+        Ok(())
+    }
+}
+
+/// How a question for a batch that is not known is refused.
+const NOT_KNOWN: &str = "message too large";
+
+fn refused(reply: &Value, place: &str) -> anyhow::Error {
+    let why = reply.get("error").and_then(Value::as_str);
+    let why = why.unwrap_or("the server is of another version");
+    anyhow!("{why}: nothing from {place} on is stored; repeat the command to go on from there")
+}
+
+fn repeat(place: &str) -> String {
+    format!("what is from {place} on may be stored or not; repeat the command to go on")
+}
