@@ -111,9 +111,12 @@ pub(crate) struct Runs {
     pub(crate) work: Signal,
     /// Wakes the keeper thread.
     pub(crate) pressed: Signal,
-    /// Dead runs whose files go when the ticket is durable.
-    dying: Mutex<Vec<(u32, u64)>>,
+    /// Dead runs whose files go when the ticket is durable: shard, run, ticket.
+    dying: Mutex<Vec<(usize, u32, u64)>>,
     lingering: Mutex<Vec<(Instant, u32)>>,
+    /// Runs whose blocks are being put in force one after the other, by the
+    /// keeper or by the thread that retires segments.
+    unfinished: Mutex<BTreeSet<u32>>,
     /// Runs that cannot be read whole and so are not written again.
     left_alone: Mutex<BTreeSet<u32>>,
     pub(crate) counts: KeepCounts,
@@ -168,6 +171,7 @@ impl Runs {
             pressed: Signal::default(),
             dying: Mutex::new(Vec::new()),
             lingering: Mutex::new(Vec::new()),
+            unfinished: Mutex::new(BTreeSet::new()),
             left_alone: Mutex::new(BTreeSet::new()),
             counts,
             budget: Mutex::new(budget),
@@ -377,7 +381,7 @@ impl Core {
     /// Deletes runs in which nothing lives, once that is durable.
     fn bury_runs(&self) {
         let mut dying = locked(&self.runs.dying);
-        for shard in &self.shards {
+        for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = locked(shard);
             let gone = shard.engine.take_dead_runs();
             if !gone.is_empty() {
@@ -387,22 +391,26 @@ impl Core {
                 } else {
                     open
                 };
-                dying.extend(gone.into_iter().map(|run| (run.0, ticket)));
+                dying.extend(gone.into_iter().map(|run| (number, run.0, ticket)));
             }
         }
         if !dying.is_empty() {
-            let newest = dying.iter().map(|&(_, ticket)| ticket).max().unwrap_or(0);
+            let newest = dying.iter().map(|&(.., ticket)| ticket).max().unwrap_or(0);
             if self.progress.durable() < newest && self.write_now() {
                 self.sync();
                 self.mail.iter().for_each(super::Mailbox::tell_durable);
             }
             let durable = self.progress.durable();
-            dying.retain(|&(run, ticket)| {
-                let over = ticket <= durable;
-                if over {
+            dying.retain(|&(shard, run, ticket)| {
+                if ticket > durable || locked(&self.runs.unfinished).contains(&run) {
+                    return true;
+                }
+                // More blocks of it may have come into force since; then it
+                // dies once more.
+                if !locked(&self.shards[shard]).engine.needs_run(RunId(run)) {
                     self.runs.remove(run);
                 }
-                !over
+                false
             });
         }
         drop(dying);

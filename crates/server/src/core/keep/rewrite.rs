@@ -31,6 +31,8 @@ impl Core {
         let mut runs = locked(&self.shards[number]).engine.runs();
         let left_alone = locked(&self.runs.left_alone).clone();
         runs.retain(|(run, ..)| !left_alone.contains(&run.0));
+        let unfinished = locked(&self.runs.unfinished).clone();
+        runs.retain(|(run, ..)| !unfinished.contains(&run.0));
         let budget = self.runs.budget();
         // Each takes some memory meanwhile.
         let most = 2 * budget.picks as u64;

@@ -165,6 +165,10 @@ impl Core {
         };
         let id = RunId(run.name().number.0);
         let mut left = 0;
+        // Until its last block is in force nobody may judge it by what lives
+        // in it: the other thread that freezes would write it again, or
+        // delete it, with blocks still to come.
+        locked(&self.runs.unfinished).insert(id.0);
         for block in 0..run.blocks() {
             let Some(info) = run.block(block) else { break };
             let first = info.first_ordinal as usize;
@@ -186,6 +190,7 @@ impl Core {
                 self.supply(number, Vec::new());
             }
         }
+        locked(&self.runs.unfinished).remove(&id.0);
         self.supply(number, Vec::new());
         if left == 0 {
             self.runs.remove(id.0);

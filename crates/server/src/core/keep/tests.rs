@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use mio::{Poll, Token, Waker};
 use quintet_engine::{
@@ -23,6 +24,8 @@ use crate::core::{
 };
 
 const SEGMENT: u64 = 32 << 10;
+/// Longer than any healthy answer takes. Nothing passes by reaching it.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Numbers of a load's steps.
 const STEPS: usize = 70;
 
@@ -83,6 +86,13 @@ fn ask(core: &Core, command: Command) -> Outcome {
             core.fetch_all();
             let mut mail = Vec::new();
             core.mail[0].collect(&mut mail);
+            // Another thread may be about to answer it.
+            let began = Instant::now();
+            while mail.is_empty() && began.elapsed() < PATIENCE {
+                std::thread::yield_now();
+                core.fetch_all();
+                core.mail[0].collect(&mut mail);
+            }
             match mail.pop() {
                 Some(Mail::Delivery(delivery, _)) => delivery.outcome,
                 _ => panic!("it waits although all was read"),
@@ -305,4 +315,59 @@ fn power_may_fail_at_any_operation() {
         done.iter().all(|&n| n > 10),
         "spilled, fetched, rewritten, retired, deleted: {done:?}"
     );
+}
+
+/// The thread that retires segments puts a run in force, block by block, while
+/// the keeper writes runs again and deletes them.
+#[test]
+fn a_run_half_in_force_is_left_alone() {
+    const COUNT: u64 = 200_000;
+    let core = open(&SimDisk::new(1));
+    locked(&core.runs.budget).picks = 8000;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                core.relieve(0, &stop);
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                core.rewrite_thin(0, &stop);
+                core.bury_runs();
+            }
+        });
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let (mut next, mut expected) = (0, 0);
+            while expected < COUNT {
+                while next < COUNT && next < expected + 9000 {
+                    let put = |number| match put(number, 400) {
+                        Command::Put(put) => put,
+                        _ => Put::default(),
+                    };
+                    let puts = (next..next + 500).map(put).collect();
+                    ask(&core, Command::PutMany(puts));
+                    next += 500;
+                }
+                let some = Take {
+                    queues: [Name::from("work")].into_iter().collect(),
+                    messages_max: 50,
+                    ..Take::default()
+                };
+                let Outcome::Messages(taken) = ask(&core, Command::Take(some)) else {
+                    panic!("{expected} is not there");
+                };
+                for message in taken {
+                    let body = message.body.as_small().expect("small");
+                    assert_eq!(number_of(body), expected);
+                    expected += 1;
+                }
+            }
+        }));
+        stop.store(true, Ordering::SeqCst);
+        if let Err(failure) = outcome {
+            std::panic::resume_unwind(failure);
+        }
+    });
+    assert!(core.runs.counts.rewritten.load(Ordering::Relaxed) > 0);
 }
