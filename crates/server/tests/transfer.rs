@@ -397,3 +397,29 @@ fn a_queue_that_knows_keys_refuses_repeats_and_takes_the_rest() {
         assert!(said.contains(repeats), "{said}");
     }
 }
+
+#[test]
+fn an_import_whose_server_dies_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file_of(dir.path(), 900, "jsonl");
+    let server = Server::start(&dir.path().join("target"));
+    let all = std::fs::read(&path).unwrap();
+    let mut import = quintet(&["import", "-", "--data"])
+        .arg(&server.data)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = import.stdin.take().unwrap();
+    stdin.write_all(&all[..all.len() / 3 * 2]).unwrap();
+    let mut client = server.client();
+    client.await_stat("queue_work_items", |items| items > 0);
+    server.kill();
+    // It may have noticed already.
+    stdin.write_all(&all[all.len() / 3 * 2..]).ok();
+    drop(stdin);
+    let output = import.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("repeat the command"), "{said}");
+}

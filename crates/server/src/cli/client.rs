@@ -15,6 +15,23 @@ pub(super) struct Client {
     stream: BufReader<UnixStream>,
 }
 
+/// The way to the server. That the server closed it is not the broken pipe of
+/// a reader of our output, which ends a command quietly.
+pub(super) struct ToServer<'a>(&'a mut UnixStream);
+
+impl Write for ToServer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => ErrorKind::ConnectionAborted.into(),
+            _ => error,
+        })
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 impl Client {
     /// Connects.
     ///
@@ -66,14 +83,14 @@ impl Client {
     /// Sends a request, with the body it announces. Its reply comes in its
     /// turn.
     pub(super) fn send(&mut self, request: &str, body: &mut dyn Read) -> std::io::Result<()> {
-        let stream = self.stream.get_mut();
+        let mut stream = self.writer();
         writeln!(stream, "{request}")?;
-        std::io::copy(body, stream).map(|_| ())
+        std::io::copy(body, &mut stream).map(|_| ())
     }
 
     /// Where the rest of a request goes.
-    pub(super) fn writer(&mut self) -> &mut UnixStream {
-        self.stream.get_mut()
+    pub(super) fn writer(&mut self) -> ToServer<'_> {
+        ToServer(self.stream.get_mut())
     }
 
     /// Reads the next reply line, which may say `error`.

@@ -156,7 +156,7 @@ impl Importer {
             .send(&one.request(self.again), &mut std::io::empty());
         let sent = sent
             .map_err(anyhow::Error::new)
-            .and_then(|()| source.pieces(self.client.writer()));
+            .and_then(|()| source.pieces(&mut self.client.writer()));
         if let Err(error) = sent {
             if error.is::<BadInput>() {
                 // The server drops a message that does not come whole.
@@ -180,12 +180,10 @@ impl Importer {
         let sent = self.client.send(&request, &mut &batch.bodies[..]);
         self.sent_bytes += batch.bodies.len() + batch.head_bytes;
         self.sent.push_back(batch);
-        if let Err(error) = sent {
-            // A refusal closes the connection, and says why before.
-            while !self.sent.is_empty() {
-                self.settle()?;
-            }
-            return Err(error).context("the server closed the connection");
+        if sent.is_err() {
+            // A refusal closes the connection, and says why before: that is
+            // an error, or all of them are sent again.
+            self.settle_all()?;
         }
         Ok(())
     }
