@@ -2,6 +2,7 @@
 //! implementation of a contract must pass. Nothing depends on this but tests.
 
 pub mod disk;
+pub mod door;
 pub mod facts;
 pub mod log_tests;
 pub mod model;

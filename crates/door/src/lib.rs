@@ -1,0 +1,152 @@
+//! The way in for the parts of the server that have no connection: scripts,
+//! HTTP and hooks ask the shards through a [`Door`].
+//!
+//! The server has one that answers when what it says is durable; tests have
+//! one over a bare engine (`quintet_sim::door`).
+
+use std::io::{self, Read};
+use std::sync::mpsc;
+
+use quintet_engine::{Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal};
+
+/// Told what came of a command: the outcome, and the name of the queue its
+/// first message came from (empty if there is none). Called once, from any
+/// thread, also the caller's own before [`Door::submit`] returns; has to be
+/// short and must not submit.
+pub type Reply = Box<dyn FnOnce(Outcome, Name) + Send>;
+
+/// Told of messages for a party's standing take
+/// ([`quintet_engine::Command::Watch`]), with the queue the first came from;
+/// the take is over then. Called from another thread, never twice at once; has
+/// to be short and must not submit.
+pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
+
+/// The way in. Shared by all threads.
+pub trait Door: Send + Sync {
+    /// Engine time.
+    fn now(&self) -> Ms;
+
+    /// A new party, to hold leases and to wait. `arrive` gets what its standing
+    /// take brings.
+    fn enter(&self, arrive: Arrive) -> Party;
+
+    /// The party goes: its waits end unanswered, and its leases of kind
+    /// *connection* and *process* end, as if it had disconnected.
+    fn leave(&self, party: Party);
+
+    /// Asks the shards. `reply` is called when the outcome may be told: when
+    /// what it says is durable under the server's sync policy. A party waits
+    /// with one take at a time: the next command before its reply is an error
+    /// of the caller's, and ends the wait with `Empty`.
+    fn submit(&self, caller: Caller, command: Command, reply: Reply);
+
+    /// Reads a part of a body, from byte `from` on, into `into`; answers how
+    /// many bytes, fewer only at its end. Large bodies are read from the disk.
+    ///
+    /// # Errors
+    /// The disk's; or the message has died and its bytes are gone.
+    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Stores the next `len` bytes of `source` as a body for `queue`; one over
+    /// 64 KiB goes to the log in pieces as it is read, and is never whole in
+    /// memory.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is kept then.
+    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
+}
+
+/// Why a body was not stored.
+#[derive(Debug)]
+pub enum StoreError {
+    /// The queue would not have it, or there is no room.
+    Refused(Refusal),
+    /// The source broke off or failed.
+    Source(io::Error),
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoreError::Refused(refusal) => f.write_str(refusal.text()),
+            StoreError::Source(error) => write!(f, "cannot read the body: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Asks on behalf of `party` and waits for the answer. A take that waits
+/// keeps the thread for as long.
+pub fn ask(door: &dyn Door, party: Party, command: Command) -> Outcome {
+    ask_named(door, party, command).0
+}
+
+/// [`ask`], with the queue the first message came from.
+pub fn ask_named(door: &dyn Door, party: Party, command: Command) -> (Outcome, Name) {
+    let caller = Caller {
+        party,
+        principal: Principal::default(),
+    };
+    let (tell, told) = mpsc::sync_channel(1);
+    let reply = Box::new(move |outcome, name| {
+        // Nobody listens any more only if this thread is gone.
+        let _gone = tell.send((outcome, name));
+    });
+    door.submit(caller, command, reply);
+    // A door that drops the reply is stopping.
+    told.recv()
+        .unwrap_or((Outcome::Refused(Refusal::Draining), Name::default()))
+}
+
+/// A party that leaves when it is dropped.
+pub struct Visit<'a> {
+    door: &'a dyn Door,
+    party: Party,
+}
+
+impl<'a> Visit<'a> {
+    /// Enters without a standing take.
+    pub fn new(door: &'a dyn Door) -> Self {
+        let party = door.enter(Box::new(|_, _| {}));
+        Self { door, party }
+    }
+
+    /// The party.
+    pub fn party(&self) -> Party {
+        self.party
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask(&self, command: Command) -> Outcome {
+        ask(self.door, self.party, command)
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.door.leave(self.party);
+    }
+}
+
+/// A body's bytes from the first to the last, as a reader.
+pub struct BodyBytes<'a> {
+    door: &'a dyn Door,
+    body: Body,
+    at: u64,
+}
+
+impl<'a> BodyBytes<'a> {
+    /// Reads `body` from the beginning.
+    pub fn new(door: &'a dyn Door, body: Body) -> Self {
+        Self { door, body, at: 0 }
+    }
+}
+
+impl Read for BodyBytes<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.door.read(&self.body, self.at, into)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,238 @@
+//! A door over a bare engine, for tests of what stands behind one.
+//!
+//! Nothing is written anywhere. Time is set by the test, or, with
+//! [`SimDoor::ticking`], the machine's.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quintet_door::{Arrive, Door, Reply, StoreError};
+use quintet_engine::{
+    Answer, Body, Caller, Command, Delivery, Engine, Fact, Ms, Name, Outcome, Party, Refusal,
+    Settings,
+};
+
+/// A door to one shard in memory.
+pub struct SimDoor {
+    inside: Mutex<Inside>,
+    changed: Condvar,
+    ticking: bool,
+}
+
+struct Inside {
+    engine: Engine,
+    now: Ms,
+    parties: u64,
+    arrive: HashMap<Party, Arc<Mutex<Arrive>>>,
+    waiting: HashMap<Party, Reply>,
+    facts: Vec<Fact>,
+    stopped: bool,
+}
+
+/// What is to be told once the lock is given back.
+#[derive(Default)]
+struct Tell {
+    replies: Vec<(Reply, Outcome, Name)>,
+    arrived: Vec<(Arc<Mutex<Arrive>>, Delivery)>,
+}
+
+impl SimDoor {
+    /// A door whose time stands at `now` until [`SimDoor::set_time`].
+    pub fn new(settings: Settings, now: Ms) -> Arc<Self> {
+        Arc::new(Self::make(settings, now, false))
+    }
+
+    /// A door that lives by the machine's clock; a thread of its own does what
+    /// becomes due, until the last handle is dropped.
+    pub fn ticking(settings: Settings) -> Arc<Self> {
+        let door = Arc::new(Self::make(settings, wall(), true));
+        let weak = Arc::downgrade(&door);
+        std::thread::spawn(move || run(&weak));
+        door
+    }
+
+    fn make(settings: Settings, now: Ms, ticking: bool) -> Self {
+        Self {
+            inside: Mutex::new(Inside {
+                engine: Engine::new(0, 1, settings),
+                now,
+                parties: 0,
+                arrive: HashMap::new(),
+                waiting: HashMap::new(),
+                facts: Vec::new(),
+                stopped: false,
+            }),
+            changed: Condvar::new(),
+            ticking,
+        }
+    }
+
+    /// Every fact so far, in order.
+    pub fn facts(&self) -> Vec<Fact> {
+        self.lock().facts.clone()
+    }
+
+    /// Replaces the settings.
+    pub fn configure(&self, settings: Settings) {
+        self.lock().engine.configure(settings);
+    }
+
+    /// Sets the time and does what is due by then.
+    pub fn set_time(&self, now: Ms) {
+        let mut inside = self.lock();
+        inside.now = inside.now.max(now);
+        let mut deliveries = Vec::new();
+        loop {
+            let Inside {
+                engine, now, facts, ..
+            } = &mut *inside;
+            engine.tick(*now, facts, &mut deliveries);
+            if engine.next_deadline() > *now {
+                break;
+            }
+        }
+        self.tell(inside, deliveries, None);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sorts out who gets what, unlocks, and tells them.
+    fn tell(
+        &self,
+        mut inside: MutexGuard<'_, Inside>,
+        deliveries: Vec<Delivery>,
+        own: Option<(Reply, Outcome, Name)>,
+    ) {
+        let mut tell = Tell::default();
+        tell.replies.extend(own);
+        for delivery in deliveries {
+            if delivery.standing {
+                if let Some(arrive) = inside.arrive.get(&delivery.to) {
+                    tell.arrived.push((Arc::clone(arrive), delivery));
+                }
+            } else if let Some(reply) = inside.waiting.remove(&delivery.to) {
+                tell.replies.push((reply, delivery.outcome, delivery.queue));
+            }
+        }
+        drop(inside);
+        self.changed.notify_one();
+        for (reply, outcome, name) in tell.replies {
+            reply(outcome, name);
+        }
+        for (arrive, delivery) in tell.arrived {
+            if let Outcome::Messages(messages) = delivery.outcome {
+                let mut arrive = arrive.lock().unwrap_or_else(PoisonError::into_inner);
+                arrive(messages, delivery.queue);
+            }
+        }
+    }
+}
+
+impl Drop for SimDoor {
+    fn drop(&mut self) {
+        self.lock().stopped = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Door for SimDoor {
+    fn now(&self) -> Ms {
+        if self.ticking {
+            wall()
+        } else {
+            self.lock().now
+        }
+    }
+
+    fn enter(&self, arrive: Arrive) -> Party {
+        let mut inside = self.lock();
+        inside.parties += 1;
+        let party = Party(inside.parties);
+        inside.arrive.insert(party, Arc::new(Mutex::new(arrive)));
+        party
+    }
+
+    fn leave(&self, party: Party) {
+        let now = self.now();
+        let mut inside = self.lock();
+        inside.arrive.remove(&party);
+        inside.waiting.remove(&party);
+        let mut deliveries = Vec::new();
+        let Inside { engine, facts, .. } = &mut *inside;
+        engine.disconnect(now, party, facts, &mut deliveries);
+        self.tell(inside, deliveries, None);
+    }
+
+    fn submit(&self, caller: Caller, command: Command, reply: Reply) {
+        let now = self.now();
+        let mut inside = self.lock();
+        inside.now = inside.now.max(now);
+        let mut deliveries = Vec::new();
+        let Inside {
+            engine, now, facts, ..
+        } = &mut *inside;
+        let own = match engine.submit(*now, caller, command, facts, &mut deliveries) {
+            Answer::Now(outcome, _) => {
+                let name = match &outcome {
+                    Outcome::Messages(messages) => messages
+                        .first()
+                        .map(|message| engine.queue_name(message.queue))
+                        .unwrap_or_default(),
+                    _ => Name::default(),
+                };
+                Some((reply, outcome, name))
+            }
+            Answer::Later => {
+                inside.waiting.insert(caller.party, reply);
+                None
+            }
+        };
+        self.tell(inside, deliveries, own);
+    }
+
+    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = body
+            .as_small()
+            .ok_or_else(|| io::Error::other("a simulated door has no large bodies"))?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
+        let count = into.len().min(bytes.len() - from);
+        into[..count].copy_from_slice(&bytes[from..from + count]);
+        Ok(count)
+    }
+
+    fn store(&self, _queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
+        let len = usize::try_from(len).map_err(|_| StoreError::Refused(Refusal::NoMemory))?;
+        let mut bytes = vec![0; len];
+        source.read_exact(&mut bytes).map_err(StoreError::Source)?;
+        Ok(Body::new(&bytes))
+    }
+}
+
+fn wall() -> Ms {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Ms(since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }))
+}
+
+/// Does what becomes due.
+fn run(door: &Weak<SimDoor>) {
+    loop {
+        let Some(door) = door.upgrade() else { return };
+        door.set_time(wall());
+        let inside = door.lock();
+        let until = inside.engine.next_deadline().since(wall()).clamp(1, 20);
+        // Woken by commands, which may bring an earlier deadline.
+        let (inside, _timeout) = door
+            .changed
+            .wait_timeout(inside, Duration::from_millis(until))
+            .unwrap_or_else(PoisonError::into_inner);
+        if inside.stopped {
+            return;
+        }
+    }
+}
