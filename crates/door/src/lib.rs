@@ -35,9 +35,9 @@ pub trait Door: Send + Sync {
     fn leave(&self, party: Party);
 
     /// Asks the shards. `reply` is called when the outcome may be told: when
-    /// what it says is durable under the server's sync policy. A party waits
-    /// with one take at a time: the next command before its reply is an error
-    /// of the caller's, and ends the wait with `Empty`.
+    /// what it says is durable under the server's sync policy. Commands of a
+    /// party are decided one after the other: behind a take that waits the next
+    /// ones wait too, but for `StopWaiting`.
     fn submit(&self, caller: Caller, command: Command, reply: Reply);
 
     /// Reads a part of a body, from byte `from` on, into `into`; answers how

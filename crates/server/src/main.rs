@@ -4,6 +4,11 @@ mod admin;
 mod cli;
 mod config;
 mod core;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "scripts and HTTP come in through it, soon")
+)]
+mod desk;
 mod io;
 mod logging;
 mod notify;

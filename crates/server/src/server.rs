@@ -17,12 +17,15 @@ use crate::config::{Address, Config, Given, SyncPolicy, load};
 use crate::core::{
     self, Core, Counts, Layout, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
 };
+use crate::desk::Desk;
 use crate::io::{Bound, IoThread, ThreadCounts, WAKE};
 use crate::{admin, logging, notify};
 
 /// What all threads share.
 pub(crate) struct Server {
     pub(crate) core: Core,
+    /// Those who come in through the door.
+    pub(crate) desk: Desk,
     pub(crate) listeners: Vec<Listening>,
     /// By number of the I/O thread.
     pub(crate) threads: Vec<ThreadCounts>,
@@ -96,14 +99,14 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.catch_up();
-    let workers = start_workers(&server, polls, bound)?;
+    let (workers, desk) = start_workers(&server, polls, bound)?;
     announce(&addresses)?;
     notify::ready();
 
     obey(&server, &inbox, &level);
 
     notify::stopping();
-    stop(&server, workers, helpers, &ends)
+    stop(&server, workers, desk, helpers, &ends)
 }
 
 fn open_listeners(config: &Config) -> Result<(Vec<Bound>, Vec<Listening>)> {
@@ -182,14 +185,14 @@ fn open(
     );
     let mut polls = Vec::new();
     let mut mail = Vec::new();
-    for _ in 0..config.io_threads() {
+    // The last one is the desk's.
+    for _ in 0..=config.io_threads() {
         let poll = Poll::new().context("cannot make a poll")?;
         let waker = Waker::new(poll.registry(), WAKE).context("cannot make a waker")?;
         mail.push(Mailbox::new(Arc::new(waker)));
         polls.push(poll);
     }
-    let threads = polls
-        .iter()
+    let threads = (0..config.io_threads())
         .map(|_| ThreadCounts::new(VOICES.len() + 1))
         .collect();
     let server = Server {
@@ -210,6 +213,7 @@ fn open(
             counts: Counts::default(),
             room: Room::new(config.data.clone(), config.segment_bytes),
         },
+        desk: Desk::default(),
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
         listeners,
         threads,
@@ -298,12 +302,20 @@ fn start_helpers(
     Ok(helpers)
 }
 
-/// Starts the I/O threads; listeners are shared out among them.
+/// Starts the I/O threads, among which listeners are shared out, and the
+/// desk's, whose poll is the last one.
 fn start_workers(
     server: &Arc<Server>,
-    polls: Vec<Poll>,
+    mut polls: Vec<Poll>,
     bound: Vec<Bound>,
-) -> Result<Vec<JoinHandle<()>>> {
+) -> Result<(Vec<JoinHandle<()>>, JoinHandle<()>)> {
+    let poll = polls.pop().context("no poll was made")?;
+    let desk = {
+        let server = Arc::clone(server);
+        let thread = std::thread::Builder::new().name("desk".to_owned());
+        thread.spawn(move || server.run_desk(poll))
+    };
+    let desk = desk.context("cannot start a thread")?;
     let mut shares: Vec<Vec<(usize, Bound)>> = polls.iter().map(|_| Vec::new()).collect();
     let threads = shares.len();
     for (number, bound) in bound.into_iter().enumerate() {
@@ -320,7 +332,7 @@ fn start_workers(
                 .context("cannot start a thread")?,
         );
     }
-    Ok(workers)
+    Ok((workers, desk))
 }
 
 /// The lines that supervisors and tests wait for.
@@ -359,19 +371,21 @@ fn obey(server: &Server, inbox: &Receiver<Order>, level: &logging::Level) {
 fn stop(
     server: &Server,
     workers: Vec<JoinHandle<()>>,
+    desk: JoinHandle<()>,
     helpers: Vec<JoinHandle<()>>,
     ends: &Ends,
 ) -> Result<()> {
     tracing::info!("stopping");
-    server
-        .core
-        .mail
-        .iter()
-        .for_each(|mailbox| mailbox.post(Mail::Stop));
+    // The desk last, so that who comes in through the door is answered.
+    let (desks, threads) = server.core.mail.split_last().unzip();
+    let tell = |mailbox: &Mailbox| mailbox.post(Mail::Stop);
+    threads.into_iter().flatten().for_each(tell);
     let mut whole = true;
     for worker in workers {
         whole &= worker.join().is_ok();
     }
+    desks.into_iter().for_each(tell);
+    whole &= desk.join().is_ok();
     ends.stop.store(true, Ordering::SeqCst);
     server.core.log_work.raise();
     server.core.upkeep.raise();
@@ -471,3 +485,6 @@ impl Server {
         Ok(level)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub(crate) upkeep: Signal,
     /// Sync points are waited for one at a time, in order.
     pub(crate) sync_turn: Mutex<()>,
-    /// One per I/O thread.
+    /// One per I/O thread, and behind them the desk's.
     pub(crate) mail: Vec<Mailbox>,
     pub(crate) counts: Counts,
     pub(crate) room: Room,

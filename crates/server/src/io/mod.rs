@@ -12,3 +12,4 @@ mod upload;
 pub(crate) use listen::Bound;
 pub(crate) use stream::Stream;
 pub(crate) use thread::{IoThread, ThreadCounts, WAKE};
+pub(crate) use upload::Upload;

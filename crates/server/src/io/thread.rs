@@ -277,7 +277,7 @@ impl IoThread {
         let mail = &self.server.core.mail;
         let load = |thread: &usize| mail[*thread].connections.load(Ordering::Relaxed);
         // This thread first, so that it wins a tie.
-        let others = (0..mail.len()).filter(|thread| *thread != self.index);
+        let others = (0..self.server.threads.len()).filter(|thread| *thread != self.index);
         let thread = std::iter::once(self.index).chain(others).min_by_key(load);
         let thread = thread.unwrap_or(self.index);
         mail[thread].connections.fetch_add(1, Ordering::Relaxed);

@@ -512,7 +512,7 @@ fn ends_batch(ask: &Ask) -> bool {
 
 impl Server {
     /// Why a large body for `queue` should not even be stored.
-    fn refuses_body(&self, queue: &Name, len: u64) -> Option<Refusal> {
+    pub(crate) fn refuses_body(&self, queue: &Name, len: u64) -> Option<Refusal> {
         if self.draining.load(Ordering::Relaxed) {
             return Some(Refusal::Draining);
         }

@@ -6,7 +6,7 @@ use quintet_log::{FrameBuf, FrameKind};
 use crate::core::{Core, begin_chunk};
 
 /// One body that is coming in.
-pub(super) struct Upload {
+pub(crate) struct Upload {
     /// Bytes still to come from the client.
     left: u64,
     /// Where they go; or why they are dropped.
@@ -20,7 +20,7 @@ pub(super) struct Upload {
 
 impl Upload {
     /// A body of `len` bytes; `refused`: its bytes are read and dropped.
-    pub(super) fn new(core: &Core, len: u64, refused: Option<Refusal>) -> Self {
+    pub(crate) fn new(core: &Core, len: u64, refused: Option<Refusal>) -> Self {
         Self {
             left: len,
             into: match refused {
@@ -35,7 +35,7 @@ impl Upload {
 
     /// Takes bytes from the front of `input`, up to the end of a chunk;
     /// answers how many, and whether a chunk was written.
-    pub(super) fn feed(&mut self, core: &Core, chunk_bytes: usize, input: &[u8]) -> (usize, bool) {
+    pub(crate) fn feed(&mut self, core: &Core, chunk_bytes: usize, input: &[u8]) -> (usize, bool) {
         let most = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
             .min(input.len());
@@ -67,12 +67,12 @@ impl Upload {
     }
 
     /// True when every byte has come.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
     }
 
     /// The stored body, or why it is not.
-    pub(super) fn finish(self) -> Result<LargeBody, Refusal> {
+    pub(crate) fn finish(self) -> Result<LargeBody, Refusal> {
         self.into
     }
 }

@@ -1,0 +1,360 @@
+//! The server's door: commands of the parts that have no connection.
+//!
+//! A command is decided by the thread that brings it. What it says is told
+//! when it is durable, mostly by the desk's own thread, which also gets what
+//! arrives for takes that waited.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind, Read};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use mio::{Events, Poll};
+use quintet_door::{Arrive, Door, Reply, StoreError};
+use quintet_engine::{
+    Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
+};
+use quintet_wire::STREAM_OVER;
+
+use crate::core::{Access, Decided, Mail, Need, PartyKey, Reached, SLOTS_MAX, locked};
+use crate::io::Upload;
+use crate::server::Server;
+
+/// Those who came in, and what they are still to be told.
+#[derive(Default)]
+pub(crate) struct Desk {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    visitors: HashMap<Party, Visitor>,
+    entered: u64,
+    /// In the order they were decided.
+    held: Vec<(Need, Told)>,
+    /// Nobody is told anything any more.
+    closed: bool,
+}
+
+struct Visitor {
+    arrive: Arc<Mutex<Arrive>>,
+    /// Its command is being decided, or waits.
+    busy: bool,
+    /// Who is told what came of it, if it waits.
+    waiting: Option<Reply>,
+    /// Its next commands.
+    queue: VecDeque<(Caller, Command, Reply)>,
+}
+
+/// Something to say once it is true.
+enum Told {
+    Reply(Reply, Outcome, Name),
+    Arrived(Arc<Mutex<Arrive>>, Handed, Name),
+}
+
+impl Told {
+    fn say(self) {
+        match self {
+            Told::Reply(reply, outcome, name) => reply(outcome, name),
+            Told::Arrived(arrive, messages, name) => locked(&arrive)(messages, name),
+        }
+    }
+}
+
+/// The door to a running server.
+pub(crate) struct ServerDoor(pub(crate) Arc<Server>);
+
+impl Door for ServerDoor {
+    fn now(&self) -> Ms {
+        self.0.core.clock.now()
+    }
+
+    fn enter(&self, arrive: Arrive) -> Party {
+        let mut inside = locked(&self.0.desk.inside);
+        inside.entered += 1;
+        let key = PartyKey {
+            thread: self.0.threads.len(),
+            slot: u32::try_from(inside.entered % u64::from(SLOTS_MAX)).unwrap_or(0),
+            generation: u32::try_from(1 + inside.entered / u64::from(SLOTS_MAX)).unwrap_or(1),
+        };
+        let visitor = Visitor {
+            arrive: Arc::new(Mutex::new(arrive)),
+            busy: false,
+            waiting: None,
+            queue: VecDeque::new(),
+        };
+        inside.visitors.insert(key.party(), visitor);
+        key.party()
+    }
+
+    fn leave(&self, party: Party) {
+        let gone = locked(&self.0.desk.inside).visitors.remove(&party);
+        self.0.at_desk(|access| access.disconnect(party));
+        drop(gone);
+    }
+
+    fn submit(&self, caller: Caller, command: Command, reply: Reply) {
+        if !matches!(command, Command::StopWaiting) {
+            let mut inside = locked(&self.0.desk.inside);
+            if let Some(visitor) = inside.visitors.get_mut(&caller.party) {
+                if visitor.busy {
+                    visitor.queue.push_back((caller, command, reply));
+                    return;
+                }
+                visitor.busy = true;
+            }
+        }
+        self.0.decide_at_desk(caller, command, reply);
+    }
+
+    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
+        match body {
+            Body::Small(bytes) => {
+                let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
+                let count = into.len().min(bytes.len() - from);
+                into[..count].copy_from_slice(&bytes[from..from + count]);
+                Ok(count)
+            }
+            Body::Large(large) => self.0.read_large(large, from, into),
+        }
+    }
+
+    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
+        if len <= STREAM_OVER {
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+            source.read_exact(&mut bytes).map_err(StoreError::Source)?;
+            return Ok(Body::new(&bytes));
+        }
+        if let Some(refusal) = self.0.refuses_body(queue, len) {
+            return Err(StoreError::Refused(refusal));
+        }
+        let (core, chunk) = (&self.0.core, self.0.limits.chunk_bytes);
+        let mut upload = Upload::new(core, len, None);
+        let mut buffer = vec![0; 64 << 10];
+        let mut left = len;
+        while left > 0 {
+            let most = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(buffer.len());
+            let read = match source.read(&mut buffer[..most]) {
+                Ok(0) => return Err(StoreError::Source(ErrorKind::UnexpectedEof.into())),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(StoreError::Source(error)),
+            };
+            left -= read as u64;
+            let mut fed = 0;
+            while fed < read {
+                fed += upload.feed(core, chunk, &buffer[fed..read]).0;
+            }
+        }
+        upload
+            .finish()
+            .map(Body::Large)
+            .map_err(StoreError::Refused)
+    }
+}
+
+impl Server {
+    /// Does something with the shards, and passes on what came of it for
+    /// others.
+    fn at_desk<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        let (mut scratch, mut out) = (Vec::new(), Vec::new());
+        let now = self.core.clock.now();
+        let mut access = Access::new(&self.core, now, &mut scratch, &mut out);
+        let done = work(&mut access);
+        let recorded = access.finish();
+        self.core.write(recorded);
+        self.core.post(out);
+        done
+    }
+
+    /// Decides a party's command, and those it brought meanwhile.
+    fn decide_at_desk(&self, caller: Caller, command: Command, reply: Reply) {
+        let mut next = Some((caller, command, reply));
+        while let Some((caller, command, reply)) = next.take() {
+            // Before it is decided: what it waits for may come at once.
+            let stops = matches!(command, Command::StopWaiting);
+            let kept = if stops {
+                Some(reply)
+            } else {
+                match locked(&self.desk.inside).visitors.get_mut(&caller.party) {
+                    Some(visitor) => {
+                        visitor.waiting = Some(reply);
+                        None
+                    }
+                    None => Some(reply),
+                }
+            };
+            let decided = self.at_desk(|access| access.submit(caller, command));
+            let Decided::Now(outcome, name, need) = decided else {
+                // A party that has left gets no answer.
+                return;
+            };
+            let reply = kept.or_else(|| {
+                let mut inside = locked(&self.desk.inside);
+                inside.visitors.get_mut(&caller.party)?.waiting.take()
+            });
+            if let Some(reply) = reply {
+                self.tell(need, Told::Reply(reply, outcome, name));
+            }
+            if !stops {
+                next = self.next_of(caller.party);
+            }
+        }
+    }
+
+    /// A party's command is answered; the one it brought next.
+    fn next_of(&self, party: Party) -> Option<(Caller, Command, Reply)> {
+        let mut inside = locked(&self.desk.inside);
+        let visitor = inside.visitors.get_mut(&party)?;
+        let next = visitor.queue.pop_front();
+        visitor.busy = next.is_some();
+        next
+    }
+
+    /// Says something, now or when what it needs has been reached.
+    fn tell(&self, need: Need, told: Told) {
+        if self.core.progress.reached().satisfies(need) {
+            told.say();
+            return;
+        }
+        let mut inside = locked(&self.desk.inside);
+        if inside.closed {
+            drop(inside);
+            return;
+        }
+        inside.held.push((need, told));
+        drop(inside);
+        self.core.write(need.written);
+        self.core.mail[self.threads.len()].wake();
+    }
+
+    /// The desk's own thread: runs until it is told to stop, when nobody comes
+    /// in any more.
+    pub(crate) fn run_desk(&self, mut poll: Poll) {
+        let mut events = Events::with_capacity(4);
+        let mut mail = Vec::new();
+        let mut stops = false;
+        while !stops {
+            if let Err(error) = poll.poll(&mut events, None)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                tracing::error!("cannot wait for deliveries: {error}");
+                std::process::exit(1);
+            }
+            self.core.mail[self.threads.len()].collect(&mut mail);
+            for item in mail.drain(..) {
+                match item {
+                    Mail::Delivery(delivery, need) => self.deliver_at_desk(delivery, need),
+                    Mail::Stop => stops = true,
+                    // Connections are never placed here.
+                    Mail::Socket(..) => {}
+                }
+            }
+            self.say_reached();
+        }
+        // Who still waits is told by its reply being dropped, without the lock.
+        let inside = {
+            let mut inside = locked(&self.desk.inside);
+            inside.closed = true;
+            (
+                std::mem::take(&mut inside.visitors),
+                std::mem::take(&mut inside.held),
+            )
+        };
+        drop(inside);
+    }
+
+    /// What a party waited for has come.
+    fn deliver_at_desk(&self, delivery: Delivery, need: Need) {
+        let party = delivery.to;
+        if delivery.claimed {
+            self.at_desk(|access| access.leave_lines(party));
+        }
+        let mut inside = locked(&self.desk.inside);
+        let told =
+            match (inside.visitors.get_mut(&party), delivery.outcome) {
+                (Some(visitor), Outcome::Messages(messages)) if delivery.standing => Ok(
+                    Told::Arrived(Arc::clone(&visitor.arrive), messages, delivery.queue),
+                ),
+                (Some(visitor), outcome) => match visitor.waiting.take() {
+                    Some(reply) => Ok(Told::Reply(reply, outcome, delivery.queue)),
+                    None => Err(outcome),
+                },
+                (None, outcome) => Err(outcome),
+            };
+        drop(inside);
+        match told {
+            Ok(told) => self.tell(need, told),
+            // Too late: leases of the party end with it, the rest is undone.
+            Err(Outcome::Messages(messages)) if !delivery.looked => {
+                let caller = Caller {
+                    party,
+                    ..Caller::default()
+                };
+                self.at_desk(|access| access.restore(caller, messages.into_vec()));
+            }
+            Err(_) => {}
+        }
+        if !delivery.standing
+            && let Some((caller, command, reply)) = self.next_of(party)
+        {
+            self.decide_at_desk(caller, command, reply);
+        }
+    }
+
+    /// Says what waited for something that has been reached.
+    fn say_reached(&self) {
+        let mailbox = &self.core.mail[self.threads.len()];
+        loop {
+            let reached = self.core.progress.reached();
+            for told in self.take_reached(reached) {
+                told.say();
+            }
+            if locked(&self.desk.inside).held.is_empty() {
+                return;
+            }
+            mailbox.wants_durable.store(true, Ordering::SeqCst);
+            mailbox.wants_written.store(true, Ordering::SeqCst);
+            // What was reached before the flags were up rang no bell.
+            if self.core.progress.reached() == reached {
+                return;
+            }
+        }
+    }
+
+    fn take_reached(&self, reached: Reached) -> Vec<Told> {
+        let mut inside = locked(&self.desk.inside);
+        let (free, held) = std::mem::take(&mut inside.held)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(need, _)| reached.satisfies(*need));
+        inside.held = held;
+        free.into_iter().map(|(_, told)| told).collect()
+    }
+
+    fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut begin = 0;
+        let mut filled = 0;
+        for place in body.places() {
+            let end = begin + u64::from(place.len);
+            let at = from + filled as u64;
+            if at < end && filled < into.len() {
+                let bytes = self.core.body_source().read(&place);
+                let bytes = bytes.map_err(io::Error::other)?;
+                // The body's bytes are the last ones.
+                let bytes = bytes
+                    .len()
+                    .checked_sub(place.len as usize)
+                    .map(|skip| &bytes[skip..])
+                    .ok_or_else(|| io::Error::other("a chunk of the body is cut short"))?;
+                let skip = usize::try_from(at - begin).unwrap_or(usize::MAX);
+                let count = (bytes.len() - skip).min(into.len() - filled);
+                into[filled..filled + count].copy_from_slice(&bytes[skip..skip + count]);
+                filled += count;
+            }
+            begin = end;
+        }
+        Ok(filled)
+    }
+}

@@ -1,0 +1,273 @@
+//! The door of a whole server, without a socket.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use quintet_door::{BodyBytes, Door as _, Visit, ask};
+use quintet_engine::{
+    BackTo, Body, Command, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, Refusal, Take, Wait,
+};
+
+use super::*;
+use crate::desk::ServerDoor;
+
+/// A server and what it takes to stop it.
+struct Running {
+    server: Arc<Server>,
+    workers: Vec<JoinHandle<()>>,
+    desk: JoinHandle<()>,
+    helpers: Vec<JoinHandle<()>>,
+    ends: Arc<Ends>,
+}
+
+impl Running {
+    fn start(dir: &std::path::Path, shards: u64, sync: SyncPolicy) -> Self {
+        let config = Config {
+            data: dir.to_owned(),
+            shards,
+            sync,
+            ..Config::default()
+        };
+        std::fs::create_dir_all(dir).expect("directory");
+        let (orders, _inbox) = channel();
+        let (server, polls, spares) =
+            open(config, Given::default(), Vec::new(), orders).expect("open");
+        let ends = Arc::new(Ends::default());
+        let helpers = start_helpers(&server, spares, &ends).expect("helpers");
+        let (workers, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
+        Self {
+            server,
+            workers,
+            desk,
+            helpers,
+            ends,
+        }
+    }
+
+    fn door(&self) -> ServerDoor {
+        ServerDoor(Arc::clone(&self.server))
+    }
+
+    fn stop(self) {
+        let Self {
+            server,
+            workers,
+            desk,
+            helpers,
+            ends,
+        } = self;
+        stop(&server, workers, desk, helpers, &ends).expect("stop");
+    }
+}
+
+fn put(queue: &str, body: &[u8]) -> Command {
+    Command::Put(Put {
+        queue: Name::new(queue.as_bytes()),
+        body: Body::new(body),
+        ..Put::default()
+    })
+}
+
+fn take(queues: &[&str], wait: Wait, lease: bool) -> Take {
+    Take {
+        queues: queues.iter().map(|q| Name::new(q.as_bytes())).collect(),
+        wait,
+        lease: lease.then_some(LeaseAsk {
+            owner: LeaseOwner::Process,
+            time: LeaseTime::Fixed(0),
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..Take::default()
+    }
+}
+
+fn bodies(outcome: &Outcome) -> Vec<Vec<u8>> {
+    match outcome {
+        Outcome::Messages(messages) => messages
+            .iter()
+            .map(|message| message.body.as_small().unwrap_or_default().to_vec())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// With each policy and one and four shards.
+fn everywhere(test: impl Fn(&Running)) {
+    for (shards, sync) in [
+        (1, SyncPolicy::Always),
+        (4, SyncPolicy::Always),
+        (1, SyncPolicy::Never),
+    ] {
+        let dir = tempfile::tempdir().expect("directory");
+        let running = Running::start(dir.path(), shards, sync);
+        test(&running);
+        running.stop();
+    }
+}
+
+#[test]
+fn what_is_put_through_the_door_is_taken_through_it() {
+    everywhere(|running| {
+        let door = running.door();
+        let visit = Visit::new(&door);
+        for body in [b"a", b"b"] {
+            assert!(matches!(
+                visit.ask(put("work", body)),
+                Outcome::Put { fresh: true, .. }
+            ));
+        }
+        let got = visit.ask(Command::Take(take(&["work"], Wait::No, false)));
+        assert_eq!(bodies(&got), [b"a".to_vec()]);
+    });
+}
+
+#[test]
+fn a_take_that_waits_is_answered_by_a_later_put() {
+    everywhere(|running| {
+        let door = running.door();
+        let (tell, told) = channel();
+        let party = door.enter(Box::new(|_, _| {}));
+        let caller = quintet_engine::Caller {
+            party,
+            ..Default::default()
+        };
+        let wait = Command::Take(take(&["one", "two", "three"], Wait::Forever, false));
+        door.submit(
+            caller,
+            wait,
+            Box::new(move |outcome, name| tell.send((outcome, name)).expect("told")),
+        );
+        ask(&door, Visit::new(&door).party(), put("two", b"x"));
+        let (outcome, name) = told.recv_timeout(Duration::from_secs(20)).expect("served");
+        assert_eq!(bodies(&outcome), [b"x".to_vec()]);
+        assert_eq!(name.as_bytes(), b"two");
+        // Its next command finds it free again.
+        assert!(matches!(
+            ask(&door, party, put("two", b"y")),
+            Outcome::Put { .. }
+        ));
+        door.leave(party);
+    });
+}
+
+#[test]
+fn commands_behind_one_that_waits_come_in_their_turn() {
+    everywhere(|running| {
+        let door = running.door();
+        let party = door.enter(Box::new(|_, _| {}));
+        let caller = quintet_engine::Caller {
+            party,
+            ..Default::default()
+        };
+        let (tell, told) = channel();
+        for number in 0..3 {
+            let tell = tell.clone();
+            let wait = Command::Take(take(&["line"], Wait::Forever, false));
+            let reply = Box::new(move |outcome: Outcome, _| {
+                tell.send((number, bodies(&outcome))).expect("told");
+            });
+            door.submit(caller, wait, reply);
+        }
+        let visit = Visit::new(&door);
+        for body in [b"a", b"b", b"c"] {
+            visit.ask(put("line", body));
+        }
+        let got: Vec<_> = told.iter().take(3).collect();
+        let expected = [b"a", b"b", b"c"].map(|body| vec![body.to_vec()]);
+        assert_eq!(got, (0..).zip(expected).collect::<Vec<_>>());
+        door.leave(party);
+    });
+}
+
+#[test]
+fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_party() {
+    everywhere(|running| {
+        let door = running.door();
+        let (tell, told) = channel();
+        let arrive = Box::new(move |messages: quintet_engine::Handed, _| {
+            tell.send(Outcome::Messages(messages)).expect("told");
+        });
+        let party = door.enter(arrive);
+        let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
+        ask(&door, party, watch);
+        let visit = Visit::new(&door);
+        visit.ask(put("s2", b"x"));
+        let got = told.recv_timeout(Duration::from_secs(20)).expect("arrived");
+        assert_eq!(bodies(&got), [b"x".to_vec()]);
+        let empty = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
+        assert_eq!(empty, Outcome::Empty);
+        door.leave(party);
+        let back = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
+        assert_eq!(bodies(&back), [b"x".to_vec()]);
+    });
+}
+
+#[test]
+fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
+    everywhere(|running| {
+        let door = running.door();
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        let queue = Name::new(b"large");
+        let body = door
+            .store(&queue, bytes.len() as u64, &mut &bytes[..])
+            .expect("stored");
+        assert!(body.as_small().is_none());
+        let visit = Visit::new(&door);
+        let stored = visit.ask(Command::Put(Put {
+            queue: queue.clone(),
+            body,
+            ..Put::default()
+        }));
+        assert!(matches!(stored, Outcome::Put { .. }));
+        let Outcome::Messages(got) = visit.ask(Command::Take(take(&["large"], Wait::No, true)))
+        else {
+            panic!("nothing was taken");
+        };
+        let mut read = Vec::new();
+        std::io::Read::read_to_end(&mut BodyBytes::new(&door, got[0].body.clone()), &mut read)
+            .expect("read");
+        assert_eq!(read, bytes);
+        let mut part = [0; 1000];
+        let at = (1 << 20) - 500;
+        assert_eq!(door.read(&got[0].body, at, &mut part).expect("read"), 1000);
+        assert_eq!(part[..], bytes[at as usize..at as usize + 1000]);
+    });
+}
+
+#[test]
+fn a_source_that_breaks_off_stores_nothing() {
+    everywhere(|running| {
+        let door = running.door();
+        let queue = Name::new(b"large");
+        let stored = door.store(&queue, 200_000, &mut &[0u8; 1000][..]);
+        assert!(matches!(stored, Err(quintet_door::StoreError::Source(_))));
+    });
+}
+
+#[test]
+fn who_waits_when_the_server_stops_is_told_so() {
+    let dir = tempfile::tempdir().expect("directory");
+    let running = Running::start(dir.path(), 1, SyncPolicy::Always);
+    let door = running.door();
+    let (tell, told) = channel();
+    let waits = std::thread::spawn({
+        let door = running.door();
+        move || {
+            let party = door.enter(Box::new(|_, _| {}));
+            tell.send(()).expect("told");
+            ask(
+                &door,
+                party,
+                Command::Take(take(&["never"], Wait::Forever, false)),
+            )
+        }
+    });
+    told.recv().expect("started");
+    drop(door);
+    running.stop();
+    assert_eq!(
+        waits.join().expect("answered"),
+        Outcome::Refused(Refusal::Draining)
+    );
+}
