@@ -4,10 +4,7 @@ mod admin;
 mod cli;
 mod config;
 mod core;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "scripts and HTTP come in through it, soon")
-)]
+#[cfg_attr(not(test), allow(dead_code))]
 mod desk;
 mod io;
 mod logging;
