@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::body::Body;
+use crate::compound::{Compound, TableAsk};
 use crate::message::{Attachment, Attr, Message, MessageId, State};
 use crate::name::Name;
 use crate::settings::Overrides;
@@ -513,6 +514,10 @@ pub enum Command {
     /// at its place, and a lease of time alone that the caller still holds is
     /// over. (A lease of a connection ends with it anyway.)
     Restore(Vec<Message>),
+    /// Several things in one step.
+    Compound(Box<Compound>),
+    /// Asks the durable tables.
+    Table(TableAsk),
     /// Asks for numbers.
     Stats(StatsOf),
 }

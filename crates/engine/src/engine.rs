@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use crate::cold::Want;
 use crate::command::{Caller, Command, Party};
+use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::Parked;
 use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, Message, MessageId, QueueId};
@@ -65,6 +66,14 @@ pub struct Engine {
     pub(crate) overdue: Vec<(u64, bool)>,
     /// Puts wait while messages take more memory than this; 0: they do not.
     pub(crate) memory_room: u64,
+    /// When entries whose time is over were last looked for.
+    pub(crate) tables_swept: Ms,
+    /// What hooks decide.
+    pub(crate) intents: Intents,
+    /// Messages that wait for such a decision.
+    pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
+    /// Those nobody was told of yet.
+    pub(crate) asked: Vec<Intent>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
 }
@@ -121,6 +130,9 @@ impl<'a, J> Cx<'a, J> {
 /// Forgotten messages freed with each command, and with each tick.
 const REAP_PER_COMMAND: usize = 64;
 const REAP_PER_TICK: usize = 4096;
+/// Entries of tables whose time is over are freed so often, ms; sooner if the
+/// tables are full.
+const TABLES_SWEEP_MS: u64 = 60_000;
 
 impl Engine {
     /// An empty shard, number `shard` of `shards`.
@@ -145,6 +157,10 @@ impl Engine {
             stalled: Vec::new(),
             overdue: Vec::new(),
             memory_room: 0,
+            tables_swept: Ms(0),
+            intents: Intents::default(),
+            withheld: HashMap::default(),
+            asked: Vec::new(),
             picks: 0,
         };
         engine.configure(settings);
@@ -211,6 +227,24 @@ impl Engine {
         answer
     }
 
+    /// [`Engine::submit`] of a part of a step that was found good under the
+    /// same lock ([`Engine::may_compound`]): it is never parked.
+    pub fn submit_part<J: Journal>(
+        &mut self,
+        now: Ms,
+        caller: Caller,
+        command: Command,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) -> Answer {
+        self.advance(now);
+        let mut cx = Cx::new(journal, deliveries);
+        let answer = self.decide(&mut cx, caller, command);
+        self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
+        answer
+    }
+
     pub(crate) fn decide<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -268,6 +302,8 @@ impl Engine {
             Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue)),
             Command::BurnId => durable(self.burn_id(cx)),
             Command::Restore(messages) => durable(self.restore(cx, caller.party, messages)),
+            Command::Compound(compound) => self.compound(cx, caller, *compound),
+            Command::Table(ask) => durable(self.table(cx, ask)),
             Command::Stats(of) => match self.stats(&of) {
                 Ok(stats) => Answer::Now(Outcome::Stats(Box::new(stats)), Hold::Turn),
                 Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
@@ -289,6 +325,11 @@ impl Engine {
         self.end_waits(&mut cx);
         self.store.forget_marks(self.now, 256);
         self.drop_idle(&mut cx);
+        self.forget_withheld();
+        if self.now >= self.tables_swept + TABLES_SWEEP_MS {
+            self.tables_swept = self.now;
+            self.store.tables.sweep(self.now);
+        }
         self.store.reap(REAP_PER_TICK);
     }
 

@@ -235,6 +235,29 @@ pub enum Fact {
         /// How.
         change: Box<Change>,
     },
+    /// A message is kept from takers until somebody has decided what becomes of
+    /// it; its lease, if it had one, is over.
+    Withheld {
+        /// Which, as it stood.
+        at: At,
+        /// Who decides.
+        party: Party,
+    },
+    /// An entry of a table was set, or removed.
+    TableSet {
+        /// The table.
+        table: Name,
+        /// The key.
+        key: Box<[u8]>,
+        /// `None`: removed.
+        value: Option<Box<[u8]>>,
+        /// Gone from this time on.
+        until: Option<Ms>,
+        /// Rises with each change.
+        version: u64,
+    },
+    /// A table is gone.
+    TableDropped(Name),
     /// A put is remembered, so that a repeat is known.
     Remembered {
         /// The queue.
@@ -259,6 +282,8 @@ impl Fact {
             | Fact::ShardCounted(_)
             | Fact::SentImage(..)
             | Fact::Carried(_)
+            | Fact::TableSet { .. }
+            | Fact::TableDropped(_)
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueConfigured { queue, .. }
@@ -283,6 +308,7 @@ impl Fact {
             | Fact::Moved { at, .. }
             | Fact::Sent { at, .. }
             | Fact::Committed { at }
+            | Fact::Withheld { at, .. }
             | Fact::Edited { at, .. } => Some(at.queue),
         }
     }
@@ -364,6 +390,8 @@ pub enum Return {
     Timeout,
     /// The holder's connection or process is gone.
     Lost,
+    /// It was withheld, and nothing else became of it.
+    Withheld,
 }
 
 /// Why a message changed queues.

@@ -12,6 +12,7 @@ mod claim;
 mod codec;
 mod cold;
 mod command;
+mod compound;
 mod decide;
 mod engine;
 mod fact;
@@ -39,6 +40,9 @@ pub use command::{
     AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk,
     LeaseOwner, LeaseTime, ListState, Party, Past, Peek, Principal, Put, PutMore, StatsOf, Take,
     Wait, When,
+};
+pub use compound::{
+    Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,
 };
 pub use decide::Spill;
 pub use engine::{CopiedOut, Engine, Space};

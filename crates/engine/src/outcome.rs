@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::command::Party;
+use crate::compound::TableEntry;
 use crate::message::{Message, MessageId};
 use crate::name::Name;
 use crate::stats::StatsReply;
@@ -40,6 +41,10 @@ pub enum Refusal {
     BadName,
     /// The caller has no right to do this.
     NotPermitted,
+    /// What a hook looked at has changed since ([`crate::Compound`]).
+    Conflict,
+    /// The durable tables hold as much as the settings allow.
+    TablesFull,
 }
 
 impl Refusal {
@@ -61,6 +66,8 @@ impl Refusal {
             Refusal::TooManyWaiters => "too many waiting clients",
             Refusal::BadName => "bad queue name",
             Refusal::NotPermitted => "not permitted",
+            Refusal::Conflict => "changed while it was being decided",
+            Refusal::TablesFull => "tables full",
         }
     }
 }
@@ -90,6 +97,15 @@ pub enum Outcome {
     DeadlineSoon,
     /// So many.
     Count(u64),
+    /// All of a compound was done.
+    Compound {
+        /// Ids of what its effects put, in order.
+        ids: Vec<MessageId>,
+        /// What came of the command it was about, if there was one.
+        then: Option<Box<Outcome>>,
+    },
+    /// Entries of a table.
+    Entries(Vec<TableEntry>),
     /// Numbers.
     Stats(Box<StatsReply>),
     /// No.

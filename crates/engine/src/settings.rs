@@ -256,6 +256,8 @@ pub struct Settings {
     /// Bytes of memory the messages may use by the engine's reckoning; puts
     /// over it are refused. 0: no limit.
     pub memory_max: u64,
+    /// Bytes the durable tables may take ([`crate::TableAsk`]).
+    pub tables_bytes_max: u64,
     /// How much later than engine time says it may be, ms. Spans of time are
     /// so much longer, so that nothing ends early: a server's clock shows the
     /// millisecond that has begun.
@@ -269,6 +271,7 @@ impl Default for Settings {
             rules: Vec::new(),
             queues_max: 100_000,
             waiters_max: 1_000_000,
+            tables_bytes_max: 16 << 20,
             memory_max: 0,
             clock_grain_ms: 0,
         }

@@ -71,6 +71,9 @@ mod op {
     pub(super) const THAWED: u8 = 0x14;
     pub(super) const RUN_IMAGE: u8 = 0x15;
     pub(super) const RUN_GONE: u8 = 0x16;
+    pub(super) const WITHHELD: u8 = 0x17;
+    pub(super) const TABLE_SET: u8 = 0x18;
+    pub(super) const TABLE_DROPPED: u8 = 0x19;
     pub(super) const EPOCH: u8 = 0x20;
     pub(super) const ID_MARK: u8 = 0x21;
     pub(super) const QUEUE_MADE: u8 = 0x22;
@@ -117,6 +120,7 @@ impl Fact {
                     Return::Released => 0,
                     Return::Timeout => 1,
                     Return::Lost => 2,
+                    Return::Withheld => 3,
                 });
             }
             Fact::Touched { at, until } => {
@@ -257,6 +261,30 @@ impl Fact {
             Fact::RunGone(run) => {
                 w.byte(op::RUN_GONE);
                 w.number(u64::from(run.0));
+            }
+            Fact::Withheld { at, party } => {
+                w.byte(op::WITHHELD);
+                w.at(at);
+                w.number(party.0);
+            }
+            Fact::TableSet {
+                table,
+                key,
+                value,
+                until,
+                version,
+            } => {
+                w.byte(op::TABLE_SET);
+                w.bytes(table.as_bytes());
+                w.bytes(key);
+                w.flag(value.is_some());
+                w.bytes(value.as_deref().unwrap_or_default());
+                w.time(*until);
+                w.number(*version);
+            }
+            Fact::TableDropped(table) => {
+                w.byte(op::TABLE_DROPPED);
+                w.bytes(table.as_bytes());
             }
             Fact::Epoch { epoch, now } => {
                 w.byte(op::EPOCH);
@@ -424,6 +452,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                     0 => Return::Released,
                     1 => Return::Timeout,
                     2 => Return::Lost,
+                    3 => Return::Withheld,
                     _ => return Err(FactError::BadField("return")),
                 },
             }
@@ -488,6 +517,27 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             id: MessageId(r.number()?),
             until: Ms(r.number()?),
         },
+        op::WITHHELD => Fact::Withheld {
+            at: r.at()?,
+            party: Party(r.number()?),
+        },
+        op::TABLE_SET => {
+            let table = Name::new(r.bytes()?);
+            let key = r.bytes()?.into();
+            let is_set = r.flag()?;
+            let value = r.bytes()?;
+            if !is_set && !value.is_empty() {
+                return Err(FactError::BadField("value"));
+            }
+            Fact::TableSet {
+                table,
+                key,
+                value: is_set.then(|| value.into()),
+                until: r.time()?,
+                version: r.number()?,
+            }
+        }
+        op::TABLE_DROPPED => Fact::TableDropped(Name::new(r.bytes()?)),
         op::EPOCH => Fact::Epoch {
             epoch: r.number()?,
             now: Ms(r.number()?),

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::put::Victim;
 use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
 use crate::command::{Caller, Command, End, ListState, Peek, Put, StatsOf, Wait};
+use crate::compound::{Compound, Effect, Guard};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::message::{MessageId, QueueId, State};
@@ -40,9 +41,7 @@ impl Engine {
         caller: Caller,
         command: Command,
     ) -> Answer {
-        if self.memory_room > 0
-            && matches!(command, Command::Put(_) | Command::PutMany(_))
-            && self.store.memory_bytes() > self.memory_room
+        if self.memory_room > 0 && stores(&command) && self.store.memory_bytes() > self.memory_room
         {
             self.wants.push(Want::Room);
             self.parked.push(Parked { caller, command });
@@ -328,8 +327,10 @@ impl Engine {
                 }
                 any
             }
+            Command::Compound(compound) => self.needs_for_compound(cx, compound),
             Command::SettleHeld { .. }
             | Command::Touch(_)
+            | Command::Table(_)
             | Command::Watch(_)
             | Command::Rewatch(_)
             | Command::Refer { .. }
@@ -345,6 +346,34 @@ impl Engine {
             | Command::Restore(_)
             | Command::Stats(_) => false,
         }
+    }
+
+    /// What its guards and effects are about, and what its command needs.
+    pub(crate) fn needs_for_compound<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        compound: &Compound,
+    ) -> bool {
+        let mut any = false;
+        for guard in &compound.guards {
+            if let Guard::Message { id, .. } = guard {
+                any |= self.needs_id(*id);
+            }
+        }
+        for effect in &compound.effects {
+            if let Effect::Put(put) = effect {
+                any |= self.needs_victims(put);
+            }
+            if let Some(id) = effect.message() {
+                any |= self.needs_id(id);
+            }
+        }
+        if let Some(then) = &compound.then
+            && !matches!(**then, Command::Compound(_))
+        {
+            any |= self.needs(cx, then);
+        }
+        any
     }
 
     /// A full queue that drops its oldest needs to see which that is.
@@ -459,6 +488,7 @@ impl Engine {
             | Fact::Buried { at, .. }
             | Fact::Archived { at, .. }
             | Fact::Kicked { at }
+            | Fact::Withheld { at, .. }
             | Fact::Moved { at, .. }
             | Fact::Edited { at, .. } => (at.id, true),
             _ => return,
@@ -511,5 +541,23 @@ fn lanes_of(state: ListState) -> &'static [Lane] {
         ListState::Buried => &[Lane::Buried],
         ListState::Archived => &[Lane::Archived],
         ListState::Reserved | ListState::Prepared => &[],
+    }
+}
+
+/// True if the command stores messages.
+fn stores(command: &Command) -> bool {
+    match command {
+        Command::Put(_) | Command::PutMany(_) => true,
+        Command::Compound(compound) => {
+            compound
+                .effects
+                .iter()
+                .any(|effect| matches!(effect, Effect::Put(_)))
+                || compound
+                    .then
+                    .as_deref()
+                    .is_some_and(|then| matches!(then, Command::Put(_) | Command::PutMany(_)))
+        }
+        _ => false,
     }
 }

@@ -4,6 +4,7 @@
 mod admin;
 mod choose;
 mod cold;
+mod compound;
 mod keep;
 mod put;
 mod settle;

@@ -105,32 +105,42 @@ impl Engine {
         let queues = self.find_good(&puts)?;
         let mut ids = Vec::with_capacity(puts.len());
         for (put, queue) in puts.into_iter().zip(queues) {
-            // A put may repeat one from earlier in the same list.
-            let id = match self.repeat_of(queue, &put) {
-                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => {
-                    self.count_live(queue, |totals| totals.repeats += 1);
-                    id
-                }
-                Ok(Repeat::No) | Err(_) => {
-                    // Found good above; what refuses now is a copy of an
-                    // earlier one of the list that filled a child, and all are
-                    // stored or none.
-                    if !self.is_fanout_only(queue)
-                        && self.make_room(cx, queue, put.body.len()).is_err()
-                    {
-                        self.count_live(queue, |totals| totals.refused_full += 1);
-                    }
-                    self.store_put(cx, queue, put)
-                }
-            };
-            ids.push(id);
+            ids.push(self.store_good(cx, queue, put));
         }
         Ok(Outcome::PutMany(ids))
     }
 
+    /// Stores one of several that were found good together.
+    pub(crate) fn store_good<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: QueueId,
+        put: Put,
+    ) -> MessageId {
+        // It may repeat an earlier one of them.
+        match self.repeat_of(queue, &put) {
+            Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => {
+                self.count_live(queue, |totals| totals.repeats += 1);
+                id
+            }
+            Ok(Repeat::No) | Err(_) => {
+                // What refuses now is a copy of an earlier one that filled a
+                // child, and all are stored or none.
+                if !self.is_fanout_only(queue) && self.make_room(cx, queue, put.body.len()).is_err()
+                {
+                    self.count_live(queue, |totals| totals.refused_full += 1);
+                }
+                self.store_put(cx, queue, put)
+            }
+        }
+    }
+
     /// The queues of puts that can all be stored, in their order; makes those
     /// that do not exist.
-    fn find_good(&mut self, puts: &[Put]) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
+    pub(crate) fn find_good<'a>(
+        &mut self,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<SmallVec<[QueueId; 8]>, Refusal> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
         let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
         let mut marks: HashSet<MarkKey, Hash> = HashSet::default();

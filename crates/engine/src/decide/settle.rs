@@ -1,6 +1,7 @@
 //! Ending leases, by their holder or by themselves.
 
 use crate::command::{BackTo, By, How, Party};
+use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal, Return, Transfer};
 use crate::message::{MessageId, QueueId, State};
@@ -69,7 +70,7 @@ impl Engine {
     }
 
     /// True if `party` may act on the message.
-    fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
+    pub(crate) fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
         let Some(slot) = self.store.slot(id) else {
             return false;
         };
@@ -80,7 +81,7 @@ impl Engine {
         }
     }
 
-    fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
+    pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
         let now = self.now;
         let Some(message) = self.store.message(id) else {
             return;
@@ -236,6 +237,13 @@ impl Engine {
     }
 
     fn dead_letter<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if !self.withholds(cx, id, IntentKind::DeadLetter) {
+            self.dead_letter_now(cx, id);
+        }
+    }
+
+    /// What the dead-letter rule says.
+    pub(crate) fn dead_letter_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
             return;
         };
@@ -356,6 +364,13 @@ impl Engine {
     /// where to, is a fact: else a queue that is told later where expired
     /// messages go would get those again, after a restart, that went long ago.
     pub(crate) fn expire<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if !self.withholds(cx, id, IntentKind::Expire) {
+            self.expire_now(cx, id);
+        }
+    }
+
+    /// What the queue's settings say of messages that expire.
+    pub(crate) fn expire_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
             return;
         };

@@ -3,9 +3,10 @@
 use smallvec::SmallVec;
 
 use crate::cold::Lane;
+use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal, Return};
-use crate::message::{MessageId, QueueId};
+use crate::message::{MessageId, QueueId, State};
 use crate::outcome::Outcome;
 use crate::time::Ms;
 
@@ -42,6 +43,10 @@ impl Engine {
             for &id in ids.iter().rev() {
                 if let Some(queue) = self.store.message(id).map(|message| message.queue) {
                     self.give_back(cx, id, Return::Timeout);
+                    let ready = self.store.message(id).map(|message| message.state);
+                    if ready == Some(State::Ready) {
+                        self.withholds(cx, id, IntentKind::LeaseEnd);
+                    }
                     cx.wake(queue);
                 }
                 // Never twice the same, whatever the index says.

@@ -89,6 +89,15 @@ impl Store {
                 });
                 self.replace(message, None, home);
             }
+            Fact::Withheld { at, party } => self.withhold(at, party),
+            Fact::TableSet {
+                table,
+                key,
+                value,
+                until,
+                version,
+            } => self.tables.set(table, key, value, until, version),
+            Fact::TableDropped(table) => self.tables.drop_table(&table),
             Fact::Remembered {
                 queue,
                 kind,
@@ -235,6 +244,24 @@ impl Store {
         self.index_in(slot);
     }
 
+    fn withhold(&mut self, at: At, party: Party) {
+        let Some(slot) = self.slot(at.id) else { return };
+        self.index_out(slot);
+        self.lease_out(slot, at.id);
+        if let Some(message) = self.messages.get_mut(slot) {
+            message.state = State::Reserved;
+        }
+        let lease = Lease {
+            party,
+            bound: Bound::Connection,
+            until: None,
+            span_ms: 0,
+            back_to: BackTo::Place,
+        };
+        self.lease_in(slot, at.id, lease);
+        self.index_in(slot);
+    }
+
     fn touch(&mut self, id: MessageId, until: Ms) {
         let Some(slot) = self.slot(id) else { return };
         let Some(lease) = self.leases.get_mut(&slot) else {
@@ -251,6 +278,7 @@ impl Store {
             Return::Released => totals.releases += 1,
             Return::Timeout => totals.timeouts += 1,
             Return::Lost => totals.cancels += 1,
+            Return::Withheld => {}
         });
         if let Some(queue) = self.queue_mut(at.queue) {
             queue.head = queue.head.min(place);
@@ -261,7 +289,8 @@ impl Store {
             message.place = place;
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).
-            if due.is_some() || message.extra.is_some() || why != Return::Lost {
+            let told = matches!(why, Return::Released | Return::Timeout);
+            if due.is_some() || message.extra.is_some() || told {
                 let extra = message.extra_mut();
                 extra.due = due;
                 extra.releases += u32::from(why == Return::Released);

@@ -68,6 +68,7 @@ impl Store {
             }
         }
         self.snapshot_runs(record);
+        self.snapshot_tables(record);
         // Last, as making a queue counts it. Dropped queues of which something
         // is still reserved are not written, so they count as gone.
         let mut counts = self.counts;

@@ -10,6 +10,7 @@ mod index;
 mod outbox;
 mod queue;
 mod slab;
+mod tables;
 mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,8 @@ pub use image::CopiedOut;
 pub(crate) use outbox::Outbox;
 pub(crate) use queue::{Order, Queue};
 pub(crate) use slab::Slab;
+use tables::Tables;
+pub(crate) use tables::cost as table_cost;
 
 use crate::command::Party;
 use crate::fact::{Lease, Mark, ShardCounts};
@@ -69,6 +72,7 @@ pub(crate) struct Store {
     pub(crate) outbox: Outbox,
     /// What is in runs.
     pub(crate) cold: Cold,
+    pub(crate) tables: Tables,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
     /// The next message gets this number (without the shard's bits).
@@ -248,6 +252,7 @@ impl Store {
         const PER_MESSAGE: u64 = 163;
         (self.messages.len() + self.outbox.len()) as u64 * PER_MESSAGE
             + self.body_bytes
+            + self.tables.bytes
             + self.cold.memory_bytes()
     }
 }

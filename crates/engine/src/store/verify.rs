@@ -64,6 +64,7 @@ impl Store {
             "marks and their ends differ"
         );
         self.verify_cold()?;
+        self.verify_tables()?;
         self.verify_queues(alive)
     }
 

@@ -2,6 +2,7 @@
 //! model is in `quintet-sim`; what it found has a test of its own in `found`.
 
 mod carried;
+mod decided;
 mod found;
 mod past;
 mod world;

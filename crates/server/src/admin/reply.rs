@@ -2,6 +2,7 @@
 
 use quintet_engine::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
+    TableEntry,
 };
 use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
@@ -41,6 +42,15 @@ fn engine(outcome: &Outcome) -> Value {
         Outcome::PutMany(ids) => json!({ "ids": ids.iter().map(|id| id.0).collect::<Vec<_>>() }),
         Outcome::Messages(_) | Outcome::Empty | Outcome::DeadlineSoon => json!({ "messages": [] }),
         Outcome::Count(count) => json!({ "count": count }),
+        Outcome::Compound { ids, then } => json!({
+            "ids": ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+            "then": then.as_deref().map(engine),
+        }),
+        Outcome::Entries(entries) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let entry = |entry: &TableEntry| json!({ "key": text(&entry.key), "value": text(&entry.value) });
+            json!({ "entries": entries.iter().map(entry).collect::<Vec<_>>() })
+        }
         Outcome::Stats(stats) => match &**stats {
             StatsReply::Shard(stats) => json!({ "stats": shard(stats) }),
             StatsReply::Queue(stats) => json!({ "queue": queue(stats) }),

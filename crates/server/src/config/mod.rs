@@ -52,6 +52,7 @@ pub(crate) struct Config {
     pub(crate) admin_socket: String,
     pub(crate) queues_max: u64,
     pub(crate) waiters_max: u64,
+    pub(crate) tables_bytes_max: u64,
     /// 0: no limit.
     pub(crate) memory: u64,
     pub(crate) memory_max: u64,
@@ -91,6 +92,7 @@ impl Default for Config {
             admin_socket: String::new(),
             queues_max: 100_000,
             waiters_max: 1_000_000,
+            tables_bytes_max: 16 << 20,
             memory: 256 << 20,
             memory_max: 0,
             allow_shutdown: false,
@@ -115,6 +117,7 @@ impl Config {
                 .collect(),
             queues_max: clamp_u32(self.queues_max),
             waiters_max: clamp_u32(self.waiters_max),
+            tables_bytes_max: self.tables_bytes_max,
             memory_max: self.memory_max() / self.shards.max(1),
             clock_grain_ms: 1,
         }

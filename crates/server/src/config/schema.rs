@@ -146,6 +146,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
     },
     Spec {
+        key: "tables_bytes_max",
+        help: "Memory the durable tables of hooks may take at most, in each shard; a step that sets \
+               more is refused.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
+    },
+    Spec {
         key: "allow_shutdown",
         help: "Clients may stop the server (memcache \"shutdown\").",
         reload: true,

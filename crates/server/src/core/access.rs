@@ -1,5 +1,6 @@
 //! Asking the shards, as an I/O thread does in one turn.
 
+mod compound;
 mod several;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,7 @@ use std::sync::MutexGuard;
 
 use quintet_engine::{
     Across, Answer, Caller, Command, Delivery, Message, Ms, Name, Outcome, Party, Peek, QueueStats,
-    ShardStats, StatsOf, StatsReply,
+    ShardStats, StatsOf, StatsReply, TableAsk,
 };
 
 use super::{Core, Need, Shard};
@@ -74,6 +75,7 @@ impl<'a> Access<'a> {
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
             Route::Together => match command {
                 Command::PutMany(puts) => self.put_many(caller, puts),
+                Command::Compound(compound) => self.ask_compound(caller, *compound),
                 _ => self.ask(0, caller, command),
             },
         }
@@ -264,6 +266,10 @@ impl<'a> Access<'a> {
             Command::MoveAll { from, to, .. } => {
                 self.between(self.core.shard_of_queue(from.as_bytes()), to)
             }
+            Command::Compound(_) => Route::Together,
+            Command::Table(
+                TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
+            ) => queue(table),
             Command::BurnId => Route::One(0),
             Command::Restore(messages) => messages
                 .first()
@@ -289,8 +295,12 @@ fn decided(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     let Answer::Now(outcome, hold) = answer else {
         return Decided::Later;
     };
-    let name = match &outcome {
-        Outcome::Messages(messages) => messages
+    let handed = match &outcome {
+        Outcome::Compound { then, .. } => then.as_deref(),
+        outcome => Some(outcome),
+    };
+    let name = match handed {
+        Some(Outcome::Messages(messages)) => messages
             .first()
             .map(|message| shard.engine.queue_name(message.queue))
             .unwrap_or_default(),

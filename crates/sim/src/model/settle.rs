@@ -196,6 +196,8 @@ impl Model {
             Return::Released => &mut totals.releases,
             Return::Timeout => &mut totals.timeouts,
             Return::Lost => &mut totals.cancels,
+            // The model has no hooks.
+            Return::Withheld => return,
         } += 1;
     }
 

@@ -114,12 +114,14 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         Refusal::QueueFull
         | Refusal::NoSpace
         | Refusal::NoMemory
+        | Refusal::TablesFull
         | Refusal::TooManyQueues
         | Refusal::TooManyWaiters => OUT_OF_MEMORY,
         Refusal::HeldLimit
         | Refusal::Duplicate(_)
         | Refusal::QueueDown
         | Refusal::BadName
+        | Refusal::Conflict
         | Refusal::NotPermitted => INTERNAL_ERROR,
     }
 }

@@ -301,6 +301,8 @@ fn text(refusal: Refusal) -> &'static str {
         Refusal::QueueNotFound => "Queue not found",
         Refusal::HeldLimit => "Too many reserved jobs",
         Refusal::Duplicate(_) => "Duplicate job",
+        Refusal::Conflict => "Changed while it was being decided",
+        Refusal::TablesFull => "Tables full",
     }
 }
 

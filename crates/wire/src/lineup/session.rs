@@ -250,6 +250,8 @@ fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
         | Refusal::QueueDown
+        | Refusal::Conflict
+        | Refusal::TablesFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::TooManyWaiters

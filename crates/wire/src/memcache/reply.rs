@@ -113,6 +113,8 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::TooManyQueues
         | Refusal::TooManyWaiters
         | Refusal::BadName
+        | Refusal::Conflict
+        | Refusal::TablesFull
         | Refusal::NotPermitted => server_error(refusal.text(), output),
     }
 }
@@ -132,6 +134,8 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::TooManyQueues
         | Refusal::TooManyWaiters
         | Refusal::BadName
+        | Refusal::Conflict
+        | Refusal::TablesFull
         | Refusal::NotPermitted => false,
     }
 }

@@ -197,7 +197,7 @@ impl Access<'_> {
     }
 
     /// Notes what was recorded, and what is due, before shards are unlocked.
-    fn leave(&mut self, shards: &[&Shard]) {
+    pub(super) fn leave(&mut self, shards: &[&Shard]) {
         for shard in shards {
             if !shard.batch.is_empty() {
                 self.recorded = self.core.progress.open();
@@ -216,7 +216,7 @@ struct Part {
     places: Vec<usize>,
 }
 
-fn refused(core: &Core, shard: &mut Shard, refusal: Refusal) -> Decided {
+pub(super) fn refused(core: &Core, shard: &mut Shard, refusal: Refusal) -> Decided {
     let need = shard.need(Hold::Durable, &core.progress, core.waits_for_disk());
     Decided::Now(Outcome::Refused(refusal), Name::default(), need)
 }

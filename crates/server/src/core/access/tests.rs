@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use quintet_engine::{
-    Body, By, ListState, MessageId, Overrides, Pattern, Put, Refusal, Settings, Take, shard_of_id,
-    shard_of_queue,
+    Body, By, Compound, Effect, Guard, ListState, MessageId, Overrides, Pattern, Put, Refusal,
+    Settings, TableAsk, Take, shard_of_id, shard_of_queue,
 };
 
 use super::*;
@@ -183,4 +183,163 @@ fn messages_move_between_shards_and_survive_it() {
     };
     assert_eq!(ask(&second, left), Outcome::Done);
     assert_eq!(take_many(&second, &q, 9), [""; 0]);
+}
+
+fn compound(guards: Vec<Guard>, effects: Vec<Effect>, then: Option<Command>) -> Command {
+    Command::Compound(Box::new(Compound {
+        guards,
+        effects,
+        then: then.map(Box::new),
+    }))
+}
+
+fn count_up(table: &Name, version: Option<u64>, value: u64) -> (Guard, Effect) {
+    let key: Box<[u8]> = b"n".as_slice().into();
+    let guard = Guard::Table {
+        table: table.clone(),
+        key: key.clone(),
+        version,
+    };
+    let effect = Effect::Set {
+        table: table.clone(),
+        key,
+        value: Some(value.to_string().into_bytes().into()),
+        ttl_ms: None,
+    };
+    (guard, effect)
+}
+
+#[test]
+fn a_compound_over_shards_is_done_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().expect("directory");
+    let full = Overrides {
+        messages_max: Some(1),
+        ..Overrides::default()
+    };
+    let [a, b, c] = &names()[..] else { panic!() };
+    let settings = Settings {
+        rules: vec![(Pattern::new(&c.to_string()), full)],
+        ..Settings::default()
+    };
+    let core = core(dir.path(), &settings);
+    let (guard, set) = count_up(a, None, 1);
+    let effects = || {
+        vec![
+            set.clone(),
+            Effect::Put(put(b, 1, "b")),
+            Effect::Put(put(c, 1, "c")),
+        ]
+    };
+    let then = || Some(Command::Put(put(a, 1, "a")));
+    let done = ask(&core, compound(vec![guard.clone()], effects(), then()));
+    let Outcome::Compound {
+        ids,
+        then: answered,
+    } = done
+    else {
+        panic!("{done:?}");
+    };
+    assert_eq!(
+        ids.iter()
+            .map(|id| shard_of_id(*id, SHARDS))
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert!(matches!(
+        answered.as_deref(),
+        Some(Outcome::Put { fresh: true, .. })
+    ));
+    // The guard of one shard stops all, and so does a full queue of another.
+    let again = ask(&core, compound(vec![guard], effects(), then()));
+    assert_eq!(again, Outcome::Refused(Refusal::Conflict));
+    let fits_not = ask(&core, compound(vec![], effects(), then()));
+    assert_eq!(fits_not, Outcome::Refused(Refusal::QueueFull));
+    let gone = Some(Command::Touch(ids[0]));
+    let refused = ask(
+        &core,
+        compound(vec![], vec![Effect::Put(put(a, 1, "x"))], gone),
+    );
+    assert_eq!(refused, Outcome::Refused(Refusal::NotFound));
+    let all = [a.clone(), b.clone(), c.clone()];
+    // And a take over all shards sees what the effects put.
+    let take = Command::Take(Take {
+        queues: all.iter().cloned().collect(),
+        ..Take::default()
+    });
+    let effects = vec![Effect::Put(put(b, 0, "first"))];
+    let Outcome::Compound {
+        then: Some(then), ..
+    } = ask(&core, compound(vec![], effects, Some(take)))
+    else {
+        panic!("refused");
+    };
+    let Outcome::Messages(messages) = *then else {
+        panic!("{then:?}");
+    };
+    assert_eq!(messages[0].body.as_small(), Some(b"first".as_slice()));
+    let mut rest = take_many(&core, &all, 10);
+    rest.sort();
+    assert_eq!(rest, ["a", "b", "c"]);
+}
+
+#[test]
+fn connections_that_race_past_the_same_guard_never_both_win() {
+    const ROUNDS: u64 = 200;
+    let dir = tempfile::tempdir().expect("directory");
+    let core = core(dir.path(), &Settings::default());
+    let [a, b, c] = &names()[..] else { panic!() };
+    // Each adds one to a number it read without a lock, with a put into
+    // another shard.
+    let add = |queue: &Name| {
+        let get = TableAsk::Get {
+            table: a.clone(),
+            key: b"n".as_slice().into(),
+        };
+        loop {
+            let Outcome::Entries(entries) = ask_in(&core, Command::Table(get.clone())) else {
+                panic!("no entries");
+            };
+            let seen = entries.first();
+            let value: u64 = seen.map_or(0, |entry| {
+                String::from_utf8_lossy(&entry.value)
+                    .parse()
+                    .expect("number")
+            });
+            let (guard, set) = count_up(a, seen.map(|entry| entry.version), value + 1);
+            let effects = vec![set, Effect::Put(put(queue, 1, "x"))];
+            match ask_in(&core, compound(vec![guard], effects, None)) {
+                Outcome::Compound { .. } => return,
+                Outcome::Refused(Refusal::Conflict) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for queue in [b, c, b, c] {
+            scope.spawn(|| (0..ROUNDS).for_each(|_| add(queue)));
+        }
+    });
+    let get = TableAsk::Get {
+        table: a.clone(),
+        key: b"n".as_slice().into(),
+    };
+    let Outcome::Entries(entries) = ask_in(&core, Command::Table(get)) else {
+        panic!("no entries");
+    };
+    let expected = (4 * ROUNDS).to_string();
+    assert_eq!(*entries[0].value, *expected.as_bytes());
+    let stored = take_many(&core, &[b.clone(), c.clone()], 10_000).len();
+    assert_eq!(stored as u64, 4 * ROUNDS);
+}
+
+/// [`ask`] beside others.
+fn ask_in(core: &Core, command: Command) -> Outcome {
+    let (mut scratch, mut out) = (Vec::new(), Vec::new());
+    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
+    let Decided::Now(outcome, ..) = access.submit(Caller::default(), command) else {
+        panic!("nothing here waits");
+    };
+    let recorded = access.finish();
+    core.write(recorded);
+    outcome
 }

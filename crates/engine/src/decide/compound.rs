@@ -1,0 +1,429 @@
+//! Several things in one step, tables, and what waits for a hook's decision.
+
+use crate::command::{By, Caller, Command, How, Party, Put};
+use crate::compound::{Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk};
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Fact, Journal, Return, Transfer};
+use crate::message::{MessageId, State};
+use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::store::table_cost;
+
+/// The longest key of a table.
+const TABLE_KEY_MAX: usize = 65_535;
+/// Messages that wait for a hook at most; others have what happens by itself.
+const WITHHELD_MAX: usize = 4096;
+
+impl Engine {
+    pub(crate) fn compound<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        compound: Compound,
+    ) -> Answer {
+        let no = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+        if let Err(refusal) = self.is_possible(caller.party, &compound) {
+            return no(refusal);
+        }
+        let Compound { effects, then, .. } = compound;
+        let quiet = effects.is_empty();
+        let (before, after) = match then.map(|then| *then) {
+            Some(Command::Compound(_)) => return no(Refusal::NotPermitted),
+            // A take sees what the effects did.
+            Some(then @ (Command::Take(_) | Command::Watch(_) | Command::Rewatch(_))) => {
+                (None, Some(then))
+            }
+            then => (then, None),
+        };
+        let mut answered = None;
+        if let Some(command) = before {
+            let answer = self.decide(cx, caller, command);
+            if matches!(answer, Answer::Now(Outcome::Refused(_), _)) {
+                return answer;
+            }
+            answered = Some(answer);
+        }
+        let ids = self.bring_about(cx, effects);
+        if let Some(command) = after {
+            answered = Some(self.decide(cx, caller, command));
+        }
+        let (then, hold) = match answered {
+            None => (None, Hold::Durable),
+            Some(Answer::Later) => return Answer::Later,
+            Some(Answer::Now(then, hold)) if quiet => (Some(Box::new(then)), hold),
+            Some(Answer::Now(then, _)) => (Some(Box::new(then)), Hold::Durable),
+        };
+        Answer::Now(Outcome::Compound { ids, then }, hold)
+    }
+
+    /// Whether [`Command::Compound`] would be refused, for one that goes on in
+    /// other shards; its `then` is not looked at, but for a put.
+    ///
+    /// # Errors
+    /// Why; nothing changed but what time alone changes. [`Refusal::Conflict`]
+    /// also if something first has to be read from a run, which is asked for.
+    pub fn may_compound<J: Journal>(
+        &mut self,
+        now: crate::time::Ms,
+        party: Party,
+        compound: &Compound,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        let mut cx = Cx::new(journal, deliveries);
+        self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
+        if !self.store.cold.is_empty() && self.needs_for_compound(&mut cx, compound) {
+            return Err(Refusal::Conflict);
+        }
+        self.is_possible(party, compound)
+    }
+
+    /// Finds every refusal but those of the command itself.
+    fn is_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Refusal> {
+        if !compound.guards.iter().all(|guard| self.holds(guard)) {
+            return Err(Refusal::Conflict);
+        }
+        for effect in &compound.effects {
+            if let Some(id) = effect.message()
+                && !self.may_act(party, id, effect)
+            {
+                return Err(Refusal::Conflict);
+            }
+            match effect {
+                Effect::Move { to, .. }
+                    if !self.belongs_elsewhere(to) && self.store.find(to).is_none() =>
+                {
+                    let made = self.find_or_make(to)?;
+                    self.forget_unused(made);
+                }
+                Effect::Move { to, .. } if !to.is_possible() => return Err(Refusal::BadName),
+                Effect::Set { table, key, .. }
+                    if !table.is_possible() || key.len() > TABLE_KEY_MAX =>
+                {
+                    return Err(Refusal::BadName);
+                }
+                _ => {}
+            }
+        }
+        self.have_room(&compound.effects)?;
+        let stored = compound.effects.iter().filter_map(|effect| match effect {
+            Effect::Put(put) => Some(put),
+            _ => None,
+        });
+        let asked: &[Put] = match compound.then.as_deref() {
+            Some(Command::Put(put)) => std::slice::from_ref(put),
+            Some(Command::PutMany(puts)) => puts,
+            _ => &[],
+        };
+        let made = self.find_good(asked.iter().chain(stored))?;
+        for queue in made {
+            self.forget_unused(queue);
+        }
+        Ok(())
+    }
+
+    /// Whether the tables can take what is to be set.
+    fn have_room(&mut self, effects: &[Effect]) -> Result<(), Refusal> {
+        let is_set = |effect: &Effect| matches!(effect, Effect::Set { value: Some(_), .. });
+        if !effects.iter().any(is_set) {
+            return Ok(());
+        }
+        if self.space != Space::Enough {
+            return Err(Refusal::NoSpace);
+        }
+        let most = self.settings.tables_bytes_max;
+        if self.table_bytes_after(effects) > most {
+            self.store.tables.sweep(self.now);
+            if self.table_bytes_after(effects) > most {
+                return Err(Refusal::TablesFull);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the tables after these, or more if one is set twice.
+    fn table_bytes_after(&self, effects: &[Effect]) -> u64 {
+        let tables = &self.store.tables;
+        let (mut more, mut less) = (tables.bytes, 0);
+        for effect in effects {
+            if let Effect::Set {
+                table, key, value, ..
+            } = effect
+            {
+                less += tables.cost_of(table, key);
+                more += value.as_ref().map_or(0, |value| table_cost(key, value));
+            }
+        }
+        more.saturating_sub(less.min(tables.bytes))
+    }
+
+    fn holds(&self, guard: &Guard) -> bool {
+        match guard {
+            Guard::Message { id, seen } => self.store.message(*id).map(Seen::of) == *seen,
+            Guard::Table {
+                table,
+                key,
+                version,
+            } => self.store.tables.version_of(table, key, self.now) == *version,
+        }
+    }
+
+    /// True if an effect can be brought about on a message.
+    fn may_act(&self, party: Party, id: MessageId, effect: &Effect) -> bool {
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        let withheld = self.withheld.contains_key(&id);
+        let reserved = message.state == State::Reserved;
+        if reserved && !withheld && !self.allows(party, id, By::Owner) {
+            return false;
+        }
+        match effect {
+            Effect::Conclude(_) => withheld,
+            Effect::Settle {
+                how: How::Release { .. },
+                ..
+            } => reserved,
+            Effect::Edit(_, edit) => !reserved || edit.rank.is_none() && edit.due.is_none(),
+            _ => true,
+        }
+    }
+
+    /// Brings the effects about; answers the ids of what was put.
+    fn bring_about<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        effects: Vec<Effect>,
+    ) -> Vec<MessageId> {
+        let mut ids = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Put(put) => {
+                    // Found good; one that an earlier part made a repeat, or
+                    // whose name cannot be made any more, is id 0.
+                    let Ok(queue) = self.find_or_make(&put.queue) else {
+                        ids.push(MessageId(0));
+                        continue;
+                    };
+                    ids.push(self.store_good(cx, queue, put));
+                }
+                Effect::Settle { id, how } => {
+                    let kind = self.withheld.remove(&id);
+                    let queue = self.store.message(id).map(|message| message.queue);
+                    match (&how, kind) {
+                        // As it would have been, had nobody withheld it.
+                        (
+                            How::Release {
+                                rank: None,
+                                due: crate::command::When::Now,
+                                ..
+                            },
+                            Some(_),
+                        ) => {
+                            self.put_back(cx, id);
+                        }
+                        _ => self.settle_one(cx, id, &how),
+                    }
+                    if let Some(queue) = queue {
+                        cx.wake(queue);
+                    }
+                }
+                Effect::Delete(id) => {
+                    self.withheld.remove(&id);
+                    self.settle_one(cx, id, &How::Finish);
+                }
+                Effect::Move { id, to } => {
+                    let why = match self.withheld.remove(&id) {
+                        Some(IntentKind::Expire) => Transfer::Expired,
+                        Some(IntentKind::DeadLetter) => Transfer::DeadLetter,
+                        Some(IntentKind::LeaseEnd) | None => Transfer::Command,
+                    };
+                    if self.belongs_elsewhere(&to) {
+                        self.send(cx, id, to, why);
+                    } else if let Ok(to) = self.find_or_make(&to) {
+                        self.transfer(cx, id, to, why);
+                    }
+                }
+                Effect::Kick(id) => {
+                    if let Some(message) = self.store.message(id)
+                        && (message.state == State::Buried || message.is_delayed(self.now))
+                    {
+                        let at = message.at();
+                        self.fact(cx, Fact::Kicked { at });
+                        cx.wake(at.queue);
+                    }
+                }
+                Effect::Edit(id, edit) => {
+                    // Found possible before the first effect.
+                    let _edited = self.edit(cx, id, *edit);
+                }
+                Effect::Conclude(id) => self.conclude(cx, id),
+                Effect::Set {
+                    table,
+                    key,
+                    value,
+                    ttl_ms,
+                } => {
+                    let until = ttl_ms.map(|ms| self.after(ms));
+                    let version = self.store.tables.version + 1;
+                    self.fact(
+                        cx,
+                        Fact::TableSet {
+                            table,
+                            key,
+                            value,
+                            until,
+                            version,
+                        },
+                    );
+                }
+            }
+        }
+        ids
+    }
+
+    pub(crate) fn table<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        ask: TableAsk,
+    ) -> Result<Outcome, Refusal> {
+        let tables = &self.store.tables;
+        Ok(match ask {
+            TableAsk::Get { table, key } => {
+                let found = tables.get(&table, &key, self.now);
+                Outcome::Entries(found.into_iter().collect())
+            }
+            TableAsk::List { table, after, max } => Outcome::Entries(tables.list(
+                &table,
+                after.as_deref(),
+                usize::try_from(max).unwrap_or(usize::MAX),
+                self.now,
+            )),
+            TableAsk::Drop(table) => {
+                if tables.exists(&table) {
+                    self.fact(cx, Fact::TableDropped(table));
+                }
+                Outcome::Done
+            }
+        })
+    }
+}
+
+impl Engine {
+    /// Says which intents are wanted. Messages withheld for a kind that is no
+    /// longer wanted have what happens by itself.
+    pub fn set_intents<J: Journal>(
+        &mut self,
+        now: crate::time::Ms,
+        intents: Intents,
+        journal: &mut J,
+        deliveries: &mut Vec<Delivery>,
+    ) {
+        self.advance(now);
+        self.intents = intents;
+        let over: Vec<MessageId> = self
+            .withheld
+            .iter()
+            .filter(|&(_, &kind)| !intents.wants(kind))
+            .map(|(&id, _)| id)
+            .collect();
+        let mut cx = Cx::new(journal, deliveries);
+        for id in over {
+            self.conclude(&mut cx, id);
+        }
+        self.serve(&mut cx);
+    }
+
+    /// What waits for a decision, each told once.
+    pub fn take_intents(&mut self) -> Vec<Intent> {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// True if [`Engine::take_intents`] would answer something.
+    pub fn has_intents(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Withholds a message for a decision, if that is wanted. False: what
+    /// happens by itself is to happen.
+    pub(crate) fn withholds<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        kind: IntentKind,
+    ) -> bool {
+        if !self.intents.wants(kind) || self.withheld.len() >= WITHHELD_MAX {
+            return false;
+        }
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        // Being decided already, or its queue is gone.
+        if self.withheld.contains_key(&id) || message.doomed {
+            return false;
+        }
+        let at = message.at();
+        let party = self.intents.party;
+        self.fact(cx, Fact::Withheld { at, party });
+        self.withheld.insert(id, kind);
+        if let Some(message) = self.store.message(id).cloned() {
+            let queue = self.store.name_of(message.queue);
+            self.asked.push(Intent {
+                kind,
+                message,
+                queue,
+            });
+        }
+        true
+    }
+
+    /// What happens by itself to a withheld message.
+    pub(crate) fn conclude<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        match self.withheld.remove(&id) {
+            Some(IntentKind::Expire) => self.expire_now(cx, id),
+            Some(IntentKind::DeadLetter) => self.dead_letter_now(cx, id),
+            Some(IntentKind::LeaseEnd) => self.put_back(cx, id),
+            None => {}
+        }
+    }
+
+    /// A withheld message is ready at its place again.
+    fn put_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        let Some(message) = self.store.message(id) else {
+            return;
+        };
+        if message.expires().is_some_and(|expires| expires <= self.now) {
+            // Also if that is just what was being decided.
+            self.expire_now(cx, id);
+            return;
+        }
+        let at = message.at();
+        self.fact(
+            cx,
+            Fact::Released {
+                at,
+                rank: at.rank,
+                place: at.place,
+                due: None,
+                why: Return::Withheld,
+            },
+        );
+        cx.wake(at.queue);
+    }
+
+    /// Withheld messages of queues that are gone, or that are gone themselves,
+    /// are decided.
+    pub(crate) fn forget_withheld(&mut self) {
+        if self.withheld.is_empty() {
+            return;
+        }
+        let Self {
+            withheld, store, ..
+        } = self;
+        withheld.retain(|&id, _| {
+            let message = store.message(id);
+            message.is_some_and(|message| message.state == State::Reserved)
+        });
+    }
+}

@@ -1,0 +1,177 @@
+//! Durable tables: small named values that hooks keep.
+//!
+//! Held in memory and told in full at the beginning of each segment, so they
+//! are bounded (`tables_bytes_max`).
+
+use std::collections::BTreeMap;
+
+use super::Store;
+use crate::compound::TableEntry;
+use crate::fact::Fact;
+use crate::name::Name;
+use crate::time::Ms;
+
+/// What an entry takes beside its bytes, about: a node's share and the boxes.
+const PER_ENTRY: u64 = 96;
+
+#[derive(Debug)]
+struct Entry {
+    value: Box<[u8]>,
+    version: u64,
+    until: Option<Ms>,
+}
+
+/// All tables of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    tables: BTreeMap<Name, BTreeMap<Box<[u8]>, Entry>>,
+    /// Of keys, values and entries.
+    pub(crate) bytes: u64,
+    /// The newest version given.
+    pub(crate) version: u64,
+}
+
+/// What an entry counts for.
+pub(crate) fn cost(key: &[u8], value: &[u8]) -> u64 {
+    key.len() as u64 + value.len() as u64 + PER_ENTRY
+}
+
+impl Tables {
+    /// An entry whose time is not over.
+    pub(crate) fn get(&self, table: &Name, key: &[u8], now: Ms) -> Option<TableEntry> {
+        let (key, entry) = self.tables.get(table)?.get_key_value(key)?;
+        alive(entry, now).then(|| shown(key, entry))
+    }
+
+    /// Version of an entry whose time is not over.
+    pub(crate) fn version_of(&self, table: &Name, key: &[u8], now: Ms) -> Option<u64> {
+        let entry = self.tables.get(table)?.get(key)?;
+        alive(entry, now).then_some(entry.version)
+    }
+
+    /// What an entry counts for, whether its time is over or not.
+    pub(crate) fn cost_of(&self, table: &Name, key: &[u8]) -> u64 {
+        let entry = self.tables.get(table).and_then(|table| table.get(key));
+        entry.map_or(0, |entry| cost(key, &entry.value))
+    }
+
+    pub(crate) fn list(
+        &self,
+        table: &Name,
+        after: Option<&[u8]>,
+        max: usize,
+        now: Ms,
+    ) -> Vec<TableEntry> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let Some(table) = self.tables.get(table) else {
+            return Vec::new();
+        };
+        let from = after.map_or(Unbounded, Excluded);
+        table
+            .range::<[u8], _>((from, Unbounded))
+            .filter(|(_, entry)| alive(entry, now))
+            .take(max)
+            .map(|(key, entry)| shown(key, entry))
+            .collect()
+    }
+
+    pub(crate) fn exists(&self, table: &Name) -> bool {
+        self.tables.contains_key(table)
+    }
+
+    pub(super) fn set(
+        &mut self,
+        name: Name,
+        key: Box<[u8]>,
+        value: Option<Box<[u8]>>,
+        until: Option<Ms>,
+        version: u64,
+    ) {
+        self.bytes -= self.cost_of(&name, &key);
+        self.version = self.version.max(version);
+        match value {
+            Some(value) => {
+                self.bytes += cost(&key, &value);
+                let entry = Entry {
+                    value,
+                    version,
+                    until,
+                };
+                self.tables.entry(name).or_default().insert(key, entry);
+            }
+            None => {
+                if let Some(table) = self.tables.get_mut(&name) {
+                    table.remove(&key);
+                    if table.is_empty() {
+                        self.tables.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_table(&mut self, name: &Name) {
+        for (key, entry) in self.tables.remove(name).unwrap_or_default() {
+            self.bytes -= cost(&key, &entry.value);
+        }
+    }
+
+    /// Forgets entries whose time is over: a predicate on time, so no fact
+    /// tells of it, and those that come back with a replay are as dead as
+    /// before.
+    pub(crate) fn sweep(&mut self, now: Ms) {
+        let bytes = &mut self.bytes;
+        self.tables.retain(|_, table| {
+            table.retain(|key, entry| {
+                let keep = alive(entry, now);
+                if !keep {
+                    *bytes -= cost(key, &entry.value);
+                }
+                keep
+            });
+            !table.is_empty()
+        });
+    }
+}
+
+impl Store {
+    /// Every entry, for the beginning of a segment.
+    pub(super) fn snapshot_tables(&self, record: &mut dyn FnMut(&Fact)) {
+        for (name, table) in &self.tables.tables {
+            for (key, entry) in table {
+                record(&Fact::TableSet {
+                    table: name.clone(),
+                    key: key.clone(),
+                    value: Some(entry.value.clone()),
+                    until: entry.until,
+                    version: entry.version,
+                });
+            }
+        }
+    }
+
+    /// Checks the sum of the tables' bytes.
+    pub(super) fn verify_tables(&self) -> Result<(), String> {
+        let tables = self.tables.tables.values().flatten();
+        let bytes: u64 = tables.map(|(key, entry)| cost(key, &entry.value)).sum();
+        if bytes == self.tables.bytes {
+            Ok(())
+        } else {
+            let counted = self.tables.bytes;
+            Err(format!("tables: {bytes} bytes are counted as {counted}"))
+        }
+    }
+}
+
+fn alive(entry: &Entry, now: Ms) -> bool {
+    entry.until.is_none_or(|until| until > now)
+}
+
+fn shown(key: &[u8], entry: &Entry) -> TableEntry {
+    TableEntry {
+        key: key.into(),
+        value: entry.value.clone(),
+        version: entry.version,
+        until: entry.until,
+    }
+}

@@ -1,0 +1,528 @@
+//! What hooks decide: compounds, tables, and messages withheld for them.
+
+use quintet_engine::*;
+
+use crate::world::{World, plain, reserve, text, waiting};
+
+fn put(queue: &str, body: &str) -> Put {
+    Put {
+        queue: queue.into(),
+        body: Body::new(body.as_bytes()),
+        ..Put::default()
+    }
+}
+
+fn set(key: &str, value: Option<&str>, ttl_ms: Option<u64>) -> Effect {
+    Effect::Set {
+        table: "t".into(),
+        key: key.as_bytes().into(),
+        value: value.map(|value| value.as_bytes().into()),
+        ttl_ms,
+    }
+}
+
+fn guard(key: &str, version: Option<u64>) -> Guard {
+    Guard::Table {
+        table: "t".into(),
+        key: key.as_bytes().into(),
+        version,
+    }
+}
+
+fn do_all(
+    w: &mut World,
+    guards: Vec<Guard>,
+    effects: Vec<Effect>,
+    then: Option<Command>,
+) -> Option<Outcome> {
+    let compound = Compound {
+        guards,
+        effects,
+        then: then.map(Box::new),
+    };
+    w.ask(1, Command::Compound(Box::new(compound)))
+}
+
+fn entries(w: &mut World) -> Vec<(String, String, u64)> {
+    let list = TableAsk::List {
+        table: "t".into(),
+        after: None,
+        max: 100,
+    };
+    let Some(Outcome::Entries(entries)) = w.ask(1, Command::Table(list)) else {
+        panic!("no entries");
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    entries
+        .iter()
+        .map(|entry| (text(&entry.key), text(&entry.value), entry.version))
+        .collect()
+}
+
+fn refusal(outcome: Option<Outcome>) -> Refusal {
+    match outcome {
+        Some(Outcome::Refused(refusal)) => refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The log replayed is the state there is.
+fn replayed(w: &mut World) {
+    let image = w.engine.image();
+    let mut engine = Engine::new(0, 1, w.settings.clone());
+    for fact in &w.facts {
+        engine.replay(fact.clone(), Home(0));
+    }
+    assert_eq!(engine.image(), image);
+}
+
+#[test]
+fn one_step_sets_puts_and_does_what_it_is_about() {
+    let mut w = World::new();
+    let effects = vec![
+        set("k", Some("1"), None),
+        Effect::Put(put("copy", "b")),
+        set("k", Some("2"), None),
+    ];
+    let then = Command::Put(put("q", "a"));
+    let Some(Outcome::Compound { ids, then }) = do_all(&mut w, vec![], effects, Some(then)) else {
+        panic!("refused");
+    };
+    assert_eq!(ids, [MessageId(2)]);
+    assert!(matches!(
+        then.as_deref(),
+        Some(Outcome::Put {
+            id: MessageId(1),
+            ..
+        })
+    ));
+    assert_eq!(entries(&mut w), [("k".into(), "2".into(), 2)]);
+    replayed(&mut w);
+    w.restart();
+    assert_eq!(entries(&mut w), [("k".into(), "2".into(), 2)]);
+    assert_eq!((w.pop("q"), w.pop("copy")), ("a".into(), "b".into()));
+}
+
+#[test]
+fn tables_are_in_the_snapshot_a_segment_begins_with() {
+    let mut w = World::new();
+    do_all(
+        &mut w,
+        vec![],
+        vec![set("a", Some("x"), None), set("b", Some("y"), None)],
+        None,
+    );
+    do_all(&mut w, vec![], vec![set("a", None, None)], None);
+    let mut snapshot = Vec::new();
+    w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
+    w.facts = snapshot;
+    w.restart();
+    assert_eq!(entries(&mut w), [("b".into(), "y".into(), 2)]);
+    // Versions go on rising, so that no old guard holds by accident.
+    do_all(&mut w, vec![], vec![set("b", Some("z"), None)], None);
+    assert_eq!(entries(&mut w), [("b".into(), "z".into(), 3)]);
+    w.ask(1, Command::Table(TableAsk::Drop("t".into())));
+    w.restart();
+    assert_eq!(entries(&mut w), []);
+}
+
+#[test]
+fn of_two_that_saw_the_same_only_one_wins() {
+    let mut w = World::new();
+    let race = |w: &mut World| {
+        let take = vec![set("lock", Some("mine"), None)];
+        do_all(
+            w,
+            vec![guard("lock", None)],
+            take,
+            Some(Command::Put(put("q", "won"))),
+        )
+    };
+    assert!(matches!(race(&mut w), Some(Outcome::Compound { .. })));
+    assert_eq!(refusal(race(&mut w)), Refusal::Conflict);
+    assert_eq!((w.pop("q"), w.pop("q")), ("won".into(), "empty".into()));
+    // One that saw the entry may go on from there.
+    let next = do_all(
+        &mut w,
+        vec![guard("lock", Some(1))],
+        vec![set("lock", None, None)],
+        None,
+    );
+    assert!(matches!(next, Some(Outcome::Compound { .. })));
+}
+
+#[test]
+fn an_entry_whose_time_is_over_is_absent() {
+    let mut w = World::new();
+    do_all(&mut w, vec![], vec![set("k", Some("1"), Some(1000))], None);
+    w.wait(999);
+    assert_eq!(entries(&mut w).len(), 1);
+    w.wait(2);
+    assert_eq!(entries(&mut w), []);
+    let again = do_all(
+        &mut w,
+        vec![guard("k", None)],
+        vec![set("k", Some("2"), None)],
+        None,
+    );
+    assert!(matches!(again, Some(Outcome::Compound { .. })));
+    w.restart();
+    assert_eq!(entries(&mut w).len(), 1);
+}
+
+#[test]
+fn full_tables_refuse_the_whole_step_and_make_room_by_time() {
+    let settings = Settings {
+        tables_bytes_max: 400,
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    do_all(
+        &mut w,
+        vec![],
+        vec![set("a", Some(&"x".repeat(200)), Some(1000))],
+        None,
+    );
+    let more = |w: &mut World| {
+        let then = Command::Put(put("q", "a"));
+        do_all(
+            w,
+            vec![],
+            vec![set("b", Some(&"y".repeat(200)), None)],
+            Some(then),
+        )
+    };
+    assert_eq!(refusal(more(&mut w)), Refusal::TablesFull);
+    assert_eq!(w.pop("q"), "empty");
+    // In place of itself there is room.
+    let same = do_all(
+        &mut w,
+        vec![],
+        vec![set("a", Some(&"z".repeat(250)), Some(1000))],
+        None,
+    );
+    assert!(matches!(same, Some(Outcome::Compound { .. })));
+    w.wait(1001);
+    assert!(matches!(more(&mut w), Some(Outcome::Compound { .. })));
+}
+
+#[test]
+fn a_message_that_changed_is_a_conflict_and_nothing_happens() {
+    let mut w = World::new();
+    let id = w.put("q", "a");
+    let Some(Outcome::Messages(seen)) = w.ask(1, Command::Peek(Peek::Id(id))) else {
+        panic!("gone");
+    };
+    let guard = Guard::Message {
+        id,
+        seen: Some(Seen::of(&seen[0])),
+    };
+    assert_eq!(w.take(2, reserve("q")), "a");
+    let effects = vec![Effect::Delete(id), Effect::Put(put("other", "x"))];
+    assert_eq!(
+        refusal(do_all(&mut w, vec![guard.clone()], effects.clone(), None)),
+        Refusal::Conflict
+    );
+    // Nor may others' messages be touched without a guard.
+    assert_eq!(
+        refusal(do_all(&mut w, vec![], effects.clone(), None)),
+        Refusal::Conflict
+    );
+    assert_eq!(w.pop("other"), "empty");
+    w.hang_up(2);
+    let unseen = Guard::Message { id, seen: None };
+    assert_eq!(
+        refusal(do_all(&mut w, vec![unseen], effects.clone(), None)),
+        Refusal::Conflict
+    );
+    assert!(matches!(
+        do_all(&mut w, vec![], effects, None),
+        Some(Outcome::Compound { .. })
+    ));
+    assert_eq!((w.pop("q"), w.pop("other")), ("empty".into(), "x".into()));
+}
+
+#[test]
+fn a_refused_command_or_put_leaves_no_effect() {
+    let settings = Settings {
+        rules: vec![(
+            Pattern::new("full"),
+            Overrides {
+                messages_max: Some(1),
+                ..Overrides::default()
+            },
+        )],
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    w.put("full", "a");
+    let before = w.facts.len();
+    for (effects, then, why) in [
+        (
+            vec![set("k", Some("1"), None)],
+            Command::Put(put("full", "b")),
+            Refusal::QueueFull,
+        ),
+        (
+            vec![Effect::Put(put("full", "b"))],
+            Command::Put(put("q", "b")),
+            Refusal::QueueFull,
+        ),
+        (
+            vec![set("k", Some("1"), None)],
+            Command::Touch(MessageId(1)),
+            Refusal::NotFound,
+        ),
+        (
+            vec![Effect::Move {
+                id: MessageId(1),
+                to: "".into(),
+            }],
+            Command::Put(put("q", "b")),
+            Refusal::BadName,
+        ),
+        (
+            vec![],
+            Command::Compound(Box::default()),
+            Refusal::NotPermitted,
+        ),
+    ] {
+        assert_eq!(refusal(do_all(&mut w, vec![], effects, Some(then))), why);
+    }
+    assert_eq!(w.facts.len(), before);
+    // Two puts that fit one by one do not fit together.
+    w.pop("full");
+    let two = vec![Effect::Put(put("full", "b"))];
+    let both = do_all(&mut w, vec![], two, Some(Command::Put(put("full", "c"))));
+    assert_eq!(refusal(both), Refusal::QueueFull);
+}
+
+#[test]
+fn a_take_sees_what_the_effects_put_and_waits_if_it_may() {
+    let mut w = World::new();
+    let supply = vec![Effect::Put(put("q", "supplied"))];
+    let Some(Outcome::Compound { then, .. }) =
+        do_all(&mut w, vec![], supply, Some(Command::Take(plain("q"))))
+    else {
+        panic!("refused");
+    };
+    assert_eq!(text(then.as_deref().expect("answered")), "supplied");
+    let waits = do_all(&mut w, vec![], vec![], Some(Command::Take(waiting("q"))));
+    assert_eq!(waits, None);
+    w.put("q", "later");
+    assert_eq!(w.delivered(), [(1, "later".into())]);
+}
+
+#[test]
+fn effects_move_kick_bury_and_edit() {
+    let mut w = World::new();
+    let (a, b) = (w.put("q", "a"), w.put("q", "b"));
+    let bury = Effect::Settle {
+        id: a,
+        how: How::Bury {
+            rank: None,
+            reason: b"why".as_slice().into(),
+        },
+    };
+    let edit = Edit {
+        rank: Some(1),
+        ..Edit::default()
+    };
+    let effects = vec![
+        bury,
+        Effect::Edit(b, Box::new(edit)),
+        Effect::Put(put("q", "c")),
+    ];
+    do_all(&mut w, vec![], effects, None);
+    assert_eq!(w.pop("q"), "b");
+    do_all(&mut w, vec![], vec![Effect::Kick(a)], None);
+    assert_eq!(w.pop("q"), "a");
+    let move_on = Effect::Move {
+        id: MessageId(3),
+        to: "there".into(),
+    };
+    do_all(&mut w, vec![], vec![move_on], None);
+    assert_eq!((w.pop("q"), w.pop("there")), ("empty".into(), "c".into()));
+    replayed(&mut w);
+}
+
+const HOOKS: u64 = 77;
+
+fn want(w: &mut World, expire: bool, lease_end: bool, dead_letter: bool) {
+    let intents = Intents {
+        party: Party(HOOKS),
+        expire,
+        lease_end,
+        dead_letter,
+    };
+    w.engine
+        .set_intents(w.now, intents, &mut w.facts, &mut w.deliveries);
+    w.engine.verify().expect("consistent");
+}
+
+fn asked(w: &mut World) -> Vec<(IntentKind, MessageId)> {
+    let intents = w.engine.take_intents();
+    intents.iter().map(|i| (i.kind, i.message.id)).collect()
+}
+
+fn expiring(queue: &str, body: &str, ms: u64) -> Put {
+    Put {
+        expires: Expiry::In(ms),
+        ..put(queue, body)
+    }
+}
+
+#[test]
+fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
+    let mut w = World::new();
+    want(&mut w, true, false, false);
+    let ids: Vec<MessageId> = ["a", "b", "c"]
+        .iter()
+        .map(|body| w.put_as(expiring("q", body, 1000)))
+        .collect();
+    w.wait(1001);
+    let told: Vec<_> = ids.iter().map(|&id| (IntentKind::Expire, id)).collect();
+    assert_eq!(asked(&mut w), told);
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(5000);
+    assert_eq!(asked(&mut w), []);
+    // One goes elsewhere and lives, one as usual, one is put back and so goes.
+    let effects = vec![
+        Effect::Move {
+            id: ids[0],
+            to: "late".into(),
+        },
+        Effect::Conclude(ids[1]),
+        Effect::Settle {
+            id: ids[2],
+            how: How::Release {
+                rank: None,
+                due: When::Now,
+                back_to: None,
+            },
+        },
+    ];
+    assert!(matches!(
+        do_all(&mut w, vec![], effects, None),
+        Some(Outcome::Compound { .. })
+    ));
+    w.engine.verify().expect("consistent");
+    assert_eq!((w.pop("late"), w.pop("q")), ("a".into(), "empty".into()));
+    assert_eq!(asked(&mut w), []);
+    replayed(&mut w);
+}
+
+#[test]
+fn what_was_withheld_at_a_crash_is_as_before_it() {
+    let mut w = World::new();
+    want(&mut w, true, true, false);
+    w.put_as(expiring("q", "gone", 1000));
+    w.put_as(Put {
+        ttr_ms: Some(1000),
+        ..put("q", "leased")
+    });
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Time,
+        time: LeaseTime::OwnTtr,
+        back_to: BackTo::Place,
+        held_max: 0,
+    };
+    assert_eq!(w.pop("q"), "gone");
+    w.put_as(expiring("q2", "gone", 1000));
+    assert_eq!(
+        w.take(
+            2,
+            Take {
+                lease: Some(lease),
+                ..plain("q")
+            }
+        ),
+        "leased"
+    );
+    w.wait(1001);
+    assert_eq!(asked(&mut w).len(), 2);
+    assert_eq!((w.pop("q"), w.pop("q2")), ("empty".into(), "empty".into()));
+    replayed(&mut w);
+    w.restart();
+    assert_eq!((w.pop("q"), w.pop("q2")), ("leased".into(), "empty".into()));
+}
+
+#[test]
+fn a_lease_that_ends_is_decided_at_its_old_place() {
+    let mut w = World::new();
+    want(&mut w, false, true, false);
+    w.put_as(Put {
+        ttr_ms: Some(1000),
+        ..put("q", "a")
+    });
+    w.put("q", "b");
+    assert_eq!(w.take(2, reserve("q")), "a");
+    w.wait(1001);
+    let [(IntentKind::LeaseEnd, id)] = asked(&mut w)[..] else {
+        panic!("nothing was asked");
+    };
+    // Its holder has lost it.
+    let finish = Command::Settle {
+        id,
+        by: By::Owner,
+        how: How::Finish,
+    };
+    assert_eq!(refusal(w.ask(2, finish)), Refusal::NotFound);
+    do_all(&mut w, vec![], vec![Effect::Conclude(id)], None);
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "b".into()));
+}
+
+#[test]
+fn a_message_tried_too_often_goes_where_the_hook_says_or_where_the_rule_says() {
+    let settings = Settings {
+        defaults: QueueSettings {
+            attempts_max: 1,
+            dead_letter: DeadLetter::To("dead".into()),
+            ..QueueSettings::default()
+        },
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    want(&mut w, false, false, true);
+    for body in ["a", "b", "c"] {
+        w.put("q", body);
+        assert_eq!(w.take(2, reserve("q")), body);
+    }
+    w.hang_up(2);
+    let mut ids: Vec<MessageId> = asked(&mut w).into_iter().map(|(_, id)| id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [MessageId(1), MessageId(2), MessageId(3)]);
+    assert_eq!(
+        (w.pop("q"), w.pop("dead")),
+        ("empty".into(), "empty".into())
+    );
+    let effects = vec![
+        Effect::Conclude(ids[0]),
+        Effect::Move {
+            id: ids[1],
+            to: "mine".into(),
+        },
+    ];
+    do_all(&mut w, vec![], effects, None);
+    assert_eq!((w.pop("dead"), w.pop("mine")), ("a".into(), "b".into()));
+    // The hooks go: what is undecided has what happens by itself.
+    want(&mut w, false, false, false);
+    assert_eq!(w.pop("dead"), "c");
+    replayed(&mut w);
+}
+
+#[test]
+fn a_dropped_queue_takes_withheld_messages_along() {
+    let mut w = World::new();
+    want(&mut w, true, false, false);
+    w.put_as(expiring("q", "a", 1000));
+    w.wait(1001);
+    let [(_, id)] = asked(&mut w)[..] else {
+        panic!("nothing was asked");
+    };
+    w.ask(1, Command::Drop("q".into()));
+    do_all(&mut w, vec![], vec![Effect::Conclude(id)], None);
+    w.engine.verify().expect("consistent");
+    assert_eq!(w.pop("q"), "empty");
+    replayed(&mut w);
+}

@@ -1,0 +1,174 @@
+//! What a hook decided, over several shards.
+//!
+//! All shards it is about are locked, in the order of their numbers, every
+//! part is found good, and then every part is done: all its facts are of one
+//! frame. A take over several shards comes after that, in steps of its own.
+
+use std::collections::BTreeMap;
+use std::sync::MutexGuard;
+
+use quintet_engine::{
+    Answer, Caller, Command, Compound, Effect, Guard, Hold, MessageId, Name, Outcome, Refusal,
+};
+
+use super::several::refused;
+use super::{Access, Decided, Route, decided};
+use crate::core::{Need, Shard};
+
+/// What one shard is to do, and where its puts stood among all.
+#[derive(Default)]
+struct Part {
+    compound: Compound,
+    puts: Vec<usize>,
+}
+
+impl Access<'_> {
+    pub(super) fn ask_compound(&mut self, caller: Caller, compound: Compound) -> Decided {
+        let Compound {
+            guards,
+            effects,
+            then,
+        } = compound;
+        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+        for guard in guards {
+            let shard = match &guard {
+                Guard::Message { id, .. } => self.core.shard_of_id(*id),
+                Guard::Table { table, .. } => self.core.shard_of_queue(table.as_bytes()),
+            };
+            parts.entry(shard).or_default().compound.guards.push(guard);
+        }
+        let mut puts = 0;
+        for effect in effects {
+            let shard = match &effect {
+                Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
+                Effect::Set { table, .. } => self.core.shard_of_queue(table.as_bytes()),
+                // None is about nothing.
+                other => other.message().map_or(0, |id| self.core.shard_of_id(id)),
+            };
+            let part = parts.entry(shard).or_default();
+            if matches!(effect, Effect::Put(_)) {
+                part.puts.push(puts);
+                puts += 1;
+            }
+            part.compound.effects.push(effect);
+        }
+        // The command goes with the part of its shard, if it has one.
+        let mut last = None;
+        let mut home = None;
+        match then.map(|then| *then) {
+            None => {}
+            Some(Command::Compound(_)) => {
+                return Decided::Now(
+                    Outcome::Refused(Refusal::NotPermitted),
+                    Name::default(),
+                    Need::default(),
+                );
+            }
+            Some(then) => match self.route(caller.party, &then) {
+                Route::One(shard) => {
+                    parts.entry(shard).or_default().compound.then = Some(Box::new(then));
+                    home = Some(shard);
+                }
+                _ => last = Some(then),
+            },
+        }
+        if parts.is_empty() && last.is_none() {
+            // Nothing to do is done.
+            parts.insert(0, Part::default());
+        }
+        if let [(shard, _)] = parts
+            .iter()
+            .map(|(shard, part)| (*shard, part))
+            .collect::<Vec<_>>()[..]
+            && last.is_none()
+        {
+            let part = parts.remove(&shard).unwrap_or_default();
+            return self.ask(shard, caller, Command::Compound(Box::new(part.compound)));
+        }
+        self.ask_parts(caller, parts, puts, home, last)
+    }
+
+    fn ask_parts(
+        &mut self,
+        caller: Caller,
+        parts: BTreeMap<usize, Part>,
+        puts: usize,
+        home: Option<usize>,
+        last: Option<Command>,
+    ) -> Decided {
+        self.release();
+        let (core, now) = (self.core, self.now);
+        let mut shards: Vec<(usize, MutexGuard<'_, _>, Part)> = parts
+            .into_iter()
+            .map(|(number, part)| (number, core.lock(number), part))
+            .collect();
+        let mut no = None;
+        for (_, shard, part) in &mut shards {
+            let Shard { engine, batch, .. } = &mut **shard;
+            let may = engine.may_compound(now, caller.party, &part.compound, batch, self.scratch);
+            core.collect(shard, self.scratch, self.out);
+            if let Err(refusal) = may {
+                no = Some(refused(core, shard, refusal));
+                break;
+            }
+        }
+        let mut ids = vec![MessageId(0); puts];
+        let mut need = Need::default();
+        let (mut then, mut name, mut later) = (None, Name::default(), false);
+        // The command's own shard first: its refusal is the refusal of all.
+        shards.sort_by_key(|(number, ..)| (Some(*number) != home, *number));
+        for (number, shard, part) in &mut shards {
+            if no.is_some() {
+                break;
+            }
+            let command = Command::Compound(Box::new(std::mem::take(&mut part.compound)));
+            let Shard { engine, batch, .. } = &mut **shard;
+            let answer = engine.submit_part(now, caller, command, batch, self.scratch);
+            let parked = matches!(answer, Answer::Later);
+            let answer = decided(core, shard, answer);
+            core.collect(shard, self.scratch, self.out);
+            need = need.and(shard.need(Hold::Durable, &core.progress, core.waits_for_disk()));
+            match answer {
+                Decided::Now(
+                    Outcome::Compound {
+                        ids: stored,
+                        then: own,
+                    },
+                    own_name,
+                    _,
+                ) => {
+                    for (place, id) in part.puts.iter().zip(stored) {
+                        ids[*place] = id;
+                    }
+                    if Some(*number) == home {
+                        (then, name) = (own, own_name);
+                    }
+                }
+                Decided::Now(refusal, ..) if Some(*number) == home => {
+                    no = Some(Decided::Now(refusal, Name::default(), need));
+                }
+                Decided::Now(..) => {}
+                Decided::Later => later |= parked && Some(*number) == home,
+            }
+        }
+        let guards: Vec<&Shard> = shards.iter().map(|(_, shard, _)| &**shard).collect();
+        self.leave(&guards);
+        drop(shards);
+        if let Some(no) = no {
+            return no;
+        }
+        if later {
+            return Decided::Later;
+        }
+        if let Some(command) = last {
+            return match self.submit(caller, command) {
+                Decided::Later => Decided::Later,
+                Decided::Now(outcome, name, own) => {
+                    let then = Some(Box::new(outcome));
+                    Decided::Now(Outcome::Compound { ids, then }, name, need.and(own))
+                }
+            };
+        }
+        Decided::Now(Outcome::Compound { ids, then }, name, need)
+    }
+}
