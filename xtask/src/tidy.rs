@@ -14,6 +14,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("log", &["quintet-engine", "quintet-wire"]),
     ("wire", &["quintet-log", "mio", "tokio"]),
     ("door", &["quintet-log", "quintet-wire", "mio", "tokio"]),
+    ("scripts", &["quintet-log", "quintet-wire", "mio", "tokio"]),
 ];
 
 /// Words the pure crates may not use: they have no clock, thread or socket.

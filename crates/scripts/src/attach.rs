@@ -1,0 +1,195 @@
+//! Files of messages: attachments, streamed to files beside the log, and what
+//! scripts leave.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use md5::{Digest, Md5};
+use quintet_engine::{Attachment, Command, Edit, Message};
+
+use crate::admin::Admin;
+use crate::fault::Fault;
+use crate::messages::done;
+use crate::paths::{self, check_file_name};
+use crate::record::{hex, set};
+use crate::service::Rq;
+
+/// Bytes of an attachment in memory at a time.
+const CHUNK: usize = 64 << 10;
+
+/// A new attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// MD5 of the content, in hexadecimal digits.
+    pub md5: String,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Rq {
+    /// Stores what `source` gives as a file of a prepared message; one of the
+    /// same name is replaced. Durable when this returns; a source that fails,
+    /// or is not what `expect_md5` says, leaves nothing.
+    ///
+    /// # Errors
+    /// [`Fault::BadName`], [`Fault::MessageNotFound`], [`Fault::WrongState`]
+    /// if the message is not prepared, [`Fault::Failed`] if the source or the
+    /// disk does.
+    pub fn attach(
+        &self,
+        queue: &str,
+        id: &str,
+        name: &str,
+        source: &mut dyn Read,
+        expect_md5: Option<&str>,
+    ) -> Result<Attached, Fault> {
+        check_file_name(name)?;
+        let message = self.prepared(queue, id)?;
+        let dir = self.paths.dir(queue, &message);
+        let folder = self.paths.absolute(&dir).join("attach");
+        std::fs::create_dir_all(&folder)?;
+        // Dot files are no attachments, and go with the message.
+        static UNIQUE: AtomicU64 = AtomicU64::new(0);
+        let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
+        let new = folder.join(format!(".{}-{unique}.new", std::process::id()));
+        let stored = store(&new, source).and_then(|attached| match expect_md5 {
+            Some(md5) if !md5.eq_ignore_ascii_case(&hex(&attached.md5)) => Err(Fault::Failed(
+                format!("md5 is {}, not {md5}", hex(&attached.md5)),
+            )),
+            _ => Ok(attached),
+        });
+        let named = stored.and_then(|stored| {
+            let _one_at_a_time = self.preparing(&message);
+            let message = self.prepared(queue, id)?;
+            std::fs::rename(&new, folder.join(name))?;
+            paths::sync_up(&folder, 4)?;
+            let mut files = attachments(&message);
+            files.retain(|file| *file.name != *name.as_bytes());
+            files.push(Attachment {
+                name: name.as_bytes().into(),
+                ..stored.clone()
+            });
+            files.sort_by(|a, b| a.name.cmp(&b.name));
+            let edit = Edit {
+                attachments: Some(files),
+                attrs: vec![set("dir", &dir.to_string_lossy())],
+                ..Edit::default()
+            };
+            done(self.ask(Command::Edit(message.id, Box::new(edit))))?;
+            Ok(Attached {
+                md5: hex(&stored.md5),
+                len: stored.len,
+            })
+        });
+        if named.is_err() {
+            // If it is there still; the sweep finds it otherwise.
+            let _gone = std::fs::remove_file(&new);
+        }
+        named
+    }
+
+    /// Removes an attachment of a prepared message.
+    ///
+    /// # Errors
+    /// As [`Rq::attach`]; [`Fault::Failed`] if there is none of that name.
+    pub fn delete_attachment(&self, queue: &str, id: &str, name: &str) -> Result<(), Fault> {
+        check_file_name(name)?;
+        let message = self.prepared(queue, id)?;
+        let _one_at_a_time = self.preparing(&message);
+        let message = self.prepared(queue, id)?;
+        let mut files = attachments(&message);
+        let before = files.len();
+        files.retain(|file| *file.name != *name.as_bytes());
+        if files.len() == before {
+            return Err(no_file(name));
+        }
+        let edit = Edit {
+            attachments: Some(files),
+            ..Edit::default()
+        };
+        done(self.ask(Command::Edit(message.id, Box::new(edit))))?;
+        let file = self.message_dir(queue, &message).join("attach").join(name);
+        std::fs::remove_file(file)?;
+        Ok(())
+    }
+
+    /// The file of an attachment. It stays as it is for as long as it is open,
+    /// also if the message goes.
+    ///
+    /// # Errors
+    /// [`Fault::BadName`], [`Fault::MessageNotFound`], [`Fault::Failed`] if
+    /// there is none of that name.
+    pub fn attachment_path(&self, queue: &str, id: &str, name: &str) -> Result<PathBuf, Fault> {
+        self.file(queue, id, "attach", name)
+    }
+
+    /// A file in the folder a message's script runs in, such as `stdio.log`.
+    ///
+    /// # Errors
+    /// As [`Rq::attachment_path`].
+    pub fn log_path(&self, queue: &str, id: &str, name: &str) -> Result<PathBuf, Fault> {
+        self.file(queue, id, "job", name)
+    }
+
+    fn file(&self, queue: &str, id: &str, folder: &str, name: &str) -> Result<PathBuf, Fault> {
+        check_file_name(name)?;
+        let found = self.find(queue, id)?;
+        let path = self
+            .message_dir(queue, &found.message)
+            .join(folder)
+            .join(name);
+        // A script may leave links; they are not followed out of its folder.
+        match std::fs::symlink_metadata(&path) {
+            Ok(about) if about.is_file() => Ok(path),
+            _ => Err(no_file(name)),
+        }
+    }
+
+    fn prepared(&self, queue: &str, id: &str) -> Result<Message, Fault> {
+        let found = self.find(queue, id)?;
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        if found.state == "prep" {
+            Ok(found.message)
+        } else {
+            Err(Fault::WrongState("cannot find message".to_owned()))
+        }
+    }
+}
+
+fn no_file(name: &str) -> Fault {
+    Fault::Failed(format!("no file {name}"))
+}
+
+fn attachments(message: &Message) -> Vec<Attachment> {
+    let extra = message.extra.as_ref();
+    extra.map_or_else(Vec::new, |extra| extra.attachments.clone())
+}
+
+/// Writes and syncs a file. The answer has no name yet.
+pub(crate) fn store(path: &std::path::Path, source: &mut dyn Read) -> Result<Attachment, Fault> {
+    let mut file = File::create_new(path)?;
+    let mut sum = Md5::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut len = 0;
+    loop {
+        let read = match source.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        file.write_all(&chunk[..read])?;
+        sum.update(&chunk[..read]);
+        len += read as u64;
+    }
+    file.sync_all()?;
+    Ok(Attachment {
+        name: Box::default(),
+        len,
+        md5: sum.finalize().into(),
+    })
+}

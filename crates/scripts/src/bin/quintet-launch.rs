@@ -1,0 +1,8 @@
+//! The launcher as a program of its own, for tests: the server has it as a
+//! hidden subcommand.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    quintet_scripts::launch::main(std::env::args_os().skip(1))
+}

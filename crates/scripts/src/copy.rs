@@ -1,0 +1,157 @@
+//! Copies of messages, for `dup` and clones: attachments are linked, never
+//! copied.
+
+use std::fmt;
+
+use quintet_door::BodyBytes;
+use quintet_engine::{Body, By, Command, Edit, Message, Name};
+
+use crate::admin::Admin;
+use crate::config::check_queue_name;
+use crate::fault::Fault;
+use crate::messages::done;
+use crate::new::NewMessage;
+use crate::paths::{self, own_dir};
+use crate::record::{self, attr_text};
+use crate::service::Rq;
+
+/// The attribute of a copy whose attachments are not there yet. After a crash
+/// nobody goes on with it: a prepared message that has it is swept away.
+pub(crate) const COPYING: &str = "copying";
+
+/// Where a copy failed.
+#[derive(Debug)]
+pub(crate) struct CopyFailure {
+    pub(crate) step: &'static str,
+    pub(crate) fault: Fault,
+}
+
+impl fmt::Display for CopyFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} fail {}", self.step, self.fault)
+    }
+}
+
+impl Rq {
+    /// A new message with what a copy keeps.
+    pub(crate) fn like(&self, queue: &str, message: &Message) -> NewMessage {
+        NewMessage {
+            src: attr_text(message, "src"),
+            orig_msg_id: Some(
+                attr_text(message, "orig_msg_id").unwrap_or_else(|| self.full_id(queue, message)),
+            ),
+            max_count: Some(record::max_count(message)),
+            params: [
+                None,
+                record::param(message, 2),
+                record::param(message, 3),
+                record::param(message, 4),
+            ],
+            post_run_webhook: record::hooks(message),
+            ..NewMessage::default()
+        }
+    }
+
+    /// Puts a copy of a message with its body and attachments. Answers its
+    /// full id.
+    pub(crate) fn copy(
+        &self,
+        from: &str,
+        message: &Message,
+        to: &str,
+        new: &NewMessage,
+    ) -> Result<String, CopyFailure> {
+        let at = |step: &'static str| move |fault| CopyFailure { step, fault };
+        let body = self.body_for(to, message).map_err(at("prep"))?;
+        let files = message.extra.as_ref().map(|extra| &extra.attachments);
+        let Some(files) = files.filter(|files| !files.is_empty()) else {
+            let copy = self.put(to, new, Some(body), false, Vec::new());
+            return copy.map(|copy| self.full_id(to, &copy)).map_err(at("prep"));
+        };
+        let mark = (COPYING.as_bytes().into(), b"1".as_slice().into());
+        let copy = self
+            .put(to, new, Some(body), true, vec![mark])
+            .map_err(at("prep"))?;
+        let dir = own_dir(to, &copy);
+        let linked = self.link_files(from, message, &dir);
+        let edited = linked.and_then(|()| {
+            let edit = Edit {
+                attachments: Some(files.clone()),
+                attrs: vec![record::set("dir", &dir.to_string_lossy())],
+                ..Edit::default()
+            };
+            done(self.ask(Command::Edit(copy.id, Box::new(edit))))
+        });
+        let committed = edited
+            .map_err(at("attach"))
+            .and_then(|()| done(self.ask(Command::Commit(copy.id))).map_err(at("commit")));
+        if let Err(failure) = committed {
+            let by = By::Anyone;
+            // What is left of it goes with the next sweep.
+            let _outcome = self.ask(Command::Delete { id: copy.id, by });
+            paths::remove_tree(&self.paths.absolute(&dir));
+            return Err(failure);
+        }
+        if let Some(queue) = self.scripted(to) {
+            queue.kick();
+        }
+        Ok(self.full_id(to, &copy))
+    }
+
+    fn link_files(
+        &self,
+        from: &str,
+        message: &Message,
+        dir: &std::path::Path,
+    ) -> Result<(), Fault> {
+        let source = self.message_dir(from, message).join("attach");
+        let target = self.paths.absolute(dir).join("attach");
+        std::fs::create_dir_all(&target)?;
+        let files = message.extra.iter().flat_map(|extra| &extra.attachments);
+        for file in files {
+            let name = String::from_utf8_lossy(&file.name);
+            paths::check_file_name(&name)?;
+            std::fs::hard_link(source.join(&*name), target.join(&*name))?;
+        }
+        paths::sync_up(&target, 4)?;
+        Ok(())
+    }
+
+    /// The body again, where the other queue can have it.
+    fn body_for(&self, to: &str, message: &Message) -> Result<Body, Fault> {
+        if message.body.as_small().is_some() {
+            return Ok(message.body.clone());
+        }
+        let mut bytes = BodyBytes::new(&*self.door, message.body.clone());
+        self.door
+            .store(&Name::from(to), message.body.len(), &mut bytes)
+            .map_err(|error| Fault::Failed(error.to_string()))
+    }
+
+    /// What `dup` does. Answers what stands behind `ok `; the error is what
+    /// stands behind `fail `.
+    pub(crate) fn dup(
+        &self,
+        from: &str,
+        message: &Message,
+        due_s: u64,
+        dest: &str,
+    ) -> Result<String, String> {
+        let remote = dest.starts_with("http:") || dest.starts_with("https:");
+        let to = if remote { "relay" } else { dest };
+        if check_queue_name(to).is_err() || !self.has_queue(to) {
+            return Err(format!("couldn't connect to queue - {to}"));
+        }
+        match self.look_at_admin(to) {
+            Admin::Up => {}
+            Admin::Paused => return Err(format!("dup failed - {}", Fault::Paused)),
+            Admin::Down => return Err(format!("dup failed - {}", Fault::Down)),
+        }
+        let mut new = self.like(from, message);
+        new.dest = remote.then(|| dest.to_owned());
+        let now = self.door.now().0;
+        new.due_ms = Some(now.saturating_add(due_s.saturating_mul(1000)));
+        self.copy(from, message, to, &new)
+            .map_err(|failure| format!("dup failed - {failure}"))
+    }
+}

@@ -1,0 +1,44 @@
+//! Queue scripts: the RQ voice, without its sockets.
+//!
+//! A queue with a script is an ordinary queue whose taker is built in: for
+//! each message a process runs, which says over a pipe what becomes of it.
+//! [`Rq`] has all that RQ's HTTP API, socket and command line ask for.
+//! Sources: `seeds/rq-queue-script.txt` and `protocols/rq.md` of the project's
+//! brief; for users, `docs/scripts.md`.
+//!
+//! Knows of the engine only what a [`quintet_door::Door`] shows.
+
+mod admin;
+mod attach;
+mod child;
+mod config;
+mod copy;
+mod fault;
+mod group;
+mod ids;
+mod keeper;
+pub mod launch;
+mod messages;
+mod new;
+mod options;
+mod paths;
+mod pipe;
+mod queue;
+mod record;
+mod run;
+mod schedule;
+mod script;
+mod service;
+mod sweep;
+mod taker;
+mod verdict;
+
+pub use admin::{Admin, AdminOp};
+pub use attach::Attached;
+pub use config::{QueueConfig, Schedule, check_queue_name};
+pub use fault::Fault;
+pub use ids::last_part;
+pub use new::{Method, NewMessage};
+pub use options::{Builtin, Limits, Options};
+pub use paths::check_file_name;
+pub use service::{QueueInfo, Rq, Sizes};

@@ -1,0 +1,507 @@
+//! Messages: made, shown, deleted.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::path::PathBuf;
+
+use quintet_door::{BodyBytes, Visit, ask_named};
+use quintet_engine::{
+    Attr, Body, By, Command, Edit, ListState, Message, Name, Outcome, Peek, Put, PutMore, State,
+    When,
+};
+use serde_json::Value;
+
+use crate::admin::Admin;
+use crate::fault::Fault;
+use crate::ids::{parse_short, short_id};
+use crate::new::{Method, NewMessage};
+use crate::paths;
+use crate::record::{self, Around, attr_text, set, state_word, status_line, status_text};
+use crate::service::{Rq, lock};
+
+/// Messages looked through at most for a list or a search.
+const SCANNED_MAX: usize = 100_000;
+
+/// Messages asked for at a time.
+const PAGE: u32 = 256;
+
+/// Bytes of a body from which on it is not put whole.
+const WHOLE_BYTES_MAX: usize = 64 << 10;
+
+/// A message, found by its short id.
+pub(crate) struct Found {
+    pub(crate) message: Message,
+    pub(crate) state: &'static str,
+    pub(crate) text: String,
+}
+
+impl Rq {
+    /// The address of a queue: what a message's `dest` is if it says nothing.
+    pub fn address(&self, queue: &str) -> String {
+        format!("{}q/{queue}", self.options.host)
+    }
+
+    /// The full id of a message.
+    pub(crate) fn full_id(&self, queue: &str, message: &Message) -> String {
+        format!("{}/{}", self.address(queue), short_id(message))
+    }
+
+    /// Makes a message. Answers its full id; with [`Method::SingleQue`] that of
+    /// the first that waits, if one does.
+    ///
+    /// # Errors
+    /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's refusal, or a
+    /// parameter that cannot be handed to a script.
+    pub fn create(&self, queue: &str, new: NewMessage, method: Method) -> Result<String, Fault> {
+        self.must_have(queue)?;
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        let _one_at_a_time = (method == Method::SingleQue).then(|| lock(&self.single));
+        if method == Method::SingleQue {
+            let first = [ListState::Ready, ListState::Delayed]
+                .into_iter()
+                .find_map(|state| self.page(queue, state, None, 1).pop());
+            if let Some(first) = first {
+                return Ok(self.full_id(queue, &first));
+            }
+        }
+        let message = self.put(queue, &new, None, method == Method::Prep, Vec::new())?;
+        Ok(self.full_id(queue, &message))
+    }
+
+    /// Puts a message. `body` wins over `param1`. Answers it as stored; if it
+    /// was taken and is gone already, as far as that is known.
+    pub(crate) fn put(
+        &self,
+        queue: &str,
+        new: &NewMessage,
+        body: Option<Body>,
+        prepared: bool,
+        mut attrs: Vec<Attr>,
+    ) -> Result<Message, Fault> {
+        let name = Name::from(queue);
+        let body = match (body, new.params[0].as_deref().unwrap_or_default()) {
+            (Some(body), _) => body,
+            (None, text) if text.len() <= WHOLE_BYTES_MAX => Body::new(text.as_bytes()),
+            (None, text) => self
+                .door
+                .store(&name, text.len() as u64, &mut text.as_bytes())
+                .map_err(|error| Fault::Failed(error.to_string()))?,
+        };
+        self.add_attrs(new, &mut attrs)?;
+        let visit = Visit::new(&*self.door);
+        let outcome = visit.ask(Command::Put(Put {
+            queue: name,
+            body,
+            due: new
+                .due_ms
+                .map_or(When::Now, |ms| When::At(quintet_engine::Ms(ms))),
+            more: Some(Box::new(PutMore {
+                prepared,
+                attrs,
+                ..PutMore::default()
+            })),
+            ..Put::default()
+        }));
+        let id = match outcome {
+            Outcome::Put { id, .. } => id,
+            Outcome::Refused(refusal) => return Err(refusal.into()),
+            other => return Err(Fault::Failed(format!("not put: {other:?}"))),
+        };
+        if !prepared && let Some(queue) = self.scripted(queue) {
+            queue.kick();
+        }
+        match visit.ask(Command::Peek(Peek::Id(id))) {
+            Outcome::Messages(mut messages) if !messages.is_empty() => Ok(messages.remove(0)),
+            // Somebody was quick: only its id matters to anybody now.
+            _ => Ok(Message {
+                id,
+                created: self.door.now(),
+                ..empty_message()
+            }),
+        }
+    }
+
+    fn add_attrs(&self, new: &NewMessage, attrs: &mut Vec<Attr>) -> Result<(), Fault> {
+        let mut add = |name: &str, value: &str| {
+            attrs.push((name.as_bytes().into(), value.as_bytes().into()));
+        };
+        let texts = [
+            ("dest", &new.dest),
+            ("src", &new.src),
+            ("orig_msg_id", &new.orig_msg_id),
+            ("cloned_from", &new.cloned_from),
+            ("param2", &new.params[1]),
+            ("param3", &new.params[2]),
+            ("param4", &new.params[3]),
+        ];
+        for (name, value) in texts {
+            let Some(value) = value else { continue };
+            // These go into the environment of scripts, nowhere else.
+            if value.len() > self.options.limits.param_bytes_max {
+                return Err(Fault::Failed(format!("{name} is too long")));
+            }
+            if value.contains('\0') {
+                return Err(Fault::Failed(format!("{name} has a NUL")));
+            }
+            add(name, value);
+        }
+        if new.count > 0 {
+            add("count", &new.count.to_string());
+        }
+        if let Some(max_count) = new.max_count {
+            add("max_count", &max_count.to_string());
+        }
+        if let Some(due) = new.due_ms {
+            add("due", &due.to_string());
+        }
+        if new.force_remote {
+            add("force_remote", "1");
+        }
+        if !new.post_run_webhook.is_empty() {
+            let hooks = Value::from(new.post_run_webhook.clone());
+            add("post_run_webhook", &hooks.to_string());
+        }
+        Ok(())
+    }
+
+    /// Finds a message of a queue by its short or full id.
+    pub(crate) fn find(&self, queue: &str, id: &str) -> Result<Found, Fault> {
+        let (created, number) =
+            parse_short(crate::ids::last_part(id)).ok_or(Fault::MessageNotFound)?;
+        let visit = Visit::new(&*self.door);
+        let peek = Command::Peek(Peek::Id(number));
+        let (outcome, name) = ask_named(&*self.door, visit.party(), peek);
+        let message = match outcome {
+            Outcome::Messages(mut messages) if !messages.is_empty() => messages.remove(0),
+            _ => return Err(Fault::MessageNotFound),
+        };
+        if message.created != created || name.as_bytes() != queue.as_bytes() {
+            return Err(Fault::MessageNotFound);
+        }
+        Ok(self.see(queue, message))
+    }
+
+    /// What RQ calls its state, and what was last said about it.
+    pub(crate) fn see(&self, queue: &str, message: Message) -> Found {
+        let (mut state, mut text) = (state_word(&message), status_text(&message));
+        if message.state == State::Reserved
+            && let Some(queue) = self.scripted(queue)
+        {
+            if let Some(run) = queue.running(message.id.0) {
+                text = lock(&run.status).clone();
+            } else if queue.runs_along(message.id.0) {
+                state = "que";
+            }
+        }
+        Found {
+            message,
+            state,
+            text,
+        }
+    }
+
+    /// A message as RQ's JSON.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`].
+    pub fn message(&self, queue: &str, id: &str) -> Result<Value, Fault> {
+        let found = self.find(queue, id)?;
+        Ok(self.json(queue, &found))
+    }
+
+    pub(crate) fn json(&self, queue: &str, found: &Found) -> Value {
+        let message = &found.message;
+        record::to_json(
+            message,
+            Around {
+                short: &short_id(message),
+                full: &self.full_id(queue, message),
+                dest: &self.address(queue),
+                param1: self.param1(message, self.options.limits.shown_bytes_max),
+                state: found.state,
+                status: &status_line(found.state, &found.text),
+                path: &self.message_dir(queue, message),
+            },
+        )
+    }
+
+    /// The body as text, if it is one and not longer than `bytes_max`.
+    pub(crate) fn param1(&self, message: &Message, bytes_max: u64) -> Option<String> {
+        let len = message.body.len();
+        if len > bytes_max {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(len).ok()?);
+        let read = BodyBytes::new(&*self.door, message.body.clone())
+            .take(bytes_max)
+            .read_to_end(&mut bytes);
+        // A message that just died has no text any more.
+        read.ok()?;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// A message's folder, whether it is there or not.
+    pub(crate) fn message_dir(&self, queue: &str, message: &Message) -> PathBuf {
+        self.paths.absolute(&self.paths.dir(queue, message))
+    }
+
+    /// `prep`, `que`, `run`, `err`, `done` or `relayed`.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`].
+    pub fn state(&self, queue: &str, id: &str) -> Result<&'static str, Fault> {
+        Ok(self.find(queue, id)?.state)
+    }
+
+    /// The state, and what was last said: `err - bad`.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`].
+    pub fn status(&self, queue: &str, id: &str) -> Result<String, Fault> {
+        let found = self.find(queue, id)?;
+        Ok(status_line(found.state, &found.text))
+    }
+
+    /// Short ids of a queue's messages in a state, newest first, `limit` at
+    /// most. A state nobody knows has none.
+    ///
+    /// # Errors
+    /// [`Fault::QueueNotFound`].
+    pub fn list(&self, queue: &str, state: &str, limit: usize) -> Result<Vec<String>, Fault> {
+        self.must_have(queue)?;
+        let mut newest: VecDeque<(u64, String)> = VecDeque::new();
+        self.each(queue, state, |message| {
+            newest.push_back((message.id.0, short_id(&message)));
+            if newest.len() > limit {
+                newest.pop_front();
+            }
+            true
+        });
+        newest.make_contiguous().sort_unstable();
+        Ok(newest.into_iter().rev().map(|(_, id)| id).collect())
+    }
+
+    /// Shows messages of a state to `see` until it has enough, or too many
+    /// were looked at. True if it saw all.
+    pub(crate) fn each(
+        &self,
+        queue: &str,
+        state: &str,
+        mut see: impl FnMut(Message) -> bool,
+    ) -> bool {
+        let states: &[ListState] = match state {
+            "prep" => &[ListState::Prepared],
+            "que" => &[ListState::Ready, ListState::Delayed],
+            "run" => &[ListState::Reserved],
+            "err" => &[ListState::Buried],
+            "done" | "relayed" => &[ListState::Archived],
+            _ => &[],
+        };
+        let mut left = SCANNED_MAX;
+        for &listed in states {
+            let mut after: Option<Message> = None;
+            loop {
+                let page = self.page(queue, listed, after.as_ref(), PAGE);
+                let Some(last) = page.last() else { break };
+                after = Some(last.clone());
+                left = left.saturating_sub(page.len());
+                for message in page {
+                    if listed == ListState::Archived && state_word(&message) != state {
+                        continue;
+                    }
+                    if !see(message) {
+                        return false;
+                    }
+                }
+                if left == 0 {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Messages of a queue whose fields have (or, with `exact`, are) these
+    /// texts, as JSON; 1,000 at most.
+    ///
+    /// # Errors
+    /// [`Fault::QueueNotFound`].
+    pub fn search(
+        &self,
+        queue: &str,
+        query: &[(String, String)],
+        exact: bool,
+    ) -> Result<Vec<Value>, Fault> {
+        const FOUND_MAX: usize = 1000;
+        self.must_have(queue)?;
+        let mut all = Vec::new();
+        for state in ["prep", "que", "run", "err", "done", "relayed"] {
+            self.each(queue, state, |message| {
+                let json = self.json(queue, &self.see(queue, message));
+                let fits = query.iter().all(|(name, wanted)| {
+                    let value = crate::config::text(json.get(name)).unwrap_or_default();
+                    if exact {
+                        value == *wanted
+                    } else {
+                        value.contains(wanted.as_str())
+                    }
+                });
+                if fits {
+                    all.push(json);
+                }
+                all.len() < FOUND_MAX
+            });
+        }
+        Ok(all)
+    }
+
+    /// Puts a prepared message into its queue's order.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it is not
+    /// prepared; [`Fault::Down`].
+    pub fn commit(&self, queue: &str, id: &str) -> Result<(), Fault> {
+        let found = self.find(queue, id)?;
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        let _one_at_a_time = self.preparing(&found.message);
+        if found.state != "prep" {
+            return Err(Fault::WrongState("cannot find message".to_owned()));
+        }
+        done(self.ask(Command::Commit(found.message.id)))?;
+        if let Some(queue) = self.scripted(queue) {
+            queue.kick();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn preparing(&self, message: &Message) -> std::sync::MutexGuard<'_, ()> {
+        let at = message.id.0 % self.preparing.len() as u64;
+        lock(&self.preparing[at as usize])
+    }
+
+    /// Deletes a message that does not run, and its files.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it runs.
+    pub fn delete(&self, queue: &str, id: &str) -> Result<(), Fault> {
+        let found = self.find(queue, id)?;
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        let _one_at_a_time = self.preparing(&found.message);
+        let outcome = self.ask(Command::Delete {
+            id: found.message.id,
+            by: By::OwnerOrFree,
+        });
+        if found.message.state == State::Reserved && matches!(outcome, Outcome::Refused(_)) {
+            return Err(Fault::WrongState(
+                "cannot delete a running message".to_owned(),
+            ));
+        }
+        done(outcome)?;
+        paths::remove_tree(&self.message_dir(queue, &found.message));
+        Ok(())
+    }
+
+    /// Sends TERM to the script that runs for a message, and KILL if it does
+    /// not go. It ends in `err`, unless it says otherwise.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if no script runs.
+    pub fn destroy(&self, queue: &str, id: &str) -> Result<(), Fault> {
+        let found = self.find(queue, id)?;
+        let run = self
+            .scripted(queue)
+            .and_then(|queue| queue.running(found.message.id.0))
+            .ok_or_else(|| Fault::WrongState("message is not running".to_owned()))?;
+        run.ask(|asked| asked.destroy = true);
+        Ok(())
+    }
+
+    /// Makes a message that waits the first to run.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it does not wait.
+    pub fn run_now(&self, queue: &str, id: &str) -> Result<(), Fault> {
+        let found = self.find(queue, id)?;
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        match found.state {
+            "que" if found.message.state == State::Ready => {}
+            "run" => return Err(Fault::WrongState("msg already running".to_owned())),
+            _ => return Err(Fault::WrongState("msg is not in que".to_owned())),
+        }
+        let waiting = self.page(queue, ListState::Ready, None, self.options.limits.window);
+        let earliest = waiting.iter().map(|message| record::due(message).0).min();
+        let due = earliest.map_or(u64::MAX, |ms| ms.saturating_sub(1));
+        let due = due.min(self.door.now().0);
+        let edit = Edit {
+            due: Some(When::Now),
+            attrs: vec![set("due", &due.to_string())],
+            ..Edit::default()
+        };
+        done(self.ask(Command::Edit(found.message.id, Box::new(edit))))?;
+        if let Some(queue) = self.scripted(queue) {
+            queue.kick();
+        }
+        Ok(())
+    }
+
+    /// Makes a message like this one, with its attachments and a count of 0.
+    /// Answers the new one's full id.
+    ///
+    /// # Errors
+    /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] unless it is done,
+    /// relayed or in `err`; or it cannot be put.
+    pub fn clone_message(&self, queue: &str, id: &str) -> Result<String, Fault> {
+        let found = self.find(queue, id)?;
+        if !["done", "relayed", "err"].contains(&found.state) {
+            return Err(Fault::WrongState(format!(
+                "cannot clone a message in {}",
+                found.state
+            )));
+        }
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        let mut new = self.like(queue, &found.message);
+        new.dest = attr_text(&found.message, "dest");
+        new.cloned_from = Some(short_id(&found.message));
+        self.copy(queue, &found.message, queue, &new)
+            .map_err(|failure| failure.fault)
+    }
+}
+
+/// What a command without a result came to.
+pub(crate) fn done(outcome: Outcome) -> Result<(), Fault> {
+    match outcome {
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        _ => Ok(()),
+    }
+}
+
+fn empty_message() -> Message {
+    Message {
+        id: quintet_engine::MessageId(0),
+        place: 0,
+        created: quintet_engine::Ms(0),
+        body: Body::default(),
+        extra: None,
+        ttr_ms: None,
+        rank: 0,
+        queue: quintet_engine::QueueId(0),
+        flags: 0,
+        reserves: 0,
+        home: quintet_engine::Home(0),
+        era: 0,
+        ordinal: 0,
+        state: State::Ready,
+        selectable: true,
+        doomed: false,
+    }
+}

@@ -1,0 +1,108 @@
+//! Settings of the RQ voice.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Which command a built-in script (`builtin:NAME`) is: its words, the program
+/// first. `None` if there is no such script.
+pub type Builtin = Arc<dyn Fn(&str) -> Option<Vec<OsString>> + Send + Sync>;
+
+/// Settings of the RQ voice as a whole.
+#[derive(Clone)]
+pub struct Options {
+    /// The folder with everything that is RQ's: `config/`, `queue/`,
+    /// `scandir/`, `timers/`. Made if it is not there.
+    pub root: PathBuf,
+    /// How this server is called from elsewhere: `http://HOST:PORT/` and the
+    /// relative root, with a slash at the end. Full ids begin with it.
+    pub host: String,
+    /// `RQ_ENV` of scripts, such as `production`.
+    pub env: String,
+    /// `RQ_PORT` of scripts.
+    pub port: u16,
+    /// True: queues may be made and deleted over HTTP.
+    pub allow_new_queue: bool,
+    /// The words that start [`crate::launch`]: a program that does, and its
+    /// arguments.
+    pub launcher: Vec<OsString>,
+    /// Built-in scripts.
+    pub builtin: Builtin,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// What scripts may use, and how much is kept for them. The defaults are
+/// choices, unless they say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Time of one run; then it is ended and its message goes to `err`. Zero:
+    /// no limit.
+    pub run_time: Duration,
+    /// Between TERM and KILL, at the end of a run's time and at a stop.
+    pub grace: Duration,
+    /// Address space of each of a run's processes in bytes; 0: no limit.
+    pub address_space_bytes: u64,
+    /// Bytes of standard output and error kept of one run; what is over is
+    /// dropped, with a line in `stdio.log` that says so.
+    pub log_bytes_max: u64,
+    /// Bytes of TEXT in a line to RQ; a longer one is cut and marked.
+    pub text_bytes_max: usize,
+    /// Bytes of a parameter that goes into the environment. Linux takes
+    /// 131,072 in one variable, name and end included.
+    pub param_bytes_max: usize,
+    /// Bytes of a body shown as `param1` of a message.
+    pub shown_bytes_max: u64,
+    /// Running scripts at most, over all queues.
+    pub children_max: usize,
+    /// Waiting messages looked at to find the one that is due first, and those
+    /// that run along with it.
+    pub window: u32,
+    /// Between two sweeps for folders whose message is gone.
+    pub sweep_every: Duration,
+    /// Between two looks at admin files, at scripts that were not there, and
+    /// at messages that may not run beside others.
+    pub look_every: Duration,
+    /// Between two looks at `timers/`; RQ's is 60 s.
+    pub timers_every: Duration,
+    /// Between two looks at `scandir/`; RQ's is 15 s.
+    pub scandir_every: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            run_time: Duration::ZERO,
+            grace: Duration::from_secs(5),
+            address_space_bytes: 0,
+            log_bytes_max: 64 << 20,
+            text_bytes_max: 64 << 10,
+            param_bytes_max: (128 << 10) - 64,
+            shown_bytes_max: 1 << 20,
+            children_max: 1000,
+            window: 256,
+            sweep_every: Duration::from_secs(600),
+            look_every: Duration::from_secs(1),
+            timers_every: Duration::from_secs(60),
+            scandir_every: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Options {
+    /// Options for a folder and an address; everything else as by default,
+    /// without built-in scripts.
+    pub fn new(root: PathBuf, host: String, launcher: Vec<OsString>) -> Self {
+        Self {
+            root,
+            host,
+            env: "production".to_owned(),
+            port: 3333,
+            allow_new_queue: false,
+            launcher,
+            builtin: Arc::new(|_| None),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Where things lie under the root folder.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use quintet_engine::Message;
+
+use crate::config::check_queue_name;
+use crate::fault::Fault;
+use crate::ids::{parse_short, short_id};
+use crate::record::attr_text;
+
+/// The root folder.
+///
+/// | path | what |
+/// |---|---|
+/// | `config/NAME.down`, `config/NAME.pause` | admin states of queues |
+/// | `queue/NAME/config.json` | settings of a queue made over HTTP or by scandir |
+/// | `queue/NAME/msg/DAY/ID/job/` | the folder a message's script runs in, with its `stdio.log` |
+/// | `queue/NAME/msg/DAY/ID/attach/` | its attachments |
+/// | `run/ID` | the process group of a running script |
+/// | `scandir/`, `timers/` | links |
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    root: PathBuf,
+}
+
+impl Paths {
+    /// Makes the folders that are not there.
+    pub(crate) fn make(root: &Path) -> io::Result<Self> {
+        for name in ["config", "queue", "run", "scandir", "timers"] {
+            std::fs::create_dir_all(root.join(name))?;
+        }
+        // Scripts run elsewhere and are told full paths.
+        let root = root.canonicalize()?;
+        Ok(Self { root })
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.root.join("config")
+    }
+
+    pub(crate) fn queues(&self) -> PathBuf {
+        self.root.join("queue")
+    }
+
+    pub(crate) fn queue(&self, queue: &str) -> PathBuf {
+        self.root.join("queue").join(queue)
+    }
+
+    pub(crate) fn queue_config(&self, queue: &str) -> PathBuf {
+        self.queue(queue).join("config.json")
+    }
+
+    pub(crate) fn records(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    pub(crate) fn scandir(&self) -> PathBuf {
+        self.root.join("scandir")
+    }
+
+    pub(crate) fn timers(&self) -> PathBuf {
+        self.root.join("timers")
+    }
+
+    pub(crate) fn absolute(&self, dir: &Path) -> PathBuf {
+        self.root.join(dir)
+    }
+
+    /// A message's folder, from the root on. The attribute `dir` says so if
+    /// the message has files and so may have moved since they were written.
+    pub(crate) fn dir(&self, queue: &str, message: &Message) -> PathBuf {
+        attr_text(message, "dir")
+            .map(PathBuf::from)
+            .filter(|dir| is_message_dir(dir))
+            .unwrap_or_else(|| own_dir(queue, message))
+    }
+}
+
+/// The folder a message has where it is now.
+pub(crate) fn own_dir(queue: &str, message: &Message) -> PathBuf {
+    let id = short_id(message);
+    let day = id.split('.').next().unwrap_or_default().to_owned();
+    Path::new("queue")
+        .join(queue)
+        .join("msg")
+        .join(day)
+        .join(id)
+}
+
+/// True for what [`own_dir`] makes. Anybody may set attributes: nothing else
+/// is followed.
+pub(crate) fn is_message_dir(dir: &Path) -> bool {
+    let mut words = Vec::new();
+    for part in dir.components() {
+        match part {
+            Component::Normal(word) => words.push(word.to_str().unwrap_or("/")),
+            _ => return false,
+        }
+    }
+    match words[..] {
+        ["queue", queue, "msg", day, id] => {
+            check_queue_name(queue).is_ok() && parse_short(id).is_some() && id.starts_with(day)
+        }
+        _ => false,
+    }
+}
+
+/// Says whether an attachment or another file beside a message may have this
+/// name: a file name, no dot file, none of `~?[]%\|$&<>*/`.
+///
+/// # Errors
+/// [`Fault::BadName`] with RQ's text.
+pub fn check_file_name(name: &str) -> Result<(), Fault> {
+    if name.is_empty() || name.len() > 255 {
+        return Err(Fault::BadName(format!(
+            "Attachment name is empty or too long: {name}"
+        )));
+    }
+    if name.starts_with('.') {
+        return Err(Fault::BadName(format!(
+            "Attachment name as a dot-file not allowed: {name}"
+        )));
+    }
+    let bad = |c: char| c.is_control() || "~?[]%\\|$&<>*/".contains(c);
+    if name.chars().any(bad) {
+        return Err(Fault::BadName(format!(
+            "Attachment name has invalid character. not allowed: {name}"
+        )));
+    }
+    Ok(())
+}
+
+/// Replaces a file whole: a crash leaves the old one or the new one.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = folder.join(format!(".{name}.new"));
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    sync_dir(folder)
+}
+
+/// Makes names in a folder durable.
+pub(crate) fn sync_dir(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Makes a folder durable, and so many of those it is in.
+pub(crate) fn sync_up(folder: &Path, above: usize) -> io::Result<()> {
+    for folder in folder.ancestors().take(above + 1) {
+        sync_dir(folder)?;
+    }
+    Ok(())
+}
+
+/// Removes a folder with all in it; that it is gone already is fine.
+pub(crate) fn remove_tree(folder: &Path) {
+    match std::fs::remove_dir_all(folder) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // The next sweep tries again.
+        Err(error) => tracing::warn!(folder = %folder.display(), %error, "folder not removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_messages() {
+        let day = "queue/test/msg/20091109";
+        let good = format!("{day}/20091109.0558.57.780.7509656");
+        assert!(is_message_dir(Path::new(&good)));
+        for bad in [
+            "/queue/test/msg/20091109/20091109.0558.57.780.7509656",
+            "queue/../msg/20091109/20091109.0558.57.780.7509656",
+            "queue/test/msg/20091108/20091109.0558.57.780.7509656",
+            "queue/test/msg/20091109/..",
+            "queue/test/msg",
+            "",
+        ] {
+            assert!(!is_message_dir(Path::new(bad)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_files() {
+        for name in ["a", "data.tar.gz", "a b", "ü", "a..b"] {
+            assert_eq!(check_file_name(name), Ok(()), "{name}");
+        }
+        for name in [
+            "", ".", "..", ".x", "a/b", "../x", "a\\b", "a\0", "a\n", "x*", "$x", "~",
+        ] {
+            assert!(check_file_name(name).is_err(), "{name:?}");
+        }
+        assert!(check_file_name(&"x".repeat(256)).is_err());
+    }
+}

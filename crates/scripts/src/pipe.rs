@@ -1,0 +1,251 @@
+//! What scripts say on fd 3: `CMD SPACE TEXT NL` (RQ's mission text, "Queue
+//! Script Processing"). Bytes in, lines out; nothing here knows what they do.
+
+/// A line, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// How far the script is.
+    Run(String),
+    /// It did what it should.
+    Done(String),
+    /// It failed for good.
+    Err(String),
+    /// It passed the message on, under this full id.
+    Relayed(String),
+    /// It failed; again, so many seconds from now. The text is the whole of
+    /// what followed the word.
+    Resend { due_s: u64, text: String },
+    /// A copy of its message is to go elsewhere, so many seconds from now.
+    Dup { due_s: u64, dest: String },
+    /// A copy, but not one that can be understood.
+    BadDup,
+    /// A word nobody knows: only its text counts, as a status.
+    Other { word: String, text: String },
+}
+
+/// Seconds a message can be put off: ten years. More is a mistake, and the sum
+/// with the time of day has to stay a time.
+const DUE_MAX_S: u64 = 10 * 365 * 24 * 3600;
+
+/// Bytes of a line before the TEXT: the longest word, a space.
+const WORD_BYTES_MAX: usize = 32;
+
+/// Said of a TEXT that was too long.
+const CUT: &str = " [cut]";
+
+/// Takes what comes through the pipe apart. Keeps at most one line, of bounded
+/// length.
+pub(crate) struct Parser {
+    line: Vec<u8>,
+    line_bytes_max: usize,
+    cut: bool,
+}
+
+impl Parser {
+    /// TEXT over `text_bytes_max` is cut.
+    pub(crate) fn new(text_bytes_max: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            line_bytes_max: text_bytes_max.saturating_add(WORD_BYTES_MAX),
+            cut: false,
+        }
+    }
+
+    /// Hands each line that `bytes` complete to `said`.
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(Said)) {
+        let mut parts = bytes.split(|&byte| byte == b'\n');
+        let mut part = parts.next();
+        while let Some(piece) = part {
+            let room = self.line_bytes_max - self.line.len();
+            self.cut |= piece.len() > room;
+            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            part = parts.next();
+            // What is behind the last line feed is not a line yet.
+            if part.is_some() {
+                self.end_line(&mut said);
+            }
+        }
+    }
+
+    /// The script is gone: what it left without a line feed counts as a line.
+    pub(crate) fn finish(&mut self, mut said: impl FnMut(Said)) {
+        if !self.line.is_empty() {
+            self.end_line(&mut said);
+        }
+    }
+
+    fn end_line(&mut self, said: &mut impl FnMut(Said)) {
+        let mut text = printable(&self.line);
+        if self.cut {
+            text.push_str(CUT);
+        }
+        self.line.clear();
+        self.cut = false;
+        if !text.is_empty() {
+            said(read(&text));
+        }
+    }
+}
+
+/// The text as an operator can be shown it: no control characters, and
+/// replacements for what is not UTF-8.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end_matches('\r');
+    text.chars()
+        .map(|c| match c {
+            '\t' => ' ',
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}
+
+fn read(line: &str) -> Said {
+    let (word, text) = line.split_once(' ').unwrap_or((line, ""));
+    let owned = text.to_owned();
+    match word {
+        "run" => Said::Run(owned),
+        "done" => Said::Done(owned),
+        "err" | "fail" | "fails" => Said::Err(owned),
+        "relayed" => Said::Relayed(owned),
+        "resend" => Said::Resend {
+            due_s: seconds(text.split('-').next().unwrap_or_default()).unwrap_or(0),
+            text: owned,
+        },
+        "dup" => dup(text).unwrap_or(Said::BadDup),
+        _ => Said::Other {
+            word: word.to_owned(),
+            text: owned,
+        },
+    }
+}
+
+/// `DUE-X-DEST`; the destination may have dashes of its own, and what stands
+/// for the flag is reserved.
+fn dup(text: &str) -> Option<Said> {
+    let mut parts = text.splitn(3, '-');
+    let due_s = seconds(parts.next()?)?;
+    let _flag = parts.next()?;
+    let dest = parts.next()?.trim();
+    (!dest.is_empty()).then(|| Said::Dup {
+        due_s,
+        dest: dest.to_owned(),
+    })
+}
+
+fn seconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // Only too many digits can be wrong now.
+    Some(text.parse().unwrap_or(u64::MAX).min(DUE_MAX_S))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(pieces: &[&[u8]]) -> Vec<Said> {
+        let mut parser = Parser::new(16);
+        let mut lines = Vec::new();
+        for piece in pieces {
+            parser.feed(piece, |said| lines.push(said));
+        }
+        parser.finish(|said| lines.push(said));
+        lines
+    }
+
+    fn one(line: &str) -> Said {
+        let mut lines = all(&[line.as_bytes(), b"\n"]);
+        assert_eq!(lines.len(), 1, "{line:?}");
+        lines.remove(0)
+    }
+
+    #[test]
+    fn each_word() {
+        let text = |text: &str| text.to_owned();
+        assert_eq!(one("run 5 of 15"), Said::Run(text("5 of 15")));
+        assert_eq!(one("done ok"), Said::Done(text("ok")));
+        assert_eq!(one("done"), Said::Done(text("")));
+        for word in ["err", "fail", "fails"] {
+            assert_eq!(one(&format!("{word} bad")), Said::Err(text("bad")));
+        }
+        assert_eq!(one("relayed http://x/"), Said::Relayed(text("http://x/")));
+        for (line, due_s, kept) in [
+            ("resend 2", 2, "2"),
+            ("resend 300-down", 300, "300-down"),
+            ("resend 0-a-b", 0, "0-a-b"),
+            ("resend soon", 0, "soon"),
+            ("resend -5", 0, "-5"),
+            ("resend", 0, ""),
+            ("resend 99999999999", DUE_MAX_S, "99999999999"),
+        ] {
+            let text = kept.to_owned();
+            assert_eq!(one(line), Said::Resend { due_s, text }, "{line}");
+        }
+        let word = text("progress");
+        assert_eq!(
+            one("progress 5 %"),
+            Said::Other {
+                word,
+                text: text("5 %")
+            }
+        );
+    }
+
+    #[test]
+    fn copies() {
+        for (line, due_s, dest) in [
+            ("dup 0-X-nop", 0, "nop"),
+            ("dup 5-X-a-b-c", 5, "a-b-c"),
+            ("dup 0--nop", 0, "nop"),
+        ] {
+            let dest = dest.to_owned();
+            assert_eq!(one(line), Said::Dup { due_s, dest }, "{line}");
+        }
+        for line in ["dup", "dup nop", "dup 0-nop", "dup X-0-nop", "dup 0-X-"] {
+            assert_eq!(one(line), Said::BadDup, "{line}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_lines_and_lines_at_once() {
+        let expected = [Said::Run("half".to_owned()), Said::Done("ok".to_owned())];
+        assert_eq!(all(&[b"run ha", b"lf\ndone ok\n"]), expected);
+        assert_eq!(all(&[b"run half\ndone ok\n"]), expected);
+        assert_eq!(all(&[b"run half\r\ndone ok"]), expected);
+        assert_eq!(all(&[b"run half\n\n\ndone ok\n"]), expected);
+        let bytes = b"run half\ndone ok\n";
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(all(&single), expected);
+    }
+
+    #[test]
+    fn long_text_is_cut_and_the_next_line_is_whole() {
+        let long = [b"run ".as_slice(), &[b'x'; 1000]].concat();
+        let lines = all(&[&long, b"\ndone ok\n"]);
+        let Said::Run(text) = &lines[0] else {
+            panic!("{lines:?}");
+        };
+        assert!(text.len() < 60 && text.ends_with("x [cut]"), "{text}");
+        assert_eq!(lines[1], Said::Done("ok".to_owned()));
+    }
+
+    #[test]
+    fn rubbish_is_bounded_and_printable() {
+        let rubbish: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
+        let mut parser = Parser::new(16);
+        let mut count = 0;
+        for piece in rubbish.chunks(777) {
+            parser.feed(piece, |said| {
+                count += 1;
+                let shown = format!("{said:?}");
+                assert!(!shown.contains('\0') && shown.len() < 1000);
+            });
+            assert!(parser.line.len() <= 16 + WORD_BYTES_MAX);
+        }
+        assert!(count > 0);
+    }
+}

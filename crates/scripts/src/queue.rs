@@ -1,0 +1,222 @@
+//! A queue with a script: what its taker and its runs share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::EventfdFlags;
+
+use crate::admin::Admin;
+use crate::config::QueueConfig;
+use crate::service::lock;
+
+/// A queue with a script.
+pub(crate) struct Queue {
+    pub(crate) name: String,
+    pub(crate) started: Instant,
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+struct Work {
+    config: Arc<QueueConfig>,
+    admin: Admin,
+    running: BTreeMap<u64, Arc<Running>>,
+    /// Messages that run along with another.
+    along: BTreeSet<u64>,
+    /// Runs whose script is not there.
+    script_errors: usize,
+    /// Something happened: look again.
+    kicked: bool,
+    /// No more runs are started; those there are finish.
+    retired: bool,
+}
+
+/// A message whose script runs.
+pub(crate) struct Running {
+    /// What the script said last.
+    pub(crate) status: Mutex<String>,
+    /// The parameters no other run may share.
+    pub(crate) blocking: Vec<Option<Vec<u8>>>,
+    /// What was asked of it.
+    pub(crate) asked: Mutex<Asked>,
+    /// Becomes readable when `asked` changes.
+    pub(crate) wake: rustix::fd::OwnedFd,
+}
+
+/// What is asked of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// An operator ends it.
+    pub(crate) destroy: bool,
+    /// The server ends.
+    pub(crate) stop: bool,
+}
+
+impl Running {
+    pub(crate) fn new(blocking: Vec<Option<Vec<u8>>>) -> std::io::Result<Self> {
+        Ok(Self {
+            status: Mutex::default(),
+            blocking,
+            asked: Mutex::default(),
+            wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    pub(crate) fn ask(&self, change: impl FnOnce(&mut Asked)) {
+        change(&mut lock(&self.asked));
+        // It is full only if it is readable anyway.
+        let _readable = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    pub(crate) fn asked(&self) -> Asked {
+        *lock(&self.asked)
+    }
+}
+
+/// What the taker goes by.
+pub(crate) struct Look {
+    pub(crate) config: Arc<QueueConfig>,
+    pub(crate) running: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(config: QueueConfig) -> Self {
+        Self {
+            name: config.name.clone(),
+            started: Instant::now(),
+            work: Mutex::new(Work {
+                config: Arc::new(config),
+                admin: Admin::Up,
+                running: BTreeMap::new(),
+                along: BTreeSet::new(),
+                script_errors: 0,
+                kicked: true,
+                retired: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> Arc<QueueConfig> {
+        Arc::clone(&lock(&self.work).config)
+    }
+
+    pub(crate) fn configure(&self, config: QueueConfig) {
+        let mut work = lock(&self.work);
+        if *work.config != config {
+            work.config = Arc::new(config);
+        }
+        work.kicked = true;
+        drop(work);
+        self.changed.notify_all();
+    }
+
+    /// Something happened: the taker looks again.
+    pub(crate) fn kick(&self) {
+        lock(&self.work).kicked = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes note of what the admin files say; true if it is new.
+    pub(crate) fn note_admin(&self, admin: Admin) -> bool {
+        let mut work = lock(&self.work);
+        let new = work.admin != admin;
+        work.admin = admin;
+        work.kicked |= new;
+        drop(work);
+        if new {
+            self.changed.notify_all();
+        }
+        new
+    }
+
+    /// No more runs are started; those there are finish.
+    pub(crate) fn retire(&self) {
+        lock(&self.work).retired = true;
+        self.changed.notify_all();
+    }
+
+    /// As [`Queue::retire`], and those there are are ended.
+    pub(crate) fn stop(&self) {
+        self.retire();
+        for run in lock(&self.work).running.values() {
+            run.ask(|asked| asked.stop = true);
+        }
+    }
+
+    /// Waits until something happened, or for `at_most`. `None` when the queue
+    /// is retired and its last run is over.
+    pub(crate) fn next_look(&self, at_most: Duration) -> Option<Look> {
+        let work = lock(&self.work);
+        let (mut work, _timeout) = self
+            .changed
+            .wait_timeout_while(work, at_most, |work| !work.kicked && !work.retired)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        while work.retired && !work.running.is_empty() {
+            work = self
+                .changed
+                .wait(work)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        if work.retired {
+            return None;
+        }
+        work.kicked = false;
+        Some(Look {
+            config: Arc::clone(&work.config),
+            running: work.running.len(),
+        })
+    }
+
+    /// A run begins; false if the queue ends.
+    pub(crate) fn begin(&self, id: u64, run: &Arc<Running>, along: &[u64]) -> bool {
+        let mut work = lock(&self.work);
+        if work.retired {
+            return false;
+        }
+        work.running.insert(id, Arc::clone(run));
+        work.along.extend(along);
+        true
+    }
+
+    /// A run is over.
+    pub(crate) fn end(&self, id: u64, along: &[u64]) {
+        let mut work = lock(&self.work);
+        work.running.remove(&id);
+        for id in along {
+            work.along.remove(id);
+        }
+        work.kicked = true;
+        drop(work);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn running(&self, id: u64) -> Option<Arc<Running>> {
+        lock(&self.work).running.get(&id).map(Arc::clone)
+    }
+
+    /// True if the message waits for the end of another's run.
+    pub(crate) fn runs_along(&self, id: u64) -> bool {
+        lock(&self.work).along.contains(&id)
+    }
+
+    /// True if a running message has these parameters.
+    pub(crate) fn is_blocked(&self, params: &[Option<Vec<u8>>]) -> bool {
+        let work = lock(&self.work);
+        work.running.values().any(|run| run.blocking == params)
+    }
+
+    pub(crate) fn has_script_error(&self) -> bool {
+        lock(&self.work).script_errors > 0
+    }
+
+    pub(crate) fn count_script_error(&self, there: bool) {
+        let mut work = lock(&self.work);
+        if there {
+            work.script_errors += 1;
+        } else {
+            work.script_errors -= 1;
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A run: one message, its script, and what becomes of it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quintet_door::BodyBytes;
+use quintet_engine::{By, Command, Edit, How, Message, Outcome, When};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde_json::Value;
+
+use crate::child::{Child, Start};
+use crate::config::QueueConfig;
+use crate::ids::short_id;
+use crate::messages::Found;
+use crate::new::NewMessage;
+use crate::pipe::Said;
+use crate::queue::{Queue, Running};
+use crate::record::{self, set};
+use crate::script::{Script, environment};
+use crate::service::{Rq, lock};
+use crate::taker::Guest;
+use crate::verdict::{Exit, Rules, Told, Verdict, decide};
+
+/// The queue that tells webhooks.
+const WEBHOOK: &str = "webhook";
+
+/// Until a script is tried again that the machine has no room for, s.
+const NO_ROOM_S: u64 = 10;
+
+/// A message whose script is to run. Its lease is the guest's: whatever ends
+/// this ends the lease.
+pub(crate) struct Run {
+    pub(crate) rq: Arc<Rq>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) config: Arc<QueueConfig>,
+    pub(crate) guest: Guest,
+    pub(crate) message: Message,
+    /// Messages that share its fate.
+    pub(crate) along: Vec<Message>,
+    pub(crate) running: Arc<Running>,
+}
+
+/// A run's place in its queue, given back also if its thread panics.
+struct Seat {
+    rq: Arc<Rq>,
+    queue: Arc<Queue>,
+    id: u64,
+    along: Vec<u64>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.rq.children.fetch_sub(1, Ordering::SeqCst);
+        self.queue.end(self.id, &self.along);
+    }
+}
+
+/// How a run ended.
+enum Over {
+    /// The script decided.
+    Decided(Verdict),
+    /// It could not be started; not its fault.
+    NoRoom(io::Error),
+    /// The server ends: the message goes back as it was.
+    Interrupted,
+}
+
+impl Run {
+    /// Runs the script and settles the message.
+    pub(crate) fn go(self) {
+        let _seat = Seat {
+            rq: Arc::clone(&self.rq),
+            queue: Arc::clone(&self.queue),
+            id: self.message.id.0,
+            along: self.along.iter().map(|message| message.id.0).collect(),
+        };
+        // Dropped before the seat: a queue whose last run is over has no
+        // leases left.
+        let mut run = self;
+        let record = run.rq.paths.records().join(short_id(&run.message));
+        let over = run.run(&record).unwrap_or_else(Over::NoRoom);
+        match over {
+            Over::Decided(verdict) => run.settle(verdict),
+            Over::NoRoom(error) => {
+                tracing::warn!(queue = run.queue.name, %error, "script not run");
+                let status = format!("cannot run the script: {error}");
+                run.release(NO_ROOM_S, &status);
+            }
+            Over::Interrupted => {}
+        }
+        if let Err(error) = std::fs::remove_file(&record)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "record of a run not removed");
+        }
+    }
+
+    fn run(&mut self, record: &Path) -> io::Result<Over> {
+        let Some(script) = self.wait_for_script() else {
+            return Ok(Over::Interrupted);
+        };
+        let rq = Arc::clone(&self.rq);
+        let limits = &rq.options.limits;
+        let dir = rq.message_dir(&self.queue.name, &self.message);
+        let job = dir.join("job");
+        std::fs::create_dir_all(&job)?;
+        let param1 = self.param1(&dir)?;
+        let environment = environment(
+            &rq,
+            &self.queue.name,
+            &self.config,
+            &self.message,
+            &script,
+            &param1,
+            &job,
+        );
+        let running = Arc::clone(&self.running);
+        let child = Child::start(Start {
+            launcher: &rq.options.launcher,
+            words: &script.words,
+            environment,
+            job: &job,
+            record,
+            script: &script.real,
+            limits,
+            running: &running,
+        })?;
+        let mut told = Told::default();
+        let mut count = record::count(&self.message);
+        let ended = child.attend(|said| {
+            if let Said::Dup { due_s, dest } = said {
+                let done = rq.dup(&self.queue.name, &self.message, *due_s, dest);
+                return Some(match done {
+                    Ok(id) => format!("ok {id}"),
+                    Err(why) => format!("fail {}", why.replace('\n', " ")),
+                });
+            }
+            if *said == Said::BadDup {
+                return Some("fail dup failed - not DUE-X-DEST".to_owned());
+            }
+            let before = told.resends();
+            told.hear(said);
+            lock(&running.status).clone_from(&told.status);
+            if told.resends() && !before {
+                // At once: a crash before its end must not give it a run more.
+                count = count.saturating_add(1);
+                self.edit(&told.status, &[("count", count.to_string())]);
+            }
+            None
+        })?;
+        if ended.stopped && (ended.exit != Exit::Code(0) || !told.has_mark()) {
+            return Ok(Over::Interrupted);
+        }
+        if ended.late {
+            let seconds = limits.run_time.as_secs_f64();
+            let status = format!("TIME LIMIT OF {seconds} s PASSED - MOVING TO ERR");
+            return Ok(Over::Decided(Verdict::Err(status)));
+        }
+        let rules = Rules {
+            count,
+            max_count: record::max_count(&self.message),
+            strict: self.config.strict_exit,
+        };
+        Ok(Over::Decided(decide(&told, ended.exit, rules)))
+    }
+
+    /// The script; waits for one that is not there. `None` if the wait is
+    /// ended.
+    fn wait_for_script(&mut self) -> Option<Script> {
+        let options = &self.rq.options;
+        if let Some(script) = Script::find(&self.config, options) {
+            return Some(script);
+        }
+        tracing::warn!(
+            queue = self.queue.name,
+            script = self.config.script,
+            "script not there or not executable"
+        );
+        self.queue.count_script_error(true);
+        let every = options.limits.look_every;
+        let every = Timespec {
+            tv_sec: i64::try_from(every.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: every.subsec_nanos().into(),
+        };
+        let found = loop {
+            let asked = self.running.asked();
+            if asked.stop || asked.destroy {
+                break None;
+            }
+            let mut wake = [PollFd::new(&self.running.wake, PollFlags::IN)];
+            // Whatever ends this wait, it is time to look again.
+            let _again = rustix::event::poll(&mut wake, Some(&every));
+            self.config = self.queue.config();
+            if let Some(script) = Script::find(&self.config, &self.rq.options) {
+                break Some(script);
+            }
+        };
+        self.queue.count_script_error(false);
+        found
+    }
+
+    /// The body as the script's first parameter. One that cannot stand in an
+    /// environment becomes the file `attach/body`.
+    fn param1(&self, dir: &Path) -> io::Result<String> {
+        let bytes_max = self.rq.options.limits.param_bytes_max as u64;
+        let text = self.rq.param1(&self.message, bytes_max);
+        if let Some(text) = text.filter(|text| !text.contains('\0')) {
+            return Ok(text);
+        }
+        let folder = dir.join("attach");
+        std::fs::create_dir_all(&folder)?;
+        let new = folder.join(".body.new");
+        let mut file = std::fs::File::create(&new)?;
+        let mut body = BodyBytes::new(&*self.rq.door, self.message.body.clone());
+        io::copy(&mut body, &mut file)?;
+        // An attachment of this name is the sender's own.
+        match std::fs::hard_link(&new, folder.join("body")) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        std::fs::remove_file(&new)?;
+        Ok(String::new())
+    }
+
+    /// Sets status and attributes of the message while it is reserved.
+    fn edit(&self, status: &str, attrs: &[(&str, String)]) {
+        let edit = Edit {
+            status: Some(status.as_bytes().into()),
+            attrs: attrs.iter().map(|(name, value)| set(name, value)).collect(),
+            ..Edit::default()
+        };
+        self.tell(Command::Edit(self.message.id, Box::new(edit)));
+    }
+
+    fn tell(&self, command: Command) {
+        if let Outcome::Refused(refusal) = self.guest.ask(command) {
+            // Deleted or dropped under the script: nothing is left to settle.
+            tracing::debug!(queue = self.queue.name, "not settled: {}", refusal.text());
+        }
+    }
+
+    fn settle_one(&self, message: &Message, how: How) {
+        let (id, by) = (message.id, By::Owner);
+        self.tell(Command::Settle { id, by, how });
+    }
+
+    fn settle(&self, verdict: Verdict) {
+        let (state, how, status) = match verdict {
+            Verdict::Again { due_s, status } => return self.release(due_s, &status),
+            Verdict::Err(status) => {
+                let (rank, reason) = (None, status.as_bytes().into());
+                ("err", How::Bury { rank, reason }, status)
+            }
+            Verdict::Done(status) => ("done", archive(false, &status), status),
+            Verdict::Relayed(status) => ("relayed", archive(true, &status), status),
+        };
+        if !self.along.is_empty() {
+            let ids = self.along.iter();
+            let ids: Vec<String> = ids
+                .map(|message| self.rq.full_id(&self.queue.name, message))
+                .collect();
+            if state != "err" {
+                self.edit(&status, &[("dups", Value::from(ids).to_string())]);
+            }
+        }
+        // First: told twice after a crash is better than never.
+        self.tell_hooks(state, &status);
+        self.settle_one(&self.message, how);
+        if state == "err" {
+            self.release_along();
+        } else {
+            let full = self.rq.full_id(&self.queue.name, &self.message);
+            for message in &self.along {
+                let how = archive(state == "relayed", &format!("duplicate {full}"));
+                self.settle_one(message, how);
+            }
+        }
+    }
+
+    /// Back into the queue.
+    fn release(&self, due_s: u64, status: &str) {
+        let ms = due_s.saturating_mul(1000);
+        let due = self.rq.door.now().0.saturating_add(ms);
+        self.edit(status, &[("due", due.to_string())]);
+        let how = How::Release {
+            rank: None,
+            due: When::In(ms),
+            back_to: None,
+        };
+        self.settle_one(&self.message, how);
+        self.release_along();
+    }
+
+    fn release_along(&self) {
+        for message in &self.along {
+            let edit = Edit {
+                attrs: vec![(b"dup".as_slice().into(), None)],
+                ..Edit::default()
+            };
+            self.tell(Command::Edit(message.id, Box::new(edit)));
+            let how = How::Release {
+                rank: None,
+                due: When::At(record::due(message)),
+                back_to: None,
+            };
+            self.settle_one(message, how);
+        }
+    }
+
+    /// A message to the queue `webhook` for each address that wants to know.
+    fn tell_hooks(&self, state: &'static str, text: &str) {
+        let hooks = record::hooks(&self.message);
+        if hooks.is_empty() {
+            return;
+        }
+        if !self.rq.has_queue(WEBHOOK) {
+            tracing::warn!("a message has webhooks, but there is no queue {WEBHOOK}");
+            return;
+        }
+        let found = Found {
+            message: self.message.clone(),
+            state,
+            text: text.to_owned(),
+        };
+        let json = self.rq.json(&self.queue.name, &found).to_string();
+        for hook in hooks {
+            let new = NewMessage {
+                src: Some(self.rq.full_id(&self.queue.name, &self.message)),
+                params: [Some(hook), Some(json.clone()), None, None],
+                ..NewMessage::default()
+            };
+            if let Err(fault) = self.rq.put(WEBHOOK, &new, None, false, Vec::new()) {
+                tracing::warn!(%fault, "a webhook is not told");
+            }
+        }
+    }
+}
+
+fn archive(relayed: bool, status: &str) -> How {
+    How::Archive {
+        relayed,
+        status: status.as_bytes().into(),
+    }
+}

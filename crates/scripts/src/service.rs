@@ -1,0 +1,350 @@
+//! The service: queues, their threads, and how they begin and end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use quintet_door::{Door, Visit};
+use quintet_engine::{
+    Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, StatsOf, StatsReply,
+};
+use serde_json::Value;
+
+use crate::admin::Admin;
+use crate::config::{QueueConfig, check_queue_name};
+use crate::fault::Fault;
+use crate::options::Options;
+use crate::paths::Paths;
+use crate::queue::Queue;
+
+/// Queue scripts and all of RQ that is not a protocol: what HTTP, the socket
+/// and the command line ask. Shared by all threads. Ask it to
+/// [`Rq::stop`] before it goes; else its threads go on.
+pub struct Rq {
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) options: Options,
+    pub(crate) paths: Paths,
+    pub(crate) started: Instant,
+    queues: Mutex<BTreeMap<String, Arc<Queue>>>,
+    /// Names from the server's settings; those from folders are not here.
+    from_settings: Mutex<Vec<String>>,
+    /// One at a time changes what a prepared message consists of, by id.
+    pub(crate) preparing: [Mutex<()>; 16],
+    /// One at a time asks whether a queue is empty and puts if it is.
+    pub(crate) single: Mutex<()>,
+    pub(crate) children: AtomicUsize,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) keeper: Keeper,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Wakes the keeper thread.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    pub(crate) asked: Mutex<bool>,
+    pub(crate) changed: Condvar,
+}
+
+/// A queue as RQ shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// Its name.
+    pub name: String,
+    /// `UP`, `DOWN`, `PAUSE` or `SCRIPTERROR`.
+    pub status: &'static str,
+    /// The process that looks after it: this one.
+    pub pid: u32,
+    /// For how long.
+    pub uptime: Duration,
+    /// Messages by state.
+    pub sizes: Sizes,
+    /// True if a script takes its messages.
+    pub has_script: bool,
+}
+
+/// Messages of a queue by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Prepared.
+    pub prep: u64,
+    /// Waiting, those that are not due yet included.
+    pub que: u64,
+    /// Running; or taken over a wire protocol.
+    pub run: u64,
+    /// Done and kept.
+    pub done: u64,
+    /// Relayed and kept.
+    pub relayed: u64,
+    /// Set aside.
+    pub err: u64,
+}
+
+impl From<&QueueGauges> for Sizes {
+    fn from(gauges: &QueueGauges) -> Self {
+        Self {
+            prep: gauges.prepared,
+            que: gauges.ready + gauges.held_back + gauges.delayed,
+            run: gauges.reserved,
+            done: gauges.done,
+            relayed: gauges.relayed,
+            err: gauges.buried,
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic left behind is still a value; the thread's end was logged.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Rq {
+    /// Starts: ends what an earlier process left running, then starts the
+    /// queues of `queues` and those with a folder of their own.
+    ///
+    /// # Errors
+    /// If the root folder cannot be made or read.
+    pub fn start(
+        door: Arc<dyn Door>,
+        options: Options,
+        queues: Vec<QueueConfig>,
+    ) -> Result<Arc<Self>, Fault> {
+        let paths = Paths::make(&options.root)?;
+        crate::group::end_leftovers(&paths.records(), options.limits.grace)?;
+        let rq = Arc::new(Self {
+            door,
+            options,
+            paths,
+            started: Instant::now(),
+            queues: Mutex::default(),
+            from_settings: Mutex::default(),
+            preparing: std::array::from_fn(|_| Mutex::default()),
+            single: Mutex::default(),
+            children: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            keeper: Keeper::default(),
+            threads: Mutex::default(),
+        });
+        rq.read_folders();
+        rq.configure(queues);
+        let keeper = Arc::clone(&rq);
+        let thread = std::thread::Builder::new()
+            .name("rq keeper".to_owned())
+            .spawn(move || keeper.keep())?;
+        lock(&rq.threads).push(thread);
+        Ok(rq)
+    }
+
+    /// Ends all: no script is started any more; those that run get TERM, and
+    /// KILL after the grace time. Their messages are back in `que`.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for queue in lock(&self.queues).values() {
+            queue.stop();
+        }
+        self.wake_keeper();
+        loop {
+            let Some(thread) = lock(&self.threads).pop() else {
+                return;
+            };
+            if thread.join().is_err() {
+                tracing::error!("a thread of RQ had panicked");
+            }
+        }
+    }
+
+    /// Takes the queues of the server's settings as they are now: new ones
+    /// start, those that are gone stop (their messages stay), the others go on
+    /// with what is said of them now. Queues with a folder of their own stay
+    /// as they are, unless the settings have their name.
+    pub fn configure(self: &Arc<Self>, queues: Vec<QueueConfig>) {
+        let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+        let old = std::mem::replace(&mut *lock(&self.from_settings), names.clone());
+        for name in old {
+            if !names.contains(&name) {
+                self.forget_queue(&name);
+            }
+        }
+        for config in queues {
+            self.add_queue(config);
+        }
+    }
+
+    /// True if the server's settings have it: then no folder changes it.
+    pub(crate) fn is_from_settings(&self, name: &str) -> bool {
+        lock(&self.from_settings).iter().any(|other| other == name)
+    }
+
+    /// Starts a queue, or tells one that runs its new settings.
+    pub(crate) fn add_queue(self: &Arc<Self>, config: QueueConfig) {
+        if self.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut queues = lock(&self.queues);
+        if let Some(queue) = queues.get(&config.name) {
+            queue.configure(config);
+            return;
+        }
+        let name = config.name.clone();
+        let queue = Arc::new(Queue::new(config));
+        queues.insert(name.clone(), Arc::clone(&queue));
+        drop(queues);
+        // So that it exists, and is as the admin files say.
+        let down = self.admin_files(&name) == Admin::Down;
+        self.set_down(&name, down);
+        let rq = Arc::clone(self);
+        let taker = std::thread::Builder::new()
+            .name(format!("rq {name}"))
+            .spawn(move || crate::taker::take(&rq, &queue));
+        match taker {
+            Ok(thread) => lock(&self.threads).push(thread),
+            Err(error) => tracing::error!(queue = name, %error, "no thread for the queue"),
+        }
+    }
+
+    /// The queue's script takes no more; what runs finishes.
+    pub(crate) fn forget_queue(&self, name: &str) -> bool {
+        let queue = lock(&self.queues).remove(name);
+        if let Some(queue) = &queue {
+            queue.retire();
+        }
+        queue.is_some()
+    }
+
+    /// A queue with a script.
+    pub(crate) fn scripted(&self, name: &str) -> Option<Arc<Queue>> {
+        lock(&self.queues).get(name).map(Arc::clone)
+    }
+
+    pub(crate) fn all_scripted(&self) -> Vec<Arc<Queue>> {
+        lock(&self.queues).values().map(Arc::clone).collect()
+    }
+
+    pub(crate) fn ask(&self, command: Command) -> Outcome {
+        Visit::new(&*self.door).ask(command)
+    }
+
+    pub(crate) fn wake_keeper(&self) {
+        *lock(&self.keeper.asked) = true;
+        self.keeper.changed.notify_all();
+    }
+
+    /// Refuses or allows everything in the engine's queue, which is made if it
+    /// is not there.
+    pub(crate) fn set_down(&self, name: &str, down: bool) {
+        let overrides = Overrides {
+            down: Some(down),
+            ..Overrides::default()
+        };
+        let outcome = self.ask(Command::Configure {
+            queue: Name::from(name),
+            overrides: Some(Box::new(overrides)),
+        });
+        if let Outcome::Refused(refusal) = outcome {
+            tracing::warn!(queue = name, down, "not told: {}", refusal.text());
+        }
+    }
+
+    /// True if there is a queue of this name that RQ can show.
+    pub fn has_queue(&self, name: &str) -> bool {
+        check_queue_name(name).is_ok()
+            && (self.scripted(name).is_some() || self.gauges(name).is_some())
+    }
+
+    pub(crate) fn must_have(&self, name: &str) -> Result<(), Fault> {
+        if self.has_queue(name) {
+            Ok(())
+        } else {
+            Err(Fault::QueueNotFound)
+        }
+    }
+
+    fn gauges(&self, name: &str) -> Option<QueueGauges> {
+        match self.ask(Command::Stats(StatsOf::Queue(Name::from(name)))) {
+            Outcome::Stats(stats) => match *stats {
+                StatsReply::Queue(stats) => Some(stats.gauges),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The names of all queues RQ can show, sorted: those with a script, and
+    /// others whose name RQ allows.
+    pub fn queues(&self) -> Vec<String> {
+        let mut names: Vec<String> = lock(&self.queues).keys().cloned().collect();
+        if let Outcome::Stats(stats) = self.ask(Command::Stats(StatsOf::Queues))
+            && let StatsReply::Queues(_, all) = *stats
+        {
+            let text = |name: &Name| String::from_utf8(name.as_bytes().to_vec()).ok();
+            names.extend(all.iter().filter_map(|stats| text(&stats.name)));
+        }
+        names.retain(|name| check_queue_name(name).is_ok());
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// How a queue is.
+    ///
+    /// # Errors
+    /// [`Fault::QueueNotFound`].
+    pub fn queue(&self, name: &str) -> Result<QueueInfo, Fault> {
+        self.must_have(name)?;
+        let queue = self.scripted(name);
+        let admin = self.look_at_admin(name);
+        let script_error = queue.as_ref().is_some_and(|queue| queue.has_script_error());
+        Ok(QueueInfo {
+            name: name.to_owned(),
+            status: if script_error {
+                "SCRIPTERROR"
+            } else {
+                admin.word()
+            },
+            pid: std::process::id(),
+            uptime: queue.as_ref().map_or(self.started, |q| q.started).elapsed(),
+            sizes: self
+                .gauges(name)
+                .as_ref()
+                .map(Sizes::from)
+                .unwrap_or_default(),
+            has_script: queue.is_some(),
+        })
+    }
+
+    /// A queue's settings, as RQ's `config.json`. A queue without a script has
+    /// only a name.
+    ///
+    /// # Errors
+    /// [`Fault::QueueNotFound`].
+    pub fn queue_config(&self, name: &str) -> Result<Value, Fault> {
+        match self.scripted(name) {
+            Some(queue) => Ok(queue.config().to_json()),
+            None => {
+                self.must_have(name)?;
+                Ok(serde_json::json!({"name": name}))
+            }
+        }
+    }
+
+    /// Up to `max` messages of one state behind `after`, in the engine's order.
+    pub(crate) fn page(
+        &self,
+        name: &str,
+        state: ListState,
+        after: Option<&Message>,
+        max: u32,
+    ) -> Vec<Message> {
+        let outcome = self.ask(Command::Peek(Peek::List {
+            queue: Name::from(name),
+            state,
+            after: after.map(|message| message.id),
+            max,
+        }));
+        match outcome {
+            Outcome::Messages(messages) => messages.into_vec(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The sweep: folders whose message is gone, and copies a crash cut short.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use quintet_door::{Visit, ask_named};
+use quintet_engine::{By, Command, Message, Outcome, Peek};
+
+use crate::copy::COPYING;
+use crate::ids::parse_short;
+use crate::paths::{is_message_dir, own_dir, remove_tree};
+use crate::record::attr;
+use crate::service::Rq;
+
+/// Time after which a copy that is not committed is nobody's, ms. Links are
+/// made in far less.
+const COPY_MS: u64 = 3_600_000;
+
+impl Rq {
+    /// Removes folders without a message. With `first`, right after the start,
+    /// also all copies that are not committed: nobody makes one yet.
+    pub(crate) fn sweep(&self, first: bool) {
+        let queues = self.queues();
+        let now = self.door.now();
+        for queue in &queues {
+            let mut cut_short = Vec::new();
+            self.each(queue, "prep", |message| {
+                let old = now.since(message.created) > COPY_MS;
+                if attr(&message, COPYING).is_some() && (first || old) {
+                    cut_short.push(message.id);
+                }
+                !self.stopping.load(Ordering::SeqCst)
+            });
+            for id in cut_short {
+                let by = By::OwnerOrFree;
+                // Committed or gone since is as good.
+                let _outcome = self.ask(Command::Delete { id, by });
+            }
+        }
+        let mut orphans = self.folders_without_own_message();
+        if orphans.is_empty() {
+            return;
+        }
+        // A message that moved has another id or queue, but still its files.
+        let mut all_seen = true;
+        for queue in &queues {
+            for state in ["prep", "que", "run", "err", "done", "relayed"] {
+                all_seen &= self.each(queue, state, |message| {
+                    orphans.remove(&self.paths.dir(queue, &message));
+                    !self.stopping.load(Ordering::SeqCst)
+                });
+            }
+        }
+        for dir in orphans {
+            let dir = self.paths.absolute(&dir);
+            // Only attachments can belong to a message that was not seen.
+            if all_seen || !has_files(&dir) {
+                remove_tree(&dir);
+            }
+        }
+    }
+
+    fn folders_without_own_message(&self) -> BTreeSet<PathBuf> {
+        let mut orphans = BTreeSet::new();
+        for queue in names(&self.paths.queues()) {
+            let messages = self.paths.queue(&queue).join("msg");
+            for day in names(&messages) {
+                for id in names(&messages.join(&day)) {
+                    let dir: PathBuf = ["queue", &queue, "msg", &day, &id].iter().collect();
+                    if self.stopping.load(Ordering::SeqCst) {
+                        return BTreeSet::new();
+                    }
+                    if is_message_dir(&dir) && !self.has_own_message(&queue, &id) {
+                        orphans.insert(dir);
+                    }
+                }
+                // Days that are over and empty; others refuse to go.
+                let _in_use = fs::remove_dir(messages.join(&day));
+            }
+        }
+        orphans
+    }
+
+    /// True if the message the folder was made for is there and still uses it.
+    fn has_own_message(&self, queue: &str, id: &str) -> bool {
+        let Some((created, number)) = parse_short(id) else {
+            return true;
+        };
+        let visit = Visit::new(&*self.door);
+        let peek = Command::Peek(Peek::Id(number));
+        match ask_named(&*self.door, visit.party(), peek) {
+            (Outcome::Messages(messages), name) => messages.first().is_some_and(|message| {
+                let at = String::from_utf8_lossy(name.as_bytes());
+                let own: &Message = message;
+                own.created == created
+                    && (at == queue || self.paths.dir(&at, own) == own_dir(queue, own))
+            }),
+            // Not there; anything but a clear answer keeps the folder.
+            (Outcome::Refused(quintet_engine::Refusal::NotFound), _) => false,
+            _ => true,
+        }
+    }
+}
+
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+fn has_files(dir: &std::path::Path) -> bool {
+    fs::read_dir(dir.join("attach")).is_ok_and(|mut entries| entries.next().is_some())
+}

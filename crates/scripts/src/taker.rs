@@ -1,0 +1,247 @@
+//! The taker of a queue with a script: which message runs next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quintet_door::{Door, ask};
+use quintet_engine::{
+    BackTo, Command, Edit, LeaseAsk, LeaseOwner, LeaseTime, ListState, Message, MessageId, Ms,
+    Name, Outcome, Party, Take, When,
+};
+
+use crate::admin::Admin;
+use crate::config::QueueConfig;
+use crate::queue::{Look, Queue, Running};
+use crate::record::{self, set};
+use crate::run::Run;
+use crate::service::Rq;
+
+/// Bytes of stack of a run's thread: enough for what it does, with 200 of them
+/// in mind.
+const RUN_STACK_BYTES: usize = 512 << 10;
+
+/// A party that leaves when it is dropped, and with it all it has not settled
+/// goes back.
+pub(crate) struct Guest {
+    door: Arc<dyn Door>,
+    pub(crate) party: Party,
+}
+
+impl Guest {
+    fn new(door: &Arc<dyn Door>, arrive: quintet_door::Arrive) -> Self {
+        Self {
+            door: Arc::clone(door),
+            party: door.enter(arrive),
+        }
+    }
+
+    pub(crate) fn ask(&self, command: Command) -> Outcome {
+        ask(&*self.door, self.party, command)
+    }
+
+    /// Reserves a message for as long as this guest stays.
+    fn reserve(&self, id: MessageId) -> Option<Message> {
+        let lease = LeaseAsk {
+            owner: LeaseOwner::Process,
+            time: LeaseTime::Fixed(0),
+            back_to: BackTo::Place,
+            held_max: 0,
+        };
+        match self.ask(Command::ReserveId { id, lease }) {
+            Outcome::Messages(mut messages) => messages.pop(),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.door.leave(self.party);
+    }
+}
+
+/// Starts scripts until the queue is retired and its last run over.
+pub(crate) fn take(rq: &Arc<Rq>, queue: &Arc<Queue>) {
+    let watching = Arc::new(AtomicBool::new(false));
+    let (seen, woken) = (Arc::clone(&watching), Arc::clone(queue));
+    let watcher = Guest::new(
+        &rq.door,
+        Box::new(move |_, _| {
+            seen.store(false, Ordering::SeqCst);
+            woken.kick();
+        }),
+    );
+    while let Some(look) = queue.next_look(rq.options.limits.look_every) {
+        if rq.look_at_admin(&queue.name) != Admin::Up {
+            continue;
+        }
+        let taker = Taker { rq, queue, look };
+        if taker.start_some(&watcher) && !watching.swap(true, Ordering::SeqCst) {
+            // Tells when there is something again; takes nothing.
+            watcher.ask(Command::Watch(Some(Box::new(taker.look_for()))));
+        }
+    }
+}
+
+struct Taker<'a> {
+    rq: &'a Arc<Rq>,
+    queue: &'a Arc<Queue>,
+    look: Look,
+}
+
+impl Taker<'_> {
+    fn look_for(&self) -> Take {
+        Take {
+            queues: [Name::from(self.queue.name.as_str())].into_iter().collect(),
+            look: true,
+            ..Take::default()
+        }
+    }
+
+    /// Starts what may run. True if nothing waits any more that could.
+    fn start_some(&self, watcher: &Guest) -> bool {
+        let config = &self.look.config;
+        let mut free = (config.num_workers as usize).saturating_sub(self.look.running);
+        while free > 0 {
+            // What a pause by another voice hides from takers is hidden here.
+            let seen = watcher.ask(Command::Take(self.look_for()));
+            if !matches!(seen, Outcome::Messages(_)) {
+                return true;
+            }
+            let window = self.rq.options.limits.window;
+            let mut waiting = self
+                .rq
+                .page(&self.queue.name, ListState::Ready, None, window);
+            waiting.retain(|message| message.selectable);
+            waiting.sort_by_key(|message| (record::due(message), message.id));
+            let mut started = 0;
+            for message in waiting {
+                if free == 0 || self.rq.children.load(Ordering::SeqCst) >= self.children_max() {
+                    return false;
+                }
+                if self.start(config, &message) {
+                    (started, free) = (started + 1, free - 1);
+                    if !config.coalesce_params.is_empty() {
+                        // Others of the list may run along.
+                        break;
+                    }
+                }
+            }
+            if started == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn children_max(&self) -> usize {
+        self.rq.options.limits.children_max
+    }
+
+    /// Starts a run, unless the message has to wait or is gone.
+    fn start(&self, config: &Arc<QueueConfig>, message: &Message) -> bool {
+        let due = record::due(message);
+        if due > self.rq.door.now() {
+            self.put_off(message.id, due);
+            return false;
+        }
+        let blocking = params(message, &config.blocking_params);
+        if !blocking.is_empty() && self.queue.is_blocked(&blocking) {
+            return false;
+        }
+        let running = match Running::new(blocking) {
+            Ok(running) => Arc::new(running),
+            Err(error) => {
+                tracing::warn!(queue = self.queue.name, %error, "no file for a run");
+                return false;
+            }
+        };
+        let guest = Guest::new(&self.rq.door, Box::new(|_, _| {}));
+        let Some(message) = guest.reserve(message.id) else {
+            return false;
+        };
+        let along = self.reserve_along(config, &guest, &message);
+        let ids: Vec<u64> = along.iter().map(|message| message.id.0).collect();
+        let id = message.id.0;
+        if !self.queue.begin(id, &running, &ids) {
+            return false;
+        }
+        self.rq.children.fetch_add(1, Ordering::SeqCst);
+        let run = Run {
+            rq: Arc::clone(self.rq),
+            queue: Arc::clone(self.queue),
+            config: Arc::clone(config),
+            guest,
+            message,
+            along,
+            running,
+        };
+        let thread = std::thread::Builder::new()
+            .name("rq run".to_owned())
+            .stack_size(RUN_STACK_BYTES)
+            .spawn(move || run.go());
+        if let Err(error) = thread {
+            tracing::warn!(queue = self.queue.name, %error, "no thread for a run");
+            self.queue.end(id, &ids);
+            self.rq.children.fetch_sub(1, Ordering::SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// A message that ran along with another when the server died came back
+    /// without its due time.
+    fn put_off(&self, id: MessageId, due: Ms) {
+        let edit = Edit {
+            due: Some(When::At(due)),
+            ..Edit::default()
+        };
+        self.rq.ask(Command::Edit(id, Box::new(edit)));
+    }
+
+    /// Reserves the messages that wait with the same parameters, those that
+    /// are not due included.
+    fn reserve_along(
+        &self,
+        config: &QueueConfig,
+        guest: &Guest,
+        message: &Message,
+    ) -> Vec<Message> {
+        if config.coalesce_params.is_empty() {
+            return Vec::new();
+        }
+        let wanted = params(message, &config.coalesce_params);
+        let full = self.rq.full_id(&self.queue.name, message);
+        let mut along = Vec::new();
+        for state in [ListState::Ready, ListState::Delayed] {
+            let window = self.rq.options.limits.window;
+            for other in self.rq.page(&self.queue.name, state, None, window) {
+                if other.selectable
+                    && params(&other, &config.coalesce_params) == wanted
+                    && let Some(other) = guest.reserve(other.id)
+                {
+                    let edit = Edit {
+                        attrs: vec![set("dup", &full)],
+                        ..Edit::default()
+                    };
+                    guest.ask(Command::Edit(other.id, Box::new(edit)));
+                    along.push(other);
+                }
+            }
+        }
+        along
+    }
+}
+
+/// The values of some parameters; `None` for one that is not given.
+fn params(message: &Message, numbers: &[u8]) -> Vec<Option<Vec<u8>>> {
+    let value = |&n: &u8| match n {
+        1 => match message.body.as_small() {
+            Some(bytes) => Some(bytes.to_vec()),
+            // Large ones are compared by identity, as the engine does.
+            None => Some(format!("body {}", message.id.0).into_bytes()),
+        },
+        _ => record::attr(message, &format!("param{n}")).map(<[u8]>::to_vec),
+    };
+    numbers.iter().map(value).collect()
+}

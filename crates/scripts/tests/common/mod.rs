@@ -1,0 +1,145 @@
+//! A service over a simulated door, and scripts for it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quintet_engine::Settings;
+use quintet_scripts::{Fault, Limits, Method, NewMessage, Options, QueueConfig, Rq};
+use quintet_sim::door::SimDoor;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A service that stops with the test.
+pub(crate) struct World {
+    pub(crate) rq: Arc<Rq>,
+    pub(crate) door: Arc<SimDoor>,
+    pub(crate) folder: TempDir,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.rq.stop();
+    }
+}
+
+/// Options with short times.
+pub(crate) fn options(root: &Path) -> Options {
+    let mut options = Options::new(
+        root.join("rq"),
+        "http://127.0.0.1:3333/".to_owned(),
+        vec![env!("CARGO_BIN_EXE_quintet-launch").into()],
+    );
+    options.allow_new_queue = true;
+    options.limits = Limits {
+        grace: Duration::from_millis(300),
+        look_every: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    options
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut options = options(folder.path());
+        change(&mut options);
+        let door = SimDoor::ticking(Settings::default());
+        let rq = Rq::start(door.clone(), options, Vec::new()).expect("started");
+        Self { rq, door, folder }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("rq")
+    }
+
+    /// Writes an executable script.
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("{name}.sh"));
+        write_script(&path, text);
+        path
+    }
+
+    /// A queue of `/bin/sh` scripts.
+    pub(crate) fn queue(&self, name: &str, text: &str) {
+        self.queue_with(name, text, json!({}));
+    }
+
+    pub(crate) fn queue_with(&self, name: &str, text: &str, more: Value) {
+        let script = self.script(name, text);
+        let mut config = json!({"name": name, "script": script, "exec_prefix": ""});
+        for (key, value) in more.as_object().expect("an object") {
+            config[key] = value.clone();
+        }
+        let config = QueueConfig::from_json(&config, None).expect("a config");
+        self.rq.create_queue(config).expect("a queue");
+    }
+
+    /// Puts a message with these fields.
+    pub(crate) fn put(&self, queue: &str, fields: Value) -> String {
+        let new = NewMessage::from_json(&fields).expect("a message");
+        self.rq.create(queue, new, Method::Commit).expect("made")
+    }
+
+    pub(crate) fn state(&self, queue: &str, id: &str) -> &'static str {
+        self.rq.state(queue, id).expect("a message")
+    }
+
+    pub(crate) fn status(&self, queue: &str, id: &str) -> String {
+        self.rq.status(queue, id).expect("a message")
+    }
+
+    pub(crate) fn json(&self, queue: &str, id: &str) -> Value {
+        self.rq.message(queue, id).expect("a message")
+    }
+
+    /// Waits for a message to be done, relayed or in err; answers its status.
+    pub(crate) fn end(&self, queue: &str, id: &str) -> String {
+        eventually(&format!("{queue} {id} ends"), || {
+            let status = self.status(queue, id);
+            let state = status.split(' ').next().unwrap_or_default();
+            ["done", "relayed", "err"]
+                .contains(&state)
+                .then_some(status)
+        })
+    }
+
+    /// Puts a message and waits for its end.
+    pub(crate) fn run(&self, queue: &str, fields: Value) -> (String, String) {
+        let id = self.put(queue, fields);
+        let status = self.end(queue, &id);
+        (id, status)
+    }
+
+    /// What stands in a file beside a message.
+    pub(crate) fn job_file(&self, queue: &str, id: &str, name: &str) -> Result<String, Fault> {
+        let path = self.rq.log_path(queue, id, name)?;
+        Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+    }
+}
+
+pub(crate) fn write_script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("made executable");
+}
+
+/// Asks until there is an answer.
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
