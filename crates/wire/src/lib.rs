@@ -14,7 +14,8 @@ mod voice;
 
 pub use output::Output;
 pub use session::{
-    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, ServerStats, Session, Step, plain_put,
+    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
+    plain_put,
 };
 pub use tally::Tally;
 pub use voice::{Listener, OptionSpec, Options, Value, Voice};

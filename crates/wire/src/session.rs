@@ -34,6 +34,12 @@ pub trait Session: Send {
         Next::Done
     }
 
+    /// Writes, in place of the reply to the oldest unanswered request, what a
+    /// hook said to it, in the voice's own forms; with no request unanswered
+    /// (a connection that is refused) what has a form for it. Text comes
+    /// without line breaks or other control characters, 400 bytes at most.
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next;
+
     /// A large body announced by [`Step::Stream`] has been stored (`Ok`), or
     /// could not be (`Err`: its bytes were read and dropped). The next
     /// `decode` sees the bytes behind it.
@@ -53,6 +59,18 @@ pub struct Env<'a> {
     pub now: Ms,
     /// Counts the voice's commands and errors on this thread.
     pub tally: &'a Tally,
+}
+
+/// What a hook said in place of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said<'a> {
+    /// A line.
+    Line(&'a str),
+    /// A body.
+    Message(&'a [u8]),
+    /// No, and why. A voice whose errors have no free text uses its most
+    /// general one.
+    Refused(&'a str),
 }
 
 /// What [`Session::decode`] found.
@@ -104,6 +122,10 @@ pub enum Ask {
     EngineSynced(Command),
     /// Ask the host.
     Host(HostAsk),
+    /// A line, without its end, whose command the voice does not know. Decode
+    /// nothing more of the connection until it is answered: with
+    /// [`Session::say`] if a hook knows it, else with [`Given::Own`].
+    Unknown(Box<[u8]>),
     /// The session answers by itself when it is its turn.
     Own,
     /// The same, then the connection closes (a broken protocol, `quit`).

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal};
-use quintet_wire::{Ask, Env, Given, HalfClose, Next, Output, STREAM_OVER, Session, Step};
+use quintet_wire::{Ask, Env, Given, HalfClose, Next, Output, STREAM_OVER, Said, Session, Step};
 
 use super::reply;
 use super::request::{Request, parse};
@@ -170,6 +170,20 @@ impl Session for AdminSession {
         match given {
             // Also one that waited before it was decided.
             Given::Engine(Outcome::Refused(_), _) if import => Next::Close,
+            _ => Next::Done,
+        }
+    }
+
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+        let import = matches!(self.due.pop_front(), Some(Due::Import));
+        let value = match said {
+            Said::Line(text) => serde_json::json!({ "done": text }),
+            Said::Message(bytes) => serde_json::json!({ "done": String::from_utf8_lossy(bytes) }),
+            Said::Refused(text) => serde_json::json!({ "error": text }),
+        };
+        reply::end_line(output, &value);
+        match said {
+            Said::Refused(_) if import => Next::Close,
             _ => Next::Done,
         }
     }

@@ -292,7 +292,8 @@ impl IoThread {
                     host: Some(host),
                     ..Reply::own()
                 },
-                Ask::Own => Reply::own(),
+                // No hook knows it.
+                Ask::Own | Ask::Unknown(_) => Reply::own(),
                 Ask::Close => Reply {
                     closes: true,
                     ..Reply::own()
@@ -499,7 +500,10 @@ fn decode(
 /// True if what follows a request is not decoded before it is answered.
 fn ends_batch(ask: &Ask) -> bool {
     match ask {
-        Ask::EngineAlone(_) | Ask::Close | Ask::Host(HostAsk::Shutdown | HostAsk::Reload) => true,
+        Ask::EngineAlone(_)
+        | Ask::Unknown(_)
+        | Ask::Close
+        | Ask::Host(HostAsk::Shutdown | HostAsk::Reload) => true,
         Ask::Engine(Command::Take(take)) | Ask::EngineOrClose(Command::Take(take)) => {
             take.wait != Wait::No
         }

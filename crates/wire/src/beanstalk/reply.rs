@@ -12,7 +12,7 @@ pub(super) const UNKNOWN_COMMAND: &[u8] = b"UNKNOWN_COMMAND\r\n";
 pub(super) const EXPECTED_CRLF: &[u8] = b"EXPECTED_CRLF\r\n";
 pub(super) const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
 pub(super) const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
-const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
+pub(super) const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
 /// What a request is owed.

@@ -11,7 +11,7 @@ use super::reply::{self, CRLF, Reply};
 use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
 use super::{Count, Shared, stats};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
 
 /// A reserve is answered with DEADLINE_SOON when a job of the client has less
 /// time left than this.
@@ -155,6 +155,10 @@ impl BeanstalkSession {
             Request::Quit => {
                 self.state = State::Over;
                 self.ask(end, Ask::Close, Reply::Silent)
+            }
+            Request::Fault(fault @ reply::UNKNOWN_COMMAND) => {
+                let line = input[..end - CRLF.len()].into();
+                self.ask(end, Ask::Unknown(line), Reply::Line(fault))
             }
             Request::Fault(line) => self.own(end, Reply::Line(line)),
         }
@@ -341,6 +345,26 @@ impl Session for BeanstalkSession {
                 reply.write(given, env, output);
             }
             (None, _) => return Next::Close,
+        }
+        Next::Done
+    }
+
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+        match (self.replies.pop_front(), said) {
+            (Some(Reply::Silent), _) => {}
+            (_, Said::Line(text)) => {
+                output.put(text.as_bytes());
+                output.put(CRLF);
+            }
+            (_, Said::Message(bytes)) => {
+                output.put(b"OK ");
+                output.number(bytes.len() as u64);
+                output.put(CRLF);
+                output.put(bytes);
+                output.put(CRLF);
+            }
+            // Errors have no text here.
+            (_, Said::Refused(_)) => output.put(reply::INTERNAL_ERROR),
         }
         Next::Done
     }

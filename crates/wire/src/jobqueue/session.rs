@@ -11,7 +11,7 @@ use quintet_engine::{
 use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
 use super::{Count, Shared};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Said, Session, Step};
 
 /// Priority, ttp and the length of the data.
 const NUMBERS: usize = 12;
@@ -415,6 +415,16 @@ impl Session for JobqueueSession {
             (Reply::Added | Reply::Reserved(_) | Reply::Deleted(_), _) => {
                 error(output, b"Unexpected outcome");
             }
+        }
+        Next::Done
+    }
+
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+        let _instead = self.replies.pop_front();
+        match said {
+            // No reply of this protocol has a text or a body of its own.
+            Said::Line(_) | Said::Message(_) => output.put(b"OK\0"),
+            Said::Refused(text) => error(output, text.as_bytes()),
         }
         Next::Done
     }

@@ -10,7 +10,7 @@ use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, Next, STREAM_OVER, Session, Step};
+use crate::session::{Ask, Env, Given, Next, STREAM_OVER, Said, Session, Step};
 
 const CRLF: &[u8] = b"\r\n";
 /// A message over this many times the limit is not read to its end.
@@ -115,6 +115,12 @@ impl LineupSession {
                 self.own(used, Reply::Pong, env)
             }
             Request::Exit => self.own(used, Reply::End, env),
+            Request::Error(INVALID) => {
+                env.tally.bump(Count::Fault as usize);
+                self.replies.push_back(Reply::Error(INVALID));
+                let ask = Ask::Unknown(line.trim_ascii_end().into());
+                Step::Ask { used, ask }
+            }
             Request::Error(error) => self.own(used, Reply::Error(error), env),
         }
     }
@@ -361,6 +367,26 @@ impl Session for LineupSession {
             }
             (Reply::End, _) => return Next::Close,
             (Reply::Pushed | Reply::Popped, _) => error(output, INVALID),
+        }
+        Next::Done
+    }
+
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+        let _instead = self.replies.pop_front();
+        match said {
+            Said::Line(text) => {
+                output.put(b"+");
+                output.put(text.as_bytes());
+                output.put(CRLF);
+            }
+            Said::Message(bytes) => {
+                output.put(b"$");
+                output.number(bytes.len() as u64);
+                output.put(CRLF);
+                output.put(bytes);
+                output.put(CRLF);
+            }
+            Said::Refused(text) => error(output, text),
         }
         Next::Done
     }

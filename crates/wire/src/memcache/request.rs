@@ -25,7 +25,9 @@ impl MemcacheSession {
         let mut words = Words::new(line);
         let verb = words.next().unwrap_or_default();
         let mut lower = [0; VERB_MAX];
-        let lower = lower.get_mut(..verb.len()).ok_or(Fault::SYNTAX)?;
+        let Some(lower) = lower.get_mut(..verb.len()) else {
+            return Ok(Some(self.unknown(line, env)));
+        };
         lower.copy_from_slice(verb);
         lower.make_ascii_lowercase();
         match &*lower {
@@ -56,8 +58,15 @@ impl MemcacheSession {
                 env.tally.bump(Count::Other as usize);
                 self.about_server(lower, used, words)
             }
-            _ => Err(Fault::SYNTAX),
+            _ => Ok(Some(self.unknown(line, env))),
         }
+    }
+
+    /// A line whose verb is none, unless a hook knows it.
+    fn unknown(&mut self, line: &[u8], env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        let ask = Ask::Unknown(line.trim_ascii_end().into());
+        self.ask(line.len(), ask, Reply::Fault(Fault::SYNTAX))
     }
 
     fn get(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {

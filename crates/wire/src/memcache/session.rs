@@ -12,7 +12,7 @@ use super::reply::{Fault, Monitor, Reply, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Said, Session, Step};
 
 /// What follows every data block.
 const CRLF: &[u8] = b"\r\n";
@@ -93,7 +93,7 @@ impl MemcacheSession {
     }
 
     /// Hands a command out and remembers its reply.
-    fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
+    pub(super) fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
         self.replies.push_back(reply);
         Step::Ask { used, ask }
     }
@@ -455,6 +455,25 @@ impl Session for MemcacheSession {
                 | Reply::Reloaded,
                 given,
             ) => return self.unexpected(given, output),
+        }
+        Next::Done
+    }
+
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+        match (self.replies.pop_front(), said) {
+            (Some(Reply::Stored { noreply: true }), _) => {}
+            (_, Said::Line(text)) => {
+                output.put(text.as_bytes());
+                output.put(CRLF);
+            }
+            (_, Said::Message(bytes)) => {
+                output.put(b"VALUE hook 0 ");
+                output.number(bytes.len() as u64);
+                output.put(CRLF);
+                output.put(bytes);
+                output.put(b"\r\nEND\r\n");
+            }
+            (_, Said::Refused(text)) => server_error(text, output),
         }
         Next::Done
     }

@@ -11,7 +11,7 @@ use quintet_engine::{
 use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, Next, Session, Step};
+use crate::session::{Ask, Env, Given, Next, Said, Session, Step};
 
 /// Rank of packets that are never selected: behind all that a push can name.
 const RANK_HELD_BACK: u32 = 256;
@@ -226,6 +226,14 @@ impl Session for PinpriqSession {
         if let Given::Engine(Outcome::Messages(messages), _) = given {
             env.tally.bump(Count::Delivered as usize);
             frame::group(messages, output);
+        }
+        Next::Done
+    }
+
+    /// There are no texts; a pop that is refused has nothing.
+    fn say(&mut self, _: Said<'_>, output: &mut Output) -> Next {
+        if let Some(Reply::Popped) = self.replies.pop_front() {
+            frame::group(&[], output);
         }
         Next::Done
     }

@@ -269,7 +269,7 @@ impl Host {
                 }
                 Step::Ask { used, ask } => {
                     connection.input.drain(..used);
-                    let last = matches!(ask, Ask::Close | Ask::EngineAlone(_));
+                    let last = matches!(ask, Ask::Close | Ask::EngineAlone(_) | Ask::Unknown(_));
                     connection.asks.push_back(ask);
                     if last {
                         return;
@@ -302,7 +302,7 @@ impl Host {
                     }
                 },
                 Ask::Host(ask) => given.push(self.host(ask)),
-                Ask::Own => given.push(Given::Own),
+                Ask::Own | Ask::Unknown(_) => given.push(Given::Own),
                 Ask::Close => {
                     given.push(Given::Own);
                     close = true;

@@ -119,7 +119,9 @@ impl Driver<'_> {
         // As in a server: numbers are those of the moment they are asked for.
         let alone = matches!(
             ask,
-            Ask::EngineAlone(_) | Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues)
+            Ask::EngineAlone(_)
+                | Ask::Unknown(_)
+                | Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues)
         );
         let or_close = matches!(ask, Ask::EngineOrClose(_));
         let close = matches!(ask, Ask::Close);
@@ -133,7 +135,7 @@ impl Driver<'_> {
             Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => Given::Server(Box::default()),
             Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
-            Ask::Own | Ask::Close => Given::Own,
+            Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
         };
         let close = close || or_close && matches!(given, Given::Engine(Outcome::Refused(_), _));
         self.given.push_back(given);

@@ -1,0 +1,111 @@
+//! What a hook says to a request, in each voice's own form.
+
+use quintet_engine::Ms;
+use quintet_wire::{Ask, Env, Given, Next, Options, Output, Said, Session, Step, Tally, VOICES};
+
+fn session(voice: &str) -> Box<dyn Session> {
+    let voice = VOICES.iter().find(|known| known.name == voice);
+    let voice = voice.expect("a voice");
+    (voice.listener)(&Options::new(voice.options))
+        .expect("a listener")
+        .open()
+}
+
+/// Decodes the whole input; the last request's ask.
+fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<Ask> {
+    let env = Env { now: Ms(1), tally };
+    let mut last = None;
+    loop {
+        match session.decode(input, &env) {
+            Step::More | Step::Stream { .. } => return last,
+            Step::Skip { used } => input = &input[used..],
+            Step::Ask { used, ask } => {
+                // Those before it are answered.
+                if last.is_some() {
+                    session.encode(&Given::Own, &env, &mut Output::default());
+                }
+                last = Some(ask);
+                input = &input[used..];
+            }
+        }
+    }
+}
+
+fn said(voice: &str, request: &[u8], said: Said<'_>) -> (Option<Ask>, Vec<u8>) {
+    let tally = Tally::new();
+    let mut session = session(voice);
+    let ask = decode(&mut *session, request, &tally);
+    let mut output = Output::default();
+    assert!(matches!(session.say(said, &mut output), Next::Done));
+    (ask, output.bytes().to_vec())
+}
+
+#[test]
+fn a_refusal_has_each_voices_own_form() {
+    let job = b"ADD\0\x05\0\0\0mails\x01\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0x";
+    for (voice, request, expected) in [
+        ("lineup", &b"PUSH 1 1\r\na\r\n"[..], &b"-no, sorry\r\n"[..]),
+        ("lineup", b"POP\r\n", b"-no, sorry\r\n"),
+        (
+            "memcache",
+            b"set q 0 0 1\r\na\r\n",
+            b"SERVER_ERROR no, sorry\r\n",
+        ),
+        ("memcache", b"set q 0 0 1 noreply\r\na\r\n", b""),
+        ("memcache", b"get q\r\n", b"SERVER_ERROR no, sorry\r\n"),
+        ("beanstalk", b"put 1 0 1 1\r\na\r\n", b"INTERNAL_ERROR\r\n"),
+        ("jobqueue", job, b"ERROR\0no, sorry\0"),
+        // A connection that is refused.
+        ("lineup", b"", b"-no, sorry\r\n"),
+        ("memcache", b"", b"SERVER_ERROR no, sorry\r\n"),
+        ("beanstalk", b"", b"INTERNAL_ERROR\r\n"),
+        ("jobqueue", b"", b"ERROR\0no, sorry\0"),
+        ("pinpriq", b"", b""),
+    ] {
+        let (_, bytes) = said(voice, request, Said::Refused("no, sorry"));
+        assert_eq!(bytes, expected, "{voice} {}", request.escape_ascii());
+    }
+}
+
+#[test]
+fn a_command_no_voice_knows_is_offered_and_answered() {
+    for (voice, line, body) in [
+        ("lineup", "+pong pong\r\n", "$3\r\nabc\r\n"),
+        (
+            "memcache",
+            "pong pong\r\n",
+            "VALUE hook 0 3\r\nabc\r\nEND\r\n",
+        ),
+        ("beanstalk", "pong pong\r\n", "OK 3\r\nabc\r\n"),
+    ] {
+        let (ask, bytes) = said(voice, b"PONG twice  over\r\n", Said::Line("pong pong"));
+        let Some(Ask::Unknown(offered)) = ask else {
+            panic!("{voice}: {ask:?}");
+        };
+        assert_eq!(&*offered, b"PONG twice  over", "{voice}");
+        assert_eq!(String::from_utf8_lossy(&bytes), line, "{voice}");
+        let (_, bytes) = said(voice, b"PONG\r\n", Said::Message(b"abc"));
+        assert_eq!(String::from_utf8_lossy(&bytes), body, "{voice}");
+    }
+}
+
+#[test]
+fn a_line_nobody_knows_gets_the_voices_own_error() {
+    let tally = Tally::new();
+    let env = Env {
+        now: Ms(1),
+        tally: &tally,
+    };
+    for (voice, expected, closes) in [
+        ("lineup", "-INVALID_COMMAND\r\n", false),
+        ("memcache", "ERROR\r\n", true),
+        ("beanstalk", "UNKNOWN_COMMAND\r\n", false),
+    ] {
+        let mut session = session(voice);
+        decode(&mut *session, b"PONG\r\n", &tally);
+        let mut output = Output::default();
+        let next = session.encode(&Given::Own, &env, &mut output);
+        assert_eq!(matches!(next, Next::Close), closes, "{voice}");
+        assert_eq!(String::from_utf8_lossy(output.bytes()), expected);
+    }
+}
