@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
 use crate::paths;
-use crate::service::Rq;
+use crate::service::{Rq, lock};
 
 /// What an operator wants of a queue. Down wins over pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -130,7 +130,7 @@ impl Rq {
             return Err(Fault::Denied("queue already created".to_owned()));
         }
         self.keep_config(&config)?;
-        self.add_queue(config);
+        self.read_folders();
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl Rq {
         std::fs::create_dir_all(self.paths.queue(&config.name))?;
         std::os::unix::fs::symlink(path, &own)?;
         paths::sync_dir(&self.paths.queue(&config.name))?;
-        self.add_queue(config);
+        self.read_folders();
         Ok(())
     }
 
@@ -169,6 +169,9 @@ impl Rq {
                 "the queue stands in the server's settings".to_owned(),
             ));
         }
+        // The keeper may be reading the folders.
+        let mut folders = lock(&self.folders);
+        folders.remove(name);
         self.forget_queue(name);
         // First what would make it again after a crash.
         let config = self.paths.queue_config(name);
@@ -177,6 +180,7 @@ impl Rq {
         {
             return Err(error.into());
         }
+        drop(folders);
         for what in ["down", "pause"] {
             if let Err(error) = std::fs::remove_file(self.admin_file(name, what))
                 && error.kind() != std::io::ErrorKind::NotFound
@@ -221,8 +225,10 @@ impl Rq {
         }
     }
 
-    /// Starts the queues that have a folder with settings.
+    /// Starts the queues that have a folder with settings, and tells those
+    /// whose settings were changed there.
     pub(crate) fn read_folders(self: &Arc<Self>) {
+        let mut folders = lock(&self.folders);
         let Ok(entries) = std::fs::read_dir(self.paths.queues()) else {
             return;
         };
@@ -231,7 +237,13 @@ impl Rq {
                 continue;
             };
             let path = self.paths.queue_config(&name);
-            if check_queue_name(&name).is_err() || self.is_from_settings(&name) || !path.exists() {
+            if check_queue_name(&name).is_err() || self.is_from_settings(&name) {
+                continue;
+            }
+            let Ok(changed) = std::fs::metadata(&path).and_then(|about| about.modified()) else {
+                continue;
+            };
+            if folders.insert(name.clone(), changed) == Some(changed) {
                 continue;
             }
             match read_config(&path, Some(&name)) {
@@ -239,6 +251,23 @@ impl Rq {
                 Err(fault) => tracing::warn!(queue = name, %fault, "settings not understood"),
             }
         }
+    }
+
+    /// What shapes the page for new messages: `form.json` beside the queue's
+    /// settings.
+    pub fn form(&self, name: &str) -> Option<Value> {
+        let beside_script = self
+            .scripted(name)?
+            .config()
+            .script_path()
+            .and_then(|script| Some(script.parent()?.join("form.json")));
+        [
+            Some(self.paths.queue(name).join("form.json")),
+            beside_script,
+        ]
+        .into_iter()
+        .flatten()
+        .find_map(|path| serde_json::from_slice(&read_small(&path).ok()?).ok())
     }
 }
 

@@ -93,11 +93,14 @@ impl QueueConfig {
         let all = value
             .as_object()
             .ok_or_else(|| failed("queue config is not an object"))?;
-        let mut config = Self::default();
-        config.name = name
+        let name = name
             .map(str::to_owned)
             .or_else(|| text(all.get("name")))
             .unwrap_or_default();
+        let mut config = Self {
+            name,
+            ..Self::default()
+        };
         check_queue_name(&config.name)?;
         config.script = text(all.get("script")).unwrap_or_default();
         if config.script.is_empty() {

@@ -9,7 +9,7 @@ use quintet_engine::{Body, By, Command, Edit, Message, Name};
 use crate::admin::Admin;
 use crate::config::check_queue_name;
 use crate::fault::Fault;
-use crate::messages::done;
+use crate::messages::{PutAs, done};
 use crate::new::NewMessage;
 use crate::paths::{self, own_dir};
 use crate::record::{self, attr_text};
@@ -65,13 +65,21 @@ impl Rq {
         let body = self.body_for(to, message).map_err(at("prep"))?;
         let files = message.extra.as_ref().map(|extra| &extra.attachments);
         let Some(files) = files.filter(|files| !files.is_empty()) else {
-            let copy = self.put(to, new, Some(body), false, Vec::new());
-            return copy.map(|copy| self.full_id(to, &copy)).map_err(at("prep"));
+            let put_as = PutAs {
+                body: Some(body),
+                ..PutAs::default()
+            };
+            let copy = self.put(to, new, put_as).map_err(at("prep"))?;
+            return Ok(self.full_id(to, &copy));
         };
         let mark = (COPYING.as_bytes().into(), b"1".as_slice().into());
-        let copy = self
-            .put(to, new, Some(body), true, vec![mark])
-            .map_err(at("prep"))?;
+        let put_as = PutAs {
+            body: Some(body),
+            prepared: true,
+            attrs: vec![mark],
+            ..PutAs::default()
+        };
+        let copy = self.put(to, new, put_as).map_err(at("prep"))?;
         let dir = own_dir(to, &copy);
         let linked = self.link_files(from, message, &dir);
         let edited = linked.and_then(|()| {

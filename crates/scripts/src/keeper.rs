@@ -4,22 +4,60 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::scandir::Scandir;
+use crate::schedule::Schedules;
 use crate::service::{Rq, lock};
+use crate::timers::Timers;
+
+/// A thing to do again and again.
+struct Every {
+    time: Duration,
+    next: Instant,
+}
+
+impl Every {
+    fn new(time: Duration) -> Self {
+        let next = Instant::now();
+        Self { time, next }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.next <= now;
+        if due {
+            self.next = now + self.time;
+        }
+        due
+    }
+}
 
 impl Rq {
     /// Runs until the service stops.
     pub(crate) fn keep(self: &Arc<Self>) {
-        let limits = self.options.limits.clone();
-        let mut sweep_at = Instant::now();
+        let limits = &self.options.limits;
+        let mut sweep = Every::new(limits.sweep_every);
+        let mut scan_timers = Every::new(limits.timers_every);
+        let mut scan_links = Every::new(limits.scandir_every);
         let mut first = true;
+        let mut schedules = Schedules::default();
+        let mut timers = Timers::default();
+        let mut links = Scandir::default();
         while !self.stopping.load(Ordering::SeqCst) {
+            self.read_folders();
+            if scan_links.is_due() {
+                links.scan(self);
+            }
             for queue in self.all_scripted() {
                 self.look_at_admin(&queue.name);
             }
-            if sweep_at <= Instant::now() {
+            schedules.look(self);
+            if scan_timers.is_due() {
+                timers.scan(self);
+            }
+            timers.look(self);
+            if sweep.is_due() {
                 self.sweep(first);
                 first = false;
-                sweep_at = Instant::now() + limits.sweep_every;
             }
             self.wait_for(limits.look_every);
         }

@@ -26,11 +26,13 @@ mod pipe;
 mod queue;
 mod record;
 mod run;
+mod scandir;
 mod schedule;
 mod script;
 mod service;
 mod sweep;
 mod taker;
+mod timers;
 mod verdict;
 
 pub use admin::{Admin, AdminOp};

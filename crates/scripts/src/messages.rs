@@ -28,6 +28,17 @@ const PAGE: u32 = 256;
 /// Bytes of a body from which on it is not put whole.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 
+/// What a put has besides the fields RQ shows.
+#[derive(Default)]
+pub(crate) struct PutAs {
+    /// Wins over `param1`.
+    pub(crate) body: Option<Body>,
+    pub(crate) prepared: bool,
+    pub(crate) attrs: Vec<Attr>,
+    /// A repeat with the same token within a day puts nothing.
+    pub(crate) token: Option<Box<[u8]>>,
+}
+
 /// A message, found by its short id.
 pub(crate) struct Found {
     pub(crate) message: Message,
@@ -39,6 +50,22 @@ impl Rq {
     /// The address of a queue: what a message's `dest` is if it says nothing.
     pub fn address(&self, queue: &str) -> String {
         format!("{}q/{queue}", self.options.host)
+    }
+
+    /// The queue a destination leads to, and the destination to keep if that is
+    /// the queue `relay`: a name or an address of this server is a queue here,
+    /// any other address is for `relay`.
+    pub(crate) fn route(&self, dest: &str) -> (String, Option<String>) {
+        let here = dest.strip_prefix(&self.options.host);
+        let here = here.and_then(|path| path.strip_prefix("q/"));
+        if let Some(name) = here {
+            return (name.trim_end_matches('/').to_owned(), None);
+        }
+        if dest.starts_with("http:") || dest.starts_with("https:") {
+            ("relay".to_owned(), Some(dest.to_owned()))
+        } else {
+            (dest.to_owned(), None)
+        }
     }
 
     /// The full id of a message.
@@ -66,20 +93,28 @@ impl Rq {
                 return Ok(self.full_id(queue, &first));
             }
         }
-        let message = self.put(queue, &new, None, method == Method::Prep, Vec::new())?;
+        let put_as = PutAs {
+            prepared: method == Method::Prep,
+            ..PutAs::default()
+        };
+        let message = self.put(queue, &new, put_as)?;
         Ok(self.full_id(queue, &message))
     }
 
-    /// Puts a message. `body` wins over `param1`. Answers it as stored; if it
-    /// was taken and is gone already, as far as that is known.
+    /// Puts a message. Answers it as stored; if it was taken and is gone
+    /// already, as far as that is known.
     pub(crate) fn put(
         &self,
         queue: &str,
         new: &NewMessage,
-        body: Option<Body>,
-        prepared: bool,
-        mut attrs: Vec<Attr>,
+        put_as: PutAs,
     ) -> Result<Message, Fault> {
+        let PutAs {
+            body,
+            prepared,
+            mut attrs,
+            token,
+        } = put_as;
         let name = Name::from(queue);
         let body = match (body, new.params[0].as_deref().unwrap_or_default()) {
             (Some(body), _) => body,
@@ -100,6 +135,7 @@ impl Rq {
             more: Some(Box::new(PutMore {
                 prepared,
                 attrs,
+                token,
                 ..PutMore::default()
             })),
             ..Put::default()

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::child::{Child, Start};
 use crate::config::QueueConfig;
 use crate::ids::short_id;
-use crate::messages::Found;
+use crate::messages::{Found, PutAs};
 use crate::new::NewMessage;
 use crate::pipe::Said;
 use crate::queue::{Queue, Running};
@@ -324,14 +324,22 @@ impl Run {
             state,
             text: text.to_owned(),
         };
-        let json = self.rq.json(&self.queue.name, &found).to_string();
+        let mut json = self.rq.json(&self.queue.name, &found);
+        // It goes into an environment; the body is the one thing without bound.
+        let bytes_max = self.rq.options.limits.param_bytes_max;
+        if json.to_string().len() > bytes_max
+            && let Some(fields) = json.as_object_mut()
+        {
+            fields.remove("param1");
+        }
+        let json = json.to_string();
         for hook in hooks {
             let new = NewMessage {
                 src: Some(self.rq.full_id(&self.queue.name, &self.message)),
                 params: [Some(hook), Some(json.clone()), None, None],
                 ..NewMessage::default()
             };
-            if let Err(fault) = self.rq.put(WEBHOOK, &new, None, false, Vec::new()) {
+            if let Err(fault) = self.rq.put(WEBHOOK, &new, PutAs::default()) {
                 tracing::warn!(%fault, "a webhook is not told");
             }
         }

@@ -1,11 +1,22 @@
 //! Messages queues put to themselves at times (`schedule` in their config).
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use chrono::{DateTime, Local};
+use chrono::{DateTime, Local, TimeZone};
 use croner::Cron;
+use quintet_engine::Ms;
 
-/// Reads the five fields of cron.
+use crate::admin::Admin;
+use crate::config::Schedule;
+use crate::messages::PutAs;
+use crate::new::NewMessage;
+use crate::service::Rq;
+
+/// How long before its time a message is put, ms (RQ's).
+const EARLY_MS: u64 = 60_000;
+
+/// Reads the five fields of cron, or a word such as `@daily`.
 pub(crate) fn parse(cron: &str) -> Result<Cron, String> {
     if cron.split_whitespace().count() != 5 && !cron.starts_with('@') {
         return Err("not five fields".to_owned());
@@ -14,6 +25,79 @@ pub(crate) fn parse(cron: &str) -> Result<Cron, String> {
 }
 
 /// The next time behind `after`; `None` if there is none.
-pub(crate) fn next(cron: &Cron, after: DateTime<Local>) -> Option<DateTime<Local>> {
-    cron.find_next_occurrence(&after, false).ok()
+fn next(cron: &Cron, after: Ms) -> Option<Ms> {
+    let after = Local
+        .timestamp_millis_opt(i64::try_from(after.0).ok()?)
+        .single()?;
+    let next: DateTime<Local> = cron.find_next_occurrence(&after, false).ok()?;
+    u64::try_from(next.timestamp_millis()).ok().map(Ms)
+}
+
+/// What was put last, by queue and entry.
+#[derive(Default)]
+pub(crate) struct Schedules {
+    put: BTreeMap<(String, usize), Ms>,
+}
+
+impl Schedules {
+    /// Puts what is due within the next minute and was not put yet.
+    pub(crate) fn look(&mut self, rq: &Rq) {
+        let now = rq.door.now();
+        for queue in rq.all_scripted() {
+            let config = queue.config();
+            if config.schedule.is_empty() || rq.admin_files(&queue.name) != Admin::Up {
+                continue;
+            }
+            for (n, entry) in config.schedule.iter().enumerate() {
+                let Some(at) = parse(&entry.cron).ok().and_then(|cron| next(&cron, now)) else {
+                    continue;
+                };
+                let key = (queue.name.clone(), n);
+                if at.since(now) > EARLY_MS || self.put.get(&key) == Some(&at) {
+                    continue;
+                }
+                match put(rq, &queue.name, entry, n, at) {
+                    Ok(()) => {
+                        self.put.insert(key, at);
+                    }
+                    Err(fault) => tracing::warn!(queue = queue.name, %fault, "schedule not put"),
+                }
+            }
+        }
+    }
+}
+
+fn put(rq: &Rq, queue: &str, entry: &Schedule, n: usize, at: Ms) -> Result<(), crate::Fault> {
+    let new = NewMessage {
+        src: Some("cron".to_owned()),
+        params: entry.params.clone(),
+        due_ms: Some(at.0),
+        ..NewMessage::default()
+    };
+    // A restart within the minute puts the same again: it is the same message.
+    let token = format!("cron {queue} {n} {} {}", entry.cron, at.0);
+    let put_as = PutAs {
+        token: Some(token.into_bytes().into()),
+        ..PutAs::default()
+    };
+    rq.put(queue, &new, put_as).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let cron = parse("*/10 * * * *").expect("cron");
+        let ten = 600_000;
+        assert_eq!(next(&cron, Ms(1)), Some(Ms(ten)));
+        assert_eq!(next(&cron, Ms(ten)), Some(Ms(2 * ten)));
+        for bad in ["", "* * * *", "61 * * * *", "x * * * *", "* * * * * *"] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        // The thirtieth of February.
+        let never = parse("0 0 30 2 *").expect("cron");
+        assert_eq!(next(&never, Ms(1)), None);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use quintet_door::{Door, Visit};
 use quintet_engine::{
@@ -30,6 +30,8 @@ pub struct Rq {
     queues: Mutex<BTreeMap<String, Arc<Queue>>>,
     /// Names from the server's settings; those from folders are not here.
     from_settings: Mutex<Vec<String>>,
+    /// Settings in folders that were read, and when they had been changed.
+    pub(crate) folders: Mutex<BTreeMap<String, SystemTime>>,
     /// One at a time changes what a prepared message consists of, by id.
     pub(crate) preparing: [Mutex<()>; 16],
     /// One at a time asks whether a queue is empty and puts if it is.
@@ -119,6 +121,7 @@ impl Rq {
             started: Instant::now(),
             queues: Mutex::default(),
             from_settings: Mutex::default(),
+            folders: Mutex::default(),
             preparing: std::array::from_fn(|_| Mutex::default()),
             single: Mutex::default(),
             children: AtomicUsize::new(0),
@@ -126,8 +129,8 @@ impl Rq {
             keeper: Keeper::default(),
             threads: Mutex::default(),
         });
-        rq.read_folders();
         rq.configure(queues);
+        rq.read_folders();
         let keeper = Arc::clone(&rq);
         let thread = std::thread::Builder::new()
             .name("rq keeper".to_owned())

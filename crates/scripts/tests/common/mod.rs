@@ -120,6 +120,20 @@ impl World {
         (id, status)
     }
 
+    /// A pipe with a name: a script that reads from it waits.
+    pub(crate) fn gate(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("gate-{name}"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a named pipe");
+        path
+    }
+
+    /// Lets a script that waits at the gate go on.
+    pub(crate) fn open(&self, gate: &Path) {
+        fs::write(gate, "\n").expect("somebody waits");
+    }
+
     /// What stands in a file beside a message.
     pub(crate) fn job_file(&self, queue: &str, id: &str, name: &str) -> Result<String, Fault> {
         let path = self.rq.log_path(queue, id, name)?;
@@ -142,4 +156,18 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
         assert!(Instant::now() < until, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Children of this process that have ended and were not waited for.
+pub(crate) fn zombies() -> usize {
+    let own = std::process::id().to_string();
+    let stats = fs::read_dir("/proc").expect("read").flatten();
+    let stats = stats.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats
+        .filter(|stat| {
+            let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
+            let mut fields = rest.split_whitespace();
+            fields.next() == Some("Z") && fields.next() == Some(&own)
+        })
+        .count()
 }

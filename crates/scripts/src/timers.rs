@@ -1,0 +1,120 @@
+//! Timers: links in `timers/` to files that say which message is put again and
+//! again. `NAME.json` holds `{"period": SECONDS, "msg": {"dest": QUEUE,
+//! "param1": …}}`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use quintet_engine::Ms;
+use serde_json::Value;
+
+use crate::admin::{Admin, read_small};
+use crate::config::text;
+use crate::fault::Fault;
+use crate::new::{Method, NewMessage};
+use crate::service::Rq;
+
+/// Seconds between two messages at least (RQ's).
+const PERIOD_MIN_S: u64 = 60;
+
+/// Between the first messages of timers that are new at once, ms (RQ's).
+const STAGGER_MS: u64 = 2000;
+
+/// The timers that are known.
+#[derive(Default)]
+pub(crate) struct Timers {
+    all: BTreeMap<String, Timer>,
+}
+
+struct Timer {
+    changed: SystemTime,
+    period_ms: u64,
+    dest: String,
+    message: NewMessage,
+    next: Ms,
+}
+
+impl Timers {
+    /// Takes in what was linked, changed or removed.
+    pub(crate) fn scan(&mut self, rq: &Rq) {
+        let folder = rq.paths.timers();
+        let mut first = rq.door.now();
+        let mut there = Vec::new();
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            // Only links: what is being written is not read.
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if !is_link || name.matches('.').count() != 1 || !name.ends_with(".json") {
+                continue;
+            }
+            let Ok(changed) = fs::metadata(entry.path()).and_then(|about| about.modified()) else {
+                continue;
+            };
+            there.push(name.clone());
+            if self
+                .all
+                .get(&name)
+                .is_some_and(|timer| timer.changed == changed)
+            {
+                continue;
+            }
+            match read(&entry.path(), changed, first) {
+                Ok(timer) => {
+                    first = first + STAGGER_MS;
+                    self.all.insert(name, timer);
+                }
+                Err(fault) => {
+                    tracing::warn!(timer = name, %fault, "timer not understood");
+                    self.all.remove(&name);
+                }
+            }
+        }
+        self.all.retain(|name, _| there.contains(name));
+    }
+
+    /// Puts the messages whose time has come.
+    pub(crate) fn look(&mut self, rq: &Rq) {
+        let now = rq.door.now();
+        for (name, timer) in &mut self.all {
+            if timer.next > now {
+                continue;
+            }
+            // What was missed is not made up for.
+            let missed = now.since(timer.next) / timer.period_ms;
+            timer.next = timer.next + (missed + 1) * timer.period_ms;
+            let (queue, dest) = rq.route(&timer.dest);
+            if rq.admin_files(&queue) != Admin::Up {
+                continue;
+            }
+            let mut message = timer.message.clone();
+            message.dest = dest;
+            if let Err(fault) = rq.create(&queue, message, Method::Commit) {
+                tracing::warn!(timer = name, %fault, "timer's message not put");
+            }
+        }
+    }
+}
+
+fn read(path: &Path, changed: SystemTime, next: Ms) -> Result<Timer, Fault> {
+    let failed = |text: &str| Fault::Failed(text.to_owned());
+    let value: Value = serde_json::from_slice(&read_small(path)?)
+        .map_err(|error| Fault::Failed(error.to_string()))?;
+    let period: u64 = text(value.get("period"))
+        .and_then(|text| text.parse().ok())
+        .filter(|&period| (PERIOD_MIN_S..=u64::from(u32::MAX)).contains(&period))
+        .ok_or_else(|| failed("period is not a number of at least 60 s"))?;
+    let message = value.get("msg").ok_or_else(|| failed("no msg"))?;
+    let mut new = NewMessage::from_json(message)?;
+    new.src.get_or_insert_with(|| "timer".to_owned());
+    Ok(Timer {
+        changed,
+        period_ms: period * 1000,
+        dest: new.dest.take().ok_or_else(|| failed("no dest"))?,
+        message: new,
+        next,
+    })
+}
