@@ -1,9 +1,7 @@
 //! What scripts say and what becomes of their messages: cases of the sheet
 //! (`protocols/rq.md`, section 10).
 
-mod common;
-
-use common::{World, eventually};
+use crate::common::{World, eventually};
 use serde_json::json;
 
 #[test]
@@ -430,7 +428,7 @@ fn two_hundred_at_once() {
     for id in &ids {
         assert_eq!(world.end("test", id), "done");
     }
-    assert_eq!(common::zombies(), 0);
+    assert_eq!(crate::common::zombies(), 0);
 }
 
 fn now_s() -> u64 {

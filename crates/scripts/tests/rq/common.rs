@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_engine::Settings;
+use quintet_door::Visit;
+use quintet_engine::{Body, Command, Name, Outcome, Put, Settings};
 use quintet_scripts::{Fault, Limits, Method, NewMessage, Options, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
 use serde_json::{Value, json};
@@ -53,7 +54,11 @@ impl World {
         let folder = tempfile::tempdir().expect("a folder");
         let mut options = options(folder.path());
         change(&mut options);
-        let door = SimDoor::ticking(Settings::default());
+        Self::start(SimDoor::ticking(Settings::default()), options, folder)
+    }
+
+    /// A service behind this door.
+    pub(crate) fn start(door: Arc<SimDoor>, options: Options, folder: TempDir) -> Self {
         let rq = Rq::start(door.clone(), options, Vec::new()).expect("started");
         Self { rq, door, folder }
     }
@@ -118,6 +123,36 @@ impl World {
         let id = self.put(queue, fields);
         let status = self.end(queue, &id);
         (id, status)
+    }
+
+    /// Asks the shard as any other voice does.
+    pub(crate) fn ask(&self, command: Command) -> Outcome {
+        Visit::new(&*self.door).ask(command)
+    }
+
+    /// Puts a body as any other voice does; answers the message's full id.
+    pub(crate) fn put_body(&self, queue: &str, body: &[u8]) -> String {
+        let before = self.ids(queue);
+        let outcome = self.ask(Command::Put(Put {
+            queue: Name::from(queue),
+            body: Body::new(body),
+            ..Put::default()
+        }));
+        let Outcome::Put { id, .. } = outcome else {
+            panic!("{outcome:?}");
+        };
+        let own = format!(".{}", id.0);
+        let after = self.ids(queue);
+        let new = after
+            .iter()
+            .find(|id| id.ends_with(&own) && !before.contains(id));
+        new.expect("it is there").clone()
+    }
+
+    fn ids(&self, queue: &str) -> Vec<String> {
+        let states = ["prep", "que", "run", "err", "done", "relayed"];
+        let lists = states.map(|state| self.rq.list(queue, state, 1000).unwrap_or_default());
+        lists.concat()
     }
 
     /// A pipe with a name: a script that reads from it waits.

@@ -1,0 +1,266 @@
+//! What happens by itself: sweeps, schedules, timers, linked folders, changed
+//! settings.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use quintet_engine::{Command, Ms, Name, Outcome, Put, PutMore, Settings};
+use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig};
+use quintet_sim::door::SimDoor;
+use serde_json::json;
+
+use crate::common::{World, eventually, options, write_script};
+
+/// 2026-01-01 00:00:30 UTC.
+const THEN: Ms = Ms(1_767_225_630_000);
+
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A service whose time stands still.
+fn still() -> World {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(folder.path());
+    options.limits.timers_every = LOOK;
+    options.limits.scandir_every = LOOK;
+    options.limits.look_every = LOOK;
+    World::start(SimDoor::new(Settings::default(), THEN), options, folder)
+}
+
+#[test]
+fn folders_without_a_message_are_swept() {
+    let world = World::with(|options| options.limits.sweep_every = LOOK);
+    world.queue("test", "echo done >&3");
+    let prep = world
+        .rq
+        .create("test", NewMessage::default(), Method::Prep)
+        .expect("prepared");
+    world
+        .rq
+        .attach("test", &prep, "a", &mut &b"a"[..], None)
+        .expect("attached");
+    let (done, _) = world.run("test", json!({}));
+    let path = |id: &str| {
+        world.json("test", id)["path"]
+            .as_str()
+            .expect("a path")
+            .to_owned()
+    };
+    let (kept, gone) = (path(&prep), path(&done));
+    let orphan = world
+        .root()
+        .join("queue/test/msg/20200101/20200101.0000.00.000.99/attach");
+    fs::create_dir_all(&orphan).expect("made");
+    fs::write(orphan.join("a"), "a").expect("written");
+    let foreign = world.root().join("queue/test/msg/notes");
+    fs::create_dir_all(foreign.join("mine")).expect("made");
+    // As retention does it: nobody tells the service.
+    let number = done
+        .rsplit('.')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("a number");
+    let by = quintet_engine::By::Anyone;
+    world.ask(Command::Delete {
+        id: quintet_engine::MessageId(number),
+        by,
+    });
+    eventually("both are gone", || {
+        let exist = fs::exists(&orphan).expect("asked") || fs::exists(&gone).expect("asked");
+        (!exist).then_some(())
+    });
+    assert!(fs::exists(format!("{kept}/attach/a")).expect("asked"));
+    assert!(fs::exists(foreign.join("mine")).expect("asked"));
+}
+
+#[test]
+fn files_stay_with_a_message_that_moves() {
+    let world = World::with(|options| options.limits.sweep_every = LOOK);
+    world.queue("one", "echo done >&3");
+    world.queue("two", "cat ../attach/a >out; echo done >&3");
+    for name in ["one", "two"] {
+        world.rq.admin(name, AdminOp::Pause).expect("paused");
+    }
+    let id = world
+        .rq
+        .create("one", NewMessage::default(), Method::Prep)
+        .expect("prepared");
+    world
+        .rq
+        .attach("one", &id, "a", &mut &b"data"[..], None)
+        .expect("attached");
+    world.rq.commit("one", &id).expect("committed");
+    let number = id
+        .rsplit('.')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("a number");
+    let (id, to) = (quintet_engine::MessageId(number), Name::from("two"));
+    world.ask(Command::Move { id, to });
+    world.rq.admin("two", AdminOp::Resume).expect("resumed");
+    let moved = eventually("it is done", || {
+        world.rq.list("two", "done", 1).expect("a list").pop()
+    });
+    // A sweep that finds nothing else to do has been there since.
+    let orphan = world
+        .root()
+        .join("queue/one/msg/20200101/20200101.0000.00.000.99/job");
+    fs::create_dir_all(&orphan).expect("made");
+    eventually("a sweep", || {
+        (!fs::exists(&orphan).expect("asked")).then_some(())
+    });
+    let path = world
+        .rq
+        .attachment_path("two", &moved, "a")
+        .expect("a path");
+    assert_eq!(fs::read(path).expect("read"), b"data");
+}
+
+#[test]
+fn copies_a_crash_cut_short_are_swept_at_the_start() {
+    let door = SimDoor::ticking(Settings::default());
+    let attrs = vec![(b"copying".as_slice().into(), b"1".as_slice().into())];
+    let put = Command::Put(Put {
+        queue: Name::from("test"),
+        more: Some(Box::new(PutMore {
+            prepared: true,
+            attrs,
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    });
+    let put = quintet_door::Visit::new(&*door).ask(put);
+    assert!(matches!(put, Outcome::Put { .. }));
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(folder.path());
+    let world = World::start(door, options, folder);
+    eventually("it is gone", || {
+        (world.rq.queue("test").expect("a queue").sizes.prep == 0).then_some(())
+    });
+}
+
+#[test]
+fn schedules_put_early_and_once() {
+    let world = still();
+    let schedule = json!([{"cron": "* * * * *", "param1": "tick"}]);
+    world.queue_with("test", "echo done >&3", json!({"schedule": schedule}));
+    let first = eventually("the first", || {
+        world.rq.list("test", "que", 9).expect("a list").pop()
+    });
+    let shown = world.json("test", &first);
+    assert_eq!(shown["due"], (THEN.0 / 60_000 + 1) * 60);
+    assert_eq!(
+        (&shown["src"], &shown["param1"]),
+        (&json!("cron"), &json!("tick"))
+    );
+    world.door.set_time(Ms(THEN.0 + 31_000));
+    assert_eq!(world.end("test", &first), "done");
+    let second = eventually("the second", || {
+        world.rq.list("test", "que", 9).expect("a list").pop()
+    });
+    assert_eq!(
+        world.json("test", &second)["due"],
+        (THEN.0 / 60_000 + 2) * 60
+    );
+    assert_eq!(world.rq.queue("test").expect("a queue").sizes.que, 1);
+}
+
+#[test]
+fn timers() {
+    let world = still();
+    world.queue("test", "echo done >&3");
+    let timer = world.folder.path().join("minute.json");
+    let text = json!({"period": 60, "msg": {"dest": "test", "param2": "x"}}).to_string();
+    fs::write(&timer, text).expect("written");
+    let bad = world.folder.path().join("bad.json");
+    fs::write(&bad, r#"{"period": 1, "msg": {"dest": "test"}}"#).expect("written");
+    let link = world.root().join("timers/minute.json");
+    symlink(&timer, &link).expect("linked");
+    symlink(&bad, world.root().join("timers/bad.json")).expect("linked");
+    fs::copy(&timer, world.root().join("timers/copied.json")).expect("copied");
+    let done = |count: usize| {
+        eventually("that many are done", || {
+            let done = world.rq.list("test", "done", 9).expect("a list");
+            (done.len() == count).then_some(done)
+        })
+    };
+    let first = done(1);
+    assert_eq!(world.json("test", &first[0])["param2"], "x");
+    world.door.set_time(Ms(THEN.0 + 60_000));
+    done(2);
+    // Long away: one, not ten.
+    world.door.set_time(Ms(THEN.0 + 660_000));
+    done(3);
+    fs::remove_file(&link).expect("removed");
+    let other = world.folder.path().join("other.json");
+    let text = json!({"period": 60, "msg": {"dest": "test", "param2": "y"}}).to_string();
+    fs::write(&other, text).expect("written");
+    symlink(&other, world.root().join("timers/other.json")).expect("linked");
+    // The scan that finds this one misses the first.
+    let all = done(4);
+    assert_eq!(world.json("test", &all[0])["param2"], "y");
+    world.door.set_time(Ms(THEN.0 + 720_000));
+    let all = done(5);
+    assert_eq!(world.json("test", &all[0])["param2"], "y");
+}
+
+#[test]
+fn linked_folders_are_queues() {
+    let world = still();
+    let folder = world.folder.path().join("project");
+    fs::create_dir(&folder).expect("made");
+    write_script(&folder.join("run"), "echo done one >&3");
+    let link = world.root().join("scandir/linked");
+    symlink(&folder, &link).expect("linked");
+    eventually("the queue", || world.rq.has_queue("linked").then_some(()));
+    assert_eq!(world.run("linked", json!({})).1, "done - one");
+    fs::write(folder.join("config.json"), r#"{"num_workers": 7}"#).expect("written");
+    fs::write(folder.join("form.json"), r#"{"default": "hidden"}"#).expect("written");
+    let workers = || world.rq.queue_config("linked").expect("a config")["num_workers"].clone();
+    eventually("it is told", || (workers() == 7).then_some(()));
+    assert_eq!(world.rq.form("linked"), Some(json!({"default": "hidden"})));
+    fs::remove_file(&link).expect("removed");
+    eventually("its script is gone", || {
+        let info = world.rq.queue("linked").expect("a queue");
+        (!info.has_script).then_some(())
+    });
+    assert_eq!(world.rq.list("linked", "done", 9).expect("a list").len(), 1);
+}
+
+#[test]
+fn settings_changed_by_hand() {
+    let world = World::new();
+    world.queue("test", "echo done >&3");
+    let path = world.root().join("queue/test/config.json");
+    let mut config = world.rq.queue_config("test").expect("a config");
+    config["num_workers"] = json!(5);
+    fs::write(&path, config.to_string()).expect("written");
+    let workers = || world.rq.queue_config("test").expect("a config")["num_workers"].clone();
+    eventually("it is told", || (workers() == 5).then_some(()));
+    fs::write(&path, "no json").expect("written");
+    assert!(world.rq.restart("test").is_err());
+    assert_eq!(workers(), 5);
+    assert_eq!(world.run("test", json!({})).1, "done");
+}
+
+#[test]
+fn settings_of_the_server_come_and_go() {
+    let world = World::new();
+    let script = world.script("own", "echo \"done $COLOUR\" >&3");
+    let config = |colour: &str| QueueConfig {
+        name: "own".to_owned(),
+        script: script.to_string_lossy().into_owned(),
+        exec_prefix: String::new(),
+        env_vars: [("COLOUR".to_owned(), colour.to_owned())].into(),
+        ..QueueConfig::default()
+    };
+    world.rq.configure(vec![config("red")]);
+    assert_eq!(world.run("own", json!({})).1, "done - red");
+    world.rq.configure(vec![config("blue")]);
+    assert_eq!(world.run("own", json!({})).1, "done - blue");
+    assert!(world.rq.delete_queue("own").is_err(), "the settings say so");
+    world.rq.configure(Vec::new());
+    let id = world.put("own", json!({}));
+    assert_eq!(world.state("own", &id), "que");
+    assert!(!world.rq.queue("own").expect("a queue").has_script);
+}

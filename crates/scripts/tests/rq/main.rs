@@ -1,0 +1,9 @@
+//! RQ without its sockets: the sheet's cases, bad input, crashes. Scripts run
+//! for real, the shards are simulated.
+
+mod common;
+mod keeper;
+mod messages;
+mod misuse;
+mod restart;
+mod runs;
