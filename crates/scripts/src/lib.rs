@@ -30,6 +30,7 @@ mod scandir;
 mod schedule;
 mod script;
 mod service;
+pub mod socket;
 mod sweep;
 mod taker;
 mod timers;

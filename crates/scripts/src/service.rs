@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::options::Options;
 use crate::paths::Paths;
 use crate::queue::Queue;
+use crate::socket::Sockets;
 
 /// Queue scripts and all of RQ that is not a protocol: what HTTP, the socket
 /// and the command line ask. Shared by all threads. Ask it to
@@ -40,6 +41,7 @@ pub struct Rq {
     pub(crate) stopping: AtomicBool,
     pub(crate) keeper: Keeper,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    sockets: OnceLock<Arc<Sockets>>,
 }
 
 /// Wakes the keeper thread.
@@ -128,7 +130,12 @@ impl Rq {
             stopping: AtomicBool::new(false),
             keeper: Keeper::default(),
             threads: Mutex::default(),
+            sockets: OnceLock::new(),
         });
+        let (sockets, thread) = Sockets::start(&rq)?;
+        lock(&rq.threads).push(thread);
+        // Nobody has set it before.
+        let _first = rq.sockets.set(sockets);
         rq.configure(queues);
         rq.read_folders();
         let keeper = Arc::clone(&rq);
@@ -143,6 +150,9 @@ impl Rq {
     /// KILL after the grace time. Their messages are back in `que`.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        if let Some(sockets) = self.sockets.get() {
+            sockets.stop();
+        }
         for queue in lock(&self.queues).values() {
             queue.stop();
         }
@@ -196,6 +206,10 @@ impl Rq {
         // So that it exists, and is as the admin files say.
         let down = self.admin_files(&name) == Admin::Down;
         self.set_down(&name, down);
+        if let Some(sockets) = self.sockets.get() {
+            let path = self.paths.queue(&name).join("queue.sock");
+            sockets.open(Some(name.clone()), path);
+        }
         let rq = Arc::clone(self);
         let taker = std::thread::Builder::new()
             .name(format!("rq {name}"))
@@ -210,6 +224,9 @@ impl Rq {
     pub(crate) fn forget_queue(&self, name: &str) -> bool {
         let queue = lock(&self.queues).remove(name);
         if let Some(queue) = &queue {
+            if let Some(sockets) = self.sockets.get() {
+                sockets.close(name);
+            }
             queue.retire();
         }
         queue.is_some()

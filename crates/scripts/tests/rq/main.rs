@@ -1,4 +1,4 @@
-//! RQ without its sockets: the sheet's cases, bad input, crashes. Scripts run
+//! RQ without HTTP: the sheet's cases, bad input, crashes. Scripts run
 //! for real, the shards are simulated.
 
 mod common;
@@ -7,3 +7,4 @@ mod messages;
 mod misuse;
 mod restart;
 mod runs;
+mod socket;

@@ -9,6 +9,7 @@ mod import;
 mod messages;
 mod progress;
 mod records;
+mod rq;
 mod runs;
 mod serve;
 mod show;
@@ -61,6 +62,8 @@ enum Command {
     Export(export::Export),
     /// Put the messages of a file.
     Import(import::Import),
+    /// RQ's command line: queue scripts and their messages.
+    Rq(rq::Rq),
     /// Load a server and print its rate and latency.
     Bench(bench::Bench),
     /// Print a completion script for a shell.
@@ -83,7 +86,17 @@ struct Where {
 
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
-    let done = match Cli::parse().command {
+    let mut words = std::env::args_os();
+    let name = words.next().map(PathBuf::from).unwrap_or_default();
+    if name.file_name().is_some_and(|name| name == "rq") {
+        // A link or a copy of that name is RQ's command.
+        return ended(rq::run(words.collect()));
+    }
+    ended(obey(Cli::parse().command))
+}
+
+fn obey(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Serve(command) => command.run(),
         Command::Put(command) => command.run(),
         Command::Take(command) => command.run(),
@@ -95,13 +108,18 @@ pub(crate) fn run() -> ExitCode {
         Command::Backup(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
+        Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Completions { shell } => {
             let mut cli = Cli::command();
             clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-    };
+    }
+}
+
+/// Says what went wrong, if something did.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         // Whoever read our output has had enough.

@@ -1,0 +1,216 @@
+//! What the manager and the queues answer, in RQ's words.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::admin::{Admin, AdminOp};
+use crate::config::{QueueConfig, text};
+use crate::fault::Fault;
+use crate::new::{Method, NewMessage};
+use crate::service::Rq;
+
+/// Messages listed if the request does not say how many.
+const LISTED: usize = 1000;
+
+/// The reply to a payload.
+pub(super) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Value {
+    let Ok(payload) = std::str::from_utf8(payload) else {
+        return fail("request is not UTF-8");
+    };
+    let (command, argument) = payload.split_once(' ').unwrap_or((payload, ""));
+    let answered = match queue {
+        None => manager(rq, command, argument),
+        Some(queue) => of_queue(rq, queue, command, argument),
+    };
+    answered.unwrap_or_else(fail)
+}
+
+fn fail(why: impl ToString) -> Value {
+    json!(["fail", why.to_string()])
+}
+
+fn manager(rq: &Arc<Rq>, command: &str, argument: &str) -> Result<Value, Fault> {
+    let admin = |op| rq.admin(argument, op).map(|()| json!(["ok", argument]));
+    Ok(match command {
+        "ping" => json!(["pong"]),
+        "environment" => json!([rq.options.env]),
+        "version" => json!([env!("CARGO_PKG_VERSION")]),
+        "uptime" => json!([rq.started.elapsed().as_secs()]),
+        "queues" => json!(rq.queues()),
+        "up_queue" | "up" => admin(AdminOp::Up)?,
+        "down_queue" | "down" => admin(AdminOp::Down)?,
+        "pause_queue" | "pause" => admin(AdminOp::Pause)?,
+        "resume_queue" | "resume" => admin(AdminOp::Resume)?,
+        "restart_queue" | "restart" => {
+            rq.restart(argument)?;
+            json!(["ok", argument])
+        }
+        "create_queue" => {
+            rq.create_queue(QueueConfig::from_json(&object(argument)?, None)?)?;
+            json!(["success", "queue created - awesome"])
+        }
+        "create_queue_link" => {
+            rq.create_queue_link(Path::new(argument))?;
+            json!(["success", "queue created - awesome"])
+        }
+        "delete_queue" => {
+            rq.delete_queue(argument)?;
+            json!(["ok", "started deleting queue"])
+        }
+        _ => json!(["error"]),
+    })
+}
+
+fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<Value, Fault> {
+    match command {
+        "ping" => return Ok(json!(["pong"])),
+        "uptime" => return Ok(json!([rq.queue(queue)?.uptime.as_secs()])),
+        "config" => return Ok(json!(["ok", rq.queue_config(queue)?])),
+        "status" => {
+            let admin = rq.look_at_admin(queue);
+            return Ok(json!([admin.word(), rq.queue(queue)?.status]));
+        }
+        // Queues are no processes here: this one stops by going down.
+        "shutdown" => {
+            rq.admin(queue, AdminOp::Down)?;
+            return Ok(json!(["ok"]));
+        }
+        "num_messages" => {
+            let sizes = rq.queue(queue)?.sizes;
+            return Ok(json!({
+                "prep": sizes.prep, "que": sizes.que, "run": sizes.run, "pause": [],
+                "done": sizes.done, "relayed": sizes.relayed, "err": sizes.err,
+            }));
+        }
+        "messages" => return messages(rq, queue, &object(argument)?),
+        _ => {}
+    }
+    // All else is refused while the queue is down.
+    if rq.look_at_admin(queue) == Admin::Down {
+        return Err(Fault::Down);
+    }
+    let fields = || object(argument);
+    Ok(match command {
+        "create_message" => create(rq, queue, &fields()?, Method::Commit)?,
+        "single_que" => create(rq, queue, &fields()?, Method::SingleQue)?,
+        "prep_message" => create(rq, queue, &fields()?, Method::Prep)?,
+        "attach_message" => {
+            let fields = fields()?;
+            attach(rq, queue, &id_of(&fields)?, &fields)?
+        }
+        "delete_attach_message" | "delete_attach" => {
+            let fields = fields()?;
+            let name = text(fields.get("attachment_name")).unwrap_or_default();
+            rq.delete_attachment(queue, &id_of(&fields)?, &name)?;
+            json!(["ok", "Attachment deleted successfully"])
+        }
+        "commit_message" => {
+            match rq.commit(queue, &id_of(&fields()?)?) {
+                Err(Fault::MessageNotFound) => return Ok(fail("cannot find message")),
+                other => other?,
+            }
+            json!(["ok", "msg commited"])
+        }
+        "get_message" => json!(["ok", found(rq.message(queue, &id_of(&fields()?)?))?]),
+        "get_message_state" => json!(["ok", found(rq.state(queue, &id_of(&fields()?)?))?]),
+        "get_message_status" => {
+            let status = found(rq.status(queue, &id_of(&fields()?)?))?;
+            json!(["ok", { "status": status }])
+        }
+        "delete_message" => {
+            found(rq.delete(queue, &id_of(&fields()?)?))?;
+            json!(["ok", "msg deleted"])
+        }
+        "destroy_message" => {
+            found(rq.destroy(queue, &id_of(&fields()?)?))?;
+            json!(["ok", "msg destroyed"])
+        }
+        "run_message" => {
+            found(rq.run_now(queue, &id_of(&fields()?)?))?;
+            json!(["ok", "msg sent to front of run queue"])
+        }
+        "clone_message" => json!(["ok", found(rq.clone_message(queue, &id_of(&fields()?)?))?]),
+        _ => json!(["ERROR"]),
+    })
+}
+
+/// RQ's sockets say it in other words than its pages.
+fn found<T>(answer: Result<T, Fault>) -> Result<T, Fault> {
+    answer.map_err(|fault| match fault {
+        Fault::MessageNotFound => Fault::Failed("msg not found".to_owned()),
+        other => other,
+    })
+}
+
+fn object(argument: &str) -> Result<Value, Fault> {
+    match serde_json::from_str(argument) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Fault::Failed("the argument is not an object".to_owned())),
+        Err(error) => Err(Fault::Failed(format!("the argument is not JSON: {error}"))),
+    }
+}
+
+fn id_of(fields: &Value) -> Result<String, Fault> {
+    text(fields.get("msg_id")).ok_or_else(|| Fault::Failed("lacking 'msg_id' field".to_owned()))
+}
+
+fn create(rq: &Arc<Rq>, queue: &str, fields: &Value, method: Method) -> Result<Value, Fault> {
+    let id = rq.create(queue, NewMessage::from_json(fields)?, method)?;
+    Ok(json!(["ok", id]))
+}
+
+/// Takes a file of this machine: whoever may connect may read what the server
+/// may.
+fn attach(rq: &Arc<Rq>, queue: &str, id: &str, fields: &Value) -> Result<Value, Fault> {
+    let path = text(fields.get("pathname"))
+        .ok_or_else(|| Fault::Failed("lacking 'pathname' field".to_owned()))?;
+    let path = Path::new(&path);
+    if !path.is_absolute() {
+        return Err(Fault::BadName("pathname is not a full path".to_owned()));
+    }
+    let own = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let name = text(fields.get("name"))
+        .or(own)
+        .ok_or_else(|| Fault::BadName("pathname names no file".to_owned()))?;
+    // One that is opened to be read could hang on a pipe.
+    if !path.metadata()?.is_file() {
+        return Err(Fault::BadName("pathname is not a file".to_owned()));
+    }
+    match rq.attach(queue, id, &name, &mut File::open(path)?, None) {
+        Ok(attached) => Ok(json!([
+            "ok",
+            format!("{}-Attached successfully", attached.md5)
+        ])),
+        Err(Fault::MessageNotFound) => Ok(fail("cannot find message")),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn messages(rq: &Arc<Rq>, queue: &str, fields: &Value) -> Result<Value, Fault> {
+    let Some(state) = text(fields.get("state")) else {
+        return Ok(fail("lacking 'state' field"));
+    };
+    if !["prep", "que", "run", "done", "relayed", "err"].contains(&state.as_str()) {
+        return Ok(fail(format!("invalid 'state' field ({state})")));
+    }
+    let limit = fields.get("limit").and_then(Value::as_u64);
+    let limit = limit.map_or(LISTED, |limit| usize::try_from(limit).unwrap_or(LISTED));
+    let ids = rq.list(queue, &state, limit)?;
+    // With what an operator wants to know of them.
+    let told = match state.as_str() {
+        "que" => "due",
+        "run" => "status",
+        _ => return Ok(json!(ids)),
+    };
+    let with = ids.into_iter().filter_map(|id| {
+        // One that has gone on meanwhile is not listed.
+        let message = rq.message(queue, &id).ok()?;
+        Some(json!([id, message.get(told)]))
+    });
+    Ok(with.collect())
+}

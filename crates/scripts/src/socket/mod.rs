@@ -1,0 +1,216 @@
+//! RQ's own sockets: one of the manager, `config/queuemgr.sock`, and one of
+//! each queue with a script, `queue/NAME/queue.sock`.
+//!
+//! One request per connection: `rq1 `, the length in eight digits, a space and
+//! the payload, `command argument`; the reply has the same form with JSON in
+//! it (`protocols/rq.md`, section 7). Only the server's user may connect.
+
+mod answer;
+mod frame;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::service::{Rq, lock};
+
+pub use frame::{FrameError, PAYLOAD_MAX, frame, parse};
+
+/// A client that is silent for longer is let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes dropped behind a request that makes no sense.
+const UNREAD_MAX: u64 = 64 << 10;
+/// Requests answered at once; a client beyond waits in the socket's line.
+const ANSWERING_MAX: usize = 64;
+
+/// Whose socket it is: the manager's, or a queue's.
+type Owner = Option<String>;
+
+/// The sockets, and the thread that listens to them.
+pub(crate) struct Sockets {
+    listening: Mutex<BTreeMap<Owner, (Arc<UnixListener>, PathBuf)>>,
+    /// A byte written here makes the thread look at the list again.
+    wake: UnixStream,
+    stopping: AtomicBool,
+    answering: AtomicUsize,
+}
+
+impl Sockets {
+    /// Opens the manager's socket and starts to listen.
+    ///
+    /// # Errors
+    /// The thread cannot be started. A socket that cannot be opened (its path
+    /// is too long, say) is only logged: nothing else needs it.
+    pub(crate) fn start(rq: &Arc<Rq>) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+        let (wake, woken) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        wake.set_nonblocking(true)?;
+        let sockets = Arc::new(Self {
+            listening: Mutex::default(),
+            wake,
+            stopping: AtomicBool::new(false),
+            answering: AtomicUsize::new(0),
+        });
+        sockets.open(None, rq.paths.config().join("queuemgr.sock"));
+        let (own, rq) = (Arc::clone(&sockets), Arc::downgrade(rq));
+        let thread = std::thread::Builder::new().name("rq sockets".to_owned());
+        let thread = thread.spawn(move || own.listen(&rq, woken))?;
+        Ok((sockets, thread))
+    }
+
+    /// Opens a socket, in place of what an earlier process left.
+    pub(crate) fn open(&self, owner: Owner, path: PathBuf) {
+        let opened = bind(&path);
+        match opened {
+            Ok(listener) => {
+                lock(&self.listening).insert(owner, (Arc::new(listener), path));
+                self.look();
+            }
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!("no socket {path} for the rq command line: {error}");
+            }
+        }
+    }
+
+    /// Closes a queue's socket.
+    pub(crate) fn close(&self, queue: &str) {
+        if let Some((_, path)) = lock(&self.listening).remove(&Some(queue.to_owned())) {
+            forget(&path);
+        }
+        self.look();
+    }
+
+    /// Closes all; the thread ends.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for (_, path) in std::mem::take(&mut *lock(&self.listening)).into_values() {
+            forget(&path);
+        }
+        self.look();
+    }
+
+    fn look(&self) {
+        // A pipe that is full has woken the thread already.
+        let _full = (&self.wake).write(&[0]);
+    }
+
+    fn listen(self: &Arc<Self>, rq: &Weak<Rq>, mut woken: UnixStream) {
+        let mut drain = [0; 64];
+        while !self.stopping.load(Ordering::SeqCst) {
+            let listeners: Vec<(Owner, Arc<UnixListener>)> = lock(&self.listening)
+                .iter()
+                .map(|(owner, (listener, _))| (owner.clone(), Arc::clone(listener)))
+                .collect();
+            let busy = self.answering.load(Ordering::SeqCst) >= ANSWERING_MAX;
+            let mut polled: Vec<PollFd<'_>> = vec![readable(woken.as_fd())];
+            if !busy {
+                polled.extend(
+                    listeners
+                        .iter()
+                        .map(|(_, listener)| readable(listener.as_fd())),
+                );
+            }
+            match poll(&mut polled, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!("the rq sockets are not listened to any more: {error}");
+                    return;
+                }
+            }
+            let ready: Vec<bool> = polled
+                .iter()
+                .map(|polled| !polled.revents().is_empty())
+                .collect();
+            drop(polled);
+            if ready[0] {
+                while matches!(woken.read(&mut drain), Ok(1..)) {}
+            }
+            for ((owner, listener), _) in listeners
+                .iter()
+                .zip(ready.iter().skip(1))
+                .filter(|(_, ready)| **ready)
+            {
+                self.accept(rq, owner, listener);
+            }
+        }
+    }
+
+    fn accept(self: &Arc<Self>, rq: &Weak<Rq>, owner: &Owner, listener: &UnixListener) {
+        let Ok((stream, _)) = listener.accept() else {
+            // Its client has gone again.
+            return;
+        };
+        let Some(rq) = rq.upgrade() else { return };
+        self.answering.fetch_add(1, Ordering::SeqCst);
+        let (own, owner) = (Arc::clone(self), owner.clone());
+        let thread = std::thread::Builder::new().name("rq request".to_owned());
+        let spawned = thread.spawn(move || {
+            if let Err(error) = serve(&rq, owner.as_deref(), stream) {
+                tracing::debug!("a request over an rq socket broke off: {error}");
+            }
+            own.answering.fetch_sub(1, Ordering::SeqCst);
+            // There may have been too many of them.
+            own.look();
+        });
+        if let Err(error) = spawned {
+            self.answering.fetch_sub(1, Ordering::SeqCst);
+            tracing::warn!("no thread for a request over an rq socket: {error}");
+        }
+    }
+}
+
+fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    // The data directory is locked: nobody else listens there.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn forget(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::debug!("cannot remove {}: {error}", path.display());
+    }
+}
+
+fn serve(rq: &Arc<Rq>, queue: Option<&str>, mut stream: UnixStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let read = frame::read(&mut stream)?;
+    let reply = match &read {
+        Ok(payload) => answer::answer(rq, queue, payload),
+        Err(wrong) => serde_json::json!(["fail", wrong.to_string()]),
+    };
+    stream.write_all(&frame(reply.to_string().as_bytes()))?;
+    if read.is_err() {
+        // Bytes nobody has read would take the reply along when they go.
+        stream.shutdown(Shutdown::Write)?;
+        io::copy(&mut stream.take(UNREAD_MAX), &mut io::sink())?;
+    }
+    Ok(())
+}

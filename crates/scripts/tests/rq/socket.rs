@@ -1,0 +1,278 @@
+//! RQ's sockets, as another program meets them.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use quintet_scripts::socket::{PAYLOAD_MAX, frame, parse};
+use serde_json::{Value, json};
+
+use crate::common::World;
+
+fn send(path: &Path, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(path).expect("connected");
+    // A server that has read enough may have closed.
+    let _sent = stream.write_all(bytes);
+    let _closed = stream.shutdown(Shutdown::Write);
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("a reply");
+    reply
+}
+
+fn ask(path: &Path, command: &str, argument: Value) -> Value {
+    let argument = match argument {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let reply = send(path, &frame(format!("{command} {argument}").as_bytes()));
+    serde_json::from_slice(parse(&reply).expect("a frame")).expect("JSON")
+}
+
+struct Asked {
+    world: World,
+}
+
+impl Asked {
+    fn new() -> Self {
+        let world = World::new();
+        world.queue("test", "echo done it >&3\n");
+        Self { world }
+    }
+
+    fn manager(&self, command: &str, argument: Value) -> Value {
+        ask(
+            &self.world.root().join("config/queuemgr.sock"),
+            command,
+            argument,
+        )
+    }
+
+    fn queue(&self, command: &str, argument: Value) -> Value {
+        ask(
+            &self.world.root().join("queue/test/queue.sock"),
+            command,
+            argument,
+        )
+    }
+}
+
+/// The short id in `["ok", full id]`.
+fn id(answer: &Value) -> String {
+    assert_eq!(answer[0], "ok", "{answer}");
+    let full = answer[1].as_str().expect("an id");
+    full.rsplit('/').next().expect("its end").to_owned()
+}
+
+#[test]
+fn a_ping_byte_by_byte_as_rq_wrote_it() {
+    let asked = Asked::new();
+    for socket in ["config/queuemgr.sock", "queue/test/queue.sock"] {
+        let path = asked.world.root().join(socket);
+        assert_eq!(
+            send(&path, b"rq1 00000005 ping "),
+            b"rq1 00000008 [\"pong\"]"
+        );
+        let mut stream = UnixStream::connect(&path).expect("connected");
+        for byte in b"rq1 00000005 ping " {
+            stream.write_all(&[*byte]).expect("sent");
+        }
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        assert_eq!(reply, "rq1 00000008 [\"pong\"]");
+        let mode = path.metadata().expect("a socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn a_message_with_a_file_from_its_first_word_to_its_end() {
+    let asked = Asked::new();
+    let file = asked.world.folder.path().join("file.txt");
+    std::fs::write(&file, "hello\n").expect("written");
+    let prepared = asked.queue(
+        "prep_message",
+        json!({"dest": "test", "param1": "p", "count": 0}),
+    );
+    let id = id(&prepared);
+    assert_eq!(
+        asked.queue("get_message_state", json!({"msg_id": id})),
+        json!(["ok", "prep"])
+    );
+    let attached = asked.queue("attach_message", json!({"msg_id": id, "pathname": file}));
+    let text = "b1946ac92492d2347c6235b4d2611184-Attached successfully";
+    assert_eq!(attached, json!(["ok", text]));
+    let message = asked.queue("get_message", json!({"msg_id": id}));
+    assert_eq!(message[1]["_attachments"]["file.txt"]["size"], 6);
+    let deleted = asked.queue(
+        "delete_attach_message",
+        json!({"msg_id": id, "attachment_name": "file.txt"}),
+    );
+    assert_eq!(deleted, json!(["ok", "Attachment deleted successfully"]));
+    assert_eq!(
+        asked.queue("commit_message", json!({"msg_id": id})),
+        json!(["ok", "msg commited"])
+    );
+    asked.world.end("test", &id);
+    assert_eq!(
+        asked.queue("get_message_status", json!({"msg_id": id})),
+        json!(["ok", {"status": "done - it"}])
+    );
+    let again = asked.queue("commit_message", json!({"msg_id": id}));
+    assert_eq!(again, json!(["fail", "cannot find message"]));
+    let late = asked.queue("attach_message", json!({"msg_id": id, "pathname": file}));
+    assert_eq!(late, json!(["fail", "cannot find message"]));
+    let clone = asked.queue("clone_message", json!({"msg_id": id}));
+    let clone = self::id(&clone);
+    asked.world.end("test", &clone);
+    assert_eq!(
+        asked.queue("messages", json!({"state": "done", "limit": 1})),
+        json!([clone])
+    );
+    assert_eq!(asked.queue("num_messages", Value::Null)["done"], 2);
+    assert_eq!(
+        asked.queue("delete_message", json!({"msg_id": id})),
+        json!(["ok", "msg deleted"])
+    );
+    let gone = asked.queue("get_message", json!({"msg_id": id}));
+    assert_eq!(gone, json!(["fail", "msg not found"]));
+}
+
+#[test]
+fn a_paused_queue_shows_what_waits_and_a_queue_that_is_down_refuses() {
+    let asked = Asked::new();
+    assert_eq!(asked.manager("pause", json!("test")), json!(["ok", "test"]));
+    assert_eq!(
+        asked.queue("status", Value::Null),
+        json!(["PAUSE", "PAUSE"])
+    );
+    let first = id(&asked.queue("create_message", json!({"due": 5})));
+    let again = id(&asked.queue("single_que", json!({})));
+    assert_eq!(first, again);
+    let waiting = asked.queue("messages", json!({"state": "que"}));
+    assert_eq!(waiting[0][0], json!(first));
+    asked.manager("down", json!("test"));
+    assert_eq!(
+        asked.queue("create_message", json!({})),
+        json!(["fail", "status: DOWN"])
+    );
+    assert_eq!(asked.queue("status", Value::Null)[0], "DOWN");
+    assert_eq!(asked.queue("ping", Value::Null), json!(["pong"]));
+    assert_eq!(asked.queue("num_messages", Value::Null)["que"], 1);
+    asked.manager("up", json!("test"));
+    asked.manager("resume", json!("test"));
+    assert_eq!(asked.world.end("test", &first), "done - it");
+}
+
+#[test]
+fn the_manager_makes_and_deletes_queues_with_their_sockets() {
+    let asked = Asked::new();
+    let script = asked.world.script("other", "echo done other >&3\n");
+    let config = json!({"name": "other", "script": script, "num_workers": "1", "exec_prefix": ""});
+    let made = asked.manager("create_queue", config.clone());
+    assert_eq!(made, json!(["success", "queue created - awesome"]));
+    let twice = asked.manager("create_queue", config);
+    assert_eq!(twice[0], "fail");
+    assert_eq!(
+        asked.manager("queues", Value::Null),
+        json!(["other", "test"])
+    );
+    let socket = asked.world.root().join("queue/other/queue.sock");
+    let message = ask(&socket, "create_message", json!({}));
+    asked.world.end("other", &id(&message));
+    assert_eq!(ask(&socket, "config", Value::Null)[1]["num_workers"], 1);
+    assert_eq!(asked.manager("delete_queue", json!("other"))[0], "ok");
+    assert!(!socket.exists());
+    for bad in ["bad que", "a.b", "../x"] {
+        let refused = asked.manager("create_queue", json!({"name": bad, "script": script}));
+        assert_eq!(
+            refused,
+            json!(["fail", "queue name has invalid characters"]),
+            "{bad}"
+        );
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_and_harms_nobody() {
+    let asked = Asked::new();
+    let path = asked.world.root().join("queue/test/queue.sock");
+    for (bytes, why) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "not an rq1 packet"),
+        (b"rq1 000000", "packet ends too early"),
+        (b"rq1 00000099 ping ", "packet ends too early"),
+        (b"rq1 99999999 ", "packet too long"),
+        (b"rq1 00000002 \xff\xfe", "request is not UTF-8"),
+    ] {
+        let reply = send(&path, bytes);
+        let reply: Value = serde_json::from_slice(parse(&reply).expect("a frame")).expect("JSON");
+        assert_eq!(reply, json!(["fail", why]), "{}", bytes.escape_ascii());
+    }
+    assert!(PAYLOAD_MAX < 99_999_999);
+    assert_eq!(asked.queue("dance", json!({})), json!(["ERROR"]));
+    assert_eq!(asked.manager("dance", Value::Null), json!(["error"]));
+    for (command, argument, why) in [
+        (
+            "create_message",
+            json!("no json"),
+            "the argument is not JSON",
+        ),
+        (
+            "create_message",
+            json!("[]"),
+            "the argument is not an object",
+        ),
+        (
+            "create_message",
+            json!({"due": "soon"}),
+            "due is not a time: soon",
+        ),
+        ("get_message", json!({}), "lacking 'msg_id' field"),
+        ("messages", json!({}), "lacking 'state' field"),
+        (
+            "messages",
+            json!({"state": "gone"}),
+            "invalid 'state' field (gone)",
+        ),
+        (
+            "attach_message",
+            json!({"msg_id": "x"}),
+            "lacking 'pathname' field",
+        ),
+        (
+            "attach_message",
+            json!({"msg_id": "x", "pathname": "a"}),
+            "pathname is not a full path",
+        ),
+        (
+            "attach_message",
+            json!({"msg_id": "x", "pathname": "/dev/null"}),
+            "pathname is not a file",
+        ),
+        (
+            "get_message",
+            json!({"msg_id": "../../etc"}),
+            "msg not found",
+        ),
+    ] {
+        let reply = asked.queue(command, argument.clone());
+        assert_eq!(reply[0], "fail", "{command} {argument}");
+        let text = reply[1].as_str().expect("text");
+        assert!(text.starts_with(why), "{command} {argument}: {text}");
+    }
+    // A client that says nothing keeps nobody else waiting.
+    let _silent = UnixStream::connect(&path).expect("connected");
+    assert_eq!(asked.queue("ping", Value::Null), json!(["pong"]));
+}
+
+#[test]
+fn many_at_once_are_all_answered() {
+    let asked = Asked::new();
+    std::thread::scope(|scope| {
+        for _ in 0..150 {
+            scope.spawn(|| assert_eq!(asked.queue("ping", Value::Null), json!(["pong"])));
+        }
+    });
+}

@@ -1,0 +1,286 @@
+//! `quintet rq`, and the binary under the name `rq`: RQ's command line
+//! (`protocols/rq.md`, section 7), over the sockets in RQ's folder.
+
+mod client;
+mod words;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+use client::Folder;
+use words::Words;
+
+/// Arguments of `rq`.
+#[derive(clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "Examples:\n  quintet rq sendmesg --dest work --src me --param1 hello\n  \
+                  quintet rq statusmesg --msg_id http://127.0.0.1:3333/q/work/20261121.1200.00.000.7\n  \
+                  quintet rq help"
+)]
+pub(super) struct Rq {
+    /// A command and its options; `help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+const HELP: &str = "\
+Usage: rq COMMAND [--name value | --name=value]...
+
+Messages:
+  sendmesg    --dest QUEUE [FIELDS]        put a message
+  prepmesg    --dest QUEUE [FIELDS]        prepare one, to attach files to
+  single_que  --dest QUEUE [FIELDS]        put one unless one waits
+  attachmesg  --msg_id ID --pathname FILE [--name NAME]
+  commitmesg  --msg_id ID                  put a prepared message
+  statusmesg  --msg_id ID                  its state and what its script said last
+  state       --msg_id ID                  its state alone
+  statuscountmesg  --msg_id ID             how often it was sent again
+  attachstatusmesg --msg_id ID             its attachments: name, md5, size, path
+  clone       --msg_id ID                  put one like it
+  run_now     --msg_id ID                  make it the next one
+  deletemesg  --msg_id ID                  delete one that does not run
+  destroymesg --msg_id ID                  end the script that runs for it
+FIELDS: --src --param1 --param2 --param3 --param4 --due SECONDS --count --max_count
+        --force_remote; --relay-ok allows a --dest of another server
+
+Queues:
+  queues                                   their names
+  queue NAME                               its status and messages by state
+  up, down, pause, resume, restart NAME
+  create_queue --name NAME --script FILE [--num_workers N] [--exec_prefix WORDS]
+  create_queue_link FILE                   with the settings in a JSON file
+  delete_queue NAME
+
+  verify_rules                             (rules for rq_router are not taken; see hooks)
+  help, version
+
+RQ's folder is --root DIR or $RQ_ROOT; else the one above this program if it is one,
+the current one if it is one, or rq in the data directory ($QUINTET_DATA, data).
+ID is the full id as it was printed. Prints \"ok ...\", or \"fail ...\" and exits with 1.
+";
+
+impl Rq {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        run(self.words)
+    }
+}
+
+/// Does what the words say; the first is the command.
+///
+/// # Errors
+/// Nothing could be asked, or standard output is closed.
+pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let words = match Words::parse(words) {
+        Ok(words) => words,
+        Err(why) => {
+            writeln!(out, "fail {why}")?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    match words.command.as_str() {
+        "" | "help" | "--help" | "-h" => {
+            out.write_all(HELP.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        "version" | "--version" => {
+            writeln!(out, "ok {}", env!("CARGO_PKG_VERSION"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
+    let folder = Folder(find_folder(words.field("root"))?);
+    let (lines, code) = match answer(&folder, &words) {
+        Ok(lines) => (lines, ExitCode::SUCCESS),
+        Err(why) => (vec![format!("fail {why:#}")], ExitCode::FAILURE),
+    };
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    Ok(code)
+}
+
+/// Where RQ's sockets are.
+fn find_folder(given: Option<&str>) -> Result<PathBuf> {
+    let is_one = |folder: &Path| folder.join("config/queuemgr.sock").exists();
+    if let Some(folder) = given {
+        return Ok(folder.into());
+    }
+    if let Some(folder) = std::env::var_os("RQ_ROOT") {
+        return Ok(folder.into());
+    }
+    let here = std::env::current_dir().context("no current directory")?;
+    // As it was called, not where a link leads to: RQ's scripts call bin/rq.
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let above = called
+        .as_deref()
+        .and_then(Path::parent)
+        .map(|bin| here.join(bin).join(".."));
+    if let Some(above) = above.filter(|above| is_one(above)) {
+        return Ok(above);
+    }
+    if is_one(&here) {
+        return Ok(here);
+    }
+    let data = std::env::var_os("QUINTET_DATA").unwrap_or_else(|| "data".into());
+    Ok(Path::new(&data).join("rq"))
+}
+
+/// The lines a command prints.
+fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
+    let line = |text: &str| Ok(vec![format!("ok {text}")]);
+    match words.command.as_str() {
+        "sendmesg" => put(folder, words, "create_message"),
+        "prepmesg" => put(folder, words, "prep_message"),
+        "single_que" => put(folder, words, "single_que"),
+        "attachmesg" => attach(folder, words),
+        "commitmesg" => line(&text(&ask(folder, words, "commit_message")?)),
+        "deletemesg" => line(&text(&ask(folder, words, "delete_message")?)),
+        "destroymesg" => line(&text(&ask(folder, words, "destroy_message")?)),
+        "run_now" => line(&text(&ask(folder, words, "run_message")?)),
+        "clone" => line(&text(&ask(folder, words, "clone_message")?)),
+        "state" => line(&text(&ask(folder, words, "get_message_state")?)),
+        "statusmesg" => line(&text(&ask(folder, words, "get_message")?["status"])),
+        "statuscountmesg" => {
+            let message = ask(folder, words, "get_message")?;
+            line(&text(message.get("count").unwrap_or(&json!(0))))
+        }
+        "attachstatusmesg" => Ok(attachments(&ask(folder, words, "get_message")?)),
+        "queues" => {
+            let queues = folder.manager("queues", "")?;
+            let names: Vec<String> = queues.as_array().into_iter().flatten().map(text).collect();
+            let mut lines = vec![format!("ok {}", names.len())];
+            lines.extend(names);
+            Ok(lines)
+        }
+        "queue" => {
+            let name = words.name()?;
+            let status = folder.queue(name, "status", &Value::Null)?;
+            let sizes = folder.queue(name, "num_messages", &Value::Null)?;
+            let mut lines = vec![format!("ok {}", text(&status[1]))];
+            let states = ["prep", "que", "run", "done", "relayed", "err"];
+            lines.extend(states.map(|state| format!("{state} {}", text(&sizes[state]))));
+            Ok(lines)
+        }
+        command @ ("up" | "down" | "pause" | "resume" | "restart" | "delete_queue") => {
+            line(&text(&told(&folder.manager(command, words.name()?)?)?))
+        }
+        "create_queue" => {
+            let config = Value::Object(words.fields.clone()).to_string();
+            line(&text(&told(&folder.manager("create_queue", &config)?)?))
+        }
+        "create_queue_link" => {
+            let path = std::path::absolute(words.name()?)?;
+            let path = path.to_string_lossy();
+            line(&text(&told(&folder.manager("create_queue_link", &path)?)?))
+        }
+        "verify_rules" => anyhow::bail!(
+            "rules for rq_router are Ruby, which Quintet does not run; a hook can route instead"
+        ),
+        other => anyhow::bail!("unknown command {other}; see rq help"),
+    }
+}
+
+fn put(folder: &Folder, words: &Words, command: &str) -> Result<Vec<String>> {
+    const FIELDS: [&str; 12] = [
+        "dest",
+        "src",
+        "count",
+        "max_count",
+        "param1",
+        "param2",
+        "param3",
+        "param4",
+        "due",
+        "force_remote",
+        "orig_msg_id",
+        "post_run_webhook",
+    ];
+    let dest = words.need("dest")?;
+    let is_remote = ["http:", "https:"]
+        .iter()
+        .any(|begin| dest.starts_with(begin));
+    let queue = match (is_remote, words.field("relay-ok")) {
+        (false, _) => dest,
+        (true, Some(_)) => "relay",
+        (true, None) => anyhow::bail!("Sorry - cannot relay message"),
+    };
+    let mut message = Map::new();
+    for name in FIELDS {
+        if let Some(value) = words.fields.get(name) {
+            message.insert(name.to_owned(), value.clone());
+        }
+    }
+    if let Some(hook) = message.get("post_run_webhook").cloned() {
+        message.insert("post_run_webhook".to_owned(), json!([hook]));
+    }
+    let id = told(&folder.queue(queue, command, &Value::Object(message))?)?;
+    Ok(vec![format!("ok {}", text(&id))])
+}
+
+fn attach(folder: &Folder, words: &Words) -> Result<Vec<String>> {
+    let (queue, id) = words.message()?;
+    let path = Path::new(words.need("pathname")?);
+    let shown = path.display();
+    anyhow::ensure!(path.exists(), "No such file {shown} to attach to message");
+    anyhow::ensure!(
+        !path.is_dir(),
+        "Attachment currently cannot be a directory {shown}"
+    );
+    let full = std::path::absolute(path)?;
+    let fields = json!({
+        "msg_id": id, "pathname": full.to_string_lossy(), "name": words.field("name"),
+    });
+    let attached = told(&folder.queue(queue, "attach_message", &fields)?)?;
+    let message = words.need("msg_id")?;
+    Ok(vec![format!(
+        "ok {} for Message: {message} attachment",
+        text(&attached)
+    )])
+}
+
+fn attachments(message: &Value) -> Vec<String> {
+    let files: Vec<_> = message["_attachments"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut lines = vec![format!("ok {}", files.len())];
+    lines.extend(files.into_iter().map(|(name, file)| {
+        format!(
+            "{name} {} {} {}",
+            text(&file["md5"]),
+            text(&file["size"]),
+            text(&file["path"])
+        )
+    }));
+    lines
+}
+
+/// Asks the queue of the message that is named.
+fn ask(folder: &Folder, words: &Words, command: &str) -> Result<Value> {
+    let (queue, id) = words.message()?;
+    told(&folder.queue(queue, command, &json!({ "msg_id": id }))?)
+}
+
+/// What an answer says, if it is a good one.
+fn told(answer: &Value) -> Result<Value> {
+    match answer[0].as_str() {
+        Some("ok" | "success") => Ok(answer[1].clone()),
+        Some("fail") => anyhow::bail!("{}", text(&answer[1])),
+        _ => anyhow::bail!("unexpected answer {answer}"),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
