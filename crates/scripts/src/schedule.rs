@@ -26,8 +26,9 @@ pub(crate) fn parse(cron: &str) -> Result<Cron, String> {
 
 /// The next time behind `after`; `None` if there is none.
 fn next(cron: &Cron, after: Ms) -> Option<Ms> {
+    // In whole seconds: what is left of one would be found in the answer too.
     let after = Local
-        .timestamp_millis_opt(i64::try_from(after.0).ok()?)
+        .timestamp_opt(i64::try_from(after.0 / 1000).ok()?, 0)
         .single()?;
     let next: DateTime<Local> = cron.find_next_occurrence(&after, false).ok()?;
     u64::try_from(next.timestamp_millis()).ok().map(Ms)
