@@ -1,0 +1,128 @@
+//! What hooks are called for.
+
+/// An event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Event {
+    /// The server has started, or the file was loaded anew.
+    Start,
+    /// The server stops.
+    Stop,
+    /// A client has connected.
+    Connect,
+    /// A client is gone.
+    Disconnect,
+    /// A command of any voice.
+    Command,
+    /// A message is to be stored.
+    BeforePut,
+    /// A message was stored.
+    AfterPut,
+    /// A take is to be decided.
+    BeforeTake,
+    /// A message is to be handed to its taker.
+    AfterTake,
+    /// A lease is to be ended by its holder.
+    Settle,
+    /// A take found nothing.
+    Empty,
+    /// A message's ttl ran out.
+    Expire,
+    /// A lease ended without being settled.
+    LeaseEnd,
+    /// A message came back as often as its queue allows.
+    DeadLetter,
+    /// A put was refused because its queue is full.
+    Full,
+    /// A client says who it is.
+    Auth,
+    /// A command is refused.
+    Error,
+    /// `quintet.every` and `quintet.at`.
+    Timer,
+    /// A command of a text voice that a hook has added.
+    Added,
+}
+
+impl Event {
+    /// How many there are.
+    pub const COUNT: usize = 19;
+
+    /// All events.
+    pub const ALL: [Event; Event::COUNT] = [
+        Event::Start,
+        Event::Stop,
+        Event::Connect,
+        Event::Disconnect,
+        Event::Command,
+        Event::BeforePut,
+        Event::AfterPut,
+        Event::BeforeTake,
+        Event::AfterTake,
+        Event::Settle,
+        Event::Empty,
+        Event::Expire,
+        Event::LeaseEnd,
+        Event::DeadLetter,
+        Event::Full,
+        Event::Auth,
+        Event::Error,
+        Event::Timer,
+        Event::Added,
+    ];
+
+    /// The name of its function.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Start => "start",
+            Event::Stop => "stop",
+            Event::Connect => "connect",
+            Event::Disconnect => "disconnect",
+            Event::Command => "command",
+            Event::BeforePut => "before_put",
+            Event::AfterPut => "after_put",
+            Event::BeforeTake => "before_take",
+            Event::AfterTake => "after_take",
+            Event::Settle => "settle",
+            Event::Empty => "empty",
+            Event::Expire => "expire",
+            Event::LeaseEnd => "lease_end",
+            Event::DeadLetter => "dead_letter",
+            Event::Full => "full",
+            Event::Auth => "auth",
+            Event::Error => "on_error",
+            Event::Timer => "timer",
+            Event::Added => "added command",
+        }
+    }
+
+    /// The event a function of this name is for. Timers and added commands
+    /// have no names of their own.
+    pub fn from_name(name: &str) -> Option<Event> {
+        Event::ALL
+            .into_iter()
+            .filter(|event| !matches!(event, Event::Timer | Event::Added))
+            .find(|event| event.name() == name)
+    }
+}
+
+/// Some of the events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Events(u32);
+
+impl Events {
+    /// Adds one.
+    pub fn insert(&mut self, event: Event) {
+        self.0 |= 1 << event as u32;
+    }
+
+    /// True if it is among them.
+    pub fn has(self, event: Event) -> bool {
+        self.0 & (1 << event as u32) != 0
+    }
+
+    /// True if there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}

@@ -1,0 +1,41 @@
+//! What a hook may use.
+
+/// Budgets of hooks. Each is counted anew for every call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Lua instructions in one call at most, and what library functions are
+    /// charged for their loops. About 100 of them take a microsecond.
+    pub instructions_max: u64,
+    /// Processor time of one call at most, ms; for what instructions do not
+    /// show. 10 ms of the machine's time always pass before it is looked at.
+    pub time_ms_max: u64,
+    /// Memory of one state at most, bytes. There is a state for each I/O
+    /// thread.
+    pub memory_bytes_max: usize,
+    /// Messages, moves, deletions and table entries that one call may ask for.
+    pub effects_max: usize,
+    /// Bytes of bodies, keys and values that one call may ask to store.
+    pub effect_bytes_max: usize,
+    /// How often an event is run again because what it read has changed.
+    pub attempts_max: u32,
+    /// How deep puts of `after_put` may cause further `after_put`.
+    pub depth_max: u32,
+    /// True: a command whose hook fails is refused. False: it goes on as if
+    /// there were no hook.
+    pub refuse_on_error: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            instructions_max: 1_000_000,
+            time_ms_max: 30,
+            memory_bytes_max: 16 << 20,
+            effects_max: 1000,
+            effect_bytes_max: 64 << 20,
+            attempts_max: 8,
+            depth_max: 8,
+            refuse_on_error: false,
+        }
+    }
+}

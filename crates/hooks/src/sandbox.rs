@@ -1,0 +1,90 @@
+//! A Lua state that can do nothing but compute, within budgets.
+
+use std::sync::Arc;
+
+use mlua::{ChunkMode, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, Value, VmState};
+
+use crate::limits::Limits;
+use crate::meter::{EVERY, Meter};
+use crate::strings;
+
+/// What is left of Lua's basic functions. No `load`, `dofile`, `require`,
+/// `collectgarbage`; there are no coroutines either: an event is one call.
+const BASIC: &[&str] = &[
+    "_G",
+    "_VERSION",
+    "assert",
+    "error",
+    "getmetatable",
+    "ipairs",
+    "math",
+    "next",
+    "pairs",
+    "pcall",
+    "print",
+    "rawequal",
+    "rawget",
+    "rawlen",
+    "rawset",
+    "select",
+    "setmetatable",
+    "string",
+    "table",
+    "tonumber",
+    "tostring",
+    "type",
+    "utf8",
+    "xpcall",
+];
+
+/// A fresh state. `note` gets what `print` prints.
+pub(crate) fn open(
+    limits: &Limits,
+    meter: &Arc<Meter>,
+    note: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Lua> {
+    let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH | StdLib::UTF8;
+    let lua = Lua::new_with(libraries, LuaOptions::new())?;
+    lua.set_memory_limit(limits.memory_bytes_max)?;
+    let globals = lua.globals();
+    let mut removed = Vec::new();
+    for pair in globals.pairs::<String, Value>() {
+        let (name, _) = pair?;
+        if !BASIC.contains(&name.as_str()) {
+            removed.push(name);
+        }
+    }
+    for name in removed {
+        globals.raw_set(name, Value::Nil)?;
+    }
+    let string: Table = globals.get("string")?;
+    string.raw_set("dump", Value::Nil)?;
+    strings::install(&lua, &string, meter, limits.memory_bytes_max / 2)?;
+    let spent = || Error::runtime("budget used up");
+    let m = Arc::clone(meter);
+    let charge = lua.create_function(move |_, count: Value| {
+        let count = match count {
+            Value::Integer(count) => u64::try_from(count).unwrap_or(0),
+            Value::Number(count) => count as u64,
+            _ => 0,
+        };
+        m.charge(count).map_err(|_stop| spent())
+    })?;
+    let m = Arc::clone(meter);
+    let check = lua.create_function(move |_, ()| m.charge(0).map_err(|_stop| spent()))?;
+    let note = lua.create_function(move |_, text: mlua::String| {
+        note(&text.to_string_lossy());
+        Ok(())
+    })?;
+    lua.load(include_str!("prelude.lua"))
+        .set_name("=prelude")
+        .set_mode(ChunkMode::Text)
+        .call::<()>((charge, check, note))?;
+    let m = Arc::clone(meter);
+    let triggers = HookTriggers::new().every_nth_instruction(EVERY);
+    lua.set_global_hook(triggers, move |_, _| match m.tick() {
+        Ok(()) => Ok(VmState::Continue),
+        Err(_stop) => Err(spent()),
+    })?;
+    Ok(lua)
+}
