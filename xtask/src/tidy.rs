@@ -15,6 +15,16 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("wire", &["quintet-log", "mio", "tokio"]),
     ("door", &["quintet-log", "quintet-wire", "mio", "tokio"]),
     ("scripts", &["quintet-log", "quintet-wire", "mio", "tokio"]),
+    (
+        "hooks",
+        &[
+            "quintet-log",
+            "quintet-wire",
+            "quintet-scripts",
+            "mio",
+            "tokio",
+        ],
+    ),
 ];
 
 /// Words the pure crates may not use: they have no clock, thread or socket.

@@ -7,17 +7,40 @@
 //! the hook is run again. Replay never runs Lua. Nothing here knows of
 //! sockets, the log or a protocol.
 
+mod api;
+mod calendar;
+mod cron;
 mod error;
 mod event;
+mod fields;
+mod host;
 mod limits;
 mod meter;
+mod occasions;
 mod pattern;
+mod program;
+mod puts;
+mod register;
 mod sandbox;
+mod shared;
+mod state;
+mod step;
 mod strings;
+mod subject;
+mod submit;
+mod takes;
+pub mod trial;
+mod verdict;
 
 pub use error::HookError;
 pub use event::{Event, Events};
+pub use host::{Host, Level, Who};
 pub use limits::Limits;
+pub use occasions::Reply;
+pub use program::Program;
+pub use shared::{Counters, EventStats, Metrics, Shared};
+pub use state::State;
+pub use submit::Decided;
 
 #[cfg(test)]
 mod sandbox_tests;

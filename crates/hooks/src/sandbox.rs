@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use mlua::{ChunkMode, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, Value, VmState};
+use mlua::{
+    ChunkMode, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, Value, VmState,
+};
 
 use crate::limits::Limits;
 use crate::meter::{EVERY, Meter};

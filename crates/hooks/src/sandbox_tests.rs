@@ -61,7 +61,9 @@ fn endless_loops_are_stopped() {
     is_stopped("while true do end");
     is_stopped("local function f() return f() end f()");
     is_stopped("for _ in function() return 1 end do end");
-    is_stopped("local t = setmetatable({}, {__index = function(t) return t.x end}) while true do local ok = pcall(function() return t.x end) end");
+    is_stopped(
+        "local t = setmetatable({}, {__index = function(t) return t.x end}) while true do local ok = pcall(function() return t.x end) end",
+    );
 }
 
 #[test]
@@ -74,7 +76,9 @@ fn the_end_of_a_budget_cannot_be_caught() {
     is_stopped("local function f() pcall(f) end while true do f() end");
     is_stopped("string.gsub('x', 'x', function() while true do end end)");
     is_stopped("table.sort({3, 2, 1}, function() while true do end end)");
-    is_stopped("pcall(error, setmetatable({}, {__tostring = function() while true do end end})) while true do end");
+    is_stopped(
+        "pcall(error, setmetatable({}, {__tostring = function() while true do end end})) while true do end",
+    );
     is_stopped("error(setmetatable({}, {__tostring = function() while true do end end}))");
 }
 
@@ -103,14 +107,24 @@ fn library_functions_cannot_outrun_the_budget() {
     is_stopped("return (''):rep(1 << 40), table.move({}, 1, 1 << 40, 2)");
     is_stopped("table.concat({}, '', 1, 1 << 40)");
     is_stopped("local t = {} for i = 1, 100000 do t[i] = -i end while true do table.sort(t) end");
-    is_stopped("local t = {} for i = 1, 100000 do t[i] = i end while true do table.insert(t, 1, 0) table.remove(t, 1) end");
-    is_stopped("local t = {} for i = 1, 50000 do t[i] = i end while true do select('#', table.unpack(t)) end");
+    is_stopped(
+        "local t = {} for i = 1, 100000 do t[i] = i end while true do table.insert(t, 1, 0) table.remove(t, 1) end",
+    );
+    is_stopped(
+        "local t = {} for i = 1, 50000 do t[i] = i end while true do select('#', table.unpack(t)) end",
+    );
     fails("table.sort(setmetatable({}, {__len = function() return 1 << 30 end}), rawequal)");
     fails("table.unpack({}, 1, 1 << 40)");
-    is_stopped("local t = {} for i = 1, 60000 do t['k' .. i] = 1 end for k in pairs(t) do t[k] = nil end while true do next(t) end");
+    is_stopped(
+        "local t = {} for i = 1, 60000 do t['k' .. i] = 1 end for k in pairs(t) do t[k] = nil end while true do next(t) end",
+    );
     is_stopped("local s = ('x'):rep(2 << 20) while true do local u = s:sub(2) end");
-    is_stopped("local t, s, i = {}, ('x'):rep(1 << 20), 0 while true do i = i + 1 local v = t[s .. i] end");
-    is_stopped("local a, b = ('x'):rep(1 << 20) .. 'a', ('x'):rep(1 << 20) .. 'b' while true do local c = a == b end");
+    is_stopped(
+        "local t, s, i = {}, ('x'):rep(1 << 20), 0 while true do i = i + 1 local v = t[s .. i] end",
+    );
+    is_stopped(
+        "local a, b = ('x'):rep(1 << 20) .. 'a', ('x'):rep(1 << 20) .. 'b' while true do local c = a == b end",
+    );
 }
 
 #[test]
@@ -133,7 +147,9 @@ fn memory_is_bounded() {
     fails("return ('x'):rep(1 << 22):gsub('x', ('y'):rep(1000))");
     fails("return ('%99d'):rep(1 << 20):format(1)");
     fails("local function f() return 1 + f() end return f()");
-    fails("local t = {} t = setmetatable(t, {__index = function(_, k) return t[k + 1] end}) return t[1]");
+    fails(
+        "local t = {} t = setmetatable(t, {__index = function(_, k) return t[k + 1] end}) return t[1]",
+    );
 }
 
 #[test]
@@ -157,7 +173,10 @@ fn there_is_no_way_out() {
     }
     fails("getmetatable('').__index = {}");
     gives("return getmetatable('')", "false");
-    gives("for k in pairs(_G) do assert(k ~= 'load') end return 1", "1");
+    gives(
+        "for k in pairs(_G) do assert(k ~= 'load') end return 1",
+        "1",
+    );
 }
 
 #[test]
@@ -168,27 +187,51 @@ fn ordinary_lua_works() {
         "return xpcall(function() error('a', 0) end, function(e) return e .. 'b' end)",
         "false ab",
     );
-    gives("return xpcall(function(...) return ... end, print, 4, 5)", "true 4 5");
-    gives("local t = {3, 1, 2} table.sort(t) return table.concat(t, ',')", "1,2,3");
+    gives(
+        "return xpcall(function(...) return ... end, print, 4, 5)",
+        "true 4 5",
+    );
+    gives(
+        "local t = {3, 1, 2} table.sort(t) return table.concat(t, ',')",
+        "1,2,3",
+    );
     gives(
         "local t = {1, 2} table.insert(t, 3) table.insert(t, 1, 0) return table.remove(t), table.remove(t, 1), #t",
         "3 0 2",
     );
     gives("return table.unpack({1, 2, 3}, 2)", "2 3");
-    gives("return table.concat(table.move({1, 2, 3}, 1, 3, 2), ' ')", "1 1 2 3");
+    gives(
+        "return table.concat(table.move({1, 2, 3}, 1, 3, 2), ' ')",
+        "1 1 2 3",
+    );
     gives("return ('ab'):rep(3, '-')", "ab-ab-ab");
     gives("return ('hello world'):find('o w')", "5 7");
     gives("return ('hello'):find('l', 1, true)", "3 3");
-    gives("return ('k=v, a=b'):gsub('(%w+)=(%w+)', '%2=%1')", "v=k, b=a 2");
+    gives(
+        "return ('k=v, a=b'):gsub('(%w+)=(%w+)', '%2=%1')",
+        "v=k, b=a 2",
+    );
     gives("return ('abc'):gsub('%w', {a = 1, b = false})", "1bc 3");
-    gives("local t = {} for k, v in ('a=1 b=2'):gmatch('(%w)=(%w)') do t[#t + 1] = k .. v end return table.concat(t)", "a1b2");
+    gives(
+        "local t = {} for k, v in ('a=1 b=2'):gmatch('(%w)=(%w)') do t[#t + 1] = k .. v end return table.concat(t)",
+        "a1b2",
+    );
     gives("return ('  x '):match('^%s*(.-)%s*$')", "x");
-    gives("return string.format('%5.1f|%s|%q', 1.25, 'a', 'b\\n')", "  1.2|a|\"b\\\n\"");
+    gives(
+        "return string.format('%5.1f|%s|%q', 1.25, 'a', 'b\\n')",
+        "  1.2|a|\"b\\\n\"",
+    );
     gives("return math.floor(2.5), utf8.char(228), #'x'", "2 ä 1");
 }
 
 /// The results of one call, or that it failed.
-fn result(lua: &Lua, call: &str, source: &[u8], pattern: &[u8], with: &[u8]) -> Option<Vec<String>> {
+fn result(
+    lua: &Lua,
+    call: &str,
+    source: &[u8],
+    pattern: &[u8],
+    with: &[u8],
+) -> Option<Vec<String>> {
     let chunk = format!("local s, p, r = ... return {call}");
     let args = (
         lua.create_string(source).unwrap(),

@@ -189,9 +189,9 @@ fn gsub(
     (source, pat, with, max): GsubArgs,
 ) -> Result<(LuaString, i64)> {
     let with = match with {
-        Value::Integer(_) | Value::Number(_) => lua
-            .coerce_string(with)?
-            .map_or(Value::Nil, Value::String),
+        Value::Integer(_) | Value::Number(_) => {
+            lua.coerce_string(with)?.map_or(Value::Nil, Value::String)
+        }
         with @ (Value::String(_) | Value::Table(_) | Value::Function(_)) => with,
         other => {
             return Err(Error::runtime(format!(

@@ -1,0 +1,203 @@
+//! Messages and queues.
+
+use mlua::{Lua, Result, Table, Value};
+use quintet_engine::{
+    Command, Effect, How, Message, MessageId, Name, Outcome, Peek, Put, QueueGauges, QueueTotals,
+    StatsOf, StatsReply, Take,
+};
+
+use super::{Env, failed};
+use crate::fields::{self, bytes_of, got, name, put_from};
+use crate::step::Work;
+
+type Answer<T> = std::result::Result<T, String>;
+
+/// A message's id: a number, or a message.
+fn id(value: &Value) -> Answer<MessageId> {
+    let number = match value {
+        Value::Integer(number) => *number,
+        Value::Table(table) => table.raw_get("id").map_err(failed)?,
+        Value::UserData(message) => mlua::ObjectLike::get(message, "id").map_err(failed)?,
+        other => return Err(format!("a message or its id expected, {}", got(other))),
+    };
+    u64::try_from(number)
+        .map(MessageId)
+        .map_err(|_| "a message's id is not negative".to_owned())
+}
+
+/// The first message of a queue that this step has not taken away.
+fn first(work: &mut Work, queue: &Name) -> Answer<Option<Message>> {
+    let take = Take {
+        queues: [queue.clone()].into_iter().collect(),
+        look: true,
+        messages_max: u32::try_from(work.step.gone.len() + 1).unwrap_or(u32::MAX),
+        ..Take::default()
+    };
+    let caller = work.caller;
+    let found = match work.host.ask(caller, Command::Take(take)).0 {
+        Some(Outcome::Messages(messages)) => messages
+            .into_iter()
+            .find(|message| !work.step.gone.contains(&message.id)),
+        Some(Outcome::Refused(refusal)) => return Err(refusal.text().into()),
+        _ => None,
+    };
+    if let Some(message) = &found {
+        work.step.saw(message);
+    }
+    Ok(found)
+}
+
+fn by_id(work: &mut Work, id: MessageId) -> Answer<Option<(Message, Name)>> {
+    if work.step.gone.contains(&id) {
+        return Ok(None);
+    }
+    let caller = work.caller;
+    let (outcome, queue) = work.host.ask(caller, Command::Peek(Peek::Id(id)));
+    let found = match outcome {
+        Some(Outcome::Messages(messages)) => messages.into_iter().next(),
+        _ => None,
+    };
+    Ok(found.map(|message| {
+        work.step.saw(&message);
+        (message, queue)
+    }))
+}
+
+fn shown(lua: &Lua, found: Option<(Message, Name)>, env: &Env) -> Answer<Value> {
+    let Some((message, queue)) = found else {
+        return Ok(Value::Nil);
+    };
+    let now = env.work(|work| Ok(work.host.now()))?;
+    fields::table_of(lua, &message, &queue, now)
+        .map(Value::Table)
+        .map_err(failed)
+}
+
+fn effect(env: &Env, effect: Effect, bytes: usize) -> Answer<()> {
+    env.work(|work| {
+        let limits = work.limits;
+        work.step.add(effect, bytes, &limits)
+    })
+}
+
+pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
+    type PutArgs = (Value, Value, Option<Table>);
+    let put = env.function(
+        lua,
+        "quintet.put",
+        |_, env, (to, body, options): PutArgs| {
+            let mut put = Put::default();
+            match &to {
+                Value::Table(table) => put = put_from(table, put)?,
+                to => {
+                    put.queue = name("queue", to)?;
+                    fields::set(&mut put, "body", &body)?;
+                    if let Some(options) = options {
+                        put = put_from(&options, put)?;
+                    }
+                }
+            }
+            let bytes = bytes_of(&put);
+            effect(env, Effect::Put(put), bytes)
+        },
+    )?;
+    quintet.set("put", put)?;
+    let peek = env.function(lua, "quintet.peek", |lua, env, queue: Value| {
+        let queue = name("queue", &queue)?;
+        let found = env.work(|work| first(work, &queue))?;
+        shown(lua, found.map(|message| (message, queue)), env)
+    })?;
+    quintet.set("peek", peek)?;
+    let take = env.function(lua, "quintet.take", |lua, env, queue: Value| {
+        let queue = name("queue", &queue)?;
+        let found = env.work(|work| {
+            let found = first(work, &queue)?;
+            if let Some(message) = &found {
+                let limits = work.limits;
+                work.step.add(Effect::Delete(message.id), 0, &limits)?;
+            }
+            Ok(found)
+        })?;
+        shown(lua, found.map(|message| (message, queue)), env)
+    })?;
+    quintet.set("take", take)?;
+    let get = env.function(lua, "quintet.get", |lua, env, which: Value| {
+        let which = id(&which)?;
+        let found = env.work(|work| by_id(work, which))?;
+        shown(lua, found, env)
+    })?;
+    quintet.set("get", get)?;
+    let delete = env.function(lua, "quintet.delete", |_, env, which: Value| {
+        effect(env, Effect::Delete(id(&which)?), 0)
+    })?;
+    quintet.set("delete", delete)?;
+    let moved = env.function(
+        lua,
+        "quintet.move",
+        |_, env, (which, to): (Value, Value)| {
+            let (id, to) = (id(&which)?, name("queue", &to)?);
+            effect(env, Effect::Move { id, to }, 0)
+        },
+    )?;
+    quintet.set("move", moved)?;
+    type Bury = (Value, Option<mlua::String>);
+    let bury = env.function(lua, "quintet.bury", |_, env, (which, why): Bury| {
+        let reason: Box<[u8]> = why
+            .map_or_else(Vec::new, |why| why.as_bytes().to_vec())
+            .into();
+        let (id, bytes) = (id(&which)?, reason.len());
+        let how = How::Bury { rank: None, reason };
+        effect(env, Effect::Settle { id, how }, bytes)
+    })?;
+    quintet.set("bury", bury)?;
+    let kick = env.function(lua, "quintet.kick", |_, env, which: Value| {
+        effect(env, Effect::Kick(id(&which)?), 0)
+    })?;
+    quintet.set("kick", kick)?;
+    numbers(lua, env, quintet)
+}
+
+fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
+    let ask = |env: &Env, of: StatsOf| {
+        env.work(|work| {
+            let caller = work.caller;
+            Ok(work.host.ask(caller, Command::Stats(of)).0)
+        })
+    };
+    let queues = env.function(lua, "quintet.queues", move |lua, env, ()| {
+        let names = lua.create_table().map_err(failed)?;
+        if let Some(Outcome::Stats(stats)) = ask(env, StatsOf::Queues)?
+            && let StatsReply::Queues(_, queues) = *stats
+        {
+            for (at, queue) in queues.iter().enumerate() {
+                let name = lua.create_string(queue.name.as_bytes()).map_err(failed)?;
+                names.raw_set(at + 1, name).map_err(failed)?;
+            }
+        }
+        Ok(names)
+    })?;
+    quintet.set("queues", queues)?;
+    let stats = env.function(lua, "quintet.stats", move |lua, env, queue: Value| {
+        let of = match queue {
+            Value::Nil => StatsOf::Shard,
+            queue => StatsOf::Queue(name("queue", &queue)?),
+        };
+        let (gauges, totals) = match ask(env, of)? {
+            Some(Outcome::Stats(stats)) => match *stats {
+                StatsReply::Shard(stats) => (stats.gauges, stats.totals),
+                StatsReply::Queue(stats) => (stats.gauges, stats.totals),
+                _ => Default::default(),
+            },
+            // A queue that does not exist is an empty queue.
+            _ => Default::default(),
+        };
+        let table = lua.create_table().map_err(failed)?;
+        let names = QueueGauges::NAMES.iter().chain(QueueTotals::NAMES);
+        let values = gauges.values().into_iter().chain(totals.values());
+        for (name, value) in names.zip(values) {
+            table.raw_set(*name, value).map_err(failed)?;
+        }
+        Ok(table)
+    })?;
+    quintet.set("stats", stats)
+}

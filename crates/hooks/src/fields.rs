@@ -1,0 +1,311 @@
+//! A message's fields by the names hooks use.
+
+use std::sync::Arc;
+
+use mlua::{Lua, Result as LuaResult, Table, Value};
+use quintet_engine::{Body, Dedupe, Expiry, Message, Ms, Name, Put, State, When};
+
+/// Fields of a stored message.
+const STORED: &[&str] = &[
+    "id",
+    "queue",
+    "body",
+    "size",
+    "rank",
+    "flags",
+    "key",
+    "state",
+    "reserves",
+    "timeouts",
+    "releases",
+    "created_ms",
+    "age_ms",
+    "due_ms",
+    "expires_ms",
+    "ttr_ms",
+    "held_back",
+    "status",
+    "attrs",
+];
+
+/// How long a dedupe id is remembered unless the hook says, ms.
+const DEDUPE_MS: u64 = 24 * 3600 * 1000;
+
+/// The bytes of a body that is in memory; nil for one in the log.
+pub(crate) fn body_value(lua: &Lua, body: &Body) -> LuaResult<Value> {
+    body.as_small().map_or(Ok(Value::Nil), |bytes| {
+        lua.create_string(bytes).map(Value::String)
+    })
+}
+
+fn text(lua: &Lua, bytes: &[u8]) -> LuaResult<Value> {
+    lua.create_string(bytes).map(Value::String)
+}
+
+fn number(value: u64) -> Value {
+    Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn attrs(lua: &Lua, of: &[quintet_engine::Attr]) -> LuaResult<Value> {
+    let table = lua.create_table()?;
+    for (name, value) in of {
+        table.raw_set(lua.create_string(name)?, lua.create_string(value)?)?;
+    }
+    Ok(Value::Table(table))
+}
+
+/// A field of a message to be put; `None`: there is no such field.
+pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Value>> {
+    let more = put.more.as_deref();
+    Ok(Some(match field {
+        b"queue" => text(lua, put.queue.as_bytes())?,
+        b"body" => body_value(lua, &put.body)?,
+        b"size" => number(put.body.len()),
+        b"rank" => put.rank.map_or(Value::Nil, |rank| number(rank.into())),
+        b"flags" => number(put.flags.into()),
+        b"delay_ms" => match put.due {
+            When::In(ms) => number(ms),
+            _ => Value::Nil,
+        },
+        b"due_ms" => match put.due {
+            When::At(at) => number(at.0),
+            _ => Value::Nil,
+        },
+        b"ttl_ms" => match put.expires {
+            Expiry::In(ms) => number(ms),
+            Expiry::Never => number(0),
+            _ => Value::Nil,
+        },
+        b"expires_ms" => match put.expires {
+            Expiry::At(at) => number(at.0),
+            _ => Value::Nil,
+        },
+        b"ttr_ms" => put.ttr_ms.map_or(Value::Nil, number),
+        b"key" => match more.and_then(|more| more.key.as_deref()) {
+            Some(key) => text(lua, key)?,
+            None => Value::Nil,
+        },
+        b"held_back" => Value::Boolean(more.is_some_and(|more| more.held_back)),
+        b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
+            Some(dedupe) => text(lua, &dedupe.id)?,
+            None => Value::Nil,
+        },
+        b"attrs" => attrs(lua, more.map_or(&[], |more| &more.attrs))?,
+        b"id" => Value::Nil,
+        _ => return Ok(None),
+    }))
+}
+
+/// A field of a stored message; `None`: there is no such field.
+pub(crate) fn of_message(
+    lua: &Lua,
+    message: &Message,
+    queue: &Name,
+    now: Ms,
+    field: &[u8],
+) -> LuaResult<Option<Value>> {
+    let extra = message.extra.as_deref();
+    let rare = |get: fn(&quintet_engine::Extra) -> u32| number(extra.map_or(0, get).into());
+    Ok(Some(match field {
+        b"id" => number(message.id.0),
+        b"queue" => text(lua, queue.as_bytes())?,
+        b"body" => body_value(lua, &message.body)?,
+        b"size" => number(message.body.len()),
+        b"rank" => number(message.rank.into()),
+        b"flags" => number(message.flags.into()),
+        b"key" => match message.key() {
+            Some(key) => text(lua, key)?,
+            None => Value::Nil,
+        },
+        b"state" => text(
+            lua,
+            match message.state {
+                State::Ready if message.is_delayed(now) => b"delayed",
+                State::Ready => b"ready",
+                State::Reserved => b"reserved",
+                State::Buried => b"buried",
+                State::Prepared => b"prepared",
+                State::Done => b"done",
+                State::Relayed => b"relayed",
+            },
+        )?,
+        b"reserves" => number(message.reserves.into()),
+        b"timeouts" => rare(|extra| extra.timeouts),
+        b"releases" => rare(|extra| extra.releases),
+        b"created_ms" => number(message.created.0),
+        b"age_ms" => number(now.since(message.created)),
+        b"due_ms" => message.due().map_or(Value::Nil, |at| number(at.0)),
+        b"expires_ms" => message.expires().map_or(Value::Nil, |at| number(at.0)),
+        b"ttr_ms" => message.ttr_ms.map_or(Value::Nil, number),
+        b"held_back" => Value::Boolean(!message.selectable),
+        b"status" => text(lua, extra.map_or(&[], |extra| &extra.status))?,
+        b"attrs" => attrs(lua, extra.map_or(&[], |extra| &extra.attrs))?,
+        _ => return Ok(None),
+    }))
+}
+
+/// A stored message as a table.
+pub(crate) fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> LuaResult<Table> {
+    let table = lua.create_table()?;
+    for field in STORED {
+        if let Some(value) = of_message(lua, message, queue, now, field.as_bytes())? {
+            table.raw_set(*field, value)?;
+        }
+    }
+    Ok(table)
+}
+
+fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
+    let found = match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::Number(number) if number.fract() == 0.0 && *number >= 0.0 => Some(*number as u64),
+        _ => None,
+    };
+    found.filter(|&number| number <= most).ok_or_else(|| {
+        format!(
+            "{field}: a whole number from 0 to {most} expected, {}",
+            got(value)
+        )
+    })
+}
+
+/// What came instead of what was expected.
+pub(crate) fn got(value: &Value) -> String {
+    match value {
+        Value::Integer(number) => format!("got {number}"),
+        Value::Number(number) => format!("got {number}"),
+        other => format!("got {}", other.type_name()),
+    }
+}
+
+fn bytes(field: &str, value: &Value, most: usize) -> Result<Vec<u8>, String> {
+    match value {
+        Value::String(text) if text.as_bytes().len() <= most => Ok(text.as_bytes().to_vec()),
+        Value::String(_) => Err(format!("{field}: {most} bytes at most expected")),
+        Value::Integer(number) => Ok(number.to_string().into_bytes()),
+        other => Err(format!("{field}: a string expected, {}", got(other))),
+    }
+}
+
+/// The name of a queue or table.
+pub(crate) fn name(field: &str, value: &Value) -> Result<Name, String> {
+    let bytes = bytes(field, value, 65_535)?;
+    if bytes.is_empty() {
+        return Err(format!("{field}: a name expected, got the empty string"));
+    }
+    Ok(Name::new(&bytes))
+}
+
+/// Milliseconds up to a thousand years.
+pub(crate) fn span(field: &str, value: &Value) -> Result<u64, String> {
+    whole(field, value, 1000 * 366 * 24 * 3600 * 1000)
+}
+
+/// Sets a field of a message to be put.
+///
+/// # Errors
+/// There is no such field, or it cannot have this value; says what it can.
+pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), String> {
+    let nil = value.is_nil();
+    match field {
+        "queue" => put.queue = name(field, value)?,
+        "body" => put.body = Body::new(&bytes(field, value, usize::MAX)?),
+        "rank" if nil => put.rank = None,
+        "rank" => put.rank = Some(whole(field, value, u32::MAX.into())? as u32),
+        "flags" => put.flags = whole(field, value, u32::MAX.into())? as u32,
+        "delay_ms" | "due_ms" if nil => put.due = When::Now,
+        "delay_ms" => put.due = When::In(span(field, value)?),
+        "due_ms" => put.due = When::At(Ms(span(field, value)?)),
+        "ttl_ms" | "expires_ms" if nil => put.expires = Expiry::Default,
+        "ttl_ms" => {
+            put.expires = match span(field, value)? {
+                0 => Expiry::Never,
+                ms => Expiry::In(ms),
+            }
+        }
+        "expires_ms" => put.expires = Expiry::At(Ms(span(field, value)?)),
+        "ttr_ms" if nil => put.ttr_ms = None,
+        "ttr_ms" => put.ttr_ms = Some(span(field, value)?),
+        "key" | "dedupe" if nil => {
+            if let Some(more) = &mut put.more {
+                match field {
+                    "key" => more.key = None,
+                    _ => more.dedupe = None,
+                }
+            }
+        }
+        "key" => {
+            let key: Arc<[u8]> = bytes(field, value, 65_535)?.into();
+            put.more.get_or_insert_default().key = Some(key);
+        }
+        "held_back" => match value {
+            Value::Boolean(held) => put.more.get_or_insert_default().held_back = *held,
+            other => return Err(format!("{field}: true or false expected, {}", got(other))),
+        },
+        "dedupe" => {
+            let id = bytes(field, value, 65_535)?.into();
+            let old = put.more.get_or_insert_default().dedupe.take();
+            put.more.get_or_insert_default().dedupe = Some(Dedupe {
+                id,
+                window_ms: old.map_or(DEDUPE_MS, |old| old.window_ms),
+                return_first: true,
+            });
+        }
+        "attrs" => {
+            let Value::Table(table) = value else {
+                return Err(format!(
+                    "{field}: a table of strings expected, {}",
+                    got(value)
+                ));
+            };
+            let mut attrs = Vec::new();
+            for pair in table.pairs::<Value, Value>() {
+                let (name, value) = pair.map_err(|error| error.to_string())?;
+                let name = bytes("attrs", &name, 65_535)?;
+                attrs.push((name.into(), bytes("attrs", &value, usize::MAX)?.into()));
+                if attrs.len() > 1000 {
+                    return Err("attrs: 1000 of them at most".into());
+                }
+            }
+            put.more.get_or_insert_default().attrs = attrs;
+        }
+        _ => {
+            return Err(format!(
+                "a message to be put has no field {field:?} that can be set"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that a message to be put takes, about.
+pub(crate) fn bytes_of(put: &Put) -> usize {
+    let more = put.more.as_deref();
+    let attrs = more.map_or(0, |more| {
+        let attrs = more.attrs.iter();
+        attrs
+            .map(|(name, value)| name.len() + value.len())
+            .sum::<usize>()
+            + more.key.as_deref().map_or(0, <[u8]>::len)
+    });
+    put.body.as_small().map_or(0, <[u8]>::len) + put.queue.as_bytes().len() + attrs
+}
+
+/// A message to be put, from a table; what it leaves out is as in `base`.
+///
+/// # Errors
+/// As [`set`].
+pub(crate) fn put_from(table: &Table, base: Put) -> Result<Put, String> {
+    let mut put = base;
+    for pair in table.pairs::<Value, Value>() {
+        let (field, value) = pair.map_err(|error| error.to_string())?;
+        let Value::String(field) = &field else {
+            return Err(format!("a field's name expected, {}", got(&field)));
+        };
+        set(&mut put, &field.to_string_lossy(), &value)?;
+    }
+    if put.queue.is_empty() {
+        return Err("queue: a name expected, got nil".into());
+    }
+    Ok(put)
+}

@@ -1,0 +1,43 @@
+//! What hooks need of the server.
+
+use quintet_engine::{Caller, Command, Ms, Name, Outcome};
+
+/// How important a line of the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// For the curious.
+    Info,
+    /// To be looked at some time.
+    Warn,
+    /// To be looked at.
+    Error,
+}
+
+/// The server, as hooks see it. One for each state; a state takes it along to
+/// the thread it lives on.
+pub trait Host: Send {
+    /// Engine time.
+    fn now(&self) -> Ms;
+
+    /// Asks the shards; answers the outcome (`None`: it waits, and the caller
+    /// will be told) and the queue its first message came from.
+    fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name);
+
+    /// A line for the server's log.
+    fn log(&mut self, level: Level, text: &str);
+}
+
+/// On whose behalf an event happens.
+#[derive(Clone, Debug, Default)]
+pub struct Who {
+    /// Who asks the shards.
+    pub caller: Caller,
+    /// Number of the connection; 0: none.
+    pub connection: u64,
+    /// Name of the voice; empty: none.
+    pub voice: &'static str,
+    /// The client's address; empty: none.
+    pub peer: std::sync::Arc<str>,
+    /// Who the client said it is; empty: it did not.
+    pub user: std::sync::Arc<str>,
+}

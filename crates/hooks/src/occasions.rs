@@ -1,0 +1,245 @@
+//! Events without a command of a client's: connections, what time brings, and
+//! commands that hooks have added.
+
+use mlua::Value;
+use quintet_engine::{BackTo, Effect, How, Intent, IntentKind, Intents, Ms, Party, When};
+
+use crate::error::HookError;
+use crate::event::Event;
+use crate::fields::got;
+use crate::host::Who;
+use crate::register::Beat;
+use crate::state::State;
+use crate::subject::{Stored, Subject};
+use crate::submit::{Missed, Stepped};
+use crate::verdict::{self, FateVerdict, Yes, of_yes};
+
+/// What an added command answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Done, nothing to show.
+    Done,
+    /// Text or bytes to show.
+    Text(Vec<u8>),
+    /// Refused, with a text.
+    Refused(String),
+}
+
+impl State {
+    /// Which intents the hooks want to decide, for this party.
+    pub fn intents(&self, party: Party) -> Intents {
+        Intents {
+            party,
+            expire: self.has(Event::Expire),
+            lease_end: self.has(Event::LeaseEnd),
+            dead_letter: self.has(Event::DeadLetter),
+        }
+    }
+
+    /// `start`, `stop` or `disconnect`.
+    pub fn notify(&mut self, who: &Who, event: Event) {
+        if !self.has(event) {
+            return;
+        }
+        let result = self.in_step(who, event, |state| {
+            state.call(event, &state.conn)?;
+            Ok(((), None))
+        });
+        self.settle_up(who, event, result);
+    }
+
+    /// `connect`: the text with which a connection is refused.
+    pub fn connect(&mut self, who: &Who) -> Option<String> {
+        if !self.has(Event::Connect) {
+            return None;
+        }
+        let event = Event::Connect;
+        let result = self.in_step(who, event, |state| {
+            let yes = match state.call(event, &state.conn)? {
+                Some(returned) => state.judged(event, of_yes(event, returned))?,
+                None => Yes::Go,
+            };
+            Ok((yes, None))
+        });
+        match self.settle_up(who, event, result) {
+            Some(Yes::Refuse(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// `auth`: whether a client that says it is `user` may be; `None`: no
+    /// function says. One that fails lets nobody in.
+    pub fn auth(&mut self, who: &Who, user: &str, secret: &[u8]) -> Option<bool> {
+        if !self.has(Event::Auth) {
+            return None;
+        }
+        let event = Event::Auth;
+        let result = self.in_step(who, event, |state| {
+            let secret = state.lua.create_string(secret);
+            let secret = secret.map_err(|error| HookError::from_lua(&error, &[]))?;
+            match state.call(event, (user, &secret, &state.conn))? {
+                None => Ok((None, None)),
+                Some((Value::Boolean(may), _)) => Ok((Some(may), None)),
+                Some((other, _)) => state.judged(
+                    event,
+                    Err(format!(
+                        "auth has to return true, false or nothing, {}",
+                        got(&other)
+                    )),
+                ),
+            }
+        });
+        self.settle_up(who, event, result).unwrap_or(Some(false))
+    }
+
+    /// `expire`, `lease_end` or `dead_letter`: decides, and submits what was
+    /// decided.
+    pub fn intent(&mut self, who: &Who, intent: &Intent) {
+        let event = match intent.kind {
+            IntentKind::Expire => Event::Expire,
+            IntentKind::LeaseEnd => Event::LeaseEnd,
+            IntentKind::DeadLetter => Event::DeadLetter,
+        };
+        let id = intent.message.id;
+        let result = self.in_step(who, event, |state| {
+            let stored = Stored {
+                message: intent.message.clone(),
+                queue: intent.queue.clone(),
+                now: state.now(),
+                open: false,
+            };
+            let (returned, _) = state.about(Subject::Stored(Box::new(stored)), |state| {
+                state.call(event, &state.msg)
+            });
+            let fate = match returned? {
+                Some(returned) => state.judged(event, verdict::of_fate(event, returned))?,
+                None => FateVerdict::Default,
+            };
+            let mut work = state.work();
+            // The function may have said what becomes of it by an effect.
+            let said = work
+                .step
+                .effects
+                .iter()
+                .any(|effect| effect.message() == Some(id));
+            let effect = match fate {
+                FateVerdict::Default if said => None,
+                FateVerdict::Default => Some(Effect::Conclude(id)),
+                FateVerdict::Drop => Some(Effect::Delete(id)),
+                FateVerdict::Keep => Some(Effect::Settle {
+                    id,
+                    how: How::Release {
+                        rank: None,
+                        due: When::Now,
+                        back_to: Some(BackTo::Place),
+                    },
+                }),
+                FateVerdict::To(to) => Some(Effect::Move { id, to }),
+            };
+            work.step.effects.extend(effect);
+            Ok(((), None))
+        });
+        if self.settle_up(who, event, result).is_none() {
+            // What happens by itself. If it is not withheld any more there is
+            // nothing left to conclude.
+            let conclude = quintet_engine::Compound {
+                effects: vec![Effect::Conclude(id)],
+                ..Default::default()
+            };
+            self.enter(who);
+            self.plain(quintet_engine::Command::Compound(Box::new(conclude)));
+        }
+    }
+
+    /// When [`State::run_timers`] has something to do; [`Ms::NEVER`]: never.
+    pub fn next_timer(&self) -> Ms {
+        self.due.iter().copied().min().unwrap_or(Ms::NEVER)
+    }
+
+    /// Runs the timers that are due. One that is late runs once. For one state
+    /// of the server's only.
+    pub fn run_timers(&mut self, who: &Who) {
+        let now = self.now();
+        for index in 0..self.registered.timers.len() {
+            if self.due[index] > now {
+                continue;
+            }
+            self.due[index] = match &self.registered.timers[index].when {
+                Beat::Every(ms) => now + *ms,
+                Beat::At(cron) => cron.after(now),
+            };
+            let result = self.in_step(who, Event::Timer, |state| {
+                if let Some(timer) = state.registered.timers.get(index) {
+                    state.call_one(Event::Timer, &timer.function, ())?;
+                }
+                Ok(((), None))
+            });
+            self.settle_up(who, Event::Timer, result);
+        }
+    }
+
+    /// Runs a command that a hook has added: its line without the line's end.
+    /// `None`: there is no such command.
+    pub fn added(&mut self, who: &Who, line: &[u8]) -> Option<Reply> {
+        let mut words = line
+            .split(|byte| byte.is_ascii_whitespace())
+            .filter(|word| !word.is_empty());
+        let word = words.next()?;
+        let index = self
+            .registered
+            .commands
+            .iter()
+            .position(|(known, _)| known.eq_ignore_ascii_case(word))?;
+        let args: Vec<&[u8]> = words.collect();
+        let event = Event::Added;
+        let result = self.in_step(who, event, |state| {
+            let failed = |error| HookError::from_lua(&error, &[]);
+            let table = state.lua.create_table().map_err(failed)?;
+            for (at, arg) in args.iter().enumerate() {
+                let arg = state.lua.create_string(arg).map_err(failed)?;
+                table.raw_set(at + 1, arg).map_err(failed)?;
+            }
+            let Some((_, function)) = state.registered.commands.get(index) else {
+                return Ok((Reply::Done, None));
+            };
+            let returned = state.call_one(event, function, (&table, &state.conn))?;
+            let reply = match returned {
+                (Value::Nil | Value::Boolean(true), _) => Ok(Reply::Done),
+                (Value::String(text), _) => Ok(Reply::Text(text.as_bytes().to_vec())),
+                (Value::Integer(number), _) => Ok(Reply::Text(number.to_string().into_bytes())),
+                refused @ (Value::Boolean(false), _) => match of_yes(event, refused) {
+                    Ok(Yes::Refuse(text)) => Ok(Reply::Refused(text)),
+                    Ok(Yes::Go) => Ok(Reply::Done),
+                    Err(text) => Err(text),
+                },
+                (other, _) => Err(format!(
+                    "nothing, a text, or false and a text expected, {}",
+                    got(&other)
+                )),
+            };
+            Ok((state.judged(event, reply)?, None))
+        });
+        let failed = || Reply::Refused("the command failed".into());
+        Some(self.settle_up(who, event, result).unwrap_or_else(failed))
+    }
+
+    /// Reports what failed, runs `after_put` of what was put; `None`: it
+    /// failed.
+    fn settle_up<T>(&mut self, who: &Who, event: Event, result: Stepped<T>) -> Option<T> {
+        match result {
+            Ok((value, _, stored)) => {
+                self.after_puts(who, stored);
+                Some(value)
+            }
+            Err(Missed::Failed(event, error)) => {
+                self.report(event, &error);
+                None
+            }
+            Err(Missed::Conflict) => {
+                let error = self.blamed("what it reads changes too fast".into());
+                self.report(event, &error);
+                None
+            }
+        }
+    }
+}

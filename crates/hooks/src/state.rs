@@ -1,0 +1,334 @@
+//! A thread's Lua state, and how its functions are called.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use mlua::{
+    AnyUserData, ChunkMode, Error, IntoLuaMulti, Lua, MetaMethod, String as LuaString, UserData,
+    UserDataMethods, Value,
+};
+use quintet_engine::{Ms, Party};
+
+use crate::api::{self, Env};
+use crate::error::HookError;
+use crate::event::{Event, Events};
+use crate::host::{Host, Level, Who};
+use crate::meter::Meter;
+use crate::program::Program;
+use crate::register::{Beat, Registered};
+use crate::sandbox;
+use crate::shared::locked;
+use crate::step::{Step, Work};
+use crate::subject::{Msg, Subject};
+use crate::takes::Waiting;
+use crate::verdict::Returned;
+
+/// The hooks of one thread. Global variables of a file are this state's own:
+/// what threads share is in tables and counters.
+pub struct State {
+    pub(crate) program: Arc<Program>,
+    pub(crate) env: Env,
+    pub(crate) lua: Lua,
+    pub(crate) subject: Arc<Mutex<Subject>>,
+    pub(crate) msg: AnyUserData,
+    pub(crate) conn: AnyUserData,
+    who: Arc<Mutex<Who>>,
+    pub(crate) registered: Registered,
+    events: Events,
+    /// When each timer is due next.
+    pub(crate) due: Vec<Ms>,
+    pub(crate) waiting: HashMap<(Party, bool), Waiting>,
+    /// Memory ran out: the state is made anew before the next event.
+    broken: AtomicBool,
+}
+
+/// The userdata for who is behind an event.
+struct Conn(Arc<Mutex<Who>>);
+
+impl UserData for Conn {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_meta_method(MetaMethod::Index, |lua, this, field: LuaString| {
+            let who = locked(&this.0);
+            let text = |text: &str| lua.create_string(text).map(Value::String);
+            match &*field.as_bytes() {
+                b"id" => Ok(Value::Integer(
+                    i64::try_from(who.connection).unwrap_or(i64::MAX),
+                )),
+                b"voice" => text(who.voice),
+                b"peer" => text(&who.peer),
+                b"user" => text(&who.user),
+                _ => Err(Error::runtime(format!(
+                    "a connection has no field {:?}; it has id, voice, peer and user",
+                    field.to_string_lossy()
+                ))),
+            }
+        });
+    }
+}
+
+impl State {
+    /// A state of this program. `host` stays with it.
+    ///
+    /// # Errors
+    /// The files fail to load.
+    pub fn new(program: Arc<Program>, host: Box<dyn Host>) -> Result<Self, HookError> {
+        let env = Env {
+            work: Arc::new(Mutex::new(Work {
+                host,
+                caller: Default::default(),
+                step: Step::default(),
+                limits: program.limits,
+                loading: None,
+            })),
+            meter: Arc::new(Meter::new(program.limits)),
+            shared: Arc::clone(&program.shared),
+        };
+        let subject = Arc::new(Mutex::new(Subject::Gone));
+        let who = Arc::new(Mutex::new(Who::default()));
+        let made = make(&program, &env, &subject, &who)
+            .map_err(|error| HookError::from_lua(&error, &program.names))?;
+        let Made {
+            lua,
+            msg,
+            conn,
+            registered,
+        } = made?;
+        let mut state = Self {
+            events: registered.events(),
+            program,
+            env,
+            lua,
+            subject,
+            msg,
+            conn,
+            who,
+            registered,
+            due: Vec::new(),
+            waiting: HashMap::new(),
+            broken: AtomicBool::new(false),
+        };
+        state.set_timers();
+        Ok(state)
+    }
+
+    /// The events that have functions.
+    pub fn events(&self) -> Events {
+        self.events
+    }
+
+    pub(crate) fn has(&self, event: Event) -> bool {
+        self.events.has(event)
+    }
+
+    /// The program it was made from.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
+        locked(&self.env.work)
+    }
+
+    /// Engine time.
+    pub(crate) fn now(&self) -> Ms {
+        self.work().host.now()
+    }
+
+    pub(crate) fn set_timers(&mut self) {
+        let now = self.now();
+        let timers = self.registered.timers.iter();
+        self.due = timers
+            .map(|timer| match &timer.when {
+                Beat::Every(ms) => now + *ms,
+                Beat::At(cron) => cron.after(now),
+            })
+            .collect();
+    }
+
+    /// Begins what is done on behalf of `who`.
+    pub(crate) fn enter(&mut self, who: &Who) {
+        if self.broken.swap(false, Relaxed) {
+            self.make_anew();
+        }
+        {
+            let mut known = locked(&self.who);
+            if known.connection != who.connection || !Arc::ptr_eq(&known.user, &who.user) {
+                *known = who.clone();
+            }
+        }
+        let mut work = self.work();
+        work.caller = who.caller;
+        work.step.clear();
+    }
+
+    /// Memory is not trusted after it ran out: everything but tables, counters
+    /// and timers' times is as after a start.
+    fn make_anew(&mut self) {
+        let made = make(&self.program, &self.env, &self.subject, &self.who);
+        if let Ok(Ok(made)) = made {
+            self.lua = made.lua;
+            self.msg = made.msg;
+            self.conn = made.conn;
+            self.registered = made.registered;
+        }
+    }
+
+    /// Calls the functions of an event in their order until one answers;
+    /// `None`: none did.
+    pub(crate) fn call<A: IntoLuaMulti + Copy>(
+        &self,
+        event: Event,
+        args: A,
+    ) -> Result<Option<Returned>, HookError> {
+        for function in &self.registered.functions[event as usize] {
+            let returned = self.call_one(event, function, args)?;
+            if !returned.0.is_nil() {
+                return Ok(Some(returned));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn call_one<A: IntoLuaMulti>(
+        &self,
+        event: Event,
+        function: &mlua::Function,
+        args: A,
+    ) -> Result<Returned, HookError> {
+        let meter = &self.env.meter;
+        let began = meter.elapsed_ns();
+        meter.begin(began);
+        let result = function.call::<Returned>(args);
+        let stopped = meter.end();
+        self.env
+            .shared
+            .called(event, meter.elapsed_ns().saturating_sub(began));
+        match (result, stopped) {
+            (Ok(returned), None) => Ok(returned),
+            (result, Some(stop)) => {
+                let text = stop.text(&self.program.limits);
+                let place = result
+                    .err()
+                    .map(|error| HookError::from_lua(&error, &self.program.names));
+                Err(HookError {
+                    text: format!("{} {text}", event.name()),
+                    ..place.unwrap_or_else(|| HookError::of_file("", ""))
+                })
+            }
+            (Err(error), None) => {
+                if is_memory(&error) {
+                    self.broken.store(true, Relaxed);
+                }
+                Err(HookError::from_lua(&error, &self.program.names))
+            }
+        }
+    }
+
+    /// A verdict's text as an error of the event.
+    pub(crate) fn judged<T>(
+        &self,
+        event: Event,
+        verdict: Result<T, String>,
+    ) -> Result<T, HookError> {
+        verdict.map_err(|text| {
+            let text = if text.starts_with(event.name()) {
+                text
+            } else {
+                format!("{}: {text}", event.name())
+            };
+            self.blamed(text)
+        })
+    }
+
+    /// An error of the program as a whole.
+    pub(crate) fn blamed(&self, text: String) -> HookError {
+        let file = self.program.names.first();
+        HookError::of_file(file.map_or("", String::as_str), text)
+    }
+
+    /// Notes and logs that an event's function failed.
+    pub(crate) fn report(&self, event: Event, error: &HookError) {
+        self.env.shared.failed(event, error);
+        let text = format!("hook {}: {error}", event.name());
+        self.work().host.log(Level::Error, &text);
+    }
+
+    /// Puts a message before the functions while `run` runs, and takes it back
+    /// as they left it.
+    pub(crate) fn about<R>(&self, subject: Subject, run: impl FnOnce(&Self) -> R) -> (R, Subject) {
+        *locked(&self.subject) = subject;
+        let result = run(self);
+        (result, std::mem::take(&mut *locked(&self.subject)))
+    }
+}
+
+fn is_memory(error: &Error) -> bool {
+    match error {
+        Error::MemoryError(_) => true,
+        Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => is_memory(cause),
+        _ => false,
+    }
+}
+
+struct Made {
+    lua: Lua,
+    msg: AnyUserData,
+    conn: AnyUserData,
+    registered: Registered,
+}
+
+/// Makes a Lua state and loads the program's files into it.
+fn make(
+    program: &Program,
+    env: &Env,
+    subject: &Arc<Mutex<Subject>>,
+    who: &Arc<Mutex<Who>>,
+) -> mlua::Result<Result<Made, HookError>> {
+    let work = Arc::clone(&env.work);
+    let note = move |text: &str| locked(&work).host.log(Level::Info, text);
+    let lua = sandbox::open(&program.limits, &env.meter, note)?;
+    let msg = lua.create_userdata(Msg(Arc::clone(subject)))?;
+    let conn = lua.create_userdata(Conn(Arc::clone(who)))?;
+    api::install(&lua, env)?;
+    locked(&env.work).loading = Some(Registered::default());
+    let mut loaded = Ok(());
+    for source in &program.sources {
+        env.meter.begin(env.meter.elapsed_ns());
+        let chunk = lua
+            .load(&source.text[..])
+            .set_name(format!("={}", source.name))
+            .set_mode(ChunkMode::Text);
+        let result = chunk.exec();
+        let stopped = env.meter.end();
+        loaded = match (result, stopped) {
+            (Ok(()), None) => Ok(()),
+            (_, Some(stop)) => Err(HookError::of_file(
+                &source.name,
+                format!("loading it {}", stop.text(&program.limits)),
+            )),
+            (Err(error), None) => {
+                let mut error = HookError::from_lua(&error, &program.names);
+                if error.file.is_empty() {
+                    error.file.clone_from(&source.name);
+                }
+                Err(error)
+            }
+        };
+        if loaded.is_ok() {
+            let mut work = locked(&env.work);
+            if let Some(registered) = &mut work.loading {
+                registered.take_globals(&lua)?;
+            }
+        } else {
+            break;
+        }
+    }
+    let registered = locked(&env.work).loading.take().unwrap_or_default();
+    Ok(loaded.map(|()| Made {
+        lua,
+        msg,
+        conn,
+        registered,
+    }))
+}

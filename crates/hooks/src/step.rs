@@ -1,0 +1,122 @@
+//! What a call has read and asked for so far.
+
+use quintet_engine::{Caller, Compound, Effect, Guard, Message, MessageId, Name, Put, Seen};
+
+use crate::host::Host;
+use crate::limits::Limits;
+use crate::register::Registered;
+
+/// What the functions of `quintet` work on.
+pub(crate) struct Work {
+    pub(crate) host: Box<dyn Host>,
+    pub(crate) caller: Caller,
+    pub(crate) step: Step,
+    pub(crate) limits: Limits,
+    /// The file is being loaded: events may be named, nothing may be done.
+    pub(crate) loading: Option<Registered>,
+}
+
+/// One step in the making.
+#[derive(Default)]
+pub(crate) struct Step {
+    pub(crate) guards: Vec<Guard>,
+    pub(crate) effects: Vec<Effect>,
+    /// Messages that this step removes or moves: not seen by later reads.
+    pub(crate) gone: Vec<MessageId>,
+    /// What was added to counters, to be taken back if the step is not taken.
+    pub(crate) counted: Vec<(Box<[u8]>, i64)>,
+    bytes: usize,
+}
+
+impl Step {
+    pub(crate) fn clear(&mut self) {
+        self.guards.clear();
+        self.effects.clear();
+        self.gone.clear();
+        self.counted.clear();
+        self.bytes = 0;
+    }
+
+    /// True if there is nothing to submit.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.effects.is_empty()
+    }
+
+    /// The messages it puts.
+    pub(crate) fn puts(&self) -> Vec<Put> {
+        self.effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Put(put) => Some(put.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The step as a command's first parts; leaves it empty but for what was
+    /// counted.
+    pub(crate) fn compound(&mut self) -> Compound {
+        Compound {
+            guards: std::mem::take(&mut self.guards),
+            effects: std::mem::take(&mut self.effects),
+            then: None,
+        }
+    }
+
+    /// The message was looked at and has to be the same still.
+    pub(crate) fn saw(&mut self, message: &Message) {
+        let known = self
+            .guards
+            .iter()
+            .any(|guard| matches!(guard, Guard::Message { id, .. } if *id == message.id));
+        if !known {
+            self.guards.push(Guard::Message {
+                id: message.id,
+                seen: Some(Seen::of(message)),
+            });
+        }
+    }
+
+    /// What this step has set an entry of a table to.
+    pub(crate) fn own_entry(&self, table: &Name, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Set {
+                table: of,
+                key: own,
+                value,
+                ..
+            } if of == table && **own == *key => Some(value.as_deref()),
+            _ => None,
+        })
+    }
+
+    /// Adds an effect of so many bytes.
+    ///
+    /// # Errors
+    /// It is one too many.
+    pub(crate) fn add(
+        &mut self,
+        effect: Effect,
+        bytes: usize,
+        limits: &Limits,
+    ) -> Result<(), String> {
+        if self.effects.len() >= limits.effects_max {
+            return Err(format!(
+                "one call can ask for {} things at most",
+                limits.effects_max
+            ));
+        }
+        self.bytes += bytes;
+        if self.bytes > limits.effect_bytes_max {
+            return Err(format!(
+                "one call can store {} bytes at most",
+                limits.effect_bytes_max
+            ));
+        }
+        if let Effect::Delete(id) | Effect::Move { id, .. } = &effect {
+            self.gone.push(*id);
+        }
+        self.effects.push(effect);
+        Ok(())
+    }
+}

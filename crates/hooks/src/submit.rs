@@ -1,0 +1,335 @@
+//! A command and the events around it.
+
+use quintet_engine::{
+    Command, How, Message, MessageId, Name, Outcome, Peek, Put, Refusal, StatsOf, TableAsk,
+};
+
+use crate::error::HookError;
+use crate::event::Event;
+use crate::host::Who;
+use crate::state::State;
+use crate::verdict::{Yes, of_yes};
+
+/// What came of a command.
+#[derive(Debug)]
+pub enum Decided {
+    /// This, with the queue its first message came from.
+    Now(Outcome, Name),
+    /// It waits; bring what comes to [`State::arrived`].
+    Later,
+    /// A hook refused it, with this text for the client.
+    Denied(String),
+}
+
+/// A step that was taken: what was planned, what came of its command, and the
+/// messages it has put.
+pub(crate) type Stepped<T> = Result<(T, Option<Decided>, Vec<(Put, MessageId)>), Missed>;
+
+/// Why a step was not taken.
+pub(crate) enum Missed {
+    /// A function failed.
+    Failed(Event, HookError),
+    /// What was read changes faster than the functions run.
+    Conflict,
+}
+
+impl State {
+    /// True if a command can be submitted without [`State::submit`].
+    pub fn ignores(&self, command: &Command) -> bool {
+        let events = self.events();
+        if events.has(Event::Command) || events.has(Event::Error) {
+            return false;
+        }
+        match command {
+            Command::Put(_) | Command::PutMany(_) => {
+                !(events.has(Event::BeforePut)
+                    || events.has(Event::AfterPut)
+                    || events.has(Event::Full))
+            }
+            Command::Take(_) | Command::Watch(_) | Command::Rewatch(_) => {
+                !(events.has(Event::BeforeTake)
+                    || events.has(Event::AfterTake)
+                    || events.has(Event::Empty))
+            }
+            Command::Settle { .. } | Command::SettleHeld { .. } | Command::Delete { .. } => {
+                !events.has(Event::Settle)
+            }
+            _ => true,
+        }
+    }
+
+    /// Submits a command and runs the events around it.
+    pub fn submit(&mut self, who: &Who, command: Command) -> Decided {
+        self.enter(who);
+        if self.has(Event::Command)
+            && let Some(text) = self.may_command(who, &command)
+        {
+            return Decided::Denied(text);
+        }
+        let decided = match command {
+            Command::Put(put) => self.submit_put(who, put),
+            Command::PutMany(puts) => self.submit_many(who, puts),
+            Command::Take(take) if !take.look => self.submit_take(who, take, false),
+            Command::Watch(Some(take)) => self.submit_take(who, *take, true),
+            command @ (Command::Settle { .. }
+            | Command::SettleHeld { .. }
+            | Command::Delete { .. })
+                if self.has(Event::Settle) =>
+            {
+                self.submit_settle(who, command)
+            }
+            command => self.plain(command),
+        };
+        match decided {
+            Decided::Now(Outcome::Refused(refusal), name) if self.has(Event::Error) => {
+                self.worded(who, refusal, name)
+            }
+            decided => decided,
+        }
+    }
+
+    /// Submits a command as it is.
+    pub(crate) fn plain(&self, command: Command) -> Decided {
+        let mut work = self.work();
+        let caller = work.caller;
+        match work.host.ask(caller, command) {
+            (Some(outcome), name) => Decided::Now(outcome, name),
+            (None, _) => Decided::Later,
+        }
+    }
+
+    /// Asks `run` what is to be submitted, submits it together with the step
+    /// that was made meanwhile, and begins anew if what was read has changed.
+    /// Answers what `run` answered, what came of its command, and what the
+    /// step has put. `run` gives its command by value.
+    pub(crate) fn in_step<T>(
+        &mut self,
+        who: &Who,
+        event: Event,
+        mut run: impl FnMut(&mut Self) -> Result<(T, Option<Command>), HookError>,
+    ) -> Stepped<T> {
+        for _ in 0..self.program.limits.attempts_max.max(1) {
+            self.enter(who);
+            let (value, command) = match run(self) {
+                Ok(planned) => planned,
+                Err(error) => {
+                    self.uncount();
+                    return Err(Missed::Failed(event, error));
+                }
+            };
+            let mut work = self.work();
+            // What was only read binds nothing when nothing is done.
+            if work.step.is_quiet() && (command.is_none() || work.step.guards.is_empty()) {
+                drop(work);
+                let decided = command.map(|command| self.plain(command));
+                return Ok((value, decided, Vec::new()));
+            }
+            let wanted = self.has(Event::AfterPut);
+            let puts = if wanted { work.step.puts() } else { Vec::new() };
+            let had_command = command.is_some();
+            let mut compound = work.step.compound();
+            compound.then = command.map(Box::new);
+            drop(work);
+            let decided = self.plain(Command::Compound(Box::new(compound)));
+            let (ids, decided) = match decided {
+                Decided::Now(Outcome::Refused(Refusal::Conflict), _) => {
+                    self.uncount();
+                    continue;
+                }
+                Decided::Now(Outcome::Compound { ids, then }, name) => {
+                    (ids, then.map(|then| Decided::Now(*then, name)))
+                }
+                Decided::Now(refused @ Outcome::Refused(_), name) => {
+                    // Nothing was done: no message that was asked for either.
+                    self.uncount();
+                    if !had_command && let Outcome::Refused(refusal) = refused {
+                        let text = format!("what it asked for was refused: {}", refusal.text());
+                        return Err(Missed::Failed(event, self.blamed(text)));
+                    }
+                    (Vec::new(), Some(Decided::Now(refused, name)))
+                }
+                decided => (Vec::new(), Some(decided)),
+            };
+            let stored = puts
+                .into_iter()
+                .zip(ids)
+                .filter(|(_, id)| id.0 != 0)
+                .collect();
+            return Ok((value, decided, stored));
+        }
+        Err(Missed::Conflict)
+    }
+
+    /// Takes back what the step has counted.
+    fn uncount(&self) {
+        let mut work = self.work();
+        let now = work.host.now();
+        let counted = std::mem::take(&mut work.step.counted);
+        for (name, by) in counted {
+            self.env
+                .shared
+                .counters
+                .add(&name, by.saturating_neg(), None, now);
+        }
+        work.step.clear();
+    }
+
+    /// What is told to a client whose command's hook was not done with it.
+    /// `None`: the command goes on without.
+    pub(crate) fn missed(&self, missed: Missed) -> Option<String> {
+        match missed {
+            Missed::Failed(event, error) => {
+                self.report(event, &error);
+                self.program
+                    .limits
+                    .refuse_on_error
+                    .then(|| "refused: a hook failed".to_owned())
+            }
+            Missed::Conflict => Some("busy: what a hook reads changes too fast".to_owned()),
+        }
+    }
+
+    /// `command`: whether it may be.
+    fn may_command(&mut self, who: &Who, command: &Command) -> Option<String> {
+        let result = self.in_step(who, Event::Command, |state| {
+            let shown = shown_command(&state.lua, command);
+            let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
+            match state.call(Event::Command, (&shown, &state.conn))? {
+                Some(returned) => {
+                    let yes = state.judged(Event::Command, of_yes(Event::Command, returned))?;
+                    Ok((yes, None))
+                }
+                None => Ok((Yes::Go, None)),
+            }
+        });
+        match result {
+            Ok((Yes::Go, ..)) => None,
+            Ok((Yes::Refuse(text), ..)) => Some(text),
+            Err(missed) => self.missed(missed),
+        }
+    }
+
+    fn submit_settle(&mut self, who: &Who, command: Command) -> Decided {
+        let result = self.in_step(who, Event::Settle, |state| {
+            let shown = shown_settle(&state.lua, &command);
+            let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
+            let yes = match state.call(Event::Settle, (&shown, &state.conn))? {
+                Some(returned) => state.judged(Event::Settle, of_yes(Event::Settle, returned))?,
+                None => Yes::Go,
+            };
+            let command = (yes == Yes::Go).then(|| command.clone());
+            Ok((yes, command))
+        });
+        match result {
+            Ok((Yes::Refuse(text), ..)) => Decided::Denied(text),
+            Ok((Yes::Go, decided, stored)) => {
+                self.after_puts(who, stored);
+                decided.unwrap_or(Decided::Now(Outcome::Done, Name::default()))
+            }
+            Err(missed) => match self.missed(missed) {
+                Some(text) => Decided::Denied(text),
+                None => self.plain(command),
+            },
+        }
+    }
+
+    /// `on_error`: another text for a refusal.
+    fn worded(&mut self, who: &Who, refusal: Refusal, name: Name) -> Decided {
+        let result = self.in_step(who, Event::Error, |state| {
+            let returned = state.call(Event::Error, (refusal.text(), &state.conn))?;
+            Ok((returned.map(|returned| returned.0), None))
+        });
+        match result {
+            Ok((Some(mlua::Value::String(text)), ..)) => Decided::Denied(
+                text.to_string_lossy()
+                    .replace(|c: char| c.is_control(), " "),
+            ),
+            Ok(_) => Decided::Now(Outcome::Refused(refusal), name),
+            Err(missed) => {
+                self.missed(missed);
+                Decided::Now(Outcome::Refused(refusal), name)
+            }
+        }
+    }
+}
+
+fn shown_command(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
+    let (name, queue, id) = describe(command);
+    let table = lua.create_table()?;
+    table.raw_set("name", name)?;
+    if let Some(queue) = queue {
+        table.raw_set("queue", lua.create_string(queue.as_bytes())?)?;
+    }
+    if let Some(id) = id {
+        table.raw_set("id", id.0)?;
+    }
+    Ok(table)
+}
+
+fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
+    let table = shown_command(lua, command)?;
+    let how = match command {
+        Command::Settle { how, .. } | Command::SettleHeld { how, .. } => match how {
+            How::Finish => "finish",
+            How::Archive { .. } => "archive",
+            How::Release { .. } => "release",
+            How::Bury { .. } => "bury",
+        },
+        _ => "delete",
+    };
+    table.raw_set("how", how)?;
+    Ok(table)
+}
+
+/// A command's name, queue and message, as `command` is told.
+fn describe(command: &Command) -> (&'static str, Option<&Name>, Option<MessageId>) {
+    match command {
+        Command::Put(put) => ("put", Some(&put.queue), None),
+        Command::PutMany(puts) => ("put", puts.first().map(|put| &put.queue), None),
+        Command::Take(take) if take.look => ("peek", take.queues.first(), None),
+        Command::Take(take) => ("take", take.queues.first(), None),
+        Command::Watch(take) => {
+            let queue = take.as_ref().and_then(|take| take.queues.first());
+            ("take", queue, None)
+        }
+        Command::Rewatch(take) => ("take", take.queues.first(), None),
+        Command::StopWaiting => ("stop_waiting", None, None),
+        Command::Refer { queue, .. } => ("refer", Some(queue), None),
+        Command::Settle { id, .. } => ("settle", None, Some(*id)),
+        Command::SettleHeld { queue, .. } => ("settle", queue.as_ref(), None),
+        Command::Touch(id) => ("touch", None, Some(*id)),
+        Command::ReserveId { id, .. } => ("reserve", None, Some(*id)),
+        Command::Peek(peek) => match peek {
+            Peek::Id(id) => ("peek", None, Some(*id)),
+            Peek::Ready(queue)
+            | Peek::Delayed(queue)
+            | Peek::Buried(queue)
+            | Peek::List { queue, .. } => ("peek", Some(queue), None),
+        },
+        Command::Delete { id, .. } => ("delete", None, Some(*id)),
+        Command::Kick { queue, .. } => ("kick", Some(queue), None),
+        Command::KickId(id) => ("kick", None, Some(*id)),
+        Command::Move { id, .. } => ("move", None, Some(*id)),
+        Command::MoveAll { from, .. } => ("move", Some(from), None),
+        Command::Commit(id) => ("commit", None, Some(*id)),
+        Command::Edit(id, _) => ("edit", None, Some(*id)),
+        Command::Pause { queue, .. } => ("pause", Some(queue), None),
+        Command::Configure { queue, .. } => ("configure", Some(queue), None),
+        Command::Join { parent, .. } => ("join", Some(parent), None),
+        Command::Flush(queue) => ("flush", Some(queue), None),
+        Command::FlushAll => ("flush", None, None),
+        Command::Drop(queue) => ("drop", Some(queue), None),
+        Command::FlushExpired(queue) => ("flush_expired", queue.as_ref(), None),
+        Command::BurnId => ("burn_id", None, None),
+        Command::Restore(messages) => ("restore", None, messages.first().map(|m: &Message| m.id)),
+        Command::Compound(_) => ("compound", None, None),
+        Command::Table(
+            TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
+        ) => ("table", Some(table), None),
+        Command::Stats(of) => match of {
+            StatsOf::Queue(queue) => ("stats", Some(queue), None),
+            StatsOf::Message(id) => ("stats", None, Some(*id)),
+            StatsOf::Shard | StatsOf::Queues => ("stats", None, None),
+        },
+    }
+}

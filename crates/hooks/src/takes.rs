@@ -1,0 +1,295 @@
+//! The events around a take.
+//!
+//! Where `after_take` has a function, a take that would remove its message
+//! leases it to the caller's connection instead, and the hook's answer ends
+//! that lease. So a message is never lost between the two steps.
+
+use quintet_engine::{
+    BackTo, Command, Effect, Handed, How, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome,
+    Party, Put, State as MessageState, Take, Wait, When,
+};
+
+use crate::error::HookError;
+use crate::event::Event;
+use crate::host::Who;
+use crate::state::State;
+use crate::subject::{Stored, Subject, body_of};
+use crate::submit::{Decided, Missed};
+use crate::verdict::{self, TakeVerdict, TakenVerdict};
+
+/// What is known of a take until its message comes.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    /// As it was asked, with the queues a hook chose.
+    take: Take,
+    /// Its message is leased in place of being removed.
+    leased: bool,
+}
+
+impl State {
+    /// Submits a take, or a standing take.
+    pub(crate) fn submit_take(&mut self, who: &Who, take: Take, standing: bool) -> Decided {
+        let mut take = take;
+        if self.has(Event::BeforeTake) && !take.queues.is_empty() {
+            match self.choose(who, &take) {
+                Ok(TakeVerdict::Go) => {}
+                Ok(TakeVerdict::Refuse(text)) => return Decided::Denied(text),
+                Ok(TakeVerdict::From(queues)) => take.queues = queues.into_iter().collect(),
+                Err(missed) => {
+                    if let Some(text) = self.missed(missed) {
+                        return Decided::Denied(text);
+                    }
+                }
+            }
+        }
+        let leased = self.has(Event::AfterTake) && take.lease.is_none();
+        let waiting = Waiting {
+            take: take.clone(),
+            leased,
+        };
+        if leased {
+            take.lease = Some(LeaseAsk {
+                owner: LeaseOwner::Connection,
+                time: LeaseTime::Fixed(0),
+                back_to: BackTo::Place,
+                held_max: take.refuse_if_held,
+            });
+        }
+        let command = if standing {
+            Command::Watch(Some(Box::new(take)))
+        } else {
+            Command::Take(take)
+        };
+        let decided = self.plain(command);
+        if standing && !matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
+            // What it brings comes later, whatever was answered.
+            self.waits(who.caller.party, true, waiting);
+            return decided;
+        }
+        match decided {
+            Decided::Later => {
+                self.waits(who.caller.party, false, waiting);
+                Decided::Later
+            }
+            Decided::Now(outcome, name) => self.handed(who, &waiting, outcome, name),
+            denied @ Decided::Denied(_) => denied,
+        }
+    }
+
+    fn waits(&mut self, party: Party, standing: bool, waiting: Waiting) {
+        if self.has(Event::AfterTake) || self.has(Event::Empty) {
+            self.waiting.insert((party, standing), waiting);
+        }
+    }
+
+    /// True if what a waiting or standing take brings has to go through
+    /// [`State::arrived`].
+    pub fn awaits(&self, party: Party, standing: bool) -> bool {
+        self.waiting.contains_key(&(party, standing))
+    }
+
+    /// What a waiting or standing take has brought: runs `after_take` or
+    /// `empty` and answers what is to be told. A standing take whose messages
+    /// a hook has all sent elsewhere answers `Empty`; it has to be set again.
+    pub fn arrived(&mut self, who: &Who, standing: bool, outcome: Outcome, name: Name) -> Decided {
+        let Some(waiting) = self.waiting.remove(&(who.caller.party, standing)) else {
+            return Decided::Now(outcome, name);
+        };
+        self.enter(who);
+        self.handed(who, &waiting, outcome, name)
+    }
+
+    /// The party is gone, or does not wait any more.
+    pub fn forget(&mut self, party: Party) {
+        self.waiting.remove(&(party, false));
+        self.waiting.remove(&(party, true));
+    }
+
+    fn handed(&mut self, who: &Who, waiting: &Waiting, outcome: Outcome, name: Name) -> Decided {
+        match outcome {
+            Outcome::Messages(messages) if self.has(Event::AfterTake) => {
+                self.after_take(who, messages, name, waiting.leased)
+            }
+            Outcome::Empty if self.has(Event::Empty) && !waiting.take.queues.is_empty() => {
+                self.supply(who, waiting)
+            }
+            outcome => Decided::Now(outcome, name),
+        }
+    }
+
+    /// `before_take`.
+    fn choose(&mut self, who: &Who, take: &Take) -> Result<TakeVerdict, Missed> {
+        let result = self.in_step(who, Event::BeforeTake, |state| {
+            let shown = shown_take(&state.lua, take);
+            let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
+            let verdict = match state.call(Event::BeforeTake, (&shown, &state.conn))? {
+                Some(returned) => state.judged(Event::BeforeTake, verdict::of_take(returned))?,
+                None => TakeVerdict::Go,
+            };
+            Ok((verdict, None))
+        })?;
+        let (verdict, _, stored) = result;
+        self.after_puts(who, stored);
+        Ok(verdict)
+    }
+
+    /// `after_take` for each message; then the lease ends as it says.
+    fn after_take(&mut self, who: &Who, messages: Handed, name: Name, leased: bool) -> Decided {
+        let result = self.in_step(who, Event::AfterTake, |state| {
+            let mut kept = Handed::new();
+            for message in &messages {
+                let (verdict, message) = state.judge_taken(message.clone(), &name)?;
+                let id = message.id;
+                let effect = match verdict {
+                    TakenVerdict::Deliver => {
+                        kept.push(message);
+                        leased.then_some(Effect::Settle {
+                            id,
+                            how: How::Finish,
+                        })
+                    }
+                    TakenVerdict::Back(ms) => Some(Effect::Settle {
+                        id,
+                        how: How::Release {
+                            rank: None,
+                            due: if ms == 0 { When::Now } else { When::In(ms) },
+                            back_to: None,
+                        },
+                    }),
+                    TakenVerdict::To(to) => Some(Effect::Move { id, to }),
+                };
+                if let Some(effect) = effect {
+                    // The hook's own limit is not for what its answer costs.
+                    state.work().step.effects.push(effect);
+                }
+            }
+            Ok((kept, None))
+        });
+        match result {
+            Ok((kept, _, stored)) => {
+                self.after_puts(who, stored);
+                told(kept, name, leased)
+            }
+            Err(missed) => {
+                let text = self.missed(missed);
+                if let Some(text) = text {
+                    if leased {
+                        let back = How::Release {
+                            rank: None,
+                            due: When::Now,
+                            back_to: None,
+                        };
+                        self.end_leases(&messages, &back);
+                    }
+                    return Decided::Denied(text);
+                }
+                if leased {
+                    self.end_leases(&messages, &How::Finish);
+                }
+                told(messages, name, leased)
+            }
+        }
+    }
+
+    fn judge_taken(
+        &self,
+        message: Message,
+        queue: &Name,
+    ) -> Result<(TakenVerdict, Message), HookError> {
+        let stored = Stored {
+            message: message.clone(),
+            queue: queue.clone(),
+            now: self.now(),
+            open: true,
+        };
+        let (returned, subject) = self.about(Subject::Stored(Box::new(stored)), |state| {
+            state.call(Event::AfterTake, (&state.msg, &state.conn))
+        });
+        let verdict = match returned? {
+            Some(returned) => self.judged(Event::AfterTake, verdict::of_taken(returned))?,
+            None => TakenVerdict::Deliver,
+        };
+        let body = body_of(subject).unwrap_or_else(|| message.body.clone());
+        Ok((verdict, Message { body, ..message }))
+    }
+
+    fn end_leases(&self, messages: &Handed, how: &How) {
+        for message in messages {
+            self.plain(Command::Settle {
+                id: message.id,
+                by: quintet_engine::By::Owner,
+                how: how.clone(),
+            });
+        }
+    }
+
+    /// `empty`: what a function supplies is put, and the take tried again.
+    fn supply(&mut self, who: &Who, waiting: &Waiting) -> Decided {
+        let queue = waiting.take.queues[0].clone();
+        let again = Take {
+            wait: Wait::No,
+            ..waiting.take.clone()
+        };
+        let result = self.in_step(who, Event::Empty, |state| {
+            let name = state.lua.create_string(queue.as_bytes());
+            let name = name.map_err(|error| HookError::from_lua(&error, &[]))?;
+            let supplied = match state.call(Event::Empty, (&name, &state.conn))? {
+                Some(returned) => {
+                    state.judged(Event::Empty, verdict::of_empty(returned, &queue))?
+                }
+                None => Ok(Vec::new()),
+            };
+            let puts: Vec<Put> = match supplied {
+                Ok(puts) => puts,
+                Err(text) => return Ok((Some(text), None)),
+            };
+            if puts.is_empty() {
+                return Ok((None, None));
+            }
+            let effects = puts.into_iter().map(Effect::Put);
+            state.work().step.effects.extend(effects);
+            Ok((None, Some(Command::Take(again.clone()))))
+        });
+        match result {
+            Ok((Some(text), ..)) => Decided::Denied(text),
+            Ok((None, decided, stored)) => {
+                self.after_puts(who, stored);
+                decided.unwrap_or(Decided::Now(Outcome::Empty, Name::default()))
+            }
+            Err(missed) => match self.missed(missed) {
+                Some(text) => Decided::Denied(text),
+                None => Decided::Now(Outcome::Empty, Name::default()),
+            },
+        }
+    }
+}
+
+/// What a taker is told. One that asked for removal sees messages as they were
+/// before their lease.
+fn told(mut messages: Handed, name: Name, leased: bool) -> Decided {
+    if messages.is_empty() {
+        return Decided::Now(Outcome::Empty, Name::default());
+    }
+    if leased {
+        for message in &mut messages {
+            message.state = MessageState::Ready;
+            message.reserves = message.reserves.saturating_sub(1);
+        }
+    }
+    Decided::Now(Outcome::Messages(messages), name)
+}
+
+fn shown_take(lua: &mlua::Lua, take: &Take) -> mlua::Result<mlua::Table> {
+    let table = lua.create_table()?;
+    let queues = lua.create_table()?;
+    for (at, queue) in take.queues.iter().enumerate() {
+        queues.raw_set(at + 1, lua.create_string(queue.as_bytes())?)?;
+    }
+    if let Some(first) = take.queues.first() {
+        table.raw_set("queue", lua.create_string(first.as_bytes())?)?;
+    }
+    table.raw_set("queues", queues)?;
+    table.raw_set("lease", take.lease.is_some())?;
+    table.raw_set("waits", take.wait != Wait::No)?;
+    Ok(table)
+}

@@ -1,0 +1,242 @@
+//! Hooks without a server: over an engine in memory, with a clock that only
+//! its owner moves.
+
+mod tests_in_lua;
+
+use std::sync::{Arc, Mutex};
+
+use quintet_engine::{
+    Answer, Caller, Command, Delivery, Engine, Fact, Intent, Ms, Name, Outcome, Party, Settings,
+};
+
+use crate::error::HookError;
+use crate::event::Event;
+use crate::host::{Host, Level, Who};
+use crate::program::Program;
+use crate::shared::locked;
+use crate::state::State;
+use crate::submit::Decided;
+
+pub use tests_in_lua::{TestResult, run_tests};
+
+/// The party that decides intents and runs timers.
+const DECIDER: Party = Party(u64::MAX);
+
+/// An engine in memory. Handles share it.
+#[derive(Clone)]
+pub struct World(Arc<Mutex<Inner>>);
+
+struct Inner {
+    engine: Engine,
+    now: Ms,
+    facts: Vec<Fact>,
+    deliveries: Vec<Delivery>,
+    log: Vec<(Level, String)>,
+}
+
+impl World {
+    /// An empty engine at this time.
+    pub fn new(settings: Settings, now: Ms) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            engine: Engine::new(0, 1, settings),
+            now,
+            facts: Vec::new(),
+            deliveries: Vec::new(),
+            log: Vec::new(),
+        })))
+    }
+
+    /// Every fact so far.
+    pub fn facts(&self) -> Vec<Fact> {
+        locked(&self.0).facts.clone()
+    }
+
+    /// What was logged, and forgets it.
+    pub fn take_log(&self) -> Vec<(Level, String)> {
+        std::mem::take(&mut locked(&self.0).log)
+    }
+
+    fn take_deliveries(&self) -> Vec<Delivery> {
+        std::mem::take(&mut locked(&self.0).deliveries)
+    }
+
+    /// Does what is due now; what waits for a hook's decision.
+    fn tick(&self) -> Vec<Intent> {
+        let mut inner = locked(&self.0);
+        let Inner {
+            engine,
+            now,
+            facts,
+            deliveries,
+            ..
+        } = &mut *inner;
+        // Two rounds more would find nothing new; a bound for a broken engine.
+        for _ in 0..10_000 {
+            if engine.next_deadline() > *now {
+                break;
+            }
+            engine.tick(*now, facts, deliveries);
+        }
+        engine.take_intents()
+    }
+
+    fn next(&self) -> Ms {
+        locked(&self.0).engine.next_deadline()
+    }
+
+    fn set_time(&self, now: Ms) {
+        let mut inner = locked(&self.0);
+        inner.now = inner.now.max(now);
+    }
+}
+
+impl Host for World {
+    fn now(&self) -> Ms {
+        locked(&self.0).now
+    }
+
+    fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
+        let mut inner = locked(&self.0);
+        let Inner {
+            engine,
+            now,
+            facts,
+            deliveries,
+            ..
+        } = &mut *inner;
+        let Answer::Now(outcome, _) = engine.submit(*now, caller, command, facts, deliveries)
+        else {
+            return (None, Name::default());
+        };
+        let handed = match &outcome {
+            Outcome::Compound { then, .. } => then.as_deref(),
+            outcome => Some(outcome),
+        };
+        let name = match handed {
+            Some(Outcome::Messages(messages)) => messages
+                .first()
+                .map(|message| engine.queue_name(message.queue))
+                .unwrap_or_default(),
+            _ => Name::default(),
+        };
+        (Some(outcome), name)
+    }
+
+    fn log(&mut self, level: Level, text: &str) {
+        locked(&self.0).log.push((level, text.to_owned()));
+    }
+}
+
+/// Hooks over a [`World`].
+pub struct Trial {
+    /// The engine.
+    pub world: World,
+    /// The hooks.
+    pub state: State,
+    arrived: Vec<(Party, Decided)>,
+}
+
+impl Trial {
+    /// Hooks of this program over an empty engine at this time; their `start`
+    /// has run.
+    ///
+    /// # Errors
+    /// The files fail to load.
+    pub fn new(program: Arc<Program>, settings: Settings, now: Ms) -> Result<Self, HookError> {
+        let world = World::new(settings, now);
+        let state = State::new(program, Box::new(world.clone()))?;
+        let intents = state.intents(DECIDER);
+        {
+            let mut inner = locked(&world.0);
+            let Inner {
+                engine,
+                facts,
+                deliveries,
+                ..
+            } = &mut *inner;
+            engine.set_intents(now, intents, facts, deliveries);
+        }
+        let mut trial = Self {
+            world,
+            state,
+            arrived: Vec::new(),
+        };
+        trial.state.notify(&decider(), Event::Start);
+        Ok(trial)
+    }
+
+    /// Submits a command with the events around it.
+    pub fn submit(&mut self, who: &Who, command: Command) -> Decided {
+        let decided = self.state.submit(who, command);
+        self.deliver();
+        decided
+    }
+
+    /// Lets time pass: everything due happens at its time.
+    pub fn pass(&mut self, ms: u64) {
+        let until = self.world.now() + ms;
+        // A bound for hooks that make new work without end.
+        for _ in 0..100_000 {
+            let next = self.world.next().min(self.state.next_timer());
+            if next > until {
+                break;
+            }
+            self.world.set_time(next);
+            for intent in self.world.tick() {
+                self.state.intent(&decider(), &intent);
+            }
+            if self.state.next_timer() <= self.world.now() {
+                self.state.run_timers(&decider());
+            }
+            self.deliver();
+        }
+        self.world.set_time(until);
+    }
+
+    /// Outcomes of takes that waited, since this was last asked.
+    pub fn take_arrived(&mut self) -> Vec<(Party, Decided)> {
+        std::mem::take(&mut self.arrived)
+    }
+
+    fn deliver(&mut self) {
+        for delivery in self.world.take_deliveries() {
+            let who = Who {
+                caller: Caller {
+                    party: delivery.to,
+                    ..Caller::default()
+                },
+                connection: delivery.to.0,
+                voice: "trial",
+                ..Who::default()
+            };
+            let told =
+                self.state
+                    .arrived(&who, delivery.standing, delivery.outcome, delivery.queue);
+            self.arrived.push((delivery.to, told));
+        }
+    }
+}
+
+fn decider() -> Who {
+    Who {
+        caller: Caller {
+            party: DECIDER,
+            ..Caller::default()
+        },
+        ..Who::default()
+    }
+}
+
+/// A client of a trial.
+pub fn client(number: u64) -> Who {
+    Who {
+        caller: Caller {
+            party: Party(number),
+            ..Caller::default()
+        },
+        connection: number,
+        voice: "trial",
+        peer: "127.0.0.1".into(),
+        user: "".into(),
+    }
+}

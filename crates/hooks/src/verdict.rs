@@ -1,0 +1,225 @@
+//! What a function's return values say.
+
+use mlua::{Table, Value};
+use quintet_engine::{Name, Put};
+
+use crate::event::Event;
+use crate::fields::{got, name, put_from, span};
+
+/// The first two return values.
+pub(crate) type Returned = (Value, Value);
+
+/// Why a hook refuses, for a client to read.
+fn reason(text: &Value) -> Result<String, String> {
+    match text {
+        Value::Nil => Ok("refused by a hook".to_owned()),
+        // A line break would end the reply of a text voice early.
+        Value::String(text) => Ok(text
+            .to_string_lossy()
+            .replace(|c: char| c.is_control(), " ")),
+        other => Err(format!(
+            "false and a text expected, got false and {}",
+            other.type_name()
+        )),
+    }
+}
+
+fn wrong(event: Event, expected: &str, value: &Value) -> String {
+    format!("{} has to return {expected}, {}", event.name(), got(value))
+}
+
+/// What becomes of a put.
+#[derive(Debug)]
+pub(crate) enum PutVerdict {
+    /// It goes on, changed or not.
+    Go,
+    /// It is refused.
+    Refuse(String),
+    /// These instead. None: it is dropped, and nobody is told.
+    Instead(Vec<Put>),
+}
+
+pub(crate) fn of_put(
+    event: Event,
+    (first, second): Returned,
+    put: &Put,
+) -> Result<PutVerdict, String> {
+    Ok(match first {
+        Value::Nil | Value::Boolean(true) => PutVerdict::Go,
+        Value::Boolean(false) => PutVerdict::Refuse(reason(&second)?),
+        Value::String(_) => PutVerdict::Instead(vec![Put {
+            queue: name("queue", &first)?,
+            ..put.clone()
+        }]),
+        Value::Table(table) => PutVerdict::Instead(messages(&table, put)?),
+        other => {
+            return Err(wrong(
+                event,
+                "nothing, false and a text, a queue's name, or a table of messages",
+                &other,
+            ));
+        }
+    })
+}
+
+/// One message, or a list of them.
+pub(crate) fn messages(table: &Table, base: &Put) -> Result<Vec<Put>, String> {
+    let failed = |error: mlua::Error| error.to_string();
+    let len = table.raw_len();
+    if len == 0 {
+        let is_empty = table.pairs::<Value, Value>().next().is_none();
+        return if is_empty {
+            Ok(Vec::new())
+        } else {
+            Ok(vec![put_from(table, base.clone())?])
+        };
+    }
+    let mut puts = Vec::new();
+    for at in 1..=len {
+        match table.raw_get(at).map_err(failed)? {
+            Value::Table(one) => puts.push(put_from(&one, base.clone())?),
+            other => {
+                return Err(format!(
+                    "a list of messages expected, {} in it",
+                    got(&other)
+                ));
+            }
+        }
+        if puts.len() > 1000 {
+            return Err("1000 messages at most for one put".into());
+        }
+    }
+    Ok(puts)
+}
+
+/// What becomes of a command, a connection or a settle.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Yes {
+    Go,
+    Refuse(String),
+}
+
+pub(crate) fn of_yes(event: Event, (first, second): Returned) -> Result<Yes, String> {
+    match first {
+        Value::Nil | Value::Boolean(true) => Ok(Yes::Go),
+        Value::Boolean(false) => Ok(Yes::Refuse(reason(&second)?)),
+        other => Err(wrong(event, "nothing, or false and a text", &other)),
+    }
+}
+
+/// What becomes of a take.
+#[derive(Debug)]
+pub(crate) enum TakeVerdict {
+    Go,
+    Refuse(String),
+    /// From these instead.
+    From(Vec<Name>),
+}
+
+pub(crate) fn of_take((first, second): Returned) -> Result<TakeVerdict, String> {
+    Ok(match first {
+        Value::Nil | Value::Boolean(true) => TakeVerdict::Go,
+        Value::Boolean(false) => TakeVerdict::Refuse(reason(&second)?),
+        Value::String(_) => TakeVerdict::From(vec![name("queue", &first)?]),
+        Value::Table(table) => {
+            let mut names = Vec::new();
+            for queue in table.sequence_values::<Value>() {
+                names.push(name("queue", &queue.map_err(|error| error.to_string())?)?);
+            }
+            if names.is_empty() || names.len() > 1000 {
+                return Err("before_take: 1 to 1000 queues expected".into());
+            }
+            TakeVerdict::From(names)
+        }
+        other => {
+            return Err(wrong(
+                Event::BeforeTake,
+                "nothing, false and a text, a queue's name or a list of them",
+                &other,
+            ));
+        }
+    })
+}
+
+/// What becomes of a message that was taken.
+#[derive(Debug, PartialEq)]
+pub(crate) enum TakenVerdict {
+    Deliver,
+    /// Back to its queue, after so many ms.
+    Back(u64),
+    /// To another queue.
+    To(Name),
+}
+
+pub(crate) fn of_taken((first, second): Returned) -> Result<TakenVerdict, String> {
+    Ok(match first {
+        Value::Nil | Value::Boolean(true) => TakenVerdict::Deliver,
+        Value::Boolean(false) if second.is_nil() => TakenVerdict::Back(0),
+        Value::Boolean(false) => TakenVerdict::Back(span("delay", &second)?),
+        Value::String(_) => TakenVerdict::To(name("queue", &first)?),
+        other => {
+            return Err(wrong(
+                Event::AfterTake,
+                "nothing, false and a delay in ms, or a queue's name",
+                &other,
+            ));
+        }
+    })
+}
+
+/// What becomes of a message that expired, lost its lease or was tried too
+/// often.
+#[derive(Debug, PartialEq)]
+pub(crate) enum FateVerdict {
+    /// What happens by itself.
+    Default,
+    /// It is deleted.
+    Drop,
+    /// It is ready again at its place.
+    Keep,
+    /// It goes to this queue.
+    To(Name),
+}
+
+pub(crate) fn of_fate(event: Event, (first, _): Returned) -> Result<FateVerdict, String> {
+    Ok(match first {
+        Value::Nil => FateVerdict::Default,
+        Value::Boolean(false) => FateVerdict::Drop,
+        Value::Boolean(true) => FateVerdict::Keep,
+        Value::String(_) => FateVerdict::To(name("queue", &first)?),
+        other => {
+            return Err(wrong(
+                event,
+                "nothing, false (delete it), true (keep it) or a queue's name",
+                &other,
+            ));
+        }
+    })
+}
+
+/// What a function for an empty queue supplies.
+pub(crate) fn of_empty(
+    (first, second): Returned,
+    queue: &Name,
+) -> Result<Result<Vec<Put>, String>, String> {
+    let base = Put {
+        queue: queue.clone(),
+        ..Put::default()
+    };
+    Ok(match first {
+        Value::Nil => Ok(Vec::new()),
+        Value::Boolean(false) => Err(reason(&second)?),
+        Value::String(body) => Ok(vec![Put {
+            body: quintet_engine::Body::new(&body.as_bytes()),
+            ..base
+        }]),
+        Value::Table(table) => Ok(messages(&table, &base)?),
+        other => {
+            return Err(wrong(
+                Event::Empty,
+                "nothing, false and a text, a body or a table of messages",
+                &other,
+            ));
+        }
+    })
+}
