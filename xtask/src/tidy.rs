@@ -13,6 +13,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("log", &["quintet-engine", "quintet-wire"]),
     ("wire", &["quintet-log", "mio", "tokio"]),
+    ("web", &["quintet-log", "quintet-wire", "mio"]),
     ("door", &["quintet-log", "quintet-wire", "mio", "tokio"]),
     ("scripts", &["quintet-log", "quintet-wire", "mio", "tokio"]),
     (

@@ -209,6 +209,19 @@ impl Rq {
         Ok(())
     }
 
+    /// What shapes the form for a queue's messages: its `form.json`, or
+    /// nothing.
+    pub fn queue_form(&self, name: &str) -> Value {
+        if check_queue_name(name).is_err() {
+            return Value::Null;
+        }
+        let bytes = read_small(&self.paths.queue(name).join("form.json"));
+        bytes
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
+    }
+
     pub(crate) fn keep_config(&self, config: &QueueConfig) -> Result<(), Fault> {
         std::fs::create_dir_all(self.paths.queue(&config.name))?;
         let text = format!("{:#}\n", config.to_json());

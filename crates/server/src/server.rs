@@ -11,15 +11,16 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_engine::Settings;
 use quintet_log::DirLock;
-use quintet_wire::{Listener, VOICES, Voice};
+use quintet_wire::{Listener, VOICES};
 
-use crate::config::{Address, Config, Given, SyncPolicy, load};
+use crate::config::{Address, Config, Given, Served, SyncPolicy, load};
 use crate::core::{
     self, Core, Counts, Layout, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
 };
 use crate::desk::Desk;
 use crate::io::{Bound, IoThread, ThreadCounts, WAKE};
-use crate::{admin, logging, notify};
+use crate::scripts::Scripts;
+use crate::{admin, http, logging, notify};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -88,34 +89,62 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     crate::signals::listen(orders.clone())?;
 
     // Ports first: a port in use should not cost a replay.
-    let (bound, listening) = open_listeners(&config)?;
-    let addresses: Vec<_> = config
-        .listen
-        .iter()
-        .zip(&bound)
-        .map(|(listen, bound)| (listen.voice.name, bound.address.clone()))
-        .collect();
+    let Opened {
+        bound,
+        listening,
+        http,
+        addresses,
+    } = open_listeners(&config)?;
     let (server, polls, spares) = open(config, given, listening, orders)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.catch_up();
     let (workers, desk) = start_workers(&server, polls, bound)?;
+    let mut scripts = Scripts::start(&server, http)?;
     announce(&addresses)?;
     notify::ready();
 
-    obey(&server, &inbox, &level);
+    obey(&server, &inbox, &level, &mut scripts);
 
     notify::stopping();
+    tracing::info!("stopping");
+    // They ask through the door, so it closes after them.
+    if !scripts.stop(&server) {
+        tracing::error!("the thread of http had ended before its time");
+    }
     stop(&server, workers, desk, helpers, &ends)
 }
 
-fn open_listeners(config: &Config) -> Result<(Vec<Bound>, Vec<Listening>)> {
+/// What is listened on.
+struct Opened {
+    /// For the I/O threads.
+    bound: Vec<Bound>,
+    listening: Vec<Listening>,
+    /// For HTTP's own thread.
+    http: Vec<http::Open>,
+    /// All but the control socket, as configured.
+    addresses: Vec<(&'static str, Address)>,
+}
+
+fn open_listeners(config: &Config) -> Result<Opened> {
     let mut bound = Vec::new();
     let mut listening = Vec::new();
+    let mut http = Vec::new();
+    let mut addresses = Vec::new();
     for listen in &config.listen {
-        let voice = listen.voice;
+        let voice = match listen.served {
+            Served::Voice(voice) => voice,
+            Served::Http => {
+                let open = http::Open::new(listen)?;
+                addresses.push((http::NAME, open.address().clone()));
+                http.push(open);
+                continue;
+            }
+        };
         let opener = (voice.listener)(&listen.options).map_err(|why| anyhow!(why))?;
-        bound.push(bind(voice, &listen.address)?);
+        let open = bind(voice.name, &listen.address)?;
+        addresses.push((voice.name, open.address.clone()));
+        bound.push(open);
         let tally = VOICES
             .iter()
             .position(|known| known.name == voice.name)
@@ -130,7 +159,7 @@ fn open_listeners(config: &Config) -> Result<(Vec<Bound>, Vec<Listening>)> {
         let voice = &admin::VOICE;
         let opener = (voice.listener)(&quintet_wire::Options::new(voice.options))
             .map_err(|why| anyhow!(why))?;
-        let socket = bind(voice, &Address::Unix(path.clone()))
+        let socket = bind(voice.name, &Address::Unix(path.clone()))
             .context("admin_socket can name another path, or be \"none\"");
         bound.push(socket?);
         restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
@@ -140,17 +169,26 @@ fn open_listeners(config: &Config) -> Result<(Vec<Bound>, Vec<Listening>)> {
             idle_ms: 0,
         });
     }
-    Ok((bound, listening))
+    Ok(Opened {
+        bound,
+        listening,
+        http,
+        addresses,
+    })
 }
 
-fn bind(voice: &Voice, address: &Address) -> Result<Bound> {
+/// Opens a listener's socket.
+///
+/// # Errors
+/// The address is in use or not ours; says what to do.
+pub(crate) fn bind(voice: &str, address: &Address) -> Result<Bound> {
     Bound::open(address).with_context(|| match address {
         Address::Tcp(at) if at.port() != 0 => format!(
             "cannot listen on {address} for {}: another address can be given with --listen \
              {}=HOST:PORT",
-            voice.name, voice.name
+            voice, voice
         ),
-        _ => format!("cannot listen on {address} for {}", voice.name),
+        _ => format!("cannot listen on {address} for {}", voice),
     })
 }
 
@@ -347,13 +385,19 @@ fn announce(addresses: &[(&str, Address)]) -> Result<()> {
 }
 
 /// Does what is ordered until that is to stop.
-fn obey(server: &Server, inbox: &Receiver<Order>, level: &logging::Level) {
+fn obey(
+    server: &Arc<Server>,
+    inbox: &Receiver<Order>,
+    level: &logging::Level,
+    scripts: &mut Scripts,
+) {
     while let Ok(order) = inbox.recv() {
         match order {
             Order::Stop => return,
             Order::Reload => match server.reload() {
                 Ok(log_level) => {
                     level.set(&log_level);
+                    scripts.configure(server);
                     tracing::info!("configuration reloaded");
                 }
                 Err(why) => tracing::error!("configuration not reloaded: {why}"),
@@ -375,7 +419,6 @@ fn stop(
     helpers: Vec<JoinHandle<()>>,
     ends: &Ends,
 ) -> Result<()> {
-    tracing::info!("stopping");
     // The desk last, so that who comes in through the door is answered.
     let (desks, threads) = server.core.mail.split_last().unzip();
     let tell = |mailbox: &Mailbox| mailbox.post(Mail::Stop);
@@ -472,6 +515,7 @@ impl Server {
         let mut current = locked(&self.config);
         current.defaults = config.defaults;
         current.rules = config.rules;
+        current.scripts = config.scripts;
         current.connections_max = config.connections_max;
         current.stop_wait_ms = config.stop_wait_ms;
         current.log_bytes = config.log_bytes;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use quintet_engine::Overrides;
-use quintet_wire::{Options, VOICES, Value, Voice};
+use quintet_wire::{Options, Value};
 
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
-use super::{Address, Config, Listen};
+use super::{Address, Config, Listen, Served, scripts};
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -44,15 +44,7 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
             .map(|text| from_flag(text, &config.listen))
             .collect::<Result<_>>()?;
     } else if config.listen.is_empty() {
-        config.listen = VOICES
-            .iter()
-            .map(|voice| Listen {
-                voice,
-                address: Address::local(voice.port),
-                idle_ms: 0,
-                options: Options::new(voice.options),
-            })
-            .collect();
+        config.listen = Served::all().map(by_default).collect();
     }
     let least = crate::core::smallest(config.shards);
     if config.memory < least {
@@ -66,32 +58,35 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
     Ok(config)
 }
 
+/// A listener nothing is said about.
+fn by_default(served: Served) -> Listen {
+    Listen {
+        served,
+        address: Address::local(served.port()),
+        idle_ms: 0,
+        options: Options::new(served.options()),
+    }
+}
+
 /// `--listen VOICE=ADDR`. Options the file gives the same voice still count.
 fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
     let (name, address) = flag.split_once('=').ok_or_else(|| {
         anyhow!("--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133")
     })?;
-    let voice = voice(name).with_context(|| format!("--listen {flag}"))?;
+    let served = served(name).with_context(|| format!("--listen {flag}"))?;
     let address = Address::parse(address).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
     let same = of_file
         .iter()
-        .find(|listen| listen.voice.name == voice.name);
+        .find(|listen| listen.served.name() == served.name());
     Ok(Listen {
-        voice,
         address,
-        idle_ms: same.map_or(0, |listen| listen.idle_ms),
-        options: same.map_or_else(|| Options::new(voice.options), |l| l.options.clone()),
+        ..same.cloned().unwrap_or_else(|| by_default(served))
     })
 }
 
-fn voice(name: &str) -> Result<&'static Voice> {
-    quintet_wire::voice(name).ok_or_else(|| {
-        anyhow!(unknown(
-            "voice",
-            name,
-            VOICES.iter().map(|voice| voice.name)
-        ))
-    })
+fn served(name: &str) -> Result<Served> {
+    let names = || Served::all().map(Served::name);
+    Served::by_name(name).ok_or_else(|| anyhow!(unknown("voice", name, names())))
 }
 
 fn read(text: &str, config: &mut Config) -> Result<()> {
@@ -113,6 +108,9 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                     config
                         .rules
                         .push((name.to_owned(), overrides(table, &[], &place)?));
+                    config.scripts.extend(
+                        scripts::read(name, table).map_err(|why| anyhow!("in {place}: {why}"))?,
+                    );
                 }
             }
             "listen" => {
@@ -145,7 +143,9 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
 fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides> {
     let mut overrides = Overrides::default();
     for (key, value) in table {
-        if key == "name" && !refused.contains(&"name") {
+        // A queue's name, and what its script is told, is not for the engine.
+        let named = !refused.contains(&"name");
+        if named && (key == "name" || scripts::KEYS.contains(&key.as_str())) {
             continue;
         }
         let spec = QUEUE_SETTINGS
@@ -153,6 +153,7 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
             .find(|spec| spec.key == key)
             .ok_or_else(|| {
                 let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
+                let known = known.chain(scripts::KEYS.iter().copied());
                 anyhow!("in {place}: {}", unknown("key", key, known))
             })?;
         (spec.set)(&mut overrides, value).map_err(|why| anyhow!("in {place}: {key} {why}"))?;
@@ -165,14 +166,9 @@ fn listener(table: &toml::Table) -> Result<Listen> {
         .get("voice")
         .and_then(toml::Value::as_str)
         .ok_or_else(|| anyhow!("a [[listen]] needs voice = \"NAME\""))?;
-    let voice = voice(name).context("in [[listen]]")?;
+    let served = served(name).context("in [[listen]]")?;
     let place = format!("[[listen]] {name}");
-    let mut listen = Listen {
-        voice,
-        address: Address::local(voice.port),
-        idle_ms: 0,
-        options: Options::new(voice.options),
-    };
+    let mut listen = by_default(served);
     for (key, value) in table {
         let fail = |why: String| anyhow!("in {place}: {key} {why}");
         match key.as_str() {
@@ -186,12 +182,12 @@ fn listener(table: &toml::Table) -> Result<Listen> {
             }
             "idle" => listen.idle_ms = duration(value).map_err(fail)?,
             key => {
-                let spec = voice
-                    .options
+                let spec = served
+                    .options()
                     .iter()
                     .find(|spec| spec.name == key)
                     .ok_or_else(|| {
-                        let known = voice.options.iter().map(|spec| spec.name);
+                        let known = served.options().iter().map(|spec| spec.name);
                         let known = known.chain(["voice", "address", "idle"]);
                         anyhow!("in {place}: {}", unknown("key", key, known))
                     })?;
@@ -204,7 +200,8 @@ fn listener(table: &toml::Table) -> Result<Listen> {
         }
     }
     // What the voice itself refuses is better said now than at the first use.
-    (voice.listener)(&listen.options).map_err(|why| anyhow!("in {place}: {why}"))?;
+    let check = served.check(&listen.options);
+    check.map_err(|why| anyhow!("in {place}: {why}"))?;
     Ok(listen)
 }
 

@@ -8,16 +8,20 @@ mod load;
 mod print;
 mod queues;
 mod schema;
+mod scripts;
+mod served;
 mod units;
 
 use std::path::PathBuf;
 
 use quintet_engine::{Overrides, Pattern, QueueSettings, Settings};
-use quintet_wire::{Options, Voice};
+use quintet_scripts::QueueConfig;
+use quintet_wire::Options;
 
 pub(crate) use address::Address;
 pub(crate) use load::{Given, load};
 pub(crate) use print::print;
+pub(crate) use served::Served;
 pub(crate) use units::parse_duration_ms;
 
 /// When the log is synced.
@@ -61,13 +65,27 @@ pub(crate) struct Config {
     pub(crate) defaults: Overrides,
     /// `[[queue]]`, in the order of the file.
     pub(crate) rules: Vec<(String, Overrides)>,
+    /// What `[[queue]]` says of scripts, in the order of the file.
+    pub(crate) scripts: Vec<QueueConfig>,
+    /// Empty: `rq` in the data directory.
+    pub(crate) script_root: String,
+    /// Empty: the address of the first http listener.
+    pub(crate) script_host: String,
+    pub(crate) script_env: String,
+    /// 0: no limit.
+    pub(crate) script_time_ms: u64,
+    pub(crate) script_grace_ms: u64,
+    /// 0: no limit.
+    pub(crate) script_memory: u64,
+    pub(crate) script_log_bytes: u64,
+    pub(crate) scripts_max: u64,
     pub(crate) listen: Vec<Listen>,
 }
 
 /// One `[[listen]]` table.
 #[derive(Clone)]
 pub(crate) struct Listen {
-    pub(crate) voice: &'static Voice,
+    pub(crate) served: Served,
     pub(crate) address: Address,
     /// A connection without traffic is closed after so many ms; 0: never.
     pub(crate) idle_ms: u64,
@@ -98,6 +116,15 @@ impl Default for Config {
             allow_shutdown: false,
             defaults: Overrides::default(),
             rules: Vec::new(),
+            scripts: Vec::new(),
+            script_root: String::new(),
+            script_host: String::new(),
+            script_env: "production".to_owned(),
+            script_time_ms: 0,
+            script_grace_ms: 5000,
+            script_memory: 0,
+            script_log_bytes: 64 << 20,
+            scripts_max: 1000,
             listen: Vec::new(),
         }
     }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use quintet_engine::QueueSettings;
 use quintet_wire::{Options, Value};
 
-use super::Config;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
+use super::{Config, scripts};
 
 /// Annotated TOML. Writing it to a file and starting with that file gives the
 /// same configuration.
@@ -57,6 +57,9 @@ pub(crate) fn print(config: &Config) -> String {
                 line(&mut out, spec.key, &shown);
             }
         }
+        for (key, value) in scripts::of(&config.scripts, name) {
+            line(&mut out, key, &value);
+        }
     }
     out.push('\n');
     comment(
@@ -65,8 +68,8 @@ pub(crate) fn print(config: &Config) -> String {
     );
     for listen in &config.listen {
         out.push_str("[[listen]]\n");
-        comment(&mut out, listen.voice.about);
-        line(&mut out, "voice", &quoted(listen.voice.name));
+        comment(&mut out, listen.served.about());
+        line(&mut out, "voice", &quoted(listen.served.name()));
         comment(
             &mut out,
             "HOST:PORT, :PORT, PORT (both on 127.0.0.1) or unix:PATH.",
@@ -77,7 +80,7 @@ pub(crate) fn print(config: &Config) -> String {
             "Connections without traffic are closed after this time; 0: never.",
         );
         line(&mut out, "idle", &quoted(&show_duration(listen.idle_ms)));
-        for spec in listen.voice.options {
+        for spec in listen.served.options() {
             comment(&mut out, spec.help);
             line(
                 &mut out,

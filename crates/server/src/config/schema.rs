@@ -153,6 +153,57 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
     },
     Spec {
+        key: "script_root",
+        help: "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. \
+               Made if absent; empty: rq in the data directory.",
+        reload: false,
+        field: |c| Field::Text(&mut c.script_root),
+    },
+    Spec {
+        key: "script_host",
+        help: "How this server is called from elsewhere, http://HOST:PORT/ with the relative root: \
+               what the ids of RQ's messages begin with. Empty: the first http listener.",
+        reload: false,
+        field: |c| Field::Text(&mut c.script_host),
+    },
+    Spec {
+        key: "script_env",
+        help: "RQ_ENV of scripts.",
+        reload: false,
+        field: |c| Field::Text(&mut c.script_env),
+    },
+    Spec {
+        key: "script_time",
+        help: "Time one run of a script may take; then it is ended and its message is in err. 0: \
+               no limit.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.script_time_ms),
+    },
+    Spec {
+        key: "script_grace",
+        help: "Time between TERM and KILL when a script is ended.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.script_grace_ms),
+    },
+    Spec {
+        key: "script_memory",
+        help: "Address space of each process of a script; 0: no limit.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.script_memory, 0, 1 << 50),
+    },
+    Spec {
+        key: "script_log_bytes",
+        help: "Output kept of one run of a script in stdio.log; the rest is dropped and marked.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.script_log_bytes, 4096, 1 << 50),
+    },
+    Spec {
+        key: "scripts_max",
+        help: "Scripts that run at once at most, over all queues.",
+        reload: false,
+        field: |c| Field::Number(&mut c.scripts_max, 1, 100_000),
+    },
+    Spec {
         key: "allow_shutdown",
         help: "Clients may stop the server (memcache \"shutdown\").",
         reload: true,

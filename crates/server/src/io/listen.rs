@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,14 @@ impl Bound {
                     file: Some(path.clone()),
                 })
             }
+        }
+    }
+
+    /// The listening socket, for whoever serves it elsewhere.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            Socket::Unix(listener) => listener.as_fd().try_clone_to_owned(),
         }
     }
 

@@ -1,0 +1,221 @@
+//! The `http` listener: its options, and how it starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_door::Door;
+use quintet_scripts::Rq;
+use quintet_web::{Limits, Settings, Site, Socket, Web};
+use quintet_wire::{OptionSpec, Options, Value};
+
+use crate::config::{Address, Listen, parse_duration_ms};
+use crate::io::Bound;
+use crate::server::bind;
+
+/// Its name in the configuration.
+pub(crate) const NAME: &str = "http";
+/// RQ's port.
+pub(crate) const PORT: u16 = 3333;
+pub(crate) const ABOUT: &str = "RQ's HTTP API and plain pages.";
+
+pub(crate) const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "relative_root",
+        default: Value::Text("/"),
+        help: "path everything lives under, if something in front passes a part of its addresses on",
+    },
+    OptionSpec {
+        name: "users",
+        default: Value::Text(""),
+        help: "who may log in (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: no login is asked for",
+    },
+    OptionSpec {
+        name: "realm",
+        default: Value::Text("RQ"),
+        help: "what a browser shows when it asks for a login",
+    },
+    OptionSpec {
+        name: "insecure",
+        default: Value::Bool(false),
+        help: "listens beyond this machine without a login; otherwise that is refused at start",
+    },
+    OptionSpec {
+        name: "allowed_ips",
+        default: Value::Text(""),
+        help: "addresses and networks that may ask, such as \"10.0.0.0/8 ::1\"; empty: all",
+    },
+    OptionSpec {
+        name: "hosts",
+        default: Value::Text(""),
+        help: "names this server is called by, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts are refused: they come from pages that had their name pointed here",
+    },
+    OptionSpec {
+        name: "allow_new_queue",
+        default: Value::Bool(false),
+        help: "queues with scripts may be made and deleted over HTTP: whoever may ask runs programs of the server's user then",
+    },
+    OptionSpec {
+        name: "max_header",
+        default: Value::Bytes(64 << 10),
+        help: "longest head of a request, 8KiB to 1MiB; 431 beyond",
+    },
+    OptionSpec {
+        name: "max_form",
+        default: Value::Bytes(1 << 20),
+        help: "longest form or JSON body, 1KiB to 256MiB, attachments excepted; 413 beyond",
+    },
+    OptionSpec {
+        name: "max_fields",
+        default: Value::Number(200),
+        help: "fields of a form at most, 10 to 100000; 413 beyond",
+    },
+    OptionSpec {
+        name: "max_attachment",
+        default: Value::Bytes(16 << 30),
+        help: "longest attachment, 1 byte to 1TiB; 413 beyond",
+    },
+    OptionSpec {
+        name: "max_connections",
+        default: Value::Number(512),
+        help: "connections of this listener at once, 1 to 100000; more wait to be accepted",
+    },
+    OptionSpec {
+        name: "max_uploads",
+        default: Value::Number(16),
+        help: "attachments on their way in at once, 1 to 48; more wait, unread",
+    },
+    OptionSpec {
+        name: "timeout",
+        default: Value::Text("30s"),
+        help: "in this time a request's head, a form, or a piece of an attachment has to arrive, and a piece of a reply to be taken",
+    },
+];
+
+/// The options as `quintet-web` wants them. `idle_ms` is how long a connection
+/// may wait between requests; 0: as long as `timeout`.
+///
+/// # Errors
+/// A sentence that names the option and what it takes.
+pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, String> {
+    let timeout = parse_duration_ms(options.text("timeout"))
+        .map_err(|why| format!("timeout {why}"))?
+        .max(1);
+    let timeout = Duration::from_millis(timeout);
+    Ok(Settings {
+        relative_root: quintet_web::relative_root(options.text("relative_root"))?,
+        realm: options.text("realm").to_owned(),
+        users: quintet_web::users(options.text("users"))?,
+        allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
+        hosts: quintet_web::words(options.text("hosts"))
+            .map(str::to_owned)
+            .collect(),
+        allow_new_queue: options.flag("allow_new_queue"),
+        insecure: options.flag("insecure"),
+        limits: Limits {
+            header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
+            form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
+            fields_max: options.within("max_fields", 10, 100_000)?,
+            attachment_bytes_max: options.within("max_attachment", 1, 1 << 40)?,
+            connections_max: options.within("max_connections", 1, 100_000)?,
+            uploads_max: options.within("max_uploads", 1, 48)?,
+            timeout,
+            idle: match idle_ms {
+                0 => timeout,
+                ms => Duration::from_millis(ms),
+            },
+            ..Limits::default()
+        },
+    })
+}
+
+/// An open listener and what it serves.
+pub(crate) struct Open {
+    bound: Bound,
+    settings: Settings,
+}
+
+impl Open {
+    /// Opens a listener.
+    ///
+    /// # Errors
+    /// The address is in use, or open to others without a login.
+    pub(crate) fn new(listen: &Listen) -> Result<Self> {
+        let settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
+        if let Address::Tcp(address) = &listen.address {
+            settings.check(*address).map_err(|why| anyhow!(why))?;
+        }
+        let bound = bind(NAME, &listen.address)?;
+        Ok(Self { bound, settings })
+    }
+
+    /// Where it really listens.
+    pub(crate) fn address(&self) -> &Address {
+        &self.bound.address
+    }
+
+    /// How it is called from elsewhere, with the relative root and a slash at
+    /// the end.
+    pub(crate) fn host(&self) -> String {
+        let root = &self.settings.relative_root;
+        match &self.bound.address {
+            Address::Tcp(at) if at.ip().is_unspecified() => {
+                let name = rustix::system::uname();
+                let name = name.nodename().to_string_lossy();
+                format!("http://{name}:{}{root}", at.port())
+            }
+            Address::Tcp(at) => format!("http://{at}{root}"),
+            Address::Unix(_) => format!("http://localhost:{PORT}{root}"),
+        }
+    }
+
+    /// Its port; that of RQ for a unix socket.
+    pub(crate) fn port(&self) -> u16 {
+        match &self.bound.address {
+            Address::Tcp(at) => at.port(),
+            Address::Unix(_) => PORT,
+        }
+    }
+
+    /// True if queues may be made and deleted here.
+    pub(crate) fn allow_new_queue(&self) -> bool {
+        self.settings.allow_new_queue
+    }
+}
+
+/// HTTP listeners, being served.
+pub(crate) struct Running {
+    web: Web,
+    /// They remove their socket files when they go.
+    _bound: Vec<Bound>,
+}
+
+impl Running {
+    /// Starts serving.
+    ///
+    /// # Errors
+    /// The system has no thread or file to give.
+    pub(crate) fn start(open: Vec<Open>, rq: &Arc<Rq>, door: &Arc<dyn Door>) -> Result<Self> {
+        let mut sites = Vec::new();
+        let mut kept = Vec::new();
+        for Open { bound, settings } in open {
+            let socket = match &bound.address {
+                Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
+                Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
+            };
+            sites.push((
+                socket,
+                Site::new(settings, Arc::clone(rq), Arc::clone(door)),
+            ));
+            kept.push(bound);
+        }
+        let web = Web::start(sites).context("cannot serve http")?;
+        Ok(Self { web, _bound: kept })
+    }
+
+    /// Lets requests under way end within `grace`. False if its thread had
+    /// failed.
+    pub(crate) fn stop(self, grace: Duration) -> bool {
+        self.web.stop(grace)
+    }
+}

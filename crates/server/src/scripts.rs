@@ -1,0 +1,124 @@
+//! Queue scripts and HTTP in the server: when they start, and how they end.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use quintet_door::Door;
+use quintet_scripts::{Limits, Options, QueueConfig, Rq};
+
+use crate::config::Config;
+use crate::core::locked;
+use crate::desk::ServerDoor;
+use crate::http;
+use crate::server::Server;
+
+/// The hidden subcommand that becomes a script.
+pub(crate) const CHILD: &str = "__child";
+
+/// Scripts and HTTP, as far as they run.
+pub(crate) struct Scripts {
+    door: Arc<dyn Door>,
+    rq: Option<Arc<Rq>>,
+    http: Option<http::Running>,
+    options: Options,
+}
+
+impl Scripts {
+    /// Starts HTTP if there is a listener, and scripts if there is HTTP, a
+    /// queue with one, or a directory of an earlier start.
+    ///
+    /// # Errors
+    /// The directory of scripts cannot be made, or the system has no threads.
+    pub(crate) fn start(server: &Arc<Server>, open: Vec<http::Open>) -> Result<Self> {
+        let door: Arc<dyn Door> = Arc::new(ServerDoor(Arc::clone(server)));
+        let options = options(&locked(&server.config), &open);
+        let mut scripts = Self {
+            door,
+            rq: None,
+            http: None,
+            options,
+        };
+        let queues = queues(&locked(&server.config));
+        if open.is_empty() && queues.is_none() && !scripts.options.root.exists() {
+            return Ok(scripts);
+        }
+        let rq = scripts.start_rq(queues.unwrap_or_default())?;
+        if !open.is_empty() {
+            scripts.http = Some(http::Running::start(open, &rq, &scripts.door)?);
+        }
+        Ok(scripts)
+    }
+
+    fn start_rq(&mut self, queues: Vec<QueueConfig>) -> Result<Arc<Rq>> {
+        let root = self.options.root.display();
+        let rq = Rq::start(Arc::clone(&self.door), self.options.clone(), queues)
+            .with_context(|| format!("cannot start scripts in {root}"))?;
+        self.rq = Some(Arc::clone(&rq));
+        Ok(rq)
+    }
+
+    /// Goes by what the configuration says of queues now.
+    pub(crate) fn configure(&mut self, server: &Server) {
+        let queues = queues(&locked(&server.config));
+        match (&self.rq, queues) {
+            (Some(rq), queues) => rq.configure(queues.unwrap_or_default()),
+            (None, Some(queues)) => {
+                if let Err(error) = self.start_rq(queues) {
+                    tracing::error!("{error:#}");
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Ends requests, then scripts. False if HTTP had failed.
+    pub(crate) fn stop(self, server: &Server) -> bool {
+        let grace = server.limits.stop_wait_ms.load(Ordering::Relaxed);
+        let grace = Duration::from_millis(grace);
+        let whole = self.http.is_none_or(|http| http.stop(grace));
+        if let Some(rq) = self.rq {
+            rq.stop();
+        }
+        whole
+    }
+}
+
+/// The queues with scripts; `None`: no queue has one.
+fn queues(config: &Config) -> Option<Vec<QueueConfig>> {
+    (!config.scripts.is_empty()).then(|| config.scripts.clone())
+}
+
+fn options(config: &Config, open: &[http::Open]) -> Options {
+    let first = open.first();
+    let root = match config.script_root.as_str() {
+        "" => config.data.join("rq"),
+        root => PathBuf::from(root),
+    };
+    let host = match config.script_host.as_str() {
+        "" => first.map_or_else(
+            || format!("http://localhost:{}/", http::PORT),
+            http::Open::host,
+        ),
+        host => format!("{}/", host.trim_end_matches('/')),
+    };
+    // By this name the kernel finds this very program, even if an update has
+    // put another in its place.
+    let program = || OsString::from("/proc/self/exe");
+    let mut options = Options::new(root, host, vec![program(), CHILD.into()]);
+    options.env.clone_from(&config.script_env);
+    options.port = first.map_or(http::PORT, http::Open::port);
+    options.allow_new_queue = open.iter().any(http::Open::allow_new_queue);
+    options.limits = Limits {
+        run_time: Duration::from_millis(config.script_time_ms),
+        grace: Duration::from_millis(config.script_grace_ms),
+        address_space_bytes: config.script_memory,
+        log_bytes_max: config.script_log_bytes,
+        children_max: usize::try_from(config.scripts_max).unwrap_or(usize::MAX),
+        ..Limits::default()
+    };
+    options
+}

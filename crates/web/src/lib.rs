@@ -1,0 +1,29 @@
+//! HTTP: RQ's API at its old addresses and in its old forms, plain pages, and
+//! the built-in scripts that speak it to other servers.
+//!
+//! One thread runs the event loop; what waits for the shards or the disk runs
+//! in a few more. Bodies pass through in pieces. What RQ means is in
+//! `quintet-scripts`; here are only addresses, forms and answers
+//! (`docs/voices/http.md`).
+
+mod app;
+mod files;
+mod flash;
+mod form;
+mod guard;
+mod paced;
+mod pages;
+mod paths;
+mod range;
+mod reply;
+mod routes;
+mod serve;
+mod settings;
+mod site;
+mod upload;
+
+pub use guard::{User, networks, users, words};
+pub use paths::relative_root;
+pub use serve::{Socket, Web};
+pub use settings::{Limits, Settings};
+pub use site::Site;

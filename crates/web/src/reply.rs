@@ -1,0 +1,136 @@
+//! Answers: JSON arrays, texts with a status, redirects, pages.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+/// Why a request is not done; its answer follows from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Problem {
+    /// A form has more fields than this.
+    TooManyFields(usize),
+    /// A form has more bytes than this.
+    FormTooLarge(usize),
+    /// The body did not come in time.
+    TooSlow,
+    /// The body ended early.
+    BrokeOff,
+    /// The body is no form, in the parser's words.
+    BadForm(String),
+    /// Anything else, in RQ's manner: `404 - Queue not found`.
+    Said(StatusCode, String),
+}
+
+impl Problem {
+    /// A status with its text.
+    pub(crate) fn said(status: StatusCode, text: impl Into<String>) -> Self {
+        Problem::Said(status, text.into())
+    }
+
+    /// 404.
+    pub(crate) fn not_found(what: &str) -> Self {
+        Problem::said(StatusCode::NOT_FOUND, format!("{what} not found"))
+    }
+
+    /// 400.
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
+        Problem::said(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// 500.
+    pub(crate) fn internal(text: impl Into<String>) -> Self {
+        Problem::said(StatusCode::INTERNAL_SERVER_ERROR, text)
+    }
+
+    fn status_and_text(&self) -> (StatusCode, String) {
+        match self {
+            Problem::TooManyFields(max) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a form has {max} fields at most (max_fields)"),
+            ),
+            Problem::FormTooLarge(max) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a form has {max} bytes at most (max_form)"),
+            ),
+            Problem::TooSlow => (
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive in time (timeout)".to_owned(),
+            ),
+            Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
+            Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
+            Problem::Said(status, text) => (*status, text.clone()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, text) = self.status_and_text();
+        plain(status, format!("{} - {text}", status.as_u16()))
+    }
+}
+
+/// Text.
+pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
+    typed(status, "text/plain; charset=utf-8", text.into())
+}
+
+/// A page.
+pub(crate) fn page(status: StatusCode, html: String) -> Response {
+    typed(status, "text/html; charset=utf-8", html)
+}
+
+/// A JSON document.
+pub(crate) fn document(value: &Value) -> Response {
+    typed(StatusCode::OK, "application/json", value.to_string())
+}
+
+/// `["ok", x]`, or `["fail", text]`, both with 200, as RQ answers.
+pub(crate) fn said<T: std::fmt::Display, E: std::fmt::Display>(result: &Result<T, E>) -> Value {
+    match result {
+        Ok(text) => json!(["ok", text.to_string()]),
+        Err(text) => json!(["fail", text.to_string()]),
+    }
+}
+
+/// Sends the browser on with a GET.
+pub(crate) fn redirect(to: &str) -> Response {
+    let mut response = plain(StatusCode::SEE_OTHER, "");
+    match HeaderValue::from_str(to) {
+        Ok(to) => {
+            response.headers_mut().insert(LOCATION, to);
+            response
+        }
+        Err(_) => Problem::bad("cannot go there").into_response(),
+    }
+}
+
+fn typed(status: StatusCode, content_type: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// Headers that keep a page's own scripts and nothing else running, unless the
+/// answer has set its own.
+pub(crate) fn protect(headers: &mut HeaderMap) {
+    const ALL: &[(&str, &str)] = &[
+        (
+            "content-security-policy",
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+             img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "same-origin"),
+        ("cache-control", "no-store"),
+    ];
+    for (name, value) in ALL {
+        if !headers.contains_key(*name) {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+    }
+}

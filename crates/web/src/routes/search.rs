@@ -1,0 +1,31 @@
+//! Messages of a queue by what their fields hold.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use hyper::Uri;
+use serde_json::Value;
+
+use super::problem;
+use crate::app::App;
+use crate::reply::{Problem, document};
+
+/// `?name=QUEUE&query[FIELD]=TEXT`: a part of the field, or with `exact` all of
+/// it.
+pub(super) async fn search(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+    let form = app.query(&uri)?;
+    let queue = form.get("name").unwrap_or_default().to_owned();
+    let exact = form.says("exact");
+    let query: Vec<(String, String)> = form
+        .object("query")
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(field, text)| Some((field, text.as_str()?.to_owned())))
+        .collect();
+    let found = app
+        .ask(move |rq| rq.search(&queue, &query, exact))
+        .await?
+        .map_err(|fault| problem(&fault))?;
+    Ok(document(&Value::from(found)))
+}

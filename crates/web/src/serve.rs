@@ -1,0 +1,187 @@
+//! The thread HTTP lives in, its listeners and connections.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::paced::Paced;
+use crate::site::Site;
+
+/// Threads that wait for the shards and the disk; further requests wait for
+/// one. Uploads hold one each, so there are more of these than of those.
+const WORKERS_MAX: usize = 64;
+
+/// How long a thread in the middle of something is waited for in the end.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// A listening socket. Whoever opened it removes its file.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP.
+    Tcp(std::net::TcpListener),
+    /// A unix socket.
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// HTTP, being served in a thread of its own.
+#[derive(Debug)]
+pub struct Web {
+    stop: oneshot::Sender<Duration>,
+    thread: JoinHandle<()>,
+}
+
+impl Web {
+    /// Serves each socket by its site. Connections are accepted from now on.
+    ///
+    /// # Errors
+    /// The system has no thread or no event queue to give.
+    pub fn start(sites: Vec<(Socket, Arc<Site>)>) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(WORKERS_MAX)
+            .thread_name("http-work")
+            .build()?;
+        let mut listeners = Vec::new();
+        {
+            // Sockets become part of the runtime they are made in.
+            let _inside = runtime.enter();
+            for (socket, site) in sites {
+                listeners.push((Listener::new(socket)?, site));
+            }
+        }
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("http".to_owned());
+        let thread = thread.spawn(move || {
+            runtime.block_on(serve(listeners, stopped));
+            runtime.shutdown_timeout(LAST_WAIT);
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Accepts no more, lets requests under way end within `grace`, then cuts
+    /// what is left. Returns when all is over; false if the thread had failed.
+    pub fn stop(self, grace: Duration) -> bool {
+        // A thread that is gone needs no telling; joining it says how it went.
+        let _gone = self.stop.send(grace);
+        self.thread.join().is_ok()
+    }
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    fn new(socket: Socket) -> io::Result<Self> {
+        match socket {
+            Socket::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener).map(Listener::Tcp)
+            }
+            Socket::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                UnixListener::from_std(listener).map(Listener::Unix)
+            }
+        }
+    }
+}
+
+async fn serve(listeners: Vec<(Listener, Arc<Site>)>, stopped: oneshot::Receiver<Duration>) {
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut accepting = tokio::task::JoinSet::new();
+    for (listener, site) in listeners {
+        accepting.spawn(accept(listener, site, Arc::clone(&graceful)));
+    }
+    // Dropped without a word counts as "at once".
+    let grace = stopped.await.unwrap_or_default();
+    accepting.shutdown().await;
+    if let Some(graceful) = Arc::into_inner(graceful)
+        && tokio::time::timeout(grace, graceful.shutdown())
+            .await
+            .is_err()
+    {
+        tracing::info!("http: requests that did not end in time are cut");
+    }
+}
+
+async fn accept(listener: Listener, site: Arc<Site>, graceful: Arc<GracefulShutdown>) {
+    let places = Arc::new(Semaphore::new(site.settings().limits.connections_max));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let accepted = match &listener {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
+                // Without it a reply in several writes waits for the peer.
+                let _slower = stream.set_nodelay(true);
+                (Stream::Tcp(stream), Some(peer.ip()))
+            }),
+            Listener::Unix(listener) => listener
+                .accept()
+                .await
+                .map(|(stream, _)| (Stream::Unix(stream), None)),
+        };
+        match accepted {
+            Ok((Stream::Tcp(stream), peer)) => {
+                connection(stream, peer, &site, &graceful, place);
+            }
+            Ok((Stream::Unix(stream), peer)) => {
+                connection(stream, peer, &site, &graceful, place);
+            }
+            Err(error) => {
+                // Out of files, mostly: those who hold them need time to end.
+                tracing::warn!("http: cannot accept: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+enum Stream {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+}
+
+fn connection<S>(
+    stream: S,
+    peer: Option<IpAddr>,
+    site: &Arc<Site>,
+    graceful: &GracefulShutdown,
+    place: tokio::sync::OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = &site.settings().limits;
+    let site = Arc::clone(site);
+    let stream = Paced::new(stream, limits.timeout);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .max_buf_size(limits.header_bytes_max)
+        .half_close(true)
+        .serve_connection(
+            TokioIo::new(stream),
+            service_fn(move |request| {
+                let site = Arc::clone(&site);
+                async move { Ok::<_, std::convert::Infallible>(site.answer(peer, request).await) }
+            }),
+        );
+    let connection = graceful.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!("http: connection ended: {error}");
+        }
+        drop(place);
+    });
+}

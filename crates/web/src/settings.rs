@@ -1,0 +1,136 @@
+//! What a listener is told.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::guard::User;
+
+/// Settings of one HTTP listener.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Path everything lives under; begins and ends with `/`.
+    pub relative_root: String,
+    /// What a browser shows when it asks for a login.
+    pub realm: String,
+    /// Who may log in; nobody: no login is asked for.
+    pub users: Vec<User>,
+    /// Peers that may ask; empty: all. Unix sockets have rights of their own.
+    pub allowed_ips: Vec<IpNet>,
+    /// Host names this server is called by, beside addresses, `localhost` and
+    /// the machine's own; `*`: any. A request for another host is refused, as
+    /// it comes from a page whose name was pointed at this machine.
+    pub hosts: Vec<String>,
+    /// Queues may be made and deleted.
+    pub allow_new_queue: bool,
+    /// Listening beyond loopback without a login is meant.
+    pub insecure: bool,
+    /// Limits.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            relative_root: "/".to_owned(),
+            realm: "RQ".to_owned(),
+            users: Vec::new(),
+            allowed_ips: Vec::new(),
+            hosts: Vec::new(),
+            allow_new_queue: false,
+            insecure: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses to serve others than this machine without a login.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub fn check(&self, address: SocketAddr) -> Result<(), String> {
+        let local = match address.ip() {
+            IpAddr::V4(ip) => ip.is_loopback(),
+            IpAddr::V6(ip) => ip.is_loopback(),
+        };
+        if local || self.insecure || !self.users.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "http on {address} would let anybody who reaches it run and delete messages: give \
+             users = \"NAME:PASSWORD\", listen on 127.0.0.1, or say insecure = true if something \
+             in front asks for logins"
+        ))
+    }
+}
+
+/// Limits of one HTTP listener. Each has an answer of its own when it is met.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request's line and headers, 8 KiB at least; 431 beyond.
+    pub header_bytes_max: usize,
+    /// Bytes of a form or JSON body; 413 beyond. Attachments are not forms.
+    pub form_bytes_max: usize,
+    /// Fields of a form; 413 beyond.
+    pub fields_max: usize,
+    /// Bytes of one attachment; 413 beyond.
+    pub attachment_bytes_max: u64,
+    /// Connections at once; more wait to be accepted.
+    pub connections_max: usize,
+    /// Attachments on their way in at once; more wait for their turn, unread.
+    pub uploads_max: usize,
+    /// A form has to arrive within this time, and a piece of an attachment; a
+    /// piece of a reply has to be taken.
+    pub timeout: Duration,
+    /// A request's head has to arrive within this time; a connection without
+    /// one is closed after it.
+    pub idle: Duration,
+    /// Answers of a search at most, and of a list.
+    pub list_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_bytes_max: 64 << 10,
+            form_bytes_max: 1 << 20,
+            fields_max: 200,
+            attachment_bytes_max: 16 << 30,
+            connections_max: 512,
+            uploads_max: 16,
+            timeout: Duration::from_secs(30),
+            idle: Duration::from_secs(30),
+            list_max: 10_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_need_a_login_or_a_word() {
+        let local: SocketAddr = "127.0.0.1:3333".parse().expect("an address");
+        let all: SocketAddr = "0.0.0.0:3333".parse().expect("an address");
+        let mut settings = Settings::default();
+        assert!(settings.check(local).is_ok());
+        assert!(
+            settings
+                .check("[::1]:1".parse().expect("an address"))
+                .is_ok()
+        );
+        let why = settings.check(all).expect_err("refused");
+        assert!(
+            why.contains("insecure = true") && why.contains("users"),
+            "{why}"
+        );
+        settings.insecure = true;
+        assert!(settings.check(all).is_ok());
+        settings.insecure = false;
+        settings.users = crate::guard::users("a:b").expect("a user");
+        assert!(settings.check(all).is_ok());
+    }
+}

@@ -1,0 +1,149 @@
+//! A listener's requests: checked, brought to their handler, and dressed with
+//! what every answer has.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
+use hyper::{StatusCode, Uri};
+use quintet_door::{Door, Visit};
+use quintet_engine::{Command, Outcome, StatsOf};
+use quintet_scripts::Rq;
+
+use crate::app::App;
+use crate::guard::{Denied, Guard};
+use crate::paths;
+use crate::reply::{self, Problem, plain};
+use crate::routes;
+use crate::settings::Settings;
+
+/// How long `/healthz` waits for the shards.
+const HEALTH_WAIT: Duration = Duration::from_secs(5);
+
+/// What one listener serves, and by which rules.
+pub struct Site {
+    app: Arc<App>,
+    guard: Guard,
+    door: Arc<dyn Door>,
+    router: axum::Router,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    /// A site with these settings.
+    pub fn new(settings: Settings, rq: Arc<Rq>, door: Arc<dyn Door>) -> Arc<Self> {
+        let guard = Guard {
+            users: settings.users.clone(),
+            allowed_ips: settings.allowed_ips.clone(),
+            hosts: settings.hosts.clone(),
+        };
+        let app = Arc::new(App::new(settings, rq));
+        let router = routes::router(Arc::clone(&app));
+        Arc::new(Self {
+            app,
+            guard,
+            door,
+            router,
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        self.app.settings()
+    }
+
+    /// Answers a request; `peer` is `None` on a unix socket.
+    pub(crate) async fn answer(
+        &self,
+        peer: Option<IpAddr>,
+        request: hyper::Request<Incoming>,
+    ) -> Response {
+        let mut response = match self.route(peer, request).await {
+            Ok(response) => response,
+            Err(problem) => problem.into_response(),
+        };
+        reply::protect(response.headers_mut());
+        response
+    }
+
+    async fn route(
+        &self,
+        peer: Option<IpAddr>,
+        request: hyper::Request<Incoming>,
+    ) -> Result<Response, Problem> {
+        let mut request = request.map(Body::new);
+        let path = paths::inside(request.uri().path(), &self.settings().relative_root)
+            .ok_or_else(|| Problem::not_found("Page"))?
+            .into_owned();
+        // Whoever asks whether it lives knows no password.
+        if path == "/healthz" {
+            return Ok(self.health().await);
+        }
+        let checked = self
+            .guard
+            .check(peer, request.method(), request.uri(), request.headers());
+        if let Err(denied) = checked {
+            tracing::debug!("http: {} {path} refused: {denied:?}", request.method());
+            return Ok(self.deny(denied));
+        }
+        let target = match request.uri().query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path,
+        };
+        *request.uri_mut() = target
+            .parse::<Uri>()
+            .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
+        let mut router = self.router.clone();
+        match tower_service::Service::call(&mut router, request).await {
+            Ok(response) => Ok(response),
+            Err(never) => match never {},
+        }
+    }
+
+    fn deny(&self, denied: Denied) -> Response {
+        let text = match denied {
+            Denied::Address => "403 - your address is not among allowed_ips",
+            Denied::Host => {
+                "403 - this server has another name; hosts = \"NAME\" in its settings adds one"
+            }
+            Denied::Origin => "403 - a page of another site may not do this",
+            Denied::Login => {
+                let mut response = plain(StatusCode::UNAUTHORIZED, "401 - a login is needed");
+                let realm = self.settings().realm.replace(['"', '\\'], "");
+                let asks = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
+                if let Ok(asks) = HeaderValue::from_str(&asks) {
+                    response.headers_mut().insert(WWW_AUTHENTICATE, asks);
+                }
+                return response;
+            }
+        };
+        plain(StatusCode::FORBIDDEN, text)
+    }
+
+    /// Well if every shard answers.
+    async fn health(&self) -> Response {
+        let door = Arc::clone(&self.door);
+        let asked = tokio::task::spawn_blocking(move || {
+            let visit = Visit::new(&*door);
+            !matches!(
+                visit.ask(Command::Stats(StatsOf::Shard)),
+                Outcome::Refused(_)
+            )
+        });
+        match tokio::time::timeout(HEALTH_WAIT, asked).await {
+            Ok(Ok(true)) => plain(StatusCode::OK, "ok"),
+            _ => plain(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "503 - the shards do not answer",
+            ),
+        }
+    }
+}
