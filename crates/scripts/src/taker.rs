@@ -78,7 +78,10 @@ pub(crate) fn take(rq: &Arc<Rq>, queue: &Arc<Queue>) {
         let taker = Taker { rq, queue, look };
         if taker.start_some(&watcher) && !watching.swap(true, Ordering::SeqCst) {
             // Tells when there is something again; takes nothing.
-            watcher.ask(Command::Watch(Some(Box::new(taker.look_for()))));
+            let outcome = watcher.ask(Command::Watch(Some(Box::new(taker.look_for()))));
+            if matches!(outcome, Outcome::Refused(_)) {
+                watching.store(false, Ordering::SeqCst);
+            }
         }
     }
 }
