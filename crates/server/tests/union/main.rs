@@ -5,5 +5,6 @@
 mod common;
 mod pairs;
 mod rules;
+mod scripts;
 mod several;
 mod voices;
