@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Does what is due now; what waits for a hook's decision.
-    fn tick(&self) -> Vec<Intent> {
+    fn tick(&self) {
         let mut inner = locked(&self.0);
         let Inner {
             engine,
@@ -77,7 +77,11 @@ impl World {
             }
             engine.tick(*now, facts, deliveries);
         }
-        engine.take_intents()
+    }
+
+    /// What waits for a hook's decision, each told once.
+    fn take_intents(&self) -> Vec<Intent> {
+        locked(&self.0).engine.take_intents()
     }
 
     fn next(&self) -> Ms {
@@ -182,9 +186,7 @@ impl Trial {
                 break;
             }
             self.world.set_time(next);
-            for intent in self.world.tick() {
-                self.state.intent(&decider(), &intent);
-            }
+            self.world.tick();
             if self.state.next_timer() <= self.world.now() {
                 self.state.run_timers(&decider());
             }
@@ -198,7 +200,18 @@ impl Trial {
         std::mem::take(&mut self.arrived)
     }
 
+    /// Has what waits decided, and tells those who waited.
     fn deliver(&mut self) {
+        // A bound for hooks whose decisions ask for decisions without end.
+        for _ in 0..10_000 {
+            let intents = self.world.take_intents();
+            if intents.is_empty() {
+                break;
+            }
+            for intent in intents {
+                self.state.intent(&decider(), &intent);
+            }
+        }
         for delivery in self.world.take_deliveries() {
             let who = Who {
                 caller: Caller {

@@ -42,8 +42,9 @@ type Tests = Arc<Mutex<Vec<(String, Function)>>>;
 /// # Errors
 /// The hooks or the test file cannot be loaded.
 pub fn run_tests(hooks: &Path, tests: &Path) -> Result<Vec<TestResult>, HookError> {
+    // Mostly both files have the same name.
     let name = tests.file_name().unwrap_or_default();
-    let name = name.to_string_lossy().into_owned();
+    let name = format!("tests/{}", name.to_string_lossy());
     let text = std::fs::read(tests)
         .map_err(|error| HookError::of_file(&name, format!("cannot be read: {error}")))?;
     let program = Program::load(hooks, &Limits::default(), Arc::default())?;

@@ -1,0 +1,16 @@
+-- Messages that were tried too often go to a queue of their own, by the kind
+-- of work, and mails get one more chance an hour later before that. Set
+-- `attempts_max` for the queues this is for.
+local RETRY_MS = 3600 * 1000
+
+function dead_letter(msg)
+  if msg.queue == "mail" and not msg.attrs.retried then
+    local attrs = msg.attrs
+    attrs.retried = "1"
+    quintet.put { queue = msg.queue, body = msg.body, rank = msg.rank, attrs = attrs, delay_ms = RETRY_MS }
+    return false -- this one is replaced
+  end
+  quintet.metric("dead." .. msg.queue)
+  quintet.log.warn("message " .. msg.id .. " of " .. msg.queue .. " was tried " .. msg.reserves .. " times")
+  return "dead." .. msg.queue
+end

@@ -1,0 +1,18 @@
+-- Refuses a message whose `dedupe-id` attribute, or else whose body, was put
+-- into the same queue within the last ten minutes. The table is durable, and
+-- what is read and written here is one step with the put: of two clients that
+-- put the same at the same time one is refused.
+local WINDOW_MS = 10 * 60 * 1000
+
+local seen = quintet.table("dedupe")
+
+function before_put(msg)
+  local id = msg.queue .. "\0" .. (msg.attrs["dedupe-id"] or msg.body)
+  if #id > 1000 then
+    return -- too long to remember; large messages are rarely repeated
+  end
+  if seen:get(id) then
+    return false, "duplicate message"
+  end
+  seen:set(id, true, { ttl_ms = WINDOW_MS })
+end
