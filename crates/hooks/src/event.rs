@@ -92,8 +92,14 @@ impl Event {
             Event::Auth => "auth",
             Event::Error => "on_error",
             Event::Timer => "timer",
-            Event::Added => "added command",
+            Event::Added => "added_command",
         }
+    }
+
+    /// The event of this name, also those that functions are not named after:
+    /// timers and added commands.
+    pub fn from_any_name(name: &str) -> Option<Event> {
+        Event::ALL.into_iter().find(|event| event.name() == name)
     }
 
     /// The event a function of this name is for. Timers and added commands

@@ -209,7 +209,12 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
     let nil = value.is_nil();
     match field {
         "queue" => put.queue = name(field, value)?,
-        "body" => put.body = Body::new(&bytes(field, value, usize::MAX)?),
+        "body" => {
+            put.body = match value {
+                Value::String(text) => Body::new(&text.as_bytes()),
+                other => Body::new(&bytes(field, other, usize::MAX)?),
+            }
+        }
         "rank" if nil => put.rank = None,
         "rank" => put.rank = Some(whole(field, value, u32::MAX.into())? as u32),
         "flags" => put.flags = whole(field, value, u32::MAX.into())? as u32,

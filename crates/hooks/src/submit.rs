@@ -8,7 +8,7 @@ use crate::error::HookError;
 use crate::event::Event;
 use crate::host::Who;
 use crate::state::State;
-use crate::verdict::{Yes, of_yes};
+use crate::verdict::{Yes, line, of_yes};
 
 /// What came of a command.
 #[derive(Debug)]
@@ -240,10 +240,7 @@ impl State {
             Ok((returned.map(|returned| returned.0), None))
         });
         match result {
-            Ok((Some(mlua::Value::String(text)), ..)) => Decided::Denied(
-                text.to_string_lossy()
-                    .replace(|c: char| c.is_control(), " "),
-            ),
+            Ok((Some(mlua::Value::String(text)), ..)) => Decided::Denied(line(&text)),
             Ok(_) => Decided::Now(Outcome::Refused(refusal), name),
             Err(missed) => {
                 self.missed(missed);

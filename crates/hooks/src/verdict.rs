@@ -9,14 +9,26 @@ use crate::fields::{got, name, put_from, span};
 /// The first two return values.
 pub(crate) type Returned = (Value, Value);
 
+/// Bytes of a text for a client at most.
+const REASON_MAX: usize = 400;
+
+/// A text that any voice can send: one line, of bounded length.
+pub(crate) fn line(text: &mlua::String) -> String {
+    let mut line = String::new();
+    for c in text.to_string_lossy().chars() {
+        if line.len() + c.len_utf8() > REASON_MAX {
+            break;
+        }
+        line.push(if c.is_control() { ' ' } else { c });
+    }
+    line
+}
+
 /// Why a hook refuses, for a client to read.
 fn reason(text: &Value) -> Result<String, String> {
     match text {
         Value::Nil => Ok("refused by a hook".to_owned()),
-        // A line break would end the reply of a text voice early.
-        Value::String(text) => Ok(text
-            .to_string_lossy()
-            .replace(|c: char| c.is_control(), " ")),
+        Value::String(text) => Ok(line(text)),
         other => Err(format!(
             "false and a text expected, got false and {}",
             other.type_name()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quintet_engine::{
-    Body, Caller, Command, Compound, Effect, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name, Outcome,
-    Put, Settings, Take, Wait,
+    Body, By, Caller, Command, Compound, Effect, Engine, Home, How, LeaseAsk, LeaseOwner,
+    LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
 };
 use quintet_hooks::trial::{Trial, World, client};
 use quintet_hooks::{Decided, Event, Host, Level, Limits, Program, Reply, Shared, State};
@@ -534,4 +534,125 @@ fn a_hook_whose_reads_never_hold_gives_up_and_counts_nothing() {
     assert_eq!(decided, "denied: busy: what a hook reads changes too fast");
     assert_eq!(shared.counters.get(b"tries", Ms(1_000_000)), 0);
     assert_eq!(shared.metrics.all(), [("runs".into(), 8.0)]);
+}
+
+#[test]
+fn replay_of_what_hooks_decided_needs_no_hooks() {
+    let mut settings = Settings::default();
+    settings.defaults.ttl_ms = 500;
+    let mut t = trial_with(
+        "function before_put(msg)
+           quintet.table('n'):add(msg.queue)
+           if msg.body == 'two' then return {{}, {queue = 'copy'}} end
+         end
+         function after_put(msg) if msg.queue == 'q' then quintet.put('audit', msg.body) end end
+         function after_take(msg) if msg.body == 'no' then return false, 100 end end
+         function expire(msg) return 'late' end
+         quintet.every(300, function() quintet.table('n'):set('t', {at = quintet.time.now()}) end)",
+        Limits::default(),
+        settings.clone(),
+    );
+    for body in ["one", "two", "no", "four"] {
+        put(&mut t, "q", body);
+    }
+    for _ in 0..3 {
+        take(&mut t, "q");
+    }
+    t.pass(1000);
+    assert_eq!(log(&t), [""; 0]);
+    let mut engine = Engine::new(0, 1, settings);
+    for fact in t.world.facts() {
+        engine.replay(fact, Home(0));
+    }
+    assert_eq!(engine.image(), t.world.image());
+    assert!(take(&mut t, "late") != "empty");
+}
+
+#[test]
+fn several_puts_of_one_command_are_one_step() {
+    let mut t = trial(
+        "function before_put(msg)
+           if msg.body == 'bad' then return false, 'bad one' end
+           if msg.body == 'two' then return {{body = '2a'}, {body = '2b'}} end
+           if msg.body == 'none' then return {} end
+         end",
+    );
+    let puts = |bodies: &[&str]| {
+        let puts = bodies.iter().map(|body| Put {
+            queue: "q".into(),
+            body: Body::new(body.as_bytes()),
+            ..Put::default()
+        });
+        Command::PutMany(puts.collect())
+    };
+    let refused = t.submit(&client(1), puts(&["x", "bad"]));
+    assert_eq!(said(refused), "denied: bad one");
+    let stored = t.submit(&client(1), puts(&["one", "two", "none", "four"]));
+    let Decided::Now(Outcome::PutMany(ids), _) = stored else {
+        panic!("{stored:?}");
+    };
+    assert_eq!(ids.iter().map(|id| id.0).collect::<Vec<_>>(), [1, 2, 0, 4]);
+    for body in ["one", "2a", "2b", "four", "empty"] {
+        assert_eq!(take(&mut t, "q"), body);
+    }
+}
+
+#[test]
+fn commands_settles_connections_and_users_are_decided() {
+    let mut t = trial(
+        "function command(cmd) if cmd.name == 'flush' then return false, 'no flush of ' .. cmd.queue end end
+         function settle(s) if s.how == 'bury' then return false, 'not ' .. s.how end end
+         function connect(conn) if conn.id == 7 then return false, 'go away' end end
+         function auth(user, secret) return user == 'me' and secret == 'x' end
+         function on_error(text) return text:upper() .. '\\nREALLY' end",
+    );
+    let flush = t.submit(&client(1), Command::Flush("q".into()));
+    assert_eq!(said(flush), "denied: no flush of q");
+    put(&mut t, "q", "x");
+    assert_eq!(reserve(&mut t, "q", 0), "x");
+    let settle = |how| Command::Settle {
+        id: MessageId(1),
+        by: By::Owner,
+        how,
+    };
+    let bury = How::Bury {
+        rank: None,
+        reason: Box::default(),
+    };
+    assert_eq!(said(t.submit(&client(2), settle(bury))), "denied: not bury");
+    assert_eq!(said(t.submit(&client(2), settle(How::Finish))), "Done");
+    let again = said(t.submit(&client(2), settle(How::Finish)));
+    assert_eq!(again, "denied: MESSAGE NOT FOUND REALLY");
+    assert_eq!(t.state.connect(&client(7)).as_deref(), Some("go away"));
+    assert_eq!(t.state.connect(&client(8)), None);
+    assert_eq!(t.state.auth(&client(8), "me", b"x"), Some(true));
+    assert_eq!(t.state.auth(&client(8), "me", b"y"), Some(false));
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
+fn an_auth_that_fails_lets_nobody_in() {
+    let mut t = trial("function auth() error('oops') end");
+    assert_eq!(t.state.auth(&client(8), "me", b"x"), Some(false));
+    let mut t = trial("");
+    assert_eq!(t.state.auth(&client(8), "me", b"x"), None);
+}
+
+#[test]
+fn one_call_asks_for_so_much_and_no_more() {
+    let mut t = trial("function before_put() for i = 1, 2000 do quintet.put('q', 'x') end end");
+    put(&mut t, "r", "x");
+    assert!(log(&t)[0].contains("one call can ask for 1000 things at most"));
+    assert_eq!(take(&mut t, "q"), "empty");
+    let limits = Limits {
+        effect_bytes_max: 1000,
+        ..Limits::default()
+    };
+    let mut t = trial_with(
+        "function before_put() for i = 1, 11 do quintet.put('q', ('x'):rep(90)) end end",
+        limits,
+        Settings::default(),
+    );
+    put(&mut t, "r", "x");
+    assert!(log(&t)[0].contains("one call can store 1000 bytes at most"));
 }

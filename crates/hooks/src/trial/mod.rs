@@ -1,6 +1,7 @@
 //! Hooks without a server: over an engine in memory, with a clock that only
 //! its owner moves.
 
+mod once;
 mod tests_in_lua;
 
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ use crate::shared::locked;
 use crate::state::State;
 use crate::submit::Decided;
 
+pub use once::run_once;
 pub use tests_in_lua::{TestResult, run_tests};
 
 /// The party that decides intents and runs timers.
@@ -49,6 +51,11 @@ impl World {
     /// Every fact so far.
     pub fn facts(&self) -> Vec<Fact> {
         locked(&self.0).facts.clone()
+    }
+
+    /// The durable state, as facts.
+    pub fn image(&self) -> Vec<Fact> {
+        locked(&self.0).engine.image()
     }
 
     /// What was logged, and forgets it.

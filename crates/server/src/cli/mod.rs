@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod client;
 mod export;
+mod hooks;
 mod import;
 mod messages;
 mod progress;
@@ -66,6 +67,9 @@ enum Command {
     Rq(rq::Rq),
     /// Load a server and print its rate and latency.
     Bench(bench::Bench),
+    /// Try Lua hooks without a server: check, run, test.
+    #[command(subcommand)]
+    Hooks(hooks::Hooks),
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
@@ -110,6 +114,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(command) => command.run(),
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Hooks(command) => command.run(),
         Command::Completions { shell } => {
             let mut cli = Cli::command();
             clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());

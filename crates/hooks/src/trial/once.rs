@@ -1,0 +1,265 @@
+//! One event on trial, for a look at what a hook does.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use quintet_engine::{
+    Body, Caller, Command, Expiry, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MessageId, Ms,
+    Name, Outcome, Overrides, Party, Peek, Put, Settings, StatsOf, StatsReply, Take, When,
+};
+
+use super::{Trial, client};
+use crate::error::HookError;
+use crate::event::Event;
+use crate::host::{Host, Level};
+use crate::occasions::Reply;
+use crate::program::Program;
+use crate::submit::Decided;
+
+/// Messages of a queue that are shown.
+const SHOWN_MAX: u32 = 20;
+
+/// Lets an event happen over an empty engine at `now`, to a message of this
+/// body in this queue where it is about one, and tells what came of it, what
+/// is in the queues then, and what was logged and counted. For
+/// [`Event::Added`] the body is the command's line, for [`Event::Auth`]
+/// `user secret`.
+///
+/// # Errors
+/// The files fail to load.
+pub fn run_once(
+    program: Arc<Program>,
+    event: Event,
+    queue: &str,
+    body: &[u8],
+    now: Ms,
+) -> Result<String, HookError> {
+    let mut trial = Trial::new(Arc::clone(&program), Settings::default(), now)?;
+    let queue = Name::from(queue);
+    let put = Put {
+        queue: queue.clone(),
+        body: Body::new(body),
+        ..Put::default()
+    };
+    let take = Take {
+        queues: [queue.clone()].into_iter().collect(),
+        ..Take::default()
+    };
+    let mut out = String::new();
+    let answer = match event {
+        Event::BeforePut | Event::AfterPut => submit(&mut trial, Command::Put(put)),
+        Event::Command => submit(&mut trial, Command::Put(put)),
+        Event::Full => {
+            store(&mut trial, put.clone());
+            limit(&mut trial, &queue, |overrides| {
+                overrides.messages_max = Some(1)
+            });
+            submit(&mut trial, Command::Put(put))
+        }
+        Event::BeforeTake | Event::AfterTake => {
+            store(&mut trial, put);
+            submit(&mut trial, Command::Take(take))
+        }
+        Event::Empty => submit(&mut trial, Command::Take(take)),
+        Event::Settle => {
+            let id = store(&mut trial, put);
+            lease(&mut trial, take, 0);
+            let how = How::Finish;
+            submit(
+                &mut trial,
+                Command::Settle {
+                    id,
+                    by: quintet_engine::By::Owner,
+                    how,
+                },
+            )
+        }
+        Event::Error => {
+            let id = MessageId(1);
+            let by = quintet_engine::By::Anyone;
+            submit(&mut trial, Command::Delete { id, by })
+        }
+        Event::Expire => {
+            let expires = Expiry::In(1);
+            store(&mut trial, Put { expires, ..put });
+            trial.pass(1);
+            "1 ms passed".into()
+        }
+        Event::LeaseEnd => {
+            store(&mut trial, put);
+            lease(&mut trial, take, 1);
+            trial.pass(1);
+            "1 ms passed".into()
+        }
+        Event::DeadLetter => {
+            let id = store(&mut trial, put);
+            limit(&mut trial, &queue, |overrides| {
+                overrides.attempts_max = Some(1)
+            });
+            lease(&mut trial, take, 0);
+            let how = How::Release {
+                rank: None,
+                due: When::Now,
+                back_to: None,
+            };
+            submit(
+                &mut trial,
+                Command::Settle {
+                    id,
+                    by: quintet_engine::By::Owner,
+                    how,
+                },
+            )
+        }
+        Event::Connect => match trial.state.connect(&client(1)) {
+            Some(text) => format!("refused: {text}"),
+            None => "connected".into(),
+        },
+        Event::Start | Event::Stop | Event::Disconnect => {
+            trial.state.notify(&client(1), event);
+            "done".into()
+        }
+        Event::Auth => {
+            let text = String::from_utf8_lossy(body);
+            let (user, secret) = text.split_once(' ').unwrap_or((&text, ""));
+            match trial.state.auth(&client(1), user, secret.as_bytes()) {
+                Some(true) => "let in".into(),
+                Some(false) => "kept out".into(),
+                None => "not decided".into(),
+            }
+        }
+        Event::Timer => {
+            let ms = trial.state.next_timer().since(now);
+            trial.pass(ms);
+            format!("{ms} ms passed")
+        }
+        Event::Added => match trial.state.added(&client(1), body) {
+            None => "no such command".into(),
+            Some(Reply::Done) => "done".into(),
+            Some(Reply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Some(Reply::Refused(text)) => format!("refused: {text}"),
+        },
+    };
+    let _infallible = writeln!(out, "{answer}");
+    contents(&mut trial, &mut out);
+    for (name, value) in program.shared().metrics.all() {
+        let _infallible = writeln!(out, "metric {name}: {value}");
+    }
+    for (level, text) in trial.world.take_log() {
+        let level = match level {
+            Level::Info => "info",
+            Level::Warn => "warning",
+            Level::Error => "error",
+        };
+        let _infallible = writeln!(out, "{level}: {text}");
+    }
+    Ok(out)
+}
+
+/// Asks past the hooks, as what they are to find.
+fn past(trial: &mut Trial, command: Command) -> Option<Outcome> {
+    let caller = Caller {
+        party: Party(1),
+        ..Caller::default()
+    };
+    trial.world.ask(caller, command).0
+}
+
+fn store(trial: &mut Trial, put: Put) -> MessageId {
+    match past(trial, Command::Put(put)) {
+        Some(Outcome::Put { id, .. }) => id,
+        _ => MessageId(0),
+    }
+}
+
+fn lease(trial: &mut Trial, take: Take, ms: u64) {
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::Fixed(ms),
+        back_to: Default::default(),
+        held_max: 0,
+    };
+    past(
+        trial,
+        Command::Take(Take {
+            lease: Some(lease),
+            ..take
+        }),
+    );
+}
+
+fn limit(trial: &mut Trial, queue: &Name, set: impl Fn(&mut Overrides)) {
+    let mut overrides = Overrides::default();
+    set(&mut overrides);
+    past(
+        trial,
+        Command::Configure {
+            queue: queue.clone(),
+            overrides: Some(Box::new(overrides)),
+        },
+    );
+}
+
+fn submit(trial: &mut Trial, command: Command) -> String {
+    match trial.submit(&client(1), command) {
+        Decided::Later => "waits".into(),
+        Decided::Denied(text) => format!("refused: {text}"),
+        Decided::Now(Outcome::Put { id, .. }, _) if id.0 == 0 => "dropped".into(),
+        Decided::Now(Outcome::Put { id, .. }, _) => format!("stored as {}", id.0),
+        Decided::Now(Outcome::Messages(messages), queue) => messages
+            .iter()
+            .map(|message| format!("got {} of {queue}: {}", message.id.0, shown(&message.body)))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Decided::Now(Outcome::Empty, _) => "nothing there".into(),
+        Decided::Now(Outcome::Refused(refusal), _) => format!("refused: {}", refusal.text()),
+        Decided::Now(..) => "done".into(),
+    }
+}
+
+/// The first bytes of a body, on one line.
+fn shown(body: &Body) -> String {
+    let bytes = body.as_small().unwrap_or_default();
+    let mut text = bytes[..bytes.len().min(200)].escape_ascii().to_string();
+    if bytes.len() > 200 {
+        text.push_str("...");
+    }
+    text
+}
+
+/// What is in the queues.
+fn contents(trial: &mut Trial, out: &mut String) {
+    let Some(Outcome::Stats(stats)) = past(trial, Command::Stats(StatsOf::Queues)) else {
+        return;
+    };
+    let StatsReply::Queues(_, queues) = *stats else {
+        return;
+    };
+    for queue in queues {
+        for (state, word) in [
+            (ListState::Ready, "ready"),
+            (ListState::Delayed, "delayed"),
+            (ListState::Reserved, "reserved"),
+            (ListState::Buried, "buried"),
+        ] {
+            let list = Peek::List {
+                queue: queue.name.clone(),
+                state,
+                after: None,
+                max: SHOWN_MAX,
+            };
+            let Some(Outcome::Messages(messages)) = past(trial, Command::Peek(list)) else {
+                continue;
+            };
+            for message in messages {
+                let _infallible = writeln!(
+                    out,
+                    "queue {}: {word}, rank {}: {}",
+                    queue.name,
+                    message.rank,
+                    shown(&message.body)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `quintet hooks`: Lua hooks without a server.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use quintet_engine::Ms;
+use quintet_hooks::trial::{run_once, run_tests};
+use quintet_hooks::{Event, Limits, Program};
+
+/// What to do with hooks.
+#[derive(clap::Subcommand)]
+pub(super) enum Hooks {
+    /// Load a hook file, or a directory of them, and list its events.
+    Check {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// Let one event happen over an empty engine and show what came of it.
+    Run(Run),
+    /// Run the tests of a directory: `tests/NAME.lua` tests `NAME.lua`.
+    Test {
+        /// The directory of the hook files.
+        dir: PathBuf,
+    },
+}
+
+#[derive(clap::Args)]
+pub(super) struct Run {
+    /// The hook file or directory.
+    path: PathBuf,
+    /// Name of the event, such as before_put; timer lets the next timer run,
+    /// added_command the command whose line is the message.
+    #[arg(long)]
+    event: String,
+    /// Body of the message it is about.
+    #[arg(long, default_value = "")]
+    message: String,
+    /// Queue of the message.
+    #[arg(long, default_value = "default")]
+    queue: String,
+}
+
+impl Hooks {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        match self {
+            Hooks::Check { path } => {
+                let program = load(&path)?;
+                let names = Event::ALL
+                    .into_iter()
+                    .filter(|event| program.events().has(*event))
+                    .map(Event::name)
+                    .collect::<Vec<_>>();
+                if names.is_empty() {
+                    println!("loaded; it has no function for any event");
+                } else {
+                    println!("loaded; events: {}", names.join(" "));
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Hooks::Run(run) => run.run(),
+            Hooks::Test { dir } => test(&dir),
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<Arc<Program>> {
+    Ok(Program::load(path, &Limits::default(), Arc::default())?)
+}
+
+impl Run {
+    fn run(self) -> Result<ExitCode> {
+        let event = Event::from_any_name(&self.event).ok_or_else(|| {
+            let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
+            anyhow!("no event {:?}; there are {}", self.event, names.join(" "))
+        })?;
+        if self.queue.is_empty() || self.queue.len() > 65_535 {
+            bail!("a queue's name has 1 to 65535 bytes");
+        }
+        let program = load(&self.path)?;
+        if !program.events().has(event) {
+            eprintln!("note: there is no function for {}", event.name());
+        }
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| {
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            });
+        let message = self.message.as_bytes();
+        print!(
+            "{}",
+            run_once(program, event, &self.queue, message, Ms(now))?
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn test(dir: &Path) -> Result<ExitCode> {
+    let folder = dir.join("tests");
+    let mut tests = Vec::new();
+    let entries =
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "lua") {
+            tests.push(path);
+        }
+    }
+    tests.sort();
+    if tests.is_empty() {
+        bail!("{} has no *.lua", folder.display());
+    }
+    let (mut passed, mut failed) = (0, 0);
+    for path in tests {
+        let name = path.file_name().unwrap_or_default();
+        let shown = name.to_string_lossy();
+        match run_tests(&dir.join(name), &path) {
+            Ok(results) => {
+                for result in results {
+                    match result.failed {
+                        None => passed += 1,
+                        Some(error) => {
+                            failed += 1;
+                            println!("{shown}: {}: FAILED\n  {error}", result.name);
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                failed += 1;
+                println!("{shown}: FAILED\n  {error}");
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
