@@ -110,6 +110,8 @@ pub enum Outcome {
     Stats(Box<StatsReply>),
     /// No.
     Refused(Refusal),
+    /// A hook's no, and why. The engine never says it.
+    Denied(Box<str>),
 }
 
 /// What has to be true before a reply may leave (DESIGN section 4).

@@ -26,6 +26,22 @@ pub(crate) struct Waiting {
     leased: bool,
 }
 
+impl Waiting {
+    /// What the shards are asked for.
+    fn asked(&self) -> Take {
+        let mut take = self.take.clone();
+        if self.leased {
+            take.lease = Some(LeaseAsk {
+                owner: LeaseOwner::Connection,
+                time: LeaseTime::Fixed(0),
+                back_to: BackTo::Place,
+                held_max: take.refuse_if_held,
+            });
+        }
+        take
+    }
+}
+
 impl State {
     /// Submits a take, or a standing take.
     pub(crate) fn submit_take(&mut self, who: &Who, take: Take, standing: bool) -> Decided {
@@ -42,31 +58,14 @@ impl State {
                 }
             }
         }
-        let leased = self.has(Event::AfterTake) && take.lease.is_none();
         let waiting = Waiting {
-            take: take.clone(),
-            leased,
+            leased: self.has(Event::AfterTake) && take.lease.is_none(),
+            take,
         };
-        if leased {
-            take.lease = Some(LeaseAsk {
-                owner: LeaseOwner::Connection,
-                time: LeaseTime::Fixed(0),
-                back_to: BackTo::Place,
-                held_max: take.refuse_if_held,
-            });
+        if standing {
+            return self.stand(who, waiting);
         }
-        let command = if standing {
-            Command::Watch(Some(Box::new(take)))
-        } else {
-            Command::Take(take)
-        };
-        let decided = self.plain(command);
-        if standing && !matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
-            // What it brings comes later, whatever was answered.
-            self.waits(who.caller.party, true, waiting);
-            return decided;
-        }
-        match decided {
+        match self.plain(Command::Take(waiting.asked())) {
             Decided::Later => {
                 self.waits(who.caller.party, false, waiting);
                 Decided::Later
@@ -74,6 +73,16 @@ impl State {
             Decided::Now(outcome, name) => self.handed(who, &waiting, outcome, name),
             denied @ Decided::Denied(_) => denied,
         }
+    }
+
+    /// Sets a standing take.
+    fn stand(&mut self, who: &Who, waiting: Waiting) -> Decided {
+        let decided = self.plain(Command::Watch(Some(Box::new(waiting.asked()))));
+        if !matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
+            // What it brings comes later, whatever was answered.
+            self.waits(who.caller.party, true, waiting);
+        }
+        decided
     }
 
     fn waits(&mut self, party: Party, standing: bool, waiting: Waiting) {
@@ -90,13 +99,24 @@ impl State {
 
     /// What a waiting or standing take has brought: runs `after_take` or
     /// `empty` and answers what is to be told. A standing take whose messages
-    /// a hook has all sent elsewhere answers `Empty`; it has to be set again.
+    /// a hook has all sent elsewhere answers `Empty`, and stands again.
     pub fn arrived(&mut self, who: &Who, standing: bool, outcome: Outcome, name: Name) -> Decided {
         let Some(waiting) = self.waiting.remove(&(who.caller.party, standing)) else {
             return Decided::Now(outcome, name);
         };
         self.enter(who);
-        self.handed(who, &waiting, outcome, name)
+        let decided = self.handed(who, &waiting, outcome, name);
+        if standing && matches!(decided, Decided::Now(Outcome::Empty, _)) {
+            self.stand(who, waiting);
+        }
+        decided
+    }
+
+    /// Goes on with the takes that wait in `old`, a state of hooks that are no
+    /// longer in force: a message that is leased in place of being removed is
+    /// still removed when it is handed out.
+    pub fn take_over(&mut self, old: State) {
+        self.waiting = old.waiting;
     }
 
     /// The party is gone, or does not wait any more.
@@ -112,6 +132,11 @@ impl State {
             }
             Outcome::Empty if self.has(Event::Empty) && !waiting.take.queues.is_empty() => {
                 self.supply(who, waiting)
+            }
+            // The function that wanted it leased is gone.
+            Outcome::Messages(messages) if waiting.leased => {
+                self.end_leases(&messages, &How::Finish);
+                told(messages, name, true)
             }
             outcome => Decided::Now(outcome, name),
         }

@@ -14,9 +14,11 @@ use quintet_door::{Arrive, Door, Reply, StoreError};
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
 };
+use quintet_hooks::{Decided as Hooked, Who};
 use quintet_wire::STREAM_OVER;
 
 use crate::core::{Access, Decided, Mail, Need, PartyKey, Reached, SLOTS_MAX, locked};
+use crate::hooks::Did;
 use crate::io::Upload;
 use crate::server::Server;
 
@@ -89,6 +91,10 @@ impl Door for ServerDoor {
 
     fn leave(&self, party: Party) {
         let gone = locked(&self.0.desk.inside).visitors.remove(&party);
+        let server = Arc::downgrade(&self.0);
+        self.0
+            .hooks
+            .at_desk(&server, |runner| runner.state.forget(party));
         self.0.at_desk(|access| access.disconnect(party));
         drop(gone);
     }
@@ -170,7 +176,7 @@ impl Server {
     }
 
     /// Decides a party's command, and those it brought meanwhile.
-    fn decide_at_desk(&self, caller: Caller, command: Command, reply: Reply) {
+    fn decide_at_desk(self: &Arc<Self>, caller: Caller, command: Command, reply: Reply) {
         let mut next = Some((caller, command, reply));
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
@@ -186,8 +192,7 @@ impl Server {
                     None => Some(reply),
                 }
             };
-            let decided = self.at_desk(|access| access.submit(caller, command));
-            let Decided::Now(outcome, name, need) = decided else {
+            let Some((outcome, name, need)) = self.submit_at_desk(caller, command) else {
                 // A party that has left gets no answer.
                 return;
             };
@@ -201,6 +206,72 @@ impl Server {
             if !stops {
                 next = self.next_of(caller.party);
             }
+        }
+    }
+
+    /// Decides a command, with the events around it; `None`: it waits.
+    fn submit_at_desk(
+        self: &Arc<Self>,
+        caller: Caller,
+        command: Command,
+    ) -> Option<(Outcome, Name, Need)> {
+        let mut command = Some(command);
+        let hooked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
+            let command = command.take_if(|command| !runner.state.ignores(command))?;
+            let decided = runner.state.submit(&who(caller), command);
+            Some((decided, runner.take_did()))
+        });
+        if let Some((decided, did)) = hooked.flatten() {
+            let need = self.see_to(did);
+            return plain(decided).map(|(outcome, name)| (outcome, name, need));
+        }
+        match self.at_desk(|access| command.map(|command| access.submit(caller, command))) {
+            Some(Decided::Now(outcome, name, need)) => Some((outcome, name, need)),
+            Some(Decided::Later) | None => None,
+        }
+    }
+
+    /// Sees to what hooks did; answers what a reply that tells of it waits for.
+    fn see_to(&self, did: Did) -> Need {
+        self.core.write(did.recorded.max(did.need.written));
+        self.core.post(did.out);
+        did.need
+    }
+
+    /// What a party waited for, after the hooks have seen it; `None`: it waits
+    /// again.
+    fn arrived_at_desk(
+        self: &Arc<Self>,
+        delivery: &mut Delivery,
+        need: Need,
+    ) -> Option<(Outcome, Need)> {
+        let outcome = std::mem::replace(&mut delivery.outcome, Outcome::Done);
+        let outcome = match outcome {
+            Outcome::Compound { then, .. } => then.map_or(Outcome::Done, |then| *then),
+            outcome => outcome,
+        };
+        let (party, standing) = (delivery.to, delivery.standing);
+        let mut outcome = Some(outcome);
+        let hooked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
+            if !runner.state.awaits(party, standing) {
+                return None;
+            }
+            let caller = Caller {
+                party,
+                ..Caller::default()
+            };
+            let (who, queue) = (who(caller), delivery.queue.clone());
+            let decided = runner.state.arrived(&who, standing, outcome.take()?, queue);
+            Some((decided, runner.take_did()))
+        });
+        match hooked.flatten() {
+            Some((decided, did)) => {
+                let need = need.and(self.see_to(did));
+                let (outcome, queue) = plain(decided)?;
+                delivery.queue = queue;
+                Some((outcome, need))
+            }
+            None => outcome.map(|outcome| (outcome, need)),
         }
     }
 
@@ -232,7 +303,7 @@ impl Server {
 
     /// The desk's own thread: runs until it is told to stop, when nobody comes
     /// in any more.
-    pub(crate) fn run_desk(&self, mut poll: Poll) {
+    pub(crate) fn run_desk(self: &Arc<Self>, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
         let mut mail = Vec::new();
         let mut stops = false;
@@ -267,14 +338,17 @@ impl Server {
     }
 
     /// What a party waited for has come.
-    fn deliver_at_desk(&self, delivery: Delivery, need: Need) {
+    fn deliver_at_desk(self: &Arc<Self>, mut delivery: Delivery, need: Need) {
         let party = delivery.to;
         if delivery.claimed {
             self.at_desk(|access| access.leave_lines(party));
         }
+        let Some((outcome, need)) = self.arrived_at_desk(&mut delivery, need) else {
+            return;
+        };
         let mut inside = locked(&self.desk.inside);
         let told =
-            match (inside.visitors.get_mut(&party), delivery.outcome) {
+            match (inside.visitors.get_mut(&party), outcome) {
                 (Some(visitor), Outcome::Messages(messages)) if delivery.standing => Ok(
                     Told::Arrived(Arc::clone(&visitor.arrive), messages, delivery.queue),
                 ),
@@ -356,5 +430,24 @@ impl Server {
             begin = end;
         }
         Ok(filled)
+    }
+}
+
+/// Who comes in through the door, as hooks are shown it.
+fn who(caller: Caller) -> Who {
+    Who {
+        caller,
+        connection: caller.party.0,
+        voice: "door",
+        ..Who::default()
+    }
+}
+
+/// What hooks decided; `None`: it waits.
+fn plain(decided: Hooked) -> Option<(Outcome, Name)> {
+    match decided {
+        Hooked::Now(outcome, name) => Some((outcome, name)),
+        Hooked::Denied(text) => Some((Outcome::Denied(text.into()), Name::default())),
+        Hooked::Later => None,
     }
 }

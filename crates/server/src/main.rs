@@ -5,6 +5,7 @@ mod cli;
 mod config;
 mod core;
 mod desk;
+mod hooks;
 mod http;
 mod io;
 mod logging;

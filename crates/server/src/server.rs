@@ -15,9 +15,10 @@ use quintet_wire::{Listener, VOICES};
 
 use crate::config::{Address, Config, Given, Served, SyncPolicy, load};
 use crate::core::{
-    self, Core, Counts, Layout, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
+    self, Core, Counts, Layout, Looks, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
 };
 use crate::desk::Desk;
+use crate::hooks::Hooks;
 use crate::io::{Bound, IoThread, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
 use crate::{admin, http, logging, notify};
@@ -27,6 +28,7 @@ pub(crate) struct Server {
     pub(crate) core: Core,
     /// Those who come in through the door.
     pub(crate) desk: Desk,
+    pub(crate) hooks: Hooks,
     pub(crate) listeners: Vec<Listening>,
     /// By number of the I/O thread.
     pub(crate) threads: Vec<ThreadCounts>,
@@ -53,6 +55,8 @@ pub(crate) struct Listening {
     pub(crate) opener: Box<dyn Listener>,
     /// Index of the voice's counters.
     pub(crate) tally: usize,
+    /// Name of the voice.
+    pub(crate) voice: &'static str,
     pub(crate) idle_ms: u64,
 }
 
@@ -152,6 +156,7 @@ fn open_listeners(config: &Config) -> Result<Opened> {
         listening.push(Listening {
             opener,
             tally,
+            voice: voice.name,
             idle_ms: listen.idle_ms,
         });
     }
@@ -166,6 +171,7 @@ fn open_listeners(config: &Config) -> Result<Opened> {
         listening.push(Listening {
             opener,
             tally: VOICES.len(),
+            voice: voice.name,
             idle_ms: 0,
         });
     }
@@ -206,6 +212,9 @@ fn open(
     orders: Sender<Order>,
 ) -> Result<(Arc<Server>, Vec<Poll>, quintet_log::Spares)> {
     let settings = config.engine_settings();
+    // Before the log is read: a mistake in them is better told at once.
+    let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
+        .map_err(|error| anyhow!("hooks: {error}"))?;
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let layout = Layout {
         shards: size(config.shards),
@@ -250,8 +259,12 @@ fn open(
             mail,
             counts: Counts::default(),
             room: Room::new(config.data.clone(), config.segment_bytes),
+            looks: Looks::default(),
+            intents: Mutex::default(),
+            hooks_work: Signal::default(),
         },
         desk: Desk::default(),
+        hooks,
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
         listeners,
         threads,
@@ -279,7 +292,7 @@ fn open(
 }
 
 /// What a helper thread does.
-type Helper = Box<dyn FnOnce(&Server, &Ends) + Send>;
+type Helper = Box<dyn FnOnce(&Arc<Server>, &Ends) + Send>;
 
 /// How the helper threads are told to end.
 #[derive(Default)]
@@ -307,6 +320,10 @@ fn start_helpers(
     helpers.push(start(
         "keeper",
         Box::new(|server, ends| server.core.run_keeper(&ends.stop)),
+    )?);
+    helpers.push(start(
+        "hooks",
+        Box::new(|server, ends| server.run_hooks(&ends.stop)),
     )?);
     helpers.push(start(
         "fetch",
@@ -428,8 +445,10 @@ fn stop(
         whole &= worker.join().is_ok();
     }
     desks.into_iter().for_each(tell);
+    server.core.end_looks();
     whole &= desk.join().is_ok();
     ends.stop.store(true, Ordering::SeqCst);
+    server.core.hooks_work.raise();
     server.core.log_work.raise();
     server.core.upkeep.raise();
     server.core.runs.work.raise();
@@ -525,7 +544,12 @@ impl Server {
         current.waiters_max = config.waiters_max;
         current.memory_max = config.memory_max;
         current.memory = config.memory;
+        current.tables_bytes_max = config.tables_bytes_max;
+        current.hooks = config.hooks;
+        current.hook_limits = config.hook_limits;
         self.core.runs.set_budget(config.memory, config.shards);
+        drop(current);
+        self.reload_hooks();
         Ok(level)
     }
 }

@@ -52,6 +52,29 @@ impl Server {
         all
     }
 
+    /// What hooks did, by event.
+    fn hook_stats(&self, stats: &mut ServerStats) {
+        let shared = self.hooks.shared();
+        for event in shared.stats() {
+            let name = event.event.name();
+            for (what, value) in [
+                ("calls", event.calls),
+                ("errors", event.errors),
+                ("us", event.ns / 1000),
+            ] {
+                let number = (format!("hook_{name}_{what}"), value as f64);
+                stats.hook_numbers.push(number);
+            }
+            if let Some(last) = event.last {
+                let name = format!("hook_{name}_last_error");
+                stats.hook_errors.push((name, last.to_string()));
+            }
+        }
+        let metrics = shared.metrics.all().into_iter();
+        let metrics = metrics.map(|(name, value)| (format!("hook_metric_{name}"), value));
+        stats.hook_numbers.extend(metrics);
+    }
+
     fn order(&self, order: Order) -> Result<String, String> {
         self.orders
             .send(order)
@@ -88,6 +111,7 @@ impl Server {
             thread.tallies[tally].add_to(&mut stats.tally);
         }
         stats.counters = self.counters();
+        self.hook_stats(&mut stats);
         process(&mut stats);
         let of = if with_queues {
             StatsOf::Queues

@@ -244,6 +244,11 @@ pub struct ServerStats {
     pub tally: Vec<u64>,
     /// The counters of every voice that has a listener: voice, name, value.
     pub counters: Vec<(&'static str, &'static str, u64)>,
+    /// Numbers of hooks: calls, errors and time by event, and what they count
+    /// themselves.
+    pub hook_numbers: Vec<(String, f64)>,
+    /// The last error of each event that had one.
+    pub hook_errors: Vec<(String, String)>,
     /// The shards summed.
     pub shard: quintet_engine::ShardStats,
     /// Every queue by name, if asked for.

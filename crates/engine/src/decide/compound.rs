@@ -340,6 +340,12 @@ impl Engine {
         std::mem::take(&mut self.asked)
     }
 
+    /// True if [`Engine::take_wants`] or [`Engine::take_intents`] would answer
+    /// something.
+    pub fn asks(&self) -> bool {
+        !self.wants.is_empty() || !self.asked.is_empty()
+    }
+
     /// True if [`Engine::take_intents`] would answer something.
     pub fn has_intents(&self) -> bool {
         !self.asked.is_empty()

@@ -65,6 +65,7 @@ fn engine(outcome: &Outcome) -> Value {
             json!({ "error": Refusal::Duplicate(*id).text(), "duplicate": id.0 })
         }
         Outcome::Refused(refusal) => json!({ "error": refusal.text() }),
+        Outcome::Denied(text) => json!({ "error": text }),
     }
 }
 
@@ -143,5 +144,18 @@ fn server(stats: &ServerStats) -> Value {
     map.extend(shard(&stats.shard));
     let counters = stats.counters.iter();
     map.extend(counters.map(|(voice, name, value)| (format!("{voice}_{name}"), (*value).into())));
+    let numbers = stats.hook_numbers.iter();
+    map.extend(numbers.map(|(name, value)| (name.clone(), number(*value))));
+    let errors = stats.hook_errors.iter();
+    map.extend(errors.map(|(name, text)| (name.clone(), text.as_str().into())));
     json!({ "stats": map, "queues": stats.queues.iter().map(queue).collect::<Vec<_>>() })
+}
+
+/// Whole numbers without a point.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 {
+        Value::from(value as i64)
+    } else {
+        Value::from(value)
+    }
 }

@@ -57,6 +57,9 @@ pub(crate) struct Config {
     pub(crate) queues_max: u64,
     pub(crate) waiters_max: u64,
     pub(crate) tables_bytes_max: u64,
+    /// File or directory; empty: none.
+    pub(crate) hooks: String,
+    pub(crate) hook_limits: HookLimits,
     /// 0: no limit.
     pub(crate) memory: u64,
     pub(crate) memory_max: u64,
@@ -92,6 +95,27 @@ pub(crate) struct Listen {
     pub(crate) options: Options,
 }
 
+/// Budgets of hooks, as they are set.
+#[derive(Clone)]
+pub(crate) struct HookLimits {
+    pub(crate) instructions_max: u64,
+    pub(crate) time_ms: u64,
+    pub(crate) memory_bytes_max: u64,
+    pub(crate) refuse_on_error: bool,
+}
+
+impl Default for HookLimits {
+    fn default() -> Self {
+        let limits = quintet_hooks::Limits::default();
+        Self {
+            instructions_max: limits.instructions_max,
+            time_ms: limits.time_ms_max,
+            memory_bytes_max: limits.memory_bytes_max as u64,
+            refuse_on_error: limits.refuse_on_error,
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -111,6 +135,8 @@ impl Default for Config {
             queues_max: 100_000,
             waiters_max: 1_000_000,
             tables_bytes_max: 16 << 20,
+            hooks: String::new(),
+            hook_limits: HookLimits::default(),
             memory: 256 << 20,
             memory_max: 0,
             allow_shutdown: false,
@@ -147,6 +173,22 @@ impl Config {
             tables_bytes_max: self.tables_bytes_max,
             memory_max: self.memory_max() / self.shards.max(1),
             clock_grain_ms: 1,
+        }
+    }
+
+    /// Where the hooks are, if there are any.
+    pub(crate) fn hooks_path(&self) -> Option<PathBuf> {
+        (!self.hooks.is_empty()).then(|| PathBuf::from(&self.hooks))
+    }
+
+    pub(crate) fn hook_limits(&self) -> quintet_hooks::Limits {
+        quintet_hooks::Limits {
+            instructions_max: self.hook_limits.instructions_max,
+            time_ms_max: self.hook_limits.time_ms,
+            memory_bytes_max: usize::try_from(self.hook_limits.memory_bytes_max)
+                .unwrap_or(usize::MAX),
+            refuse_on_error: self.hook_limits.refuse_on_error,
+            ..quintet_hooks::Limits::default()
         }
     }
 

@@ -146,6 +146,37 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
     },
     Spec {
+        key: "hooks",
+        help: "Lua hooks: a file, or a directory whose *.lua files are loaded in the order of their \
+               names (docs/hooks.md). Read again when they change. Empty: none.",
+        reload: true,
+        field: |c| Field::Text(&mut c.hooks),
+    },
+    Spec {
+        key: "hook_instructions_max",
+        help: "Lua instructions one call of a hook may take.",
+        reload: true,
+        field: |c| Field::Number(&mut c.hook_limits.instructions_max, 1000, 1 << 40),
+    },
+    Spec {
+        key: "hook_time",
+        help: "Processor time one call of a hook may take, 1ms at least.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.hook_limits.time_ms),
+    },
+    Spec {
+        key: "hook_memory_max",
+        help: "Memory the hooks of one thread may take.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.hook_limits.memory_bytes_max, 1 << 20, 1 << 36),
+    },
+    Spec {
+        key: "hook_refuse_on_error",
+        help: "A command whose hook fails is refused; else it goes on as if there were none.",
+        reload: true,
+        field: |c| Field::Flag(&mut c.hook_limits.refuse_on_error),
+    },
+    Spec {
         key: "tables_bytes_max",
         help: "Memory the durable tables of hooks may take at most, in each shard; a step that sets \
                more is refused.",

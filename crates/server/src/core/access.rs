@@ -163,7 +163,7 @@ impl<'a> Access<'a> {
 
     fn collect(&mut self) {
         if let Some((_, guard)) = &mut self.held
-            && (!self.scratch.is_empty() || guard.engine.has_wants())
+            && (!self.scratch.is_empty() || guard.engine.asks())
         {
             self.core.collect(guard, self.scratch, self.out);
         }

@@ -7,6 +7,7 @@ use std::sync::MutexGuard;
 
 use quintet_engine::{Delivery, Ms, Side, carry};
 
+use super::locked;
 use super::{Core, Need, Shard};
 
 /// Messages carried in one hold of two shards' locks.
@@ -82,7 +83,7 @@ impl Core {
 
     /// Says what the deliveries of a shard wait for, and passes on what its
     /// engine asked for.
-    pub(super) fn collect(
+    pub(crate) fn collect(
         &self,
         shard: &mut Shard,
         scratch: &mut Vec<Delivery>,
@@ -94,6 +95,10 @@ impl Core {
             (delivery, need)
         }));
         self.forward_wants(shard);
+        if shard.engine.has_intents() {
+            locked(&self.intents).extend(shard.engine.take_intents());
+            self.hooks_work.raise();
+        }
     }
 }
 

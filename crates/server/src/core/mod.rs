@@ -10,6 +10,7 @@ mod clock;
 mod commit;
 mod contents;
 mod keep;
+mod looks;
 mod mail;
 mod party;
 mod recover;
@@ -24,7 +25,7 @@ mod timer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quintet_engine::{MessageId, Settings};
+use quintet_engine::{Intent, MessageId, Settings};
 use quintet_log::{BodyReader, LogError};
 
 use crate::config::SyncPolicy;
@@ -35,6 +36,7 @@ pub(crate) use clock::Clock;
 pub(crate) use commit::Committer;
 pub(crate) use contents::{Contents, Lost, give_up_runs};
 pub(crate) use keep::{BodySource, Budget, Runs, smallest};
+pub(crate) use looks::Looks;
 pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use party::{PartyKey, SLOTS_MAX};
 pub(crate) use recover::{Layout, SHARDS_FILE, open};
@@ -65,6 +67,11 @@ pub(crate) struct Core {
     pub(crate) mail: Vec<Mailbox>,
     pub(crate) counts: Counts,
     pub(crate) room: Room,
+    pub(crate) looks: Looks,
+    /// What happens by itself and hooks are to decide, for the hooks thread.
+    pub(crate) intents: Mutex<Vec<Intent>>,
+    /// Wakes it.
+    pub(crate) hooks_work: Signal,
 }
 
 /// Numbers of the log for statistics.

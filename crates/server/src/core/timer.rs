@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quintet_engine::{Delivery, Ms};
 
-use super::{Core, Mail, Need, PartyKey, locked};
+use super::{Core, Need, locked};
 
 /// The next deadline over all shards, and how to make it earlier.
 pub(crate) struct Timer {
@@ -119,9 +119,7 @@ impl Core {
     /// Leaves outcomes for takes that waited with the threads they belong to.
     pub(crate) fn post(&self, mail: Vec<(Delivery, Need)>) {
         for (delivery, need) in mail {
-            if let Some(mailbox) = self.mail.get(PartyKey::of(delivery.to).thread) {
-                mailbox.post(Mail::Delivery(delivery, need));
-            }
+            self.hand(delivery, need);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! One connection.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use quintet_engine::{Caller, Handed, Outcome};
-use quintet_wire::{Ask, Given, HalfClose, HostAsk, Session};
+use quintet_hooks::Who;
+use quintet_wire::{Ask, Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
 use super::outbox::Outbox;
@@ -27,6 +29,10 @@ pub(super) struct Conn {
     pub(super) waiting: Option<bool>,
     /// It has a standing take, or a delivery of one is on the way.
     pub(super) watching: bool,
+    /// That take asks for a lease.
+    pub(super) watch_leased: bool,
+    /// As hooks are shown it; made when one is.
+    pub(super) who: Option<Arc<Who>>,
     pub(super) upload: Option<Upload>,
     pub(super) out: Outbox,
     /// The socket may have bytes that were not read.
@@ -53,6 +59,8 @@ pub(super) struct Conn {
 pub(super) struct Reply {
     /// What the session is given.
     pub(super) given: Given,
+    /// What it says instead.
+    pub(super) said: Option<Box<Spoken>>,
     /// What the reply waits for.
     pub(super) need: Need,
     /// The messages in it go back if it never begins to leave: they were
@@ -62,6 +70,53 @@ pub(super) struct Reply {
     pub(super) host: Option<HostAsk>,
     /// The connection closes after it.
     pub(super) closes: bool,
+}
+
+/// What a hook says in place of a reply.
+pub(super) enum Spoken {
+    /// A line of text.
+    Line(String),
+    /// Bytes that are none.
+    Message(Vec<u8>),
+    /// No, and why.
+    Refused(String),
+}
+
+/// Longer texts are not told: the PHP client of lineup reads lines of 512.
+const TEXT_MAX: usize = 400;
+
+impl Spoken {
+    /// A line, if it can be one.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) if text.len() <= TEXT_MAX && !text.contains(char::is_control) => {
+                Self::Line(text)
+            }
+            Ok(text) => Self::Message(text.into_bytes()),
+            Err(error) => Self::Message(error.into_bytes()),
+        }
+    }
+
+    /// A refusal whose text is fit for any voice.
+    pub(super) fn refused(text: &str) -> Self {
+        let mut text: String = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let end = (0..=TEXT_MAX.min(text.len()))
+            .rev()
+            .find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or(0));
+        Self::Refused(text)
+    }
+
+    pub(super) fn as_said(&self) -> Said<'_> {
+        match self {
+            Self::Line(text) => Said::Line(text),
+            Self::Message(bytes) => Said::Message(bytes),
+            Self::Refused(text) => Said::Refused(text),
+        }
+    }
 }
 
 impl Conn {
@@ -80,6 +135,8 @@ impl Conn {
             pending: VecDeque::new(),
             waiting: None,
             watching: false,
+            watch_leased: false,
+            who: None,
             upload: None,
             out: Outbox::default(),
             // What came before it was registered raises an event.
@@ -116,6 +173,7 @@ impl Reply {
     pub(super) fn own() -> Self {
         Self {
             given: Given::Own,
+            said: None,
             need: Need::default(),
             undone: false,
             host: None,

@@ -1,7 +1,7 @@
 //! A connected socket of either kind.
 
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
@@ -17,6 +17,14 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// The client's address; a unix socket has none.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),

@@ -17,6 +17,7 @@ use super::listen::Bound;
 use super::outbox::Flushed;
 use super::slab::Slab;
 use crate::core::{Access, Mail, Need, PartyKey, Reached};
+use crate::hooks::Runner;
 use crate::server::Server;
 
 /// Token of the thread's waker.
@@ -81,6 +82,9 @@ pub(crate) struct IoThread {
     /// A reply of this turn waits for the disk under every sync policy.
     pub(super) wants_sync: bool,
     reached: Reached,
+    pub(super) hooks: Option<Runner>,
+    /// The version of the hooks it was made from.
+    pub(super) hooks_seen: u64,
     /// Listeners to be accepted from again, and when.
     accept_again: Vec<usize>,
     accept_at: Option<Instant>,
@@ -124,6 +128,8 @@ impl IoThread {
             recorded: 0,
             wants_sync: false,
             reached: Reached::default(),
+            hooks: None,
+            hooks_seen: 0,
             accept_again: Vec::new(),
             accept_at: None,
             idle_checked: Instant::now(),
@@ -144,6 +150,7 @@ impl IoThread {
             }
             self.now = self.server.core.clock.now();
             self.instant = Instant::now();
+            self.renew_hooks();
             for event in &events {
                 match event.token() {
                     WAKE => {}
@@ -310,6 +317,8 @@ impl IoThread {
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
             self.close(key.slot);
+        } else if self.hooks.is_some() {
+            self.greet(key.slot);
         }
     }
 
@@ -423,10 +432,7 @@ impl IoThread {
         }
         self.sort_outgoing();
         for (delivery, need) in self.outgoing.drain(..) {
-            let thread = PartyKey::of(delivery.to).thread;
-            if let Some(mailbox) = self.server.core.mail.get(thread) {
-                mailbox.post(Mail::Delivery(delivery, need));
-            }
+            self.server.core.hand(delivery, need);
         }
     }
 
@@ -546,6 +552,9 @@ impl IoThread {
             return;
         };
         self.server.dismiss(self.index);
+        if self.hooks.is_some() {
+            self.part(&mut conn);
+        }
         let unsent = conn.out.take_unsent();
         self.restore(conn.caller, unsent);
         let server = Arc::clone(&self.server);

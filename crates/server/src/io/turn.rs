@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take, Wait};
+use quintet_hooks::Decided as Hooked;
 use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
 
 use super::conn::{Conn, Reply};
+use super::hooked::reply;
 use super::thread::IoThread;
 use super::upload::Upload;
 use crate::core::{Access, Decided, Need};
@@ -246,6 +248,11 @@ impl IoThread {
         };
         // What was read in this turn may have been sent since it began.
         self.now = server.core.clock.now();
+        if self.hooks.is_some() {
+            self.decide_hooked(slot, server);
+            self.encode(slot, server);
+            return;
+        }
         let mut access = Access::new(
             &server.core,
             self.now,
@@ -265,6 +272,7 @@ impl IoThread {
                     let undone = matches!(&command, Command::Take(take) if is_undone(take));
                     if let Command::Watch(take) = &command {
                         conn.watching = take.is_some();
+                        conn.watch_leased = take.as_ref().is_some_and(|take| take.lease.is_some());
                     }
                     match access.submit(conn.caller, command) {
                         Decided::Later => {
@@ -283,7 +291,7 @@ impl IoThread {
                                 given: Given::Engine(outcome, queue),
                                 need,
                                 undone,
-                                host: None,
+                                ..Reply::own()
                             }
                         }
                     }
@@ -338,10 +346,12 @@ impl IoThread {
             }
             let start = conn.out.output.len();
             let mut closes = reply.closes;
-            match conn
-                .session
-                .encode(&reply.given, &env, &mut conn.out.output)
-            {
+            let output = &mut conn.out.output;
+            let next = match &reply.said {
+                Some(said) => conn.session.say(said.as_said(), output),
+                None => conn.session.encode(&reply.given, &env, output),
+            };
+            match next {
                 Next::Done => {}
                 Next::Again(command) => conn.pending.push_front(Ask::EngineAlone(*command)),
                 Next::Close => closes = true,
@@ -370,14 +380,18 @@ impl IoThread {
         let undone = conn.waiting.take().unwrap_or(false);
         // What became of this wait says nothing about the next one.
         conn.half_close = None;
-        self.replies.push(Reply {
-            given: Given::Engine(delivery.outcome, delivery.queue),
-            need,
-            undone,
-            host: None,
-            closes: false,
-        });
-        self.encode(slot, &server);
+        match self.arrived(slot, delivery, need) {
+            Some((Hooked::Later, _)) => {
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.waiting = Some(undone);
+                }
+            }
+            Some((decided, need)) => {
+                self.replies.push(reply(decided, need, undone));
+                self.encode(slot, &server);
+            }
+            None => {}
+        }
     }
 
     /// Messages for a connection's standing take.
@@ -391,18 +405,34 @@ impl IoThread {
             self.give_back(delivery);
             return;
         }
+        let leased = conn.watch_leased;
+        let (delivery, need) = match self.arrived(slot, delivery, need) {
+            Some((Hooked::Now(outcome @ Outcome::Messages(_), queue), need)) => {
+                ((outcome, queue), need)
+            }
+            // The hooks have kept them, and stand in line again for it.
+            _ => {
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.watching = true;
+                }
+                return;
+            }
+        };
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
         let listener = &server.listeners[conn.listener];
         let env = Env {
             now: self.now,
             tally: &server.threads[self.index].tallies[listener.tally],
         };
         let start = conn.out.output.len();
+        let (outcome, queue) = delivery;
         let mut reply = Reply {
-            undone: is_removed(&delivery.outcome),
-            given: Given::Engine(delivery.outcome, delivery.queue),
+            undone: !leased || is_removed(&outcome),
+            given: Given::Engine(outcome, queue),
             need,
-            host: None,
-            closes: false,
+            ..Reply::own()
         };
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.given, &env, output);
@@ -428,7 +458,7 @@ fn is_removed(outcome: &Outcome) -> bool {
 
 /// True if what the take gets goes back when its reply never begins to leave:
 /// it was removed, or its lease does not end with the connection.
-fn is_undone(take: &Take) -> bool {
+pub(super) fn is_undone(take: &Take) -> bool {
     !take.look
         && take.lease.is_none_or(|lease| match lease.owner {
             LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
@@ -437,7 +467,7 @@ fn is_undone(take: &Take) -> bool {
 }
 
 /// Bytes of the bodies in an outcome that are copied to the output.
-fn bytes_in(outcome: &Outcome) -> usize {
+pub(super) fn bytes_in(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Messages(messages) => messages
             .iter()

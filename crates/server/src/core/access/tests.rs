@@ -10,7 +10,7 @@ use quintet_engine::{
 
 use super::*;
 use crate::config::SyncPolicy;
-use crate::core::{Counts, Layout, Progress, Room, Signal, Timer, locked, open};
+use crate::core::{Counts, Layout, Looks, Progress, Room, Signal, Timer, locked, open};
 
 const SHARDS: usize = 3;
 
@@ -38,6 +38,9 @@ fn core(dir: &Path, settings: &Settings) -> Core {
         mail: Vec::new(),
         counts: Counts::default(),
         room: Room::new(dir.to_owned(), 1 << 20),
+        looks: Looks::default(),
+        intents: Mutex::default(),
+        hooks_work: Signal::default(),
     }
 }
 

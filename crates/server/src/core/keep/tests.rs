@@ -56,6 +56,9 @@ fn open(disk: &SimDisk) -> Core {
         mail: vec![Mailbox::new(Arc::new(waker))],
         counts: Counts::default(),
         room: Room::new("/".into(), SEGMENT),
+        looks: crate::core::Looks::default(),
+        intents: Mutex::default(),
+        hooks_work: Signal::default(),
     };
     // Everything is over this budget.
     *locked(&core.runs.budget) = Budget {

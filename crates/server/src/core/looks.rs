@@ -1,0 +1,85 @@
+//! Looking at the shards on behalf of hooks, which cannot wait in line: what
+//! has to be read from a run is waited for on the spot.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use quintet_engine::{Caller, Command, Delivery, Name, Outcome, Party, Refusal};
+
+use super::{Access, Core, Decided, Mail, Need, PartyKey, SLOTS_MAX, locked};
+
+/// The number that stands for an I/O thread in these parties.
+const THREAD: usize = 255;
+
+type Told = SyncSender<(Outcome, Name, Need)>;
+
+/// Who waits for a run to be read.
+#[derive(Default)]
+pub(crate) struct Looks {
+    waiting: Mutex<HashMap<Party, Told>>,
+    last: AtomicU32,
+}
+
+impl Looks {
+    /// A new party, which is nobody's connection.
+    pub(crate) fn party(&self) -> Party {
+        let last = self.last.fetch_add(1, Ordering::Relaxed);
+        PartyKey {
+            thread: THREAD,
+            slot: last % SLOTS_MAX,
+            generation: 1 + last / SLOTS_MAX,
+        }
+        .party()
+    }
+}
+
+impl Core {
+    /// Answers a command that only looks, and what a reply that tells of it
+    /// waits for. Keeps the thread while a run is being read.
+    pub(crate) fn look(&self, command: Command) -> (Outcome, Name, Need) {
+        let party = self.looks.party();
+        let caller = Caller {
+            party,
+            ..Caller::default()
+        };
+        let (tell, told) = sync_channel(1);
+        // Before it is asked: it may be told at once.
+        locked(&self.looks.waiting).insert(party, tell);
+        let (mut scratch, mut out) = (Vec::new(), Vec::new());
+        let mut access = Access::new(self, self.clock.now(), &mut scratch, &mut out);
+        let decided = access.submit(caller, command);
+        let recorded = access.finish();
+        self.write(recorded);
+        self.post(out);
+        let answer = match decided {
+            Decided::Now(outcome, name, need) => Some((outcome, name, need)),
+            Decided::Later => told.recv().ok(),
+        };
+        locked(&self.looks.waiting).remove(&party);
+        let stopping = || {
+            let refused = Outcome::Refused(Refusal::Draining);
+            (refused, Name::default(), Need::default())
+        };
+        answer.unwrap_or_else(stopping)
+    }
+
+    /// Whoever still waits is told nothing more.
+    pub(crate) fn end_looks(&self) {
+        locked(&self.looks.waiting).clear();
+    }
+
+    /// Leaves an outcome with whoever waited for it.
+    pub(crate) fn hand(&self, delivery: Delivery, need: Need) {
+        let thread = PartyKey::of(delivery.to).thread;
+        if let Some(mailbox) = self.mail.get(thread) {
+            mailbox.post(Mail::Delivery(delivery, need));
+        } else if thread == THREAD
+            && let Some(told) = locked(&self.looks.waiting).remove(&delivery.to)
+        {
+            // It waits for nothing else, and has room for one.
+            let _heard = told.try_send((delivery.outcome, delivery.queue, need));
+        }
+    }
+}

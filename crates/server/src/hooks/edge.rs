@@ -1,0 +1,89 @@
+//! The shards, as a hook asks them.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use quintet_engine::{Caller, Command, Delivery, Ms, Name, Outcome, Refusal, TableAsk};
+use quintet_hooks::{Host, Level};
+
+use crate::core::{Access, Decided, Need, locked};
+use crate::server::Server;
+
+/// What commands of hooks did.
+#[derive(Default)]
+pub(crate) struct Did {
+    /// What a reply that tells of it waits for.
+    pub(crate) need: Need,
+    /// The newest batch something was recorded in.
+    pub(crate) recorded: u64,
+    /// Outcomes for others that waited.
+    pub(crate) out: Vec<(Delivery, Need)>,
+}
+
+/// A state's host.
+pub(super) struct Edge {
+    server: Weak<Server>,
+    did: Arc<Mutex<Did>>,
+    scratch: Vec<Delivery>,
+}
+
+impl Edge {
+    pub(super) fn new(server: Weak<Server>, did: Arc<Mutex<Did>>) -> Self {
+        Self {
+            server,
+            did,
+            scratch: Vec::new(),
+        }
+    }
+}
+
+impl Host for Edge {
+    fn now(&self) -> Ms {
+        match self.server.upgrade() {
+            Some(server) => server.core.clock.now(),
+            None => Ms(0),
+        }
+    }
+
+    fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
+        let Some(server) = self.server.upgrade() else {
+            return (Some(Outcome::Refused(Refusal::Draining)), Name::default());
+        };
+        let mut did = locked(&self.did);
+        let did = &mut *did;
+        if looks(&command) {
+            let (outcome, name, need) = server.core.look(command);
+            did.need = did.need.and(need);
+            return (Some(outcome), name);
+        }
+        let now = server.core.clock.now();
+        let mut access = Access::new(&server.core, now, &mut self.scratch, &mut did.out);
+        let decided = access.submit(caller, command);
+        did.recorded = did.recorded.max(access.finish());
+        match decided {
+            Decided::Now(outcome, name, need) => {
+                did.need = did.need.and(need);
+                (Some(outcome), name)
+            }
+            Decided::Later => (None, Name::default()),
+        }
+    }
+
+    fn log(&mut self, level: Level, text: &str) {
+        match level {
+            Level::Info => tracing::info!(target: "hooks", "{text}"),
+            Level::Warn => tracing::warn!(target: "hooks", "{text}"),
+            Level::Error => tracing::error!(target: "hooks", "{text}"),
+        }
+    }
+}
+
+/// True for what only looks: a hook that asks for it gets its answer at once,
+/// also if a run has to be read for it.
+fn looks(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Peek(_)
+            | Command::Stats(_)
+            | Command::Table(TableAsk::Get { .. } | TableAsk::List { .. })
+    )
+}

@@ -1,0 +1,120 @@
+//! The thread for what no client asked for: timers, what happens by itself,
+//! start and stop; and the eye on the files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use quintet_engine::{Caller, Party};
+use quintet_hooks::{Event, Who};
+
+use super::{Runner, stamp};
+use crate::core::{Shard, locked};
+use crate::server::Server;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// The hooks thread: runs until `stop`.
+    pub(crate) fn run_hooks(self: &Arc<Self>, stop: &AtomicBool) {
+        let weak = Arc::downgrade(self);
+        let party = self.core.looks.party();
+        let who = Who {
+            caller: Caller {
+                party,
+                ..Caller::default()
+            },
+            ..Who::default()
+        };
+        let mut runner: Option<Runner> = None;
+        let mut looked = Instant::now();
+        let mut seen = self.hooks_path().map(|path| stamp(&path));
+        let mut version = 0;
+        loop {
+            self.hooks.renew(&mut runner, &weak);
+            if let Some(runner) = &mut runner {
+                if version != self.hooks.version() {
+                    version = self.hooks.version();
+                    self.want_intents(runner, party);
+                    runner.state.notify(&who, Event::Start);
+                }
+                for intent in std::mem::take(&mut *locked(&self.core.intents)) {
+                    runner.state.intent(&who, &intent);
+                    self.settle_did(runner);
+                }
+                runner.state.run_timers(&who);
+                self.settle_did(runner);
+            }
+            if stop.load(Ordering::SeqCst) {
+                if let Some(runner) = &mut runner {
+                    runner.state.notify(&who, Event::Stop);
+                    self.settle_did(runner);
+                }
+                return;
+            }
+            self.core
+                .hooks_work
+                .wait_for(self.hooks_rest(runner.as_ref()));
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                let now = self.hooks_path().map(|path| stamp(&path));
+                if now != seen {
+                    seen = now;
+                    self.reload_hooks();
+                }
+            }
+        }
+    }
+
+    /// Reads the hooks again; says so, or why not.
+    pub(crate) fn reload_hooks(&self) {
+        let (path, limits) = {
+            let config = locked(&self.config);
+            (config.hooks_path(), config.hook_limits())
+        };
+        match self.hooks.reload(path.as_deref(), &limits) {
+            Ok(()) => {
+                self.core.hooks_work.raise();
+                if path.is_some() {
+                    tracing::info!("hooks reloaded");
+                }
+            }
+            Err(error) => tracing::error!("hooks not reloaded, the old ones go on: {error}"),
+        }
+    }
+
+    fn hooks_path(&self) -> Option<std::path::PathBuf> {
+        locked(&self.config).hooks_path()
+    }
+
+    /// How long the thread may sleep.
+    fn hooks_rest(&self, runner: Option<&Runner>) -> Duration {
+        let Some(runner) = runner else { return LOOK };
+        let next = runner.state.next_timer().since(self.core.clock.now());
+        Duration::from_millis(next).clamp(Duration::from_millis(1), LOOK)
+    }
+
+    /// Tells the shards what the hooks decide.
+    fn want_intents(&self, runner: &Runner, party: Party) {
+        let intents = runner.state.intents(party);
+        let (mut scratch, mut out) = (Vec::new(), Vec::new());
+        for number in 0..self.core.shards.len() {
+            let mut shard = self.core.lock(number);
+            let Shard { engine, batch, .. } = &mut *shard;
+            let now = self.core.clock.now();
+            engine.set_intents(now, intents, batch, &mut scratch);
+            self.core.collect(&mut shard, &mut scratch, &mut out);
+        }
+        self.core.write(self.core.progress.open());
+        self.core.post(out);
+    }
+
+    /// Sees to what a state's commands did: it is written, and others are
+    /// told what they waited for.
+    pub(crate) fn settle_did(&self, runner: &Runner) {
+        let did = runner.take_did();
+        self.core.write(did.recorded.max(did.need.written));
+        self.core.post(did.out);
+    }
+}
