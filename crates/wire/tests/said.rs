@@ -42,7 +42,7 @@ fn said(voice: &str, request: &[u8], said: Said<'_>) -> (Option<Ask>, Vec<u8>) {
 
 #[test]
 fn a_refusal_has_each_voices_own_form() {
-    let job = b"ADD\0\x05\0\0\0mails\x01\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0x";
+    let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
     for (voice, request, expected) in [
         ("lineup", &b"PUSH 1 1\r\na\r\n"[..], &b"-no, sorry\r\n"[..]),
         ("lineup", b"POP\r\n", b"-no, sorry\r\n"),
