@@ -70,7 +70,7 @@ enum Over {
 impl Run {
     /// Runs the script and settles the message.
     pub(crate) fn go(self) {
-        let _seat = Seat {
+        let seat = Seat {
             rq: Arc::clone(&self.rq),
             queue: Arc::clone(&self.queue),
             id: self.message.id.0,
@@ -81,6 +81,7 @@ impl Run {
         let mut run = self;
         let record = run.rq.paths.records().join(short_id(&run.message));
         let over = run.run(&record).unwrap_or_else(Over::NoRoom);
+        let interrupted = matches!(over, Over::Interrupted);
         match over {
             Over::Decided(verdict) => run.settle(verdict),
             Over::NoRoom(error) => {
@@ -94,6 +95,18 @@ impl Run {
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "record of a run not removed");
+        }
+        if interrupted {
+            return;
+        }
+        // The next may start while the disk writes how this one ended.
+        drop(seat);
+        for outcome in run.guest.outcomes() {
+            if let Outcome::Refused(refusal) = outcome {
+                // Deleted or dropped under the script: nothing is left to
+                // settle.
+                tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
+            }
         }
     }
 
@@ -231,19 +244,13 @@ impl Run {
             attrs: attrs.iter().map(|(name, value)| set(name, value)).collect(),
             ..Edit::default()
         };
-        self.tell(Command::Edit(self.message.id, Box::new(edit)));
-    }
-
-    fn tell(&self, command: Command) {
-        if let Outcome::Refused(refusal) = self.guest.ask(command) {
-            // Deleted or dropped under the script: nothing is left to settle.
-            tracing::debug!(queue = self.queue.name, "not settled: {}", refusal.text());
-        }
+        self.guest
+            .say(Command::Edit(self.message.id, Box::new(edit)));
     }
 
     fn settle_one(&self, message: &Message, how: How) {
         let (id, by) = (message.id, By::Owner);
-        self.tell(Command::Settle { id, by, how });
+        self.guest.say(Command::Settle { id, by, how });
     }
 
     fn settle(&self, verdict: Verdict) {
@@ -299,7 +306,7 @@ impl Run {
                 attrs: vec![(b"dup".as_slice().into(), None)],
                 ..Edit::default()
             };
-            self.tell(Command::Edit(message.id, Box::new(edit)));
+            self.guest.say(Command::Edit(message.id, Box::new(edit)));
             let how = How::Release {
                 rank: None,
                 due: When::At(record::due(message)),

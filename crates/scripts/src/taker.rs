@@ -1,12 +1,14 @@
 //! The taker of a queue with a script: which message runs next.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 
 use quintet_door::{Door, ask};
 use quintet_engine::{
-    BackTo, Command, Edit, LeaseAsk, LeaseOwner, LeaseTime, ListState, Message, MessageId, Ms,
-    Name, Outcome, Party, Take, When,
+    BackTo, Caller, Command, Edit, LeaseAsk, LeaseOwner, LeaseTime, ListState, Message, MessageId,
+    Ms, Name, Outcome, Party, Peek, Principal, Refusal, Take, When,
 };
 
 use crate::admin::Admin;
@@ -24,7 +26,9 @@ const RUN_STACK_BYTES: usize = 512 << 10;
 /// goes back.
 pub(crate) struct Guest {
     door: Arc<dyn Door>,
-    pub(crate) party: Party,
+    party: Party,
+    /// What it said and was not told the outcome of.
+    said: RefCell<Vec<Receiver<Outcome>>>,
 }
 
 impl Guest {
@@ -32,7 +36,32 @@ impl Guest {
         Self {
             door: Arc::clone(door),
             party: door.enter(arrive),
+            said: RefCell::default(),
         }
+    }
+
+    /// Says something without waiting for its outcome.
+    pub(crate) fn say(&self, command: Command) {
+        let (tell, told) = mpsc::sync_channel(1);
+        let caller = Caller {
+            party: self.party,
+            principal: Principal::default(),
+        };
+        let reply = Box::new(move |outcome, _| {
+            // Nobody listens any more only if the run is over.
+            let _gone = tell.send(outcome);
+        });
+        self.door.submit(caller, command, reply);
+        self.said.borrow_mut().push(told);
+    }
+
+    /// Waits for the outcomes of all it said, in order.
+    pub(crate) fn outcomes(&self) -> Vec<Outcome> {
+        let said = self.said.take();
+        let dropped = Outcome::Refused(Refusal::Draining);
+        said.into_iter()
+            .map(|told| told.recv().unwrap_or_else(|_| dropped.clone()))
+            .collect()
     }
 
     pub(crate) fn ask(&self, command: Command) -> Outcome {
@@ -107,14 +136,24 @@ impl Taker<'_> {
         let mut free = (config.num_workers as usize).saturating_sub(self.look.running);
         while free > 0 {
             // What a pause by another voice hides from takers is hidden here.
-            let seen = watcher.ask(Command::Take(self.look_for()));
-            if !matches!(seen, Outcome::Messages(_)) {
+            // Both are said before either is answered: each answer waits for
+            // what was recorded to be durable.
+            watcher.say(Command::Take(self.look_for()));
+            watcher.say(Command::Peek(Peek::List {
+                queue: Name::from(self.queue.name.as_str()),
+                state: ListState::Ready,
+                after: None,
+                max: self.rq.options.limits.window,
+            }));
+            let mut outcomes = watcher.outcomes().into_iter();
+            let (Some(Outcome::Messages(_)), Some(listed)) = (outcomes.next(), outcomes.next())
+            else {
                 return true;
-            }
-            let window = self.rq.options.limits.window;
-            let mut waiting = self
-                .rq
-                .page(&self.queue.name, ListState::Ready, None, window);
+            };
+            let mut waiting = match listed {
+                Outcome::Messages(messages) => messages.into_vec(),
+                _ => Vec::new(),
+            };
             waiting.retain(|message| message.selectable);
             waiting.sort_by_key(|message| (record::due(message), message.id));
             let mut started = 0;
