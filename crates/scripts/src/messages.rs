@@ -95,6 +95,7 @@ impl Rq {
         }
         let put_as = PutAs {
             prepared: method == Method::Prep,
+            token: new.token.as_deref().map(|token| token.as_bytes().into()),
             ..PutAs::default()
         };
         let message = self.put(queue, &new, put_as)?;

@@ -28,6 +28,9 @@ pub struct NewMessage {
     pub force_remote: bool,
     /// The short id of the message it is a clone of.
     pub cloned_from: Option<String>,
+    /// A repeat with the same token, within a day, makes nothing and is
+    /// answered with the first one's id.
+    pub token: Option<String>,
 }
 
 /// What becomes of a new message.
@@ -98,6 +101,7 @@ impl NewMessage {
             force_remote: field("force_remote")
                 .is_some_and(|on| !["", "0", "false"].contains(&on.as_str())),
             cloned_from: None,
+            token: field("relay_token").filter(|token| !token.is_empty()),
         })
     }
 }

@@ -120,6 +120,16 @@ impl Run {
         let job = dir.join("job");
         std::fs::create_dir_all(&job)?;
         let param1 = self.param1(&dir)?;
+        if self.config.script_path().is_none() {
+            // What a built-in script passes on is more than variables hold.
+            let found = Found {
+                message: self.message.clone(),
+                state: "run",
+                text: String::new(),
+            };
+            let json = rq.json(&self.queue.name, &found).to_string();
+            std::fs::write(dir.join("msg"), json)?;
+        }
         let environment = environment(
             &rq,
             &self.queue.name,

@@ -20,6 +20,10 @@ fn main() -> std::process::ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(word) if word == scripts::CHILD => quintet_scripts::launch::main(args),
+        Some(word) if word == scripts::BUILT_IN => {
+            let name = args.next().unwrap_or_default();
+            quintet_web::builtin::main(&name.to_string_lossy())
+        }
         _ => cli::run(),
     }
 }

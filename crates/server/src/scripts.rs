@@ -19,6 +19,13 @@ use crate::server::Server;
 /// The hidden subcommand that becomes a script.
 pub(crate) const CHILD: &str = "__child";
 
+/// The hidden subcommand that is a built-in script.
+pub(crate) const BUILT_IN: &str = "__script";
+
+/// Queues that are there whenever scripts are, with their built-in script, and
+/// how many of it run at once: they mostly wait for other servers.
+const BUILT_IN_QUEUES: [(&str, u32); 2] = [("relay", 10), ("webhook", 10)];
+
 /// Scripts and HTTP, as far as they run.
 pub(crate) struct Scripts {
     door: Arc<dyn Door>,
@@ -42,11 +49,11 @@ impl Scripts {
             http: None,
             options,
         };
-        let queues = queues(&locked(&server.config));
-        if open.is_empty() && queues.is_none() && !scripts.options.root.exists() {
+        let config = locked(&server.config).clone();
+        if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
             return Ok(scripts);
         }
-        let rq = scripts.start_rq(queues.unwrap_or_default())?;
+        let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             scripts.http = Some(http::Running::start(open, &rq, &scripts.door)?);
         }
@@ -63,15 +70,15 @@ impl Scripts {
 
     /// Goes by what the configuration says of queues now.
     pub(crate) fn configure(&mut self, server: &Server) {
-        let queues = queues(&locked(&server.config));
-        match (&self.rq, queues) {
-            (Some(rq), queues) => rq.configure(queues.unwrap_or_default()),
-            (None, Some(queues)) => {
-                if let Err(error) = self.start_rq(queues) {
+        let config = locked(&server.config).clone();
+        match &self.rq {
+            Some(rq) => rq.configure(queues(&config)),
+            None if config.scripts.is_empty() => {}
+            None => {
+                if let Err(error) = self.start_rq(queues(&config)) {
                     tracing::error!("{error:#}");
                 }
             }
-            (None, None) => {}
         }
     }
 
@@ -87,9 +94,21 @@ impl Scripts {
     }
 }
 
-/// The queues with scripts; `None`: no queue has one.
-fn queues(config: &Config) -> Option<Vec<QueueConfig>> {
-    (!config.scripts.is_empty()).then(|| config.scripts.clone())
+/// The queues with scripts, those that are built in last unless the
+/// configuration has its own.
+fn queues(config: &Config) -> Vec<QueueConfig> {
+    let mut queues = config.scripts.clone();
+    for (name, num_workers) in BUILT_IN_QUEUES {
+        if !queues.iter().any(|queue| queue.name == name) {
+            queues.push(QueueConfig {
+                name: name.to_owned(),
+                script: format!("builtin:{name}"),
+                num_workers,
+                ..QueueConfig::default()
+            });
+        }
+    }
+    queues
 }
 
 fn options(config: &Config, open: &[http::Open]) -> Options {
@@ -109,6 +128,10 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
     // put another in its place.
     let program = || OsString::from("/proc/self/exe");
     let mut options = Options::new(root, host, vec![program(), CHILD.into()]);
+    options.builtin = Arc::new(move |name| {
+        let known = BUILT_IN_QUEUES.iter().any(|(known, _)| *known == name);
+        known.then(|| vec![program(), BUILT_IN.into(), name.into()])
+    });
     options.env.clone_from(&config.script_env);
     options.port = first.map_or(http::PORT, http::Open::port);
     options.allow_new_queue = open.iter().any(http::Open::allow_new_queue);

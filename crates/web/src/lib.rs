@@ -7,6 +7,7 @@
 //! (`docs/voices/http.md`).
 
 mod app;
+pub mod builtin;
 mod files;
 mod flash;
 mod form;

@@ -55,9 +55,16 @@ impl World {
         let mut options = Options::new(
             folder.path().join("rq"),
             format!("http://{address}{}", settings.relative_root),
-            vec![env!("CARGO_BIN_EXE_quintet-web-child").into()],
+            vec![
+                env!("CARGO_BIN_EXE_quintet-web-child").into(),
+                "launch".into(),
+            ],
         );
         options.allow_new_queue = true;
+        options.builtin = Arc::new(|name| {
+            let child = env!("CARGO_BIN_EXE_quintet-web-child");
+            Some(vec![child.into(), "script".into(), name.into()])
+        });
         options.limits = Limits {
             grace: Duration::from_millis(300),
             look_every: Duration::from_millis(50),

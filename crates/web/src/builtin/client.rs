@@ -1,0 +1,191 @@
+//! The client's side of RQ's HTTP API.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+use ureq::{Agent, SendBody};
+
+/// Bytes of a reply that are read at most; messages with a large parameter are
+/// the largest.
+const REPLY_MAX: u64 = 16 << 20;
+
+/// A reply.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+impl Reply {
+    /// The body as JSON; null if it is none.
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
+    /// For people: the status and how the body begins.
+    pub(super) fn shown(&self) -> String {
+        let begin: String = self.body.chars().take(200).collect();
+        format!("{} {begin}", self.status)
+    }
+
+    /// What `["ok", x]` says; else the whole reply in words.
+    pub(super) fn ok(&self) -> Result<String, String> {
+        let json = self.json();
+        match (self.status, json[0].as_str(), json[1].as_str()) {
+            (200, Some("ok"), Some(text)) => Ok(text.to_owned()),
+            _ => Err(self.shown()),
+        }
+    }
+}
+
+/// Asks other servers. Redirects are not followed: nothing RQ answers is one.
+pub(super) struct Client {
+    agent: Agent,
+}
+
+impl Client {
+    pub(super) fn new() -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // One kept open may be dead by its next use, and here is no second
+            // try.
+            .max_idle_connections(0)
+            .timeout_connect(Some(Duration::from_secs(10)))
+            .timeout_recv_response(Some(Duration::from_secs(60)))
+            .timeout_recv_body(Some(Duration::from_secs(60)))
+            .build();
+        Self {
+            agent: config.into(),
+        }
+    }
+
+    pub(super) fn get(&self, url: &str) -> Result<Reply, String> {
+        let (url, login) = split_login(url);
+        let mut request = self.agent.get(&url);
+        if let Some(login) = login {
+            request = request.header("authorization", login);
+        }
+        reply(request.call())
+    }
+
+    /// Posts a urlencoded form.
+    pub(super) fn form(&self, url: &str, fields: &[(&str, &str)]) -> Result<Reply, String> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(fields);
+        let body = form.finish();
+        let (url, login) = split_login(url);
+        let mut request = self
+            .agent
+            .post(&url)
+            .header("content-type", "application/x-www-form-urlencoded");
+        if let Some(login) = login {
+            request = request.header("authorization", login);
+        }
+        reply(request.send(body.as_bytes()))
+    }
+
+    /// Posts a file as `filedata` of a multipart form, as it is read; the
+    /// fields come behind it.
+    pub(super) fn file(
+        &self,
+        url: &str,
+        name: &str,
+        file: File,
+        fields: &[(&str, &str)],
+    ) -> Result<Reply, String> {
+        let len = file.metadata().map_err(|error| error.to_string())?.len();
+        let boundary = boundary();
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"filedata\"; \
+             filename=\"{}\"\r\nContent-Type: application/octet-stream\r\n\r\n",
+            // As browsers do; no attachment's name has the others.
+            name.replace('"', "%22")
+        );
+        let mut tail = String::from("\r\n");
+        for (name, value) in fields {
+            tail += &format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+            );
+        }
+        tail += &format!("--{boundary}--\r\n");
+        let total = head.len() as u64 + len + tail.len() as u64;
+        // What is appended meanwhile would not fit the length.
+        let mut body = head
+            .as_bytes()
+            .chain(file.take(len))
+            .chain(io::Cursor::new(tail.into_bytes()));
+        let (url, login) = split_login(url);
+        let mut request = self
+            .agent
+            .post(&url)
+            .header(
+                "content-type",
+                format!("multipart/form-data; boundary={boundary}"),
+            )
+            .header("content-length", total.to_string());
+        if let Some(login) = login {
+            request = request.header("authorization", login);
+        }
+        reply(request.send(SendBody::from_reader(&mut body)))
+    }
+}
+
+fn reply(sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Reply, String> {
+    let mut response = sent.map_err(|error| error.to_string())?;
+    let status = response.status().as_u16();
+    let body = response
+        .body_mut()
+        .with_config()
+        .limit(REPLY_MAX)
+        .lossy_utf8(true)
+        .read_to_string()
+        .map_err(|error| error.to_string())?;
+    Ok(Reply { status, body })
+}
+
+/// An address without the login in it, and the login as a header.
+fn split_login(url: &str) -> (String, Option<String>) {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return (url.to_owned(), None);
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let Some((login, host)) = rest[..end].rsplit_once('@') else {
+        return (url.to_owned(), None);
+    };
+    let login = percent_encoding::percent_decode_str(login).collect::<Vec<u8>>();
+    let header = format!("Basic {}", BASE64_STANDARD.encode(login));
+    (format!("{scheme}://{host}{}", &rest[end..]), Some(header))
+}
+
+/// Something no file holds by accident.
+fn boundary() -> String {
+    use std::hash::BuildHasher as _;
+    // The standard library's hash keys are random.
+    let half = |n: u64| std::hash::RandomState::new().hash_one(n);
+    format!("quintet-{:016x}{:016x}", half(1), half(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_login;
+
+    #[test]
+    fn logins_leave_the_address() {
+        let plain = "http://host:1/q/a@b";
+        assert_eq!(split_login(plain), (plain.to_owned(), None));
+        assert_eq!(
+            split_login("https://an%40na:ge:heim@host/q"),
+            (
+                "https://host/q".to_owned(),
+                // an@na:ge:heim
+                Some("Basic YW5AbmE6Z2U6aGVpbQ==".to_owned())
+            )
+        );
+        assert_eq!(split_login("nonsense"), ("nonsense".to_owned(), None));
+    }
+}

@@ -1,0 +1,85 @@
+//! Built-in scripts: `relay` brings messages to other servers, `webhook` tells
+//! addresses what became of messages. They run as children like any script,
+//! and speak the same protocol on their pipe.
+
+mod client;
+mod relay;
+mod webhook;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// Runs the built-in script of that name, as a child of the runner: with its
+/// variables, in its folder. What it says is on the pipe.
+pub fn main(name: &str) -> ExitCode {
+    let end = match name {
+        "relay" => relay::run(),
+        "webhook" => webhook::run(),
+        _ => End::Err(format!("there is no built-in script {name}")),
+    };
+    log(&end.line());
+    match say(&end.line()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log(&format!("cannot tell RQ: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How a run ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum End {
+    Done(String),
+    Err(String),
+    Relayed(String),
+    /// Later, in so many seconds.
+    Resend(u64, String),
+}
+
+impl End {
+    fn line(&self) -> String {
+        // A line is a line.
+        let plain = |text: &str| text.replace(['\n', '\r'], " ");
+        match self {
+            End::Done(text) => format!("done {}", plain(text)),
+            End::Err(text) => format!("err {}", plain(text)),
+            End::Relayed(id) => format!("relayed {}", plain(id)),
+            End::Resend(seconds, why) => format!("resend {seconds}-{}", plain(why)),
+        }
+    }
+}
+
+/// RQ gives up a message of more runs than this.
+const COUNT_MAX: u64 = 15;
+
+/// How often this message was sent again.
+fn count() -> u64 {
+    variable("RQ_COUNT").parse().unwrap_or(0)
+}
+
+/// Later: the time grows with the square of the count. The queue's settings
+/// may have another unit than RQ's, `env_vars = { RETRY_UNIT_S = "60" }`.
+fn later(unit_s: u64, why: String) -> End {
+    let unit_s = variable("RETRY_UNIT_S").parse().unwrap_or(unit_s);
+    let count = count();
+    End::Resend((count * count).saturating_mul(unit_s), why)
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
+/// Writes a line to RQ.
+fn say(line: &str) -> std::io::Result<()> {
+    let pipe = format!("/dev/fd/{}", variable("RQ_WRITE"));
+    let mut pipe = File::options().write(true).open(pipe)?;
+    pipe.write_all(format!("{line}\n").as_bytes())
+}
+
+/// Writes a line to the message's log.
+fn log(line: &str) {
+    // Without a log there is nobody to tell.
+    let _lost = writeln!(std::io::stdout().lock(), "{} - {line}", std::process::id());
+}
