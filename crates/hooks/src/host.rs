@@ -20,7 +20,8 @@ pub trait Host: Send {
     fn now(&self) -> Ms;
 
     /// Asks the shards; answers the outcome (`None`: it waits, and the caller
-    /// will be told) and the queue its first message came from.
+    /// will be told, if it is a party that exists: `u64::MAX - 1` stands for
+    /// nobody) and the queue its first message came from.
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name);
 
     /// A line for the server's log.

@@ -1,7 +1,7 @@
 //! A command and the events around it.
 
 use quintet_engine::{
-    Command, How, Message, MessageId, Name, Outcome, Peek, Put, Refusal, StatsOf, TableAsk,
+    Command, How, Message, MessageId, Name, Outcome, Party, Peek, Put, Refusal, StatsOf, TableAsk,
 };
 
 use crate::error::HookError;
@@ -32,6 +32,9 @@ pub(crate) enum Missed {
     /// What was read changes faster than the functions run.
     Conflict,
 }
+
+/// The party of steps that are on nobody's behalf.
+const NOBODY: Party = Party(u64::MAX - 1);
 
 impl State {
     /// True if a command can be submitted without [`State::submit`].
@@ -130,7 +133,17 @@ impl State {
             let mut compound = work.step.compound();
             compound.then = command.map(Box::new);
             drop(work);
+            // Where no client waits for it, none is told if it has to wait.
+            let nobodys = compound.then.is_none()
+                && compound
+                    .effects
+                    .iter()
+                    .all(|effect| effect.message().is_none());
+            if nobodys {
+                self.work().caller.party = NOBODY;
+            }
             let decided = self.plain(Command::Compound(Box::new(compound)));
+            self.work().caller = who.caller;
             let (ids, decided) = match decided {
                 Decided::Now(Outcome::Refused(Refusal::Conflict), _) => {
                     self.uncount();

@@ -656,3 +656,19 @@ fn one_call_asks_for_so_much_and_no_more() {
     put(&mut t, "r", "x");
     assert!(log(&t)[0].contains("one call can store 1000 bytes at most"));
 }
+
+#[test]
+fn a_take_is_its_clients_whatever_its_hook_noted() {
+    let mut t = trial(
+        "function before_take(take) quintet.table('t'):add('takes') quintet.put('log', take.queue) end",
+    );
+    put(&mut t, "q", "x");
+    assert_eq!(reserve(&mut t, "q", 0), "x");
+    let finish = Command::Settle {
+        id: MessageId(1),
+        by: By::Owner,
+        how: How::Finish,
+    };
+    assert_eq!(said(t.submit(&client(2), finish)), "Done");
+    assert_eq!(take(&mut t, "log"), "q");
+}

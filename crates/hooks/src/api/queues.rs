@@ -2,8 +2,8 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_engine::{
-    Command, Effect, How, Message, MessageId, Name, Outcome, Peek, Put, QueueGauges, QueueTotals,
-    StatsOf, StatsReply, Take,
+    Command, Effect, How, ListState, Message, MessageId, Name, Outcome, Peek, Put, QueueGauges,
+    QueueTotals, StatsOf, StatsReply,
 };
 
 use super::{Env, failed};
@@ -25,26 +25,42 @@ fn id(value: &Value) -> Answer<MessageId> {
         .map_err(|_| "a message's id is not negative".to_owned())
 }
 
-/// The first message of a queue that this step has not taken away.
+/// Pages of a queue that are looked through for one message that this step has
+/// not taken away: what is in runs comes in pages that may be short.
+const PAGES_MAX: usize = 16;
+
+/// The first message of a queue that this step has not taken away. Asked for by
+/// [`Peek`], as that never waits.
 fn first(work: &mut Work, queue: &Name) -> Answer<Option<Message>> {
-    let take = Take {
-        queues: [queue.clone()].into_iter().collect(),
-        look: true,
-        messages_max: u32::try_from(work.step.gone.len() + 1).unwrap_or(u32::MAX),
-        ..Take::default()
-    };
-    let caller = work.caller;
-    let found = match work.host.ask(caller, Command::Take(take)).0 {
-        Some(Outcome::Messages(messages)) => messages
+    let max = u32::try_from(work.step.gone.len() + 1).unwrap_or(u32::MAX);
+    let mut after = None;
+    for _ in 0..PAGES_MAX {
+        let peek = match max {
+            1 => Peek::Ready(queue.clone()),
+            max => Peek::List {
+                queue: queue.clone(),
+                state: ListState::Ready,
+                after,
+                max,
+            },
+        };
+        let caller = work.caller;
+        let Some(Outcome::Messages(messages)) = work.host.ask(caller, Command::Peek(peek)).0 else {
+            return Ok(None);
+        };
+        after = messages.last().map(|message| message.id);
+        let found = messages
             .into_iter()
-            .find(|message| !work.step.gone.contains(&message.id)),
-        Some(Outcome::Refused(refusal)) => return Err(refusal.text().into()),
-        _ => None,
-    };
-    if let Some(message) = &found {
-        work.step.saw(message);
+            .find(|message| message.selectable && !work.step.gone.contains(&message.id));
+        if let Some(message) = found {
+            work.step.saw(&message);
+            return Ok(Some(message));
+        }
+        if max == 1 {
+            break;
+        }
     }
-    Ok(found)
+    Ok(None)
 }
 
 fn by_id(work: &mut Work, id: MessageId) -> Answer<Option<(Message, Name)>> {
