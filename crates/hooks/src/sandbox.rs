@@ -84,9 +84,27 @@ pub(crate) fn open(
         .call::<()>((charge, check, note))?;
     let m = Arc::clone(meter);
     let triggers = HookTriggers::new().every_nth_instruction(EVERY);
-    lua.set_global_hook(triggers, move |_, _| match m.tick() {
+    lua.set_global_hook(triggers, move |lua, _| match m.tick() {
         Ok(()) => Ok(VmState::Continue),
-        Err(_stop) => Err(spent()),
+        Err(_stop) => Err(Error::runtime(format!("{}budget used up", running(lua)))),
     })?;
     Ok(lua)
+}
+
+/// Where the innermost function of a loaded file is, as Lua heads its messages.
+fn running(lua: &Lua) -> String {
+    for level in 0..20 {
+        let found = lua.inspect_stack(level, |debug| {
+            let line = debug.current_line()?;
+            let source = debug.source().short_src?;
+            let own = matches!(&*source, "prelude" | "quintet" | "expect");
+            (!own).then(|| format!("{source}:{line}: "))
+        });
+        match found {
+            Some(Some(place)) => return place,
+            Some(None) => {}
+            None => break,
+        }
+    }
+    String::new()
 }

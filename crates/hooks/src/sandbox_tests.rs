@@ -152,6 +152,21 @@ fn memory_is_bounded() {
     );
 }
 
+/// Calls from Lua to Rust and back in each other end before the stack does.
+#[test]
+fn nesting_is_bounded() {
+    fails("local function f() return (('x'):gsub('x', f)) end f()");
+    fails("local function f() table.sort({1, 2}, f) end f()");
+    fails(
+        "local t = setmetatable({}, {__tostring = function(t) return tostring(t) end}) tostring(t)",
+    );
+    fails("local t = setmetatable({}, {__concat = function(a) return a .. a end}) return t .. t");
+    fails(
+        "local function f() return (('x'):gsub(('(' .. 'x'):rep(1) .. ')', function() return pcall(f) and f() end)) end f()",
+    );
+    fails("local s = ('('):rep(40) return s:find(s)");
+}
+
 #[test]
 fn there_is_no_way_out() {
     for name in [

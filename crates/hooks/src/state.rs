@@ -1,7 +1,7 @@
 //! A thread's Lua state, and how its functions are called.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use mlua::{
@@ -41,6 +41,8 @@ pub struct State {
     pub(crate) waiting: HashMap<(Party, bool), Waiting>,
     /// Memory ran out: the state is made anew before the next event.
     broken: AtomicBool,
+    /// Which of its event's functions was called last.
+    answered: AtomicUsize,
 }
 
 /// The userdata for who is behind an event.
@@ -107,6 +109,7 @@ impl State {
             due: Vec::new(),
             waiting: HashMap::new(),
             broken: AtomicBool::new(false),
+            answered: AtomicUsize::new(0),
         };
         state.set_timers();
         Ok(state)
@@ -181,8 +184,9 @@ impl State {
         event: Event,
         args: A,
     ) -> Result<Option<Returned>, HookError> {
-        for function in &self.registered.functions[event as usize] {
+        for (index, function) in self.registered.functions[event as usize].iter().enumerate() {
             let returned = self.call_one(event, function, args)?;
+            self.answered.store(index, Relaxed);
             if !returned.0.is_nil() {
                 return Ok(Some(returned));
             }
@@ -237,7 +241,21 @@ impl State {
             } else {
                 format!("{}: {text}", event.name())
             };
-            self.blamed(text)
+            let functions = &self.registered.functions[event as usize];
+            match functions.get(self.answered.load(Relaxed)) {
+                Some(function) => {
+                    let info = function.info();
+                    HookError {
+                        file: info.short_src.unwrap_or_default(),
+                        line: info
+                            .line_defined
+                            .and_then(|line| u32::try_from(line).ok())
+                            .unwrap_or(0),
+                        text,
+                    }
+                }
+                None => self.blamed(text),
+            }
         })
     }
 
@@ -303,10 +321,16 @@ fn make(
         let stopped = env.meter.end();
         loaded = match (result, stopped) {
             (Ok(()), None) => Ok(()),
-            (_, Some(stop)) => Err(HookError::of_file(
-                &source.name,
-                format!("loading it {}", stop.text(&program.limits)),
-            )),
+            (result, Some(stop)) => {
+                let place = result
+                    .err()
+                    .map(|error| HookError::from_lua(&error, &program.names));
+                Err(HookError {
+                    file: source.name.clone(),
+                    line: place.map_or(0, |place| place.line),
+                    text: format!("loading it {}", stop.text(&program.limits)),
+                })
+            }
             (Err(error), None) => {
                 let mut error = HookError::from_lua(&error, &program.names);
                 if error.file.is_empty() {

@@ -136,13 +136,17 @@ fn an_endless_hook_is_stopped_and_the_next_call_has_its_own_budget() {
          end",
     );
     assert_eq!(put(&mut t, "a", "loop"), "1");
-    let lines = log(&t);
-    assert!(
-        lines[0].contains("used up its budget of 1000000 instructions"),
-        "{lines:?}"
-    );
+    let spent = "used up its budget of 1000000 instructions";
+    let caught = format!("hook before_put: hooks.lua:2: before_put {spent}");
+    assert_eq!(log(&t), [caught]);
     assert_eq!(put(&mut t, "a", "fine"), "2");
     assert_eq!(log(&t), [""; 0]);
+    let mut t = trial("function before_put()\n while true do end\nend");
+    put(&mut t, "a", "x");
+    assert_eq!(
+        log(&t),
+        [format!("hook before_put: hooks.lua:2: before_put {spent}")]
+    );
 }
 
 #[test]
@@ -186,7 +190,8 @@ fn wrong_return_values_are_named() {
         let mut t = trial(text);
         assert_eq!(put(&mut t, "q", "x"), "1");
         let lines = log(&t);
-        assert!(lines[0].contains(wanted), "{text}: {lines:?}");
+        let wanted = format!("hook before_put: hooks.lua:1: {wanted}");
+        assert!(lines[0].starts_with(&wanted), "{text}: {lines:?}");
     }
 }
 
@@ -392,7 +397,7 @@ fn what_fails_to_load_says_where() {
     for (text, line, wanted) in [
         ("\nfunction before_put(\n", 3, "expected"),
         ("\nerror('at load')", 2, "at load"),
-        ("while true do end", 0, "budget"),
+        ("while true do end", 1, "budget"),
         ("quintet.put('q', 'x')", 1, "not while the file is loaded"),
         (
             "quintet.on('nothing', function() end)",
