@@ -22,9 +22,14 @@ use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 
 use super::{Core, Signal, locked, stop_for};
 
-/// Bytes of a block: twice what DESIGN says, as each takes some 560 bytes
-/// of memory.
-const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
+/// first, as each takes some 560 bytes of memory; more in a deep backlog, so
+/// that memory hardly grows with it.
+const BLOCK_BYTES: [(u64, usize); 3] = [
+    (8 << 10, 64 << 10),
+    (12 << 10, 128 << 10),
+    (u64::MAX, 256 << 10),
+];
 /// Pause between two slices of background work.
 const PACE: Duration = Duration::from_millis(1);
 /// Pause between two looks at the runs when nobody asks for one.
@@ -424,8 +429,17 @@ impl Core {
     }
 
     fn run_options(&self) -> RunOptions {
+        let each = self.shards.iter();
+        let blocks: u64 = each
+            .map(|shard| locked(shard).engine.cold_stats().blocks)
+            .sum();
+        let sizes = BLOCK_BYTES.iter();
+        let block_bytes = sizes
+            .filter(|(up_to, _)| blocks < *up_to)
+            .map(|(_, bytes)| *bytes)
+            .next();
         RunOptions {
-            block_bytes: BLOCK_BYTES,
+            block_bytes: block_bytes.unwrap_or(BLOCK_BYTES[0].1),
             sort_bytes: 1 << 20,
             created_ms: self.clock.now().0,
         }
