@@ -222,7 +222,7 @@ connect = nil
 disconnect = nil
 ---@type fun(user: string, secret: string, conn: quintet.Conn): boolean?
 auth = nil
----@type fun(cmd: quintet.Command, conn: quintet.Conn): boolean?, string?
+---@type fun(cmd: quintet.Command, conn: quintet.Conn): (boolean|string)?, string?
 command = nil
 ---@type fun(msg: quintet.Put, conn: quintet.Conn): (boolean|string|quintet.Fields|quintet.Fields[])?, string?
 before_put = nil

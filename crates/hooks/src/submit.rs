@@ -8,7 +8,7 @@ use crate::error::HookError;
 use crate::event::Event;
 use crate::host::Who;
 use crate::state::State;
-use crate::verdict::{Yes, line, of_yes};
+use crate::verdict::{CommandVerdict, Yes, line, of_command, of_yes};
 
 /// What came of a command.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub enum Decided {
     Later,
     /// A hook refused it, with this text for the client.
     Denied(String),
+    /// A hook answered in its place: text or bytes for the client.
+    Answer(Vec<u8>),
 }
 
 /// A step that was taken: what was planned, what came of its command, and the
@@ -65,9 +67,9 @@ impl State {
     pub fn submit(&mut self, who: &Who, command: Command) -> Decided {
         self.enter(who);
         if self.has(Event::Command)
-            && let Some(text) = self.may_command(who, &command)
+            && let Some(decided) = self.before_command(who, &command)
         {
-            return Decided::Denied(text);
+            return decided;
         }
         let decided = match command {
             Command::Put(put) => self.submit_put(who, put),
@@ -202,23 +204,29 @@ impl State {
         }
     }
 
-    /// `command`: whether it may be.
-    fn may_command(&mut self, who: &Who, command: &Command) -> Option<String> {
+    /// `command`: what a function says in the command's place.
+    fn before_command(&mut self, who: &Who, command: &Command) -> Option<Decided> {
         let result = self.in_step(who, Event::Command, |state| {
             let shown = shown_command(&state.lua, command);
             let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
             match state.call(Event::Command, (&shown, &state.conn))? {
                 Some(returned) => {
-                    let yes = state.judged(Event::Command, of_yes(Event::Command, returned))?;
-                    Ok((yes, None))
+                    let verdict = state.judged(Event::Command, of_command(returned))?;
+                    Ok((verdict, None))
                 }
-                None => Ok((Yes::Go, None)),
+                None => Ok((CommandVerdict::Go, None)),
             }
         });
         match result {
-            Ok((Yes::Go, ..)) => None,
-            Ok((Yes::Refuse(text), ..)) => Some(text),
-            Err(missed) => self.missed(missed),
+            Ok((verdict, _, stored)) => {
+                self.after_puts(who, stored);
+                match verdict {
+                    CommandVerdict::Go => None,
+                    CommandVerdict::Refuse(text) => Some(Decided::Denied(text)),
+                    CommandVerdict::Answer(bytes) => Some(Decided::Answer(bytes)),
+                }
+            }
+            Err(missed) => self.missed(missed).map(Decided::Denied),
         }
     }
 

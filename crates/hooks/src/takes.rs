@@ -71,7 +71,7 @@ impl State {
                 Decided::Later
             }
             Decided::Now(outcome, name) => self.handed(who, &waiting, outcome, name),
-            denied @ Decided::Denied(_) => denied,
+            said @ (Decided::Denied(_) | Decided::Answer(_)) => said,
         }
     }
 

@@ -104,7 +104,29 @@ pub(crate) fn messages(table: &Table, base: &Put) -> Result<Vec<Put>, String> {
     Ok(puts)
 }
 
-/// What becomes of a command, a connection or a settle.
+/// What becomes of a command.
+#[derive(Debug, PartialEq)]
+pub(crate) enum CommandVerdict {
+    Go,
+    Refuse(String),
+    /// It is answered with this, and not decided.
+    Answer(Vec<u8>),
+}
+
+pub(crate) fn of_command((first, second): Returned) -> Result<CommandVerdict, String> {
+    match first {
+        Value::Nil | Value::Boolean(true) => Ok(CommandVerdict::Go),
+        Value::Boolean(false) => Ok(CommandVerdict::Refuse(reason(&second)?)),
+        Value::String(text) => Ok(CommandVerdict::Answer(text.as_bytes().to_vec())),
+        other => Err(wrong(
+            Event::Command,
+            "nothing, false and a text, or a text that answers it",
+            &other,
+        )),
+    }
+}
+
+/// What becomes of a connection or a settle.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Yes {
     Go,

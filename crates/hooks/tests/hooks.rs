@@ -51,6 +51,7 @@ fn said(decided: Decided) -> String {
     match decided {
         Decided::Later => "waits".into(),
         Decided::Denied(text) => format!("denied: {text}"),
+        Decided::Answer(bytes) => format!("answer: {}", bytes.escape_ascii()),
         Decided::Now(Outcome::Messages(messages), _) => messages
             .iter()
             .map(|message| String::from_utf8_lossy(message.body.as_small().unwrap()).into_owned())
@@ -605,7 +606,10 @@ fn several_puts_of_one_command_are_one_step() {
 #[test]
 fn commands_settles_connections_and_users_are_decided() {
     let mut t = trial(
-        "function command(cmd) if cmd.name == 'flush' then return false, 'no flush of ' .. cmd.queue end end
+        "function command(cmd)
+           if cmd.name == 'flush' then return false, 'no flush of ' .. cmd.queue end
+           if cmd.name == 'drop' then return 'dropped nothing' end
+         end
          function settle(s) if s.how == 'bury' then return false, 'not ' .. s.how end end
          function connect(conn) if conn.id == 7 then return false, 'go away' end end
          function auth(user, secret) return user == 'me' and secret == 'x' end
@@ -614,6 +618,8 @@ fn commands_settles_connections_and_users_are_decided() {
     let flush = t.submit(&client(1), Command::Flush("q".into()));
     assert_eq!(said(flush), "denied: no flush of q");
     put(&mut t, "q", "x");
+    let dropped = t.submit(&client(1), Command::Drop("q".into()));
+    assert_eq!(said(dropped), "answer: dropped nothing");
     assert_eq!(reserve(&mut t, "q", 0), "x");
     let settle = |how| Command::Settle {
         id: MessageId(1),

@@ -448,6 +448,8 @@ fn plain(decided: Hooked) -> Option<(Outcome, Name)> {
     match decided {
         Hooked::Now(outcome, name) => Some((outcome, name)),
         Hooked::Denied(text) => Some((Outcome::Denied(text.into()), Name::default())),
+        // Nobody reads a text here: the hook has done what there was to do.
+        Hooked::Answer(_) => Some((Outcome::Done, Name::default())),
         Hooked::Later => None,
     }
 }

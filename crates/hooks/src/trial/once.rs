@@ -204,6 +204,7 @@ fn submit(trial: &mut Trial, command: Command) -> String {
     match trial.submit(&client(1), command) {
         Decided::Later => "waits".into(),
         Decided::Denied(text) => format!("refused: {text}"),
+        Decided::Answer(bytes) => format!("answered: {}", bytes.escape_ascii()),
         Decided::Now(Outcome::Put { id, .. }, _) if id.0 == 0 => "dropped".into(),
         Decided::Now(Outcome::Put { id, .. }, _) => format!("stored as {}", id.0),
         Decided::Now(Outcome::Messages(messages), queue) => messages

@@ -106,6 +106,7 @@ fn told(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<Told> {
     Ok(match decided {
         Decided::Later => (Value::Nil, Some("waits".into())),
         Decided::Denied(text) => (Value::Nil, Some(text)),
+        Decided::Answer(bytes) => (Value::String(lua.create_string(bytes)?), None),
         Decided::Now(outcome, name) => match outcome {
             Outcome::Put { id, .. } => (Value::Integer(id.0 as i64), None),
             Outcome::Messages(messages) => match messages.first() {

@@ -225,6 +225,11 @@ pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> Reply {
             need,
             ..Reply::own()
         },
+        Hooked::Answer(bytes) => Reply {
+            said: Some(Box::new(Spoken::of(bytes))),
+            need,
+            ..Reply::own()
+        },
         // Asked for only where nothing waits.
         Hooked::Later => Reply::own(),
     }
