@@ -174,6 +174,10 @@ impl State {
             self.msg = made.msg;
             self.conn = made.conn;
             self.registered = made.registered;
+            // A file may not register the same each time.
+            if self.registered.timers.len() != self.due.len() {
+                self.set_timers();
+            }
         }
     }
 

@@ -56,6 +56,7 @@ impl State {
                     || events.has(Event::AfterTake)
                     || events.has(Event::Empty))
             }
+            Command::ReserveId { .. } => !events.has(Event::AfterTake),
             Command::Settle { .. } | Command::SettleHeld { .. } | Command::Delete { .. } => {
                 !events.has(Event::Settle)
             }
@@ -76,6 +77,10 @@ impl State {
             Command::PutMany(puts) => self.submit_many(who, puts),
             Command::Take(take) if !take.look => self.submit_take(who, take, false),
             Command::Watch(Some(take)) => self.submit_take(who, *take, true),
+            Command::Rewatch(take) => self.submit_rewatch(who, *take),
+            command @ Command::ReserveId { .. } if self.has(Event::AfterTake) => {
+                self.submit_reserve(who, command)
+            }
             command @ (Command::Settle { .. }
             | Command::SettleHeld { .. }
             | Command::Delete { .. })

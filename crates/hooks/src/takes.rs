@@ -6,7 +6,7 @@
 
 use quintet_engine::{
     BackTo, Command, Effect, Handed, How, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome,
-    Party, Put, State as MessageState, Take, Wait, When,
+    Party, Put, Refusal, State as MessageState, Take, Wait, When,
 };
 
 use crate::error::HookError;
@@ -45,22 +45,9 @@ impl Waiting {
 impl State {
     /// Submits a take, or a standing take.
     pub(crate) fn submit_take(&mut self, who: &Who, take: Take, standing: bool) -> Decided {
-        let mut take = take;
-        if self.has(Event::BeforeTake) && !take.queues.is_empty() {
-            match self.choose(who, &take) {
-                Ok(TakeVerdict::Go) => {}
-                Ok(TakeVerdict::Refuse(text)) => return Decided::Denied(text),
-                Ok(TakeVerdict::From(queues)) => take.queues = queues.into_iter().collect(),
-                Err(missed) => {
-                    if let Some(text) = self.missed(missed) {
-                        return Decided::Denied(text);
-                    }
-                }
-            }
-        }
-        let waiting = Waiting {
-            leased: self.has(Event::AfterTake) && take.lease.is_none(),
-            take,
+        let waiting = match self.chosen(who, take) {
+            Ok(waiting) => waiting,
+            Err(text) => return Decided::Denied(text),
         };
         if standing {
             return self.stand(who, waiting);
@@ -73,6 +60,57 @@ impl State {
             Decided::Now(outcome, name) => self.handed(who, &waiting, outcome, name),
             said @ (Decided::Denied(_) | Decided::Answer(_)) => said,
         }
+    }
+
+    /// Changes a standing take.
+    pub(crate) fn submit_rewatch(&mut self, who: &Who, take: Take) -> Decided {
+        let waiting = match self.chosen(who, take) {
+            Ok(waiting) => waiting,
+            Err(text) => return Decided::Denied(text),
+        };
+        let decided = self.plain(Command::Rewatch(Box::new(waiting.asked())));
+        // One that was served, though it was not told yet, is not begun anew.
+        if let Some(known) = self.waiting.get_mut(&(who.caller.party, true)) {
+            *known = waiting;
+        }
+        decided
+    }
+
+    /// Leases a message by its id.
+    pub(crate) fn submit_reserve(&mut self, who: &Who, command: Command) -> Decided {
+        let decided = match self.plain(command) {
+            Decided::Now(Outcome::Messages(messages), name) => {
+                self.after_take(who, messages, name, false)
+            }
+            decided => decided,
+        };
+        match decided {
+            // The hook sent it elsewhere.
+            Decided::Now(Outcome::Empty, name) => {
+                Decided::Now(Outcome::Refused(Refusal::NotFound), name)
+            }
+            decided => decided,
+        }
+    }
+
+    /// A take as `before_take` leaves it, or the text it is refused with.
+    fn chosen(&mut self, who: &Who, mut take: Take) -> Result<Waiting, String> {
+        if self.has(Event::BeforeTake) && !take.queues.is_empty() {
+            match self.choose(who, &take) {
+                Ok(TakeVerdict::Go) => {}
+                Ok(TakeVerdict::Refuse(text)) => return Err(text),
+                Ok(TakeVerdict::From(queues)) => take.queues = queues.into_iter().collect(),
+                Err(missed) => {
+                    if let Some(text) = self.missed(missed) {
+                        return Err(text);
+                    }
+                }
+            }
+        }
+        Ok(Waiting {
+            leased: self.has(Event::AfterTake) && take.lease.is_none(),
+            take,
+        })
     }
 
     /// Sets a standing take.

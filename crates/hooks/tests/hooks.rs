@@ -683,3 +683,54 @@ fn a_take_is_its_clients_whatever_its_hook_noted() {
     assert_eq!(said(t.submit(&client(2), finish)), "Done");
     assert_eq!(take(&mut t, "log"), "q");
 }
+
+#[test]
+fn a_standing_take_is_changed_and_served_through_the_hook() {
+    let mut t = trial("function after_take(msg) msg.body = msg.body .. '!' end");
+    let watch = Command::Watch(Some(Box::new(from("a"))));
+    assert_eq!(said(t.submit(&client(2), watch)), "Done");
+    let rewatch = Command::Rewatch(Box::new(from("b")));
+    t.submit(&client(2), rewatch);
+    put(&mut t, "a", "x");
+    assert!(t.take_arrived().is_empty());
+    put(&mut t, "b", "y");
+    let arrived = t.take_arrived();
+    assert_eq!(said(arrived.into_iter().next().unwrap().1), "y!");
+    t.pass(1000);
+    assert_eq!(take(&mut t, "b"), "empty");
+    assert_eq!(take(&mut t, "a"), "x!");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
+fn a_reserve_by_id_goes_through_after_take() {
+    let mut t = trial(
+        "function after_take(msg) if msg.body == 'no' then return false end msg.body = msg.body .. '!' end",
+    );
+    put(&mut t, "q", "no");
+    put(&mut t, "q", "x");
+    let reserve = |id| Command::ReserveId {
+        id: MessageId(id),
+        lease: LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::Fixed(0),
+            back_to: Default::default(),
+            held_max: 0,
+        },
+    };
+    let refused = said(t.submit(&client(2), reserve(1)));
+    assert_eq!(refused, "refused: message not found");
+    assert_eq!(said(t.submit(&client(2), reserve(2))), "x!");
+    assert_eq!(reserve_count(&mut t), 1);
+}
+
+fn reserve_count(t: &mut Trial) -> u64 {
+    let stats = t.submit(&client(1), Command::Stats(quintet_engine::StatsOf::Shard));
+    match stats {
+        Decided::Now(Outcome::Stats(stats), _) => match *stats {
+            quintet_engine::StatsReply::Shard(shard) => shard.gauges.reserved,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
