@@ -361,7 +361,7 @@ impl Rq {
     }
 
     /// Messages of a queue whose fields have (or, with `exact`, are) these
-    /// texts, as JSON; 1,000 at most.
+    /// texts, as JSON; 1,000 at most, and of their bodies 16 MiB.
     ///
     /// # Errors
     /// [`Fault::QueueNotFound`].
@@ -372,10 +372,14 @@ impl Rq {
         exact: bool,
     ) -> Result<Vec<Value>, Fault> {
         const FOUND_MAX: usize = 1000;
+        // Bodies may be large; all of this is in memory at once.
+        const BYTES_MAX: u64 = 16 << 20;
+        let mut bytes = 0;
         self.must_have(queue)?;
         let mut all = Vec::new();
         for state in ["prep", "que", "run", "err", "done", "relayed"] {
             self.each(queue, state, |message| {
+                let len = message.body.len().min(self.options.limits.shown_bytes_max);
                 let json = self.json(queue, &self.see(queue, message));
                 let fits = query.iter().all(|(name, wanted)| {
                     let value = crate::config::text(json.get(name)).unwrap_or_default();
@@ -387,9 +391,13 @@ impl Rq {
                 });
                 if fits {
                     all.push(json);
+                    bytes += len;
                 }
-                all.len() < FOUND_MAX
+                all.len() < FOUND_MAX && bytes < BYTES_MAX
             });
+            if all.len() >= FOUND_MAX || bytes >= BYTES_MAX {
+                break;
+            }
         }
         Ok(all)
     }

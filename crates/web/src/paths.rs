@@ -86,6 +86,18 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_asked_for_is_a_path(path in "(/|//|[a-z.%]{0,3}|é){0,12}") {
+            for root in ["/", "/a/"] {
+                if let Some(plain) = inside(&path, root) {
+                    proptest::prop_assert!(plain.starts_with('/'), "{path}: {plain}");
+                    proptest::prop_assert!(!plain.contains("//"), "{path}: {plain}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn roots_begin_and_end_with_a_slash() {
         assert_eq!(relative_root("/").as_deref(), Ok("/"));

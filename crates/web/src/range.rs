@@ -85,4 +85,13 @@ mod tests {
         assert_eq!(part(Some("bytes=-5"), 0), Nothing);
         assert_eq!(part(Some("bytes=0-"), 0), Nothing);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_part_is_inside(header in "(bytes)?=?[-0-9, a]{0,24}", len in 0u64..40) {
+            if let Bytes(from, to) = part(Some(&header), len) {
+                proptest::prop_assert!(from < to && to <= len, "{header} of {len}: {from} {to}");
+            }
+        }
+    }
 }
