@@ -128,6 +128,19 @@ fn library_functions_cannot_outrun_the_budget() {
 }
 
 #[test]
+fn long_strings_cannot_outrun_the_budget() {
+    is_stopped("local s = ('x'):rep(2 << 20) while true do s:upper() end");
+    is_stopped("local s = ('x'):rep(2 << 20) while true do s:lower() end");
+    is_stopped("local s = ('x'):rep(2 << 20) while true do s:reverse() end");
+    is_stopped("while true do local s = ('x'):rep(2 << 20) end");
+    is_stopped("while true do local s = ('x'):rep(1 << 20, '-') end");
+    gives(
+        "return ('aB1'):upper(), ('aB1'):lower(), ('aB1'):reverse()",
+        "AB1 ab1 1Ba",
+    );
+}
+
+#[test]
 fn patterns_cannot_outrun_the_budget() {
     is_stopped("return ('a'):rep(60):find(('a?'):rep(60) .. ('a'):rep(60) .. 'b')");
     is_stopped("return ('a'):rep(100000):find('.-.-.-.-b')");

@@ -1,5 +1,5 @@
 //! The functions of Lua's `string` library whose time does not show in
-//! instructions: `find match gmatch gsub rep`, charged to the call's budget.
+//! instructions: `find match gmatch gsub rep upper lower reverse`, charged to the call's budget.
 
 use std::sync::Arc;
 
@@ -10,6 +10,9 @@ use crate::pattern::{Capture, Failed, Matcher};
 
 /// Bytes handled for the price of one instruction.
 const BYTES_PER_INSTRUCTION: u64 = 16;
+
+/// What becomes of a text, byte by byte.
+type Change = fn(&[u8]) -> Vec<u8>;
 
 /// Replaces the functions in the library's table.
 pub(crate) fn install(lua: &Lua, string: &Table, meter: &Arc<Meter>, room: usize) -> Result<()> {
@@ -29,6 +32,20 @@ pub(crate) fn install(lua: &Lua, string: &Table, meter: &Arc<Meter>, room: usize
     let m = meter("rep");
     let rep = move |lua: &Lua, args| rep(lua, &m, room, args);
     string.raw_set("rep", lua.create_function(rep)?)?;
+    let changes: [(&str, Change); 3] = [
+        ("upper", <[u8]>::to_ascii_uppercase),
+        ("lower", <[u8]>::to_ascii_lowercase),
+        ("reverse", |text| text.iter().rev().copied().collect()),
+    ];
+    for (name, change) in changes {
+        let m = meter(name);
+        let change = move |lua: &Lua, text: LuaString| {
+            let text = text.as_bytes();
+            charge_bytes(&m, text.len())?;
+            lua.create_string(change(&text))
+        };
+        string.raw_set(name, lua.create_function(change)?)?;
+    }
     Ok(())
 }
 
@@ -321,6 +338,9 @@ fn rep(
     charge_bytes(meter, len)?;
     if len == 0 {
         return lua.create_string("");
+    }
+    if separator.is_empty() {
+        return lua.create_string(text.repeat(count));
     }
     let mut out = Vec::with_capacity(len);
     for index in 0..count {
