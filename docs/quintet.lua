@@ -127,7 +127,7 @@ function Counter:cas(old, new, options) end
 
 quintet = {}
 
----@alias quintet.Event "start"|"stop"|"connect"|"disconnect"|"command"|"before_put"|"after_put"|"before_take"|"after_take"|"settle"|"empty"|"expire"|"lease_end"|"dead_letter"|"full"|"auth"|"on_error"
+---@alias quintet.Event "start"|"stop"|"connect"|"disconnect"|"command"|"before_put"|"after_put"|"before_take"|"after_take"|"settle"|"empty"|"expire"|"lease_end"|"dead_letter"|"full"|"auth"|"on_error"|"error"
 
 ---Calls a function for an event. While the file is loaded only.
 ---@param event quintet.Event

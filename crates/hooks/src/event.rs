@@ -102,9 +102,13 @@ impl Event {
         Event::ALL.into_iter().find(|event| event.name() == name)
     }
 
-    /// The event a function of this name is for. Timers and added commands
-    /// have no names of their own.
+    /// The event `quintet.on` calls this. Timers and added commands have no
+    /// names of their own; `error` is `on_error`, which a global function
+    /// cannot be called, as Lua has one of that name.
     pub fn from_name(name: &str) -> Option<Event> {
+        if name == "error" {
+            return Some(Event::Error);
+        }
         Event::ALL
             .into_iter()
             .filter(|event| !matches!(event, Event::Timer | Event::Added))

@@ -613,7 +613,7 @@ fn commands_settles_connections_and_users_are_decided() {
          function settle(s) if s.how == 'bury' then return false, 'not ' .. s.how end end
          function connect(conn) if conn.id == 7 then return false, 'go away' end end
          function auth(user, secret) return user == 'me' and secret == 'x' end
-         function on_error(text) return text:upper() .. '\\nREALLY' end",
+         quintet.on('error', function(text) return text:upper() .. '\\nREALLY' end)",
     );
     let flush = t.submit(&client(1), Command::Flush("q".into()));
     assert_eq!(said(flush), "denied: no flush of q");
