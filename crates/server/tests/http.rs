@@ -297,3 +297,61 @@ fn large_attachments_pass_through() {
     assert!(grown < GROWTH_MAX, "memory grew by {grown} bytes");
     assert!(server.stop().success());
 }
+
+#[test]
+fn a_backup_has_the_attachments() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, copy) = (folder.path().join("data"), folder.path().join("copy"));
+    let text = config(&script(folder.path(), "echo some words; echo done >&3"), "");
+    let server = start(&data, &text);
+    let made = post(
+        &server,
+        "/q/test/new_message",
+        &json!({"_method": "prep", "param1": "x"}),
+    );
+    let made = made.json();
+    let id = made[1]
+        .as_str()
+        .and_then(|id| id.rsplit('/').next())
+        .expect("an id")
+        .to_owned();
+    let body = "--x\r\nContent-Disposition: form-data; name=\"filedata\"; filename=\"a.txt\"\r\n\r\n\
+                attached\r\n--x--\r\n";
+    let mut stream = connect(&server);
+    let request = format!(
+        "POST /q/test/{id}/attach/new?x_format=json HTTP/1.1\r\nhost: localhost\r\n\
+         connection: close\r\ncontent-type: multipart/form-data; boundary=x\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.contains("-Attached successfully"), "{reply}");
+    let made = post(&server, "/q/test/new_message", &json!({})).json();
+    let ran = made[1]
+        .as_str()
+        .and_then(|id| id.rsplit('/').next())
+        .expect("an id")
+        .to_owned();
+    eventually("one is done", || {
+        let state = get(&server, &format!("/q/test/{ran}/state.json")).json();
+        (state == json!(["done"])).then_some(())
+    });
+    let target = copy.to_str().expect("text");
+    let backup = server.run(&["backup", target]);
+    assert!(
+        backup.status.success(),
+        "{}",
+        String::from_utf8_lossy(&backup.stderr)
+    );
+    let said = String::from_utf8_lossy(&backup.stdout).into_owned();
+    assert!(said.contains("files of scripts"), "{said}");
+    server.kill();
+    let server = start(&copy, &text);
+    let file = get(&server, &format!("/q/test/{id}/attach/a.txt"));
+    assert_eq!(file.text(), "attached");
+    let log = get(&server, &format!("/q/test/{ran}/log/stdio.log")).text();
+    assert!(log.contains("some words"), "{log}");
+    assert!(server.stop().success());
+}

@@ -131,7 +131,7 @@ fn messages_end_as_their_scripts_say() {
         rq.ok(&["queue", "test"]),
         "UP\nprep 0\nque 0\nrun 0\ndone 2\nrelayed 0\nerr 2"
     );
-    assert_eq!(rq.ok(&["queues"]), "1\ntest");
+    assert_eq!(rq.ok(&["queues"]), "3\nrelay\ntest\nwebhook");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn what_cannot_be_done_says_why_and_exits_with_one() {
         (text(&output.stdout), output.status.success())
     };
     let (said, good) = long(&["queues", "--root", &root]);
-    assert!(good && said == "ok 1\ntest\n", "{said}");
+    assert!(good && said == "ok 3\nrelay\ntest\nwebhook\n", "{said}");
     drop(rq.server);
     let (said, good) = long(&["queues", "--root", &root]);
     assert!(

@@ -10,7 +10,7 @@ use quintet_log::run::{RunBackup, backup_runs, list_runs};
 use quintet_log::{BackupSummary, Disk};
 use serde_json::json;
 
-use super::check::exists;
+use super::{check::exists, script_files};
 use crate::core::{Contents, SHARDS_FILE};
 
 /// How often to start over. A run is missing only if it was both made and
@@ -50,7 +50,9 @@ impl Backup {
             fs::copy(&shards, target.join(SHARDS_FILE))
                 .with_context(|| format!("cannot copy {}", shards.display()))?;
         }
+        let files = script_files::copy(&self.data, target)?;
         let (log, runs) = copy(&self.data, target)?;
+        let files = files + script_files::copy(&self.data, target)?;
         let mut out = stdout().lock();
         if self.json {
             let done = json!({
@@ -59,12 +61,14 @@ impl Backup {
                 "copied_bytes": log.copied_bytes + runs.copied_bytes,
                 "runs": runs.linked + runs.copied,
                 "runs_linked": runs.linked,
+                "script_files": files,
             });
             writeln!(out, "{done}")?;
         } else {
             writeln!(
                 out,
-                "{} segments, {} of them linked, {} runs, {} of them linked, {} bytes copied",
+                "{} segments, {} of them linked, {} runs, {} of them linked, {} bytes copied, {files} \
+                 files of scripts",
                 log.segments,
                 log.linked,
                 runs.linked + runs.copied,
@@ -106,7 +110,8 @@ fn copy(data: &Path, target: &Path) -> Result<(BackupSummary, RunBackup)> {
 fn clear(target: &Path) -> Result<()> {
     for entry in fs::read_dir(target)? {
         let entry = entry?;
-        if entry.file_name() != SHARDS_FILE {
+        let name = entry.file_name();
+        if name != SHARDS_FILE && name != script_files::FOLDER {
             fs::remove_file(entry.path())
                 .with_context(|| format!("cannot remove {}", entry.path().display()))?;
         }

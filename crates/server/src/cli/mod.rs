@@ -12,6 +12,7 @@ mod progress;
 mod records;
 mod rq;
 mod runs;
+mod script_files;
 mod serve;
 mod show;
 

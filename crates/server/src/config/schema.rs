@@ -64,7 +64,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "connections_max",
-        help: "Connections at most, over all listeners; more are closed as they come.",
+        help: "Connections at most, over all listeners but http; more are closed as they come.",
         reload: true,
         field: |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
     },
