@@ -308,6 +308,9 @@ impl Rq {
     /// [`Fault::QueueNotFound`].
     pub fn list(&self, queue: &str, state: &str, limit: usize) -> Result<Vec<String>, Fault> {
         self.must_have(queue)?;
+        if let Some(newest) = self.newest_ended(queue, state, limit) {
+            return Ok(newest);
+        }
         let mut newest: VecDeque<(u64, String)> = VecDeque::new();
         self.each(queue, state, |message| {
             newest.push_back((message.id.0, short_id(&message)));
@@ -318,6 +321,23 @@ impl Rq {
         });
         newest.make_contiguous().sort_unstable();
         Ok(newest.into_iter().rev().map(|(_, id)| id).collect())
+    }
+
+    /// The newest that ended in a state, if that many are remembered: the
+    /// engine lists its oldest first, and there may be millions.
+    fn newest_ended(&self, queue: &str, state: &str, limit: usize) -> Option<Vec<String>> {
+        /// Each is looked at.
+        const LOOKED_AT_MAX: usize = 100;
+        if limit > LOOKED_AT_MAX {
+            return None;
+        }
+        let ended = self.scripted(queue)?.ended(state);
+        let still: Vec<String> = ended
+            .into_iter()
+            .filter(|id| self.state(queue, id).is_ok_and(|at| at == state))
+            .take(limit)
+            .collect();
+        (still.len() == limit && limit > 0).then_some(still)
     }
 
     /// Shows messages of a state to `see` until it has enough, or too many

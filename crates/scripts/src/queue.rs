@@ -1,6 +1,6 @@
 //! A queue with a script: what its taker and its runs share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,18 @@ use crate::admin::Admin;
 use crate::config::QueueConfig;
 use crate::service::lock;
 
+/// Messages whose end is remembered, so that the newest are found without
+/// going through all that are kept.
+const ENDED_MAX: usize = 1000;
+
 /// A queue with a script.
 pub(crate) struct Queue {
     pub(crate) name: String,
     pub(crate) started: Instant,
     work: Mutex<Work>,
     changed: Condvar,
+    /// The last ones: state, number, short id.
+    ended: Mutex<VecDeque<(&'static str, u64, String)>>,
 }
 
 struct Work {
@@ -95,7 +101,31 @@ impl Queue {
                 retired: false,
             }),
             changed: Condvar::new(),
+            ended: Mutex::default(),
         }
+    }
+
+    /// Takes note of a message that ended in a state.
+    pub(crate) fn note_end(&self, state: &'static str, id: u64, short: String) {
+        let mut ended = lock(&self.ended);
+        ended.push_back((state, id, short));
+        if ended.len() > ENDED_MAX {
+            ended.pop_front();
+        }
+    }
+
+    /// Short ids of the last messages that ended in a state, newest message
+    /// first. They may be gone or cloned since.
+    pub(crate) fn ended(&self, state: &str) -> Vec<String> {
+        let ended = lock(&self.ended);
+        let of_state = ended.iter().filter(|(at, ..)| *at == state);
+        let mut ids: Vec<(u64, String)> = of_state
+            .map(|(_, id, short)| (*id, short.clone()))
+            .collect();
+        drop(ended);
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().rev().map(|(_, short)| short).collect()
     }
 
     pub(crate) fn config(&self) -> Arc<QueueConfig> {

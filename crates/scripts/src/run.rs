@@ -285,6 +285,8 @@ impl Run {
         // First: told twice after a crash is better than never.
         self.tell_hooks(state, &status);
         self.settle_one(&self.message, how);
+        self.queue
+            .note_end(state, self.message.id.0, short_id(&self.message));
         if state == "err" {
             self.release_along();
         } else {
@@ -292,6 +294,7 @@ impl Run {
             for message in &self.along {
                 let how = archive(state == "relayed", &format!("duplicate {full}"));
                 self.settle_one(message, how);
+                self.queue.note_end(state, message.id.0, short_id(message));
             }
         }
     }

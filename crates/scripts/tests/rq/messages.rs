@@ -371,6 +371,10 @@ fn lists_and_searches() {
     let newest = world.rq.list("test", "done", 2).expect("a list");
     let short = |n: usize| ids[n].rsplit('/').next().expect("short").to_owned();
     assert_eq!(newest, [short(4), short(3)]);
+    let extra = world.run("test", json!({})).0;
+    world.rq.delete("test", &extra).expect("deleted");
+    assert_eq!(world.rq.list("test", "done", 2).expect("a list"), newest);
+    assert_eq!(world.rq.list("test", "done", 9).expect("a list").len(), 5);
     let search = |key: &str, value: &str, exact| {
         let query = [(key.to_owned(), value.to_owned())];
         world.rq.search("test", &query, exact).expect("found").len()
