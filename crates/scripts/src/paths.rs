@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use quintet_engine::Message;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::config::check_queue_name;
 use crate::fault::Fault;
@@ -19,6 +21,7 @@ use crate::record::attr_text;
 /// | `queue/NAME/config.json` | settings of a queue made over HTTP or by scandir |
 /// | `queue/NAME/msg/DAY/ID/job/` | the folder a message's script runs in, with its `stdio.log` |
 /// | `queue/NAME/msg/DAY/ID/attach/` | its attachments |
+/// | `lock` | locked while a service runs |
 /// | `run/ID` | the process group of a running script |
 /// | `scandir/`, `timers/` | links |
 #[derive(Clone, Debug)]
@@ -35,6 +38,20 @@ impl Paths {
         // Scripts run elsewhere and are told full paths.
         let root = root.canonicalize()?;
         Ok(Self { root })
+    }
+
+    /// Takes the folder for as long as the file is open: two services would
+    /// sweep away each other's files and end each other's scripts.
+    pub(crate) fn lock(&self) -> io::Result<File> {
+        let file = File::create(self.root.join("lock"))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
+            let root = self.root.display();
+            match errno {
+                Errno::AGAIN => io::Error::other(format!("{root} is in use by another server")),
+                other => other.into(),
+            }
+        })?;
+        Ok(file)
     }
 
     pub(crate) fn config(&self) -> PathBuf {

@@ -1,6 +1,7 @@
 //! The service: queues, their threads, and how they begin and end.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -42,6 +43,8 @@ pub struct Rq {
     pub(crate) keeper: Keeper,
     threads: Mutex<Vec<JoinHandle<()>>>,
     sockets: OnceLock<Arc<Sockets>>,
+    /// Keeps the root folder from another service, until the stop.
+    root_lock: Mutex<Option<File>>,
 }
 
 /// Wakes the keeper thread.
@@ -108,13 +111,15 @@ impl Rq {
     /// queues of `queues` and those with a folder of their own.
     ///
     /// # Errors
-    /// If the root folder cannot be made or read.
+    /// If the root folder cannot be made or read, another service has it, or
+    /// what runs in it does not end.
     pub fn start(
         door: Arc<dyn Door>,
         options: Options,
         queues: Vec<QueueConfig>,
     ) -> Result<Arc<Self>, Fault> {
         let paths = Paths::make(&options.root)?;
+        let root_lock = paths.lock()?;
         crate::group::end_leftovers(&paths.records(), options.limits.grace)?;
         let rq = Arc::new(Self {
             door,
@@ -131,6 +136,7 @@ impl Rq {
             keeper: Keeper::default(),
             threads: Mutex::default(),
             sockets: OnceLock::new(),
+            root_lock: Mutex::new(Some(root_lock)),
         });
         let (sockets, thread) = Sockets::start(&rq)?;
         lock(&rq.threads).push(thread);
@@ -159,12 +165,13 @@ impl Rq {
         self.wake_keeper();
         loop {
             let Some(thread) = lock(&self.threads).pop() else {
-                return;
+                break;
             };
             if thread.join().is_err() {
                 tracing::error!("a thread of RQ had panicked");
             }
         }
+        *lock(&self.root_lock) = None;
     }
 
     /// Takes the queues of the server's settings as they are now: new ones
@@ -191,10 +198,11 @@ impl Rq {
 
     /// Starts a queue, or tells one that runs its new settings.
     pub(crate) fn add_queue(self: &Arc<Self>, config: QueueConfig) {
+        let mut queues = lock(&self.queues);
+        // Under the lock: a stop that comes now finds the queue.
         if self.stopping.load(Ordering::SeqCst) {
             return;
         }
-        let mut queues = lock(&self.queues);
         if let Some(queue) = queues.get(&config.name) {
             queue.configure(config);
             return;

@@ -142,3 +142,20 @@ fn queues_in_folders_are_there_again() {
     assert!(!third.has_queue("test"));
     third.stop();
 }
+
+#[test]
+fn a_folder_has_one_service() {
+    let world = World::new();
+    let start = || {
+        let options = options(world.folder.path());
+        Rq::start(world.door.clone(), options, Vec::new())
+    };
+    let refused = start().map(|_| ()).map_err(|fault| fault.to_string());
+    let refused = refused.expect_err("it is taken");
+    assert!(
+        refused.ends_with("is in use by another server"),
+        "{refused}"
+    );
+    world.rq.stop();
+    start().expect("it is free").stop();
+}
