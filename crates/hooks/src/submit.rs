@@ -76,7 +76,7 @@ impl State {
             Command::Put(put) => self.submit_put(who, put),
             Command::PutMany(puts) => self.submit_many(who, puts),
             Command::Take(take) if !take.look => self.submit_take(who, take, false),
-            Command::Watch(Some(take)) => self.submit_take(who, *take, true),
+            Command::Watch(Some(take)) if !take.look => self.submit_take(who, *take, true),
             Command::Rewatch(take) => self.submit_rewatch(who, *take),
             command @ Command::ReserveId { .. } if self.has(Event::AfterTake) => {
                 self.submit_reserve(who, command)

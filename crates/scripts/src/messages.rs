@@ -144,6 +144,7 @@ impl Rq {
         let id = match outcome {
             Outcome::Put { id, .. } => id,
             Outcome::Refused(refusal) => return Err(refusal.into()),
+            Outcome::Denied(text) => return Err(Fault::Denied(text.into())),
             other => return Err(Fault::Failed(format!("not put: {other:?}"))),
         };
         if !prepared && let Some(queue) = self.scripted(queue) {
@@ -546,6 +547,7 @@ impl Rq {
 pub(crate) fn done(outcome: Outcome) -> Result<(), Fault> {
     match outcome {
         Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Denied(text) => Err(Fault::Denied(text.into())),
         _ => Ok(()),
     }
 }

@@ -102,10 +102,17 @@ impl Run {
         // The next may start while the disk writes how this one ended.
         drop(seat);
         for outcome in run.guest.outcomes() {
-            if let Outcome::Refused(refusal) = outcome {
+            match outcome {
                 // Deleted or dropped under the script: nothing is left to
                 // settle.
-                tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
+                Outcome::Refused(refusal) => {
+                    tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
+                }
+                // It stays in `run` until the server starts anew.
+                Outcome::Denied(text) => {
+                    tracing::warn!(queue = run.queue.name, "a hook lets nobody settle: {text}");
+                }
+                _ => {}
             }
         }
     }

@@ -231,6 +231,17 @@ impl Server {
         }
     }
 
+    /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
+    pub(crate) fn may_log_in(self: &Arc<Self>, user: &str, secret: &[u8]) -> Option<bool> {
+        let asked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
+            let may = runner.state.auth(&who(Caller::default()), user, secret);
+            (may, runner.take_did())
+        });
+        let (may, did) = asked?;
+        self.see_to(did);
+        may
+    }
+
     /// Sees to what hooks did; answers what a reply that tells of it waits for.
     fn see_to(&self, did: Did) -> Need {
         self.core.write(did.recorded.max(did.need.written));

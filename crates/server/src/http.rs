@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_door::Door;
 use quintet_scripts::Rq;
-use quintet_web::{Limits, Settings, Site, Socket, Web};
+use quintet_web::{Limits, Logins, Settings, Site, Socket, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
@@ -105,6 +105,7 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
     Ok(Settings {
         relative_root: quintet_web::relative_root(options.text("relative_root"))?,
         realm: options.text("realm").to_owned(),
+        logins: None,
         users: quintet_web::users(options.text("users"))?,
         allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
         hosts: quintet_web::words(options.text("hosts"))
@@ -195,10 +196,20 @@ impl Running {
     ///
     /// # Errors
     /// The system has no thread or file to give.
-    pub(crate) fn start(open: Vec<Open>, rq: &Arc<Rq>, door: &Arc<dyn Door>) -> Result<Self> {
+    pub(crate) fn start(
+        open: Vec<Open>,
+        rq: &Arc<Rq>,
+        door: &Arc<dyn Door>,
+        logins: &Logins,
+    ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
-        for Open { bound, settings } in open {
+        for Open {
+            bound,
+            mut settings,
+        } in open
+        {
+            settings.logins = Some(logins.clone());
             let socket = match &bound.address {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
                 Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use quintet_door::Door;
 use quintet_scripts::{Limits, Options, QueueConfig, Rq};
+use quintet_web::Logins;
 
 use crate::config::Config;
 use crate::core::locked;
@@ -34,6 +35,14 @@ pub(crate) struct Scripts {
     options: Options,
 }
 
+/// What the hooks say of a login.
+fn logins(server: &Arc<Server>) -> Logins {
+    let server = Arc::downgrade(server);
+    Logins(Arc::new(move |user, secret| {
+        server.upgrade()?.may_log_in(user, secret)
+    }))
+}
+
 impl Scripts {
     /// Starts HTTP if there is a listener, and scripts if there is HTTP, a
     /// queue with one, or a directory of an earlier start.
@@ -55,7 +64,8 @@ impl Scripts {
         }
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
-            scripts.http = Some(http::Running::start(open, &rq, &scripts.door)?);
+            let logins = logins(server);
+            scripts.http = Some(http::Running::start(open, &rq, &scripts.door, &logins)?);
         }
         Ok(scripts)
     }

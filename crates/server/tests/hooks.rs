@@ -483,3 +483,66 @@ fn timers_and_start_run_once_for_the_server() {
     }
     assert!(server.stop().success());
 }
+
+/// A GET over HTTP; the status line.
+fn http(server: &Server, head: &str) -> String {
+    let mut client = server.client_of("http");
+    client.send(
+        format!("GET /q.txt HTTP/1.1\r\nHost: localhost\r\n{head}Connection: close\r\n\r\n")
+            .as_bytes(),
+    );
+    text(&client.until(b"\r\n"))
+}
+
+#[test]
+fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
+    let place = Place::new(
+        "function auth(user, secret, conn)
+           if user == 'anna' then return secret == 'right' end
+           if user ~= '' then return false end
+         end
+         function before_put(msg) if msg.body == 'bad' then return false, 'no bad ones' end end",
+    );
+    let config = place.config();
+    let start = Start {
+        listen: &["http=127.0.0.1:0", "memcache=127.0.0.1:0"],
+        config: Some(&config),
+        ..Start::default()
+    };
+    let server = Server::start_with(&place.data(), start);
+    // anna:right, anna:wrong, bert:right; and nobody, of whom no hook says anything.
+    for (login, status) in [
+        ("Authorization: Basic YW5uYTpyaWdodA==\r\n", "200"),
+        ("Authorization: Basic YW5uYTp3cm9uZw==\r\n", "401"),
+        ("Authorization: Basic YmVydDpyaWdodA==\r\n", "401"),
+        ("", "200"),
+    ] {
+        let line = http(&server, login);
+        assert!(
+            line.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{login}: {line}"
+        );
+    }
+    let mut client = server.client_of("memcache");
+    client.put("q", b"x");
+    client.take("q", b"x");
+    client.put("made", b"good");
+    let post = |body: &str| {
+        let mut client = server.client_of("http");
+        let json = format!("{{\"param1\":\"{body}\"}}");
+        let head = format!(
+            "POST /q/made/new_message HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{json}",
+            json.len()
+        );
+        client.send(head.as_bytes());
+        client.until(b"\r\n\r\n");
+        text(&client.some())
+    };
+    assert!(post("good").contains("\"ok\""));
+    let refused = post("bad");
+    assert!(
+        refused.contains("\"fail\"") && refused.contains("no bad ones"),
+        "{refused}"
+    );
+}

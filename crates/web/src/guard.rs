@@ -2,6 +2,7 @@
 //! at before a byte of a body is read.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -25,11 +26,25 @@ impl std::fmt::Debug for User {
     }
 }
 
+/// Somebody else who knows who may log in, asked first: with the name and the
+/// password, both empty if the client gave none. `None`: it does not know.
+/// Called for every request, so it has to be quick.
+#[derive(Clone)]
+pub struct Logins(pub Arc<dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync>);
+
+impl std::fmt::Debug for Logins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Logins")
+    }
+}
+
 /// The rules of a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     /// Nobody: no login is asked for.
     pub(crate) users: Vec<User>,
+    /// Asked before them.
+    pub(crate) logins: Option<Logins>,
     /// Empty: any address.
     pub(crate) allowed_ips: Vec<IpNet>,
     /// Names this server is called by, beside addresses, `localhost` and the
@@ -103,17 +118,26 @@ impl Guard {
     }
 
     fn logged_in(&self, headers: &HeaderMap) -> bool {
-        if self.users.is_empty() {
+        if self.users.is_empty() && self.logins.is_none() {
             return true;
         }
         let given = text(headers, &AUTHORIZATION)
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
             .and_then(|(_, code)| BASE64_STANDARD.decode(code.trim()).ok());
-        let Some(given) = given else { return false };
+        let known = given.is_some();
+        let given = given.unwrap_or_default();
         let colon = given.iter().position(|b| *b == b':').unwrap_or(given.len());
         let name = &given[..colon];
         let password = given.get(colon + 1..).unwrap_or_default();
+        if let Some(Logins(logins)) = &self.logins
+            && let Some(may) = logins(&String::from_utf8_lossy(name), password)
+        {
+            return may;
+        }
+        if self.users.is_empty() || !known {
+            return self.users.is_empty();
+        }
         // Every user is compared, whoever it was: time tells nothing.
         self.users.iter().fold(false, |found, user| {
             let name = same_bytes(name, user.name.as_bytes());

@@ -154,3 +154,28 @@ fn addresses() {
     );
     assert!(networks("10.0.0.0/33").is_err() && networks("home").is_err());
 }
+
+#[test]
+fn somebody_else_is_asked_first() {
+    let guard = |users_text: &str| Guard {
+        users: users(users_text).expect("pairs"),
+        logins: Some(Logins(std::sync::Arc::new(|name, password| match name {
+            "carl" => Some(password == b"secret"),
+            "anna" | "" => None,
+            _ => Some(false),
+        }))),
+        ..Guard::default()
+    };
+    let code = |pair: &str| format!("Basic {}", BASE64_STANDARD.encode(pair));
+    let may = |guard: &Guard, pair: &str| {
+        ask(guard, Method::GET, &[("authorization", &code(pair))]).is_ok()
+    };
+    let known = guard("anna:own bert:own");
+    assert!(may(&known, "carl:secret") && may(&known, "anna:own"));
+    assert!(!may(&known, "carl:wrong") && !may(&known, "anna:wrong") && !may(&known, "bert:own"));
+    assert_eq!(ask(&known, Method::GET, &[]), Err(Denied::Login));
+    // Nobody has a name here, so what is not forbidden may.
+    let open = guard("");
+    assert_eq!(ask(&open, Method::GET, &[]), Ok(()));
+    assert!(!may(&open, "dora:x") && !may(&open, "carl:wrong") && may(&open, "carl:secret"));
+}

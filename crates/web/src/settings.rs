@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::guard::User;
+use crate::guard::{Logins, User};
 
 /// Settings of one HTTP listener.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Settings {
     pub realm: String,
     /// Who may log in; nobody: no login is asked for.
     pub users: Vec<User>,
+    /// Somebody else who knows who may, asked before `users`.
+    pub logins: Option<Logins>,
     /// Peers that may ask; empty: all. Unix sockets have rights of their own.
     pub allowed_ips: Vec<IpNet>,
     /// Host names this server is called by, beside addresses, `localhost` and
@@ -36,6 +38,7 @@ impl Default for Settings {
             relative_root: "/".to_owned(),
             realm: "RQ".to_owned(),
             users: Vec::new(),
+            logins: None,
             allowed_ips: Vec::new(),
             hosts: Vec::new(),
             allow_new_queue: false,

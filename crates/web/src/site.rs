@@ -43,6 +43,7 @@ impl Site {
     pub fn new(settings: Settings, rq: Arc<Rq>, door: Arc<dyn Door>) -> Arc<Self> {
         let guard = Guard {
             users: settings.users.clone(),
+            logins: settings.logins.clone(),
             allowed_ips: settings.allowed_ips.clone(),
             hosts: settings.hosts.clone(),
         };

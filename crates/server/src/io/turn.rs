@@ -377,7 +377,11 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let undone = conn.waiting.take().unwrap_or(false);
+        let Some(undone) = conn.waiting.take() else {
+            // A step of a hook's that was put off, and nobody waits for.
+            self.give_back(delivery);
+            return;
+        };
         // What became of this wait says nothing about the next one.
         conn.half_close = None;
         match self.arrived(slot, delivery, need) {
