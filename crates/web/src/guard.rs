@@ -30,7 +30,10 @@ impl std::fmt::Debug for User {
 /// password, both empty if the client gave none. `None`: it does not know.
 /// Called for every request, so it has to be quick.
 #[derive(Clone)]
-pub struct Logins(pub Arc<dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync>);
+pub struct Logins(pub Arc<Asked>);
+
+/// See [`Logins`].
+pub type Asked = dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync;
 
 impl std::fmt::Debug for Logins {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -23,7 +23,7 @@ mod settings;
 mod site;
 mod upload;
 
-pub use guard::{Logins, User, networks, users, words};
+pub use guard::{Asked, Logins, User, networks, users, words};
 pub use paths::relative_root;
 pub use serve::{Socket, Web};
 pub use settings::{Limits, Settings};
