@@ -17,12 +17,18 @@ use crate::server::Server;
 
 impl IoThread {
     /// Takes up hooks that have changed.
+    #[inline]
     pub(super) fn renew_hooks(&mut self) {
         if self.server.hooks.version() != self.hooks_seen {
-            self.hooks_seen = self.server.hooks.version();
-            let server = Arc::downgrade(&self.server);
-            self.server.hooks.renew(&mut self.hooks, &server);
+            self.renew_hooks_now();
         }
+    }
+
+    #[cold]
+    fn renew_hooks_now(&mut self) {
+        self.hooks_seen = self.server.hooks.version();
+        let server = Arc::downgrade(&self.server);
+        self.server.hooks.renew(&mut self.hooks, &server);
     }
 
     /// Decides `self.asks` in order, with hooks, and puts their replies into

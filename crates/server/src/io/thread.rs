@@ -325,6 +325,10 @@ impl IoThread {
     fn collect_mail(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.server.core.mail[self.index].collect(&mut mail);
+        if mail.is_empty() {
+            self.mail = mail;
+            return;
+        }
         for item in mail.drain(..) {
             match item {
                 Mail::Delivery(delivery, need) => self.deliver(delivery, need),

@@ -25,11 +25,15 @@ use super::{Core, Signal, locked, stop_for};
 /// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
 /// first, as each takes some 560 bytes of memory; more in a deep backlog, so
 /// that memory hardly grows with it.
-const BLOCK_BYTES: [(u64, usize); 3] = [
+const BLOCK_BYTES: [(u64, usize); 4] = [
     (8 << 10, 64 << 10),
     (12 << 10, 128 << 10),
-    (u64::MAX, 256 << 10),
+    (14 << 10, 256 << 10),
+    (u64::MAX, 512 << 10),
 ];
+/// Blocks that the memory for messages has room for at least: some are read
+/// ahead, each with all its messages.
+const BLOCKS_MIN: u64 = 64;
 /// Pause between two slices of background work.
 const PACE: Duration = Duration::from_millis(1);
 /// Pause between two looks at the runs when nobody asks for one.
@@ -433,9 +437,10 @@ impl Core {
         let blocks: u64 = each
             .map(|shard| locked(shard).engine.cold_stats().blocks)
             .sum();
+        let most = locked(&self.runs.budget).limit / BLOCKS_MIN;
         let sizes = BLOCK_BYTES.iter();
         let block_bytes = sizes
-            .filter(|(up_to, _)| blocks < *up_to)
+            .filter(|(up_to, bytes)| blocks < *up_to || *bytes as u64 * 2 > most)
             .map(|(_, bytes)| *bytes)
             .next();
         RunOptions {
