@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use crate::cold::Want;
+use crate::cold::{BlockAt, Want};
 use crate::command::{Caller, Command, Party};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::Parked;
@@ -64,6 +64,8 @@ pub struct Engine {
     /// Waits whose time is over, but for what is being read from runs.
     /// True: it is to be warned.
     pub(crate) overdue: Vec<(u64, bool)>,
+    /// Blocks that are read since something in them has expired.
+    pub(crate) ringing: Vec<BlockAt>,
     /// Puts wait while messages take more memory than this; 0: they do not.
     pub(crate) memory_room: u64,
     /// When entries whose time is over were last looked for.
@@ -156,6 +158,7 @@ impl Engine {
             passed_cold: false,
             stalled: Vec::new(),
             overdue: Vec::new(),
+            ringing: Vec::new(),
             memory_room: 0,
             tables_swept: Ms(0),
             intents: Intents::default(),

@@ -114,6 +114,17 @@ pub enum Outcome {
     Denied(Box<str>),
 }
 
+impl Outcome {
+    /// What came of the command itself, if it was decided as part of a
+    /// compound.
+    pub fn of_command(self) -> Self {
+        match self {
+            Outcome::Compound { then, .. } => then.map_or(Outcome::Done, |then| *then),
+            outcome => outcome,
+        }
+    }
+}
+
 /// What has to be true before a reply may leave (DESIGN section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn queues_in_addresses() {
         assert_eq!(queue_of("http://h:1/q/a"), Some("a"));
-        assert_eq!(queue_of("http://h:1/root/q/a/b"), Some("a"));
+        assert_eq!(queue_of("http://h:1/base/q/a/b"), Some("a"));
         assert_eq!(queue_of("http://h:1/"), None);
     }
 }

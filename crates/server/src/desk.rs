@@ -256,11 +256,7 @@ impl Server {
         delivery: &mut Delivery,
         need: Need,
     ) -> Option<(Outcome, Need)> {
-        let outcome = std::mem::replace(&mut delivery.outcome, Outcome::Done);
-        let outcome = match outcome {
-            Outcome::Compound { then, .. } => then.map_or(Outcome::Done, |then| *then),
-            outcome => outcome,
-        };
+        let outcome = std::mem::replace(&mut delivery.outcome, Outcome::Done).of_command();
         let (party, standing) = (delivery.to, delivery.standing);
         let mut outcome = Some(outcome);
         let hooked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {

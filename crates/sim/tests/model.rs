@@ -13,8 +13,11 @@ mod runs;
 mod world;
 
 use proptest::prelude::*;
+use quintet_engine::{Command, GroupLimit, Name, Put, PutMore, Settings, Take, Wait};
 
-use ops::{op, settings};
+use std::sync::Arc;
+
+use ops::{Op, op, settings};
 use world::World;
 
 /// Sequences tried when the environment does not say how many.
@@ -43,5 +46,44 @@ proptest! {
         }
         world.step(ops::Op::Restart)?;
         world.check_every_cut()?;
+    }
+}
+
+/// Found by the test above: a taker that may leave what it cannot frame to
+/// those behind it lost its turn while its companions were looked for in a run.
+#[test]
+fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
+    let keyed = |held_back| Put {
+        queue: "a".into(),
+        more: Some(Box::new(PutMore {
+            held_back,
+            key: Some(Arc::from([])),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    };
+    let waits = Take {
+        queues: [Name::from("a")].into(),
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    let group = Take {
+        group: Some(GroupLimit {
+            messages_max: 8,
+            bytes_max: 1000,
+        }),
+        body_max: Some(3),
+        ..waits.clone()
+    };
+    let mut world = World::new(Settings::default());
+    for op in [
+        Op::Ask(0, Command::Put(keyed(true))),
+        Op::Ask(0, Command::Take(group)),
+        Op::Freeze(None, 1),
+        Op::Pass(1100),
+        Op::Ask(1, Command::Take(waits)),
+        Op::Ask(0, Command::Put(keyed(false))),
+    ] {
+        world.step(op).expect("agreed");
     }
 }

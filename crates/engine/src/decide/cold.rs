@@ -117,6 +117,7 @@ impl Engine {
     fn take_in<J: Journal>(&mut self, cx: &mut Cx<'_, J>, found: Found) {
         match found {
             Found::Block(at, messages) => {
+                self.ringing.retain(|ringing| *ringing != at);
                 let queue = self.store.cold.block(at).map(|block| block.row.queue);
                 match messages {
                     Some(messages) => {
@@ -461,6 +462,7 @@ impl Engine {
             if let Some(cold) = self.store.cold.block_mut(block) {
                 cold.rings = None;
             }
+            self.ringing.push(block);
             self.want(block);
         }
     }

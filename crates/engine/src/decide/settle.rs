@@ -398,7 +398,7 @@ impl Engine {
         }
     }
 
-    fn expiry_queue(&self, queue: QueueId) -> Option<Name> {
+    pub(crate) fn expiry_queue(&self, queue: QueueId) -> Option<Name> {
         let queue = self.store.queue(queue)?;
         queue
             .live

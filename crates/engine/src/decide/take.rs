@@ -464,8 +464,9 @@ impl Engine {
                     }
                 }
                 // Only a taker that cannot frame what is there leaves it to
-                // those behind it.
-                None if take.body_max.is_some() => {}
+                // those behind it; one that needs something from a run first
+                // keeps its turn.
+                None if take.body_max.is_some() && !self.passed_cold => {}
                 None => woken.retain(|id| !queues.contains(id)),
             }
             let more = cx.take_woken();

@@ -200,7 +200,21 @@ impl Engine {
             return false;
         };
         let (take, queues) = (waiter.take.clone(), waiter.queues.clone());
-        self.needs_for_take(cx, &take, &queues)
+        self.needs_for_take(cx, &take, &queues) || self.may_expire_into(&queues)
+    }
+
+    /// True if something that is being read may have expired and go to one of
+    /// these queues.
+    fn may_expire_into(&mut self, queues: &[QueueId]) -> bool {
+        // Runs may have gone meanwhile.
+        let cold = &self.store.cold;
+        self.ringing.retain(|&at| cold.block(at).is_some());
+        self.ringing.iter().any(|&at| {
+            let from = self.store.cold.block(at).map(|block| block.row.queue);
+            let to = from.and_then(|from| self.expiry_queue(from));
+            let to = to.and_then(|to| self.store.find(&to));
+            to.is_some_and(|to| queues.contains(&to))
+        })
     }
 
     /// Drops queues nobody has used for as long as their settings say.

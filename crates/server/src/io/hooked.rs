@@ -162,7 +162,7 @@ impl IoThread {
         need: Need,
     ) -> Option<(Hooked, Need)> {
         let conn = self.conns.get_mut(slot)?;
-        let outcome = whole(delivery.outcome);
+        let outcome = delivery.outcome.of_command();
         let Some(runner) = &mut self.hooks else {
             return Some((Hooked::Now(outcome, delivery.queue), need));
         };
@@ -238,14 +238,6 @@ pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> Reply {
         },
         // Asked for only where nothing waits.
         Hooked::Later => Reply::own(),
-    }
-}
-
-/// The outcome of the command itself, if it came as part of a step.
-pub(super) fn whole(outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Compound { then, .. } => then.map_or(Outcome::Done, |then| *then),
-        outcome => outcome,
     }
 }
 

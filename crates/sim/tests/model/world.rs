@@ -114,6 +114,9 @@ impl World {
             && !self.is_all_hot()
         {
             overrides.when_full = None;
+            // Messages that expire at one moment, from runs and from memory, go
+            // elsewhere in any order.
+            overrides.expire_to = None;
         }
         // Of what is in runs such takes may give fewer than they could.
         let many = match &mut command {
@@ -121,6 +124,7 @@ impl World {
             Command::Rewatch(take) => Some(&mut take.messages_max),
             Command::Take(take)
                 if take.end == End::Newest
+                    || take.group.is_some()
                     || take.queues.len() > 1
                     || take.body_max.is_some()
                     || take.wait != Wait::No =>
@@ -185,8 +189,23 @@ impl World {
         Ok(())
     }
 
+    /// Time passes. With something in runs the clock stops at each deadline, as
+    /// a server's timer does: what expires there is moved when it was read, so
+    /// behind what expires in memory in the same tick.
     fn pass(&mut self, ms: u64) -> Checked {
-        self.now = self.now + ms;
+        let end = self.now + ms;
+        loop {
+            let next = self.engine.next_deadline();
+            if self.runs.is_empty() || next <= self.now || next >= end {
+                break;
+            }
+            self.tick_at(next)?;
+        }
+        self.tick_at(end)
+    }
+
+    fn tick_at(&mut self, now: Ms) -> Checked {
+        self.now = now;
         self.model.tick(self.now);
         for round in 0.. {
             let mut group = Vec::new();

@@ -20,7 +20,7 @@ use words::Words;
 #[command(
     disable_help_flag = true,
     after_help = "Examples:\n  quintet rq sendmesg --dest work --src me --param1 hello\n  \
-                  quintet rq statusmesg --msg_id http://127.0.0.1:3333/q/work/20261121.1200.00.000.7\n  \
+                  quintet rq statusmesg --msg_id http://127.0.0.1:3333/q/mail/20261121.1200.00.000.7\n  \
                   quintet rq help"
 )]
 pub(super) struct Rq {

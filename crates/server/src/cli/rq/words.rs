@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn ids_are_full_ones() {
         let words = |id: &str| parse(&format!("state --msg_id {id}"));
-        let good = words("http://h:1/root/q/test/2026.1");
+        let good = words("http://h:1/base/q/test/2026.1");
         assert_eq!(good.message().expect("good"), ("test", "2026.1"));
         for bad in [
             "2026.1",
