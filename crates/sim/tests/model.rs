@@ -13,7 +13,9 @@ mod runs;
 mod world;
 
 use proptest::prelude::*;
-use quintet_engine::{Command, GroupLimit, Name, Put, PutMore, Settings, Take, Wait};
+use quintet_engine::{
+    Command, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take, Wait,
+};
 
 use std::sync::Arc;
 
@@ -83,6 +85,39 @@ fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
         Op::Pass(1100),
         Op::Ask(1, Command::Take(waits)),
         Op::Ask(0, Command::Put(keyed(false))),
+    ] {
+        world.step(op).expect("agreed");
+    }
+}
+
+/// Found by the test above, which has no such moments any more: a wait ended
+/// empty in the moment in which a message expired into its queue from a run.
+#[test]
+fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
+    let moves = Overrides {
+        expire_to: Some("m".into()),
+        ..Overrides::default()
+    };
+    let settings = Settings {
+        rules: vec![(Pattern::new("a"), moves)],
+        ..Settings::default()
+    };
+    let expiring = Put {
+        queue: "a".into(),
+        expires: Expiry::In(1),
+        ..Put::default()
+    };
+    let waits = Take {
+        queues: [Name::from("m")].into(),
+        wait: Wait::For(1),
+        ..Take::default()
+    };
+    let mut world = World::new(settings);
+    for op in [
+        Op::Ask(0, Command::Put(expiring)),
+        Op::Freeze(None, 1),
+        Op::Ask(0, Command::Take(waits)),
+        Op::Pass(1),
     ] {
         world.step(op).expect("agreed");
     }
