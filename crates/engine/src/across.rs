@@ -338,7 +338,7 @@ impl Across {
     fn may_take(&self, engine: &Engine) -> Result<(), Refusal> {
         match self.standing {
             true => Ok(()),
-            false => engine.may_take(self.party, &self.take),
+            false => engine.may_take(self.party, &self.take, &engine.queues_of(&self.take)),
         }
     }
 

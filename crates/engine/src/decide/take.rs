@@ -26,10 +26,10 @@ impl Engine {
         party: Party,
         take: Take,
     ) -> Answer {
-        if let Err(refusal) = self.may_take(party, &take) {
+        let queues = self.queues_of(&take);
+        if let Err(refusal) = self.may_take(party, &take, &queues) {
             return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
         }
-        let queues = self.queues_of(&take);
         if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
             return Answer::Now(outcome, hold);
         }
@@ -150,16 +150,19 @@ impl Engine {
         }
     }
 
-    pub(crate) fn may_take(&self, party: Party, take: &Take) -> Result<(), Refusal> {
+    /// Why the party may not take; `queues` are those of the take's that exist
+    /// here.
+    pub(crate) fn may_take(
+        &self,
+        party: Party,
+        take: &Take,
+        queues: &[QueueId],
+    ) -> Result<(), Refusal> {
         if take.lease.is_some() && self.space == Space::NoLeases {
             return Err(Refusal::NoSpace);
         }
-        let only = if take.queues.len() == 1 {
-            self.store.find(&take.queues[0])
-        } else {
-            None
-        };
-        if let Some(queue) = only.and_then(|queue| self.store.queue(queue))
+        if let (1, [only]) = (take.queues.len(), queues)
+            && let Some(queue) = self.store.queue(*only)
             && queue.live.settings.down
         {
             return Err(Refusal::QueueDown);
