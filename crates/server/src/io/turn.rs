@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take, Wait};
+use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take};
 use quintet_hooks::Decided as Hooked;
 use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
 
@@ -538,9 +538,6 @@ fn ends_batch(ask: &Ask) -> bool {
         | Ask::Unknown(_)
         | Ask::Close
         | Ask::Host(HostAsk::Shutdown | HostAsk::Reload) => true,
-        Ask::Engine(Command::Take(take)) | Ask::EngineOrClose(Command::Take(take)) => {
-            take.wait != Wait::No
-        }
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
         Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues | HostAsk::Config) => true,
