@@ -15,7 +15,8 @@ use quintet_wire::{Listener, VOICES};
 
 use crate::config::{Address, Config, Given, Served, SyncPolicy, load};
 use crate::core::{
-    self, Core, Counts, Layout, Looks, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
+    self, Core, Counts, Layout, Looks, Mail, Mailbox, Progress, Room, Signal, SyncTime, Timer,
+    locked,
 };
 use crate::desk::Desk;
 use crate::hooks::Hooks;
@@ -256,6 +257,7 @@ fn open(
             log_work: Signal::default(),
             upkeep: Signal::default(),
             sync_turn: Mutex::new(()),
+            sync_time: SyncTime::default(),
             mail,
             counts: Counts::default(),
             room: Room::new(config.data.clone(), config.segment_bytes),

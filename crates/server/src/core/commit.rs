@@ -26,6 +26,8 @@ pub(crate) struct Committer {
     epoch: Epoch,
     /// A segment with less room than this is ended.
     reserve: u64,
+    /// Bytes written since the last sync began.
+    pub(crate) unsynced: u64,
 }
 
 /// What a commit did.
@@ -52,6 +54,7 @@ impl Committer {
             fresh: false,
             epoch,
             reserve: (segment_bytes / 8).min(4 << 20),
+            unsynced: 0,
         }
     }
 
@@ -75,6 +78,7 @@ impl Committer {
             Err(error) => return Committed::Failed(error),
         }
         self.fresh = false;
+        self.unsynced += self.frame.len() as u64;
         let records = u64::from(self.frame.count);
         core.counts.records.fetch_add(records, Ordering::Relaxed);
         self.frame.clear();
@@ -168,6 +172,7 @@ impl Committer {
         match self.log.append(expected, stamp, frame) {
             Ok(placed) => {
                 self.fresh = false;
+                self.unsynced += frame.len() as u64;
                 Ok(placed)
             }
             Err(LogError::NoSpace { .. }) => Err(Committed::Full),
@@ -218,6 +223,12 @@ impl Core {
             self.log_work.raise();
             return;
         }
+        self.write_here(ticket);
+    }
+
+    /// Writes the batch `ticket`, if nobody has yet. On a full disk the log
+    /// thread, where there is one, tries again.
+    pub(crate) fn write_here(&self, ticket: u64) {
         let mut committer = locked(&self.committer);
         // Whoever had the lock before may have written it.
         if self.progress.written() >= ticket {
@@ -228,7 +239,10 @@ impl Core {
         match committed {
             Committed::Nothing => {}
             Committed::Written => self.tell_written(),
-            Committed::Full => self.upkeep.raise(),
+            Committed::Full => {
+                self.upkeep.raise();
+                self.log_work.raise();
+            }
             Committed::Failed(error) => stop_for(&error),
         }
     }

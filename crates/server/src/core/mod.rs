@@ -43,6 +43,7 @@ pub(crate) use recover::{Layout, SHARDS_FILE, open};
 pub(crate) use room::Room;
 pub(crate) use shard::Shard;
 pub(crate) use signal::Signal;
+pub(crate) use sync::SyncTime;
 pub(crate) use tickets::{Need, Progress, Reached};
 pub(crate) use timer::Timer;
 
@@ -63,6 +64,7 @@ pub(crate) struct Core {
     pub(crate) upkeep: Signal,
     /// Sync points are waited for one at a time, in order.
     pub(crate) sync_turn: Mutex<()>,
+    pub(crate) sync_time: SyncTime,
     /// One per I/O thread, and behind them the desk's.
     pub(crate) mail: Vec<Mailbox>,
     pub(crate) counts: Counts,

@@ -1,29 +1,87 @@
 //! The threads that see the log to the disk.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::commit::Committed;
 use super::{Core, Mailbox, locked, stop_for};
 
 /// How long a frame that found the disk full waits before it is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(100);
+/// Bytes on their way to the disk that an I/O thread waits for itself.
+const SMALL: u64 = 256 << 10;
+
+/// What a sync took lately: each counts for an eighth of it.
+#[derive(Default)]
+pub(crate) struct SyncTime(AtomicU64);
+
+impl SyncTime {
+    fn add(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // Syncs come one at a time, so nothing is lost between the two.
+        let before = self.0.load(Ordering::Relaxed);
+        self.0
+            .store(before - before / 8 + took / 8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn usual(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
 
 impl Core {
-    /// Makes all that is written durable, and says up to which ticket.
-    pub(crate) fn sync(&self) -> u64 {
-        let _turn = locked(&self.sync_turn);
+    /// Makes all that is written durable.
+    pub(crate) fn sync(&self) {
+        self.sync_in_turn(&locked(&self.sync_turn));
+    }
+
+    fn sync_in_turn(&self, _turn: &MutexGuard<'_, ()>) {
         let (point, ticket) = {
             let mut committer = locked(&self.committer);
+            committer.unsynced = 0;
             (committer.log.sync_point(), self.progress.written())
         };
+        let start = Instant::now();
         if let Err(error) = point.wait() {
             stop_for(&error);
         }
+        self.sync_time.add(start.elapsed());
         locked(&self.committer).log.synced(point);
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         self.progress.set_durable(ticket);
-        ticket
+    }
+
+    /// Writes the open batch and syncs, in the I/O thread that asks, which
+    /// looks for itself afterwards what it may send. False if that is not for
+    /// it: somebody else is syncing, there is much to sync, or the disk is
+    /// full.
+    pub(crate) fn sync_here(&self, thread: usize) -> bool {
+        let turn = match self.sync_turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        {
+            let mut committer = locked(&self.committer);
+            match committer.commit(self, false) {
+                Committed::Nothing => {}
+                Committed::Written => self.tell_written(),
+                Committed::Full => return false,
+                Committed::Failed(error) => stop_for(&error),
+            }
+            if committer.unsynced > SMALL {
+                return false;
+            }
+        }
+        self.sync_in_turn(&turn);
+        drop(turn);
+        for (at, mailbox) in self.mail.iter().enumerate() {
+            if at != thread {
+                mailbox.tell_durable();
+            }
+        }
+        true
     }
 
     /// The log thread of `sync = "always"`: writes the open batch, syncs, and

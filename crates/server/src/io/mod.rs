@@ -1,6 +1,7 @@
 //! Sockets: threads that poll, connections, and what they wait to send.
 
 mod conn;
+mod gather;
 mod hooked;
 mod listen;
 mod outbox;

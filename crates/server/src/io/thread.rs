@@ -13,6 +13,7 @@ use quintet_wire::{Ask, Tally};
 
 use super::Stream;
 use super::conn::{Conn, Reply};
+use super::gather::{Gather, Turn};
 use super::listen::Bound;
 use super::outbox::Flushed;
 use super::slab::Slab;
@@ -82,6 +83,7 @@ pub(crate) struct IoThread {
     /// A reply of this turn waits for the disk under every sync policy.
     pub(super) wants_sync: bool,
     reached: Reached,
+    gather: Gather,
     pub(super) hooks: Option<Runner>,
     /// The version of the hooks it was made from.
     pub(super) hooks_seen: u64,
@@ -128,6 +130,7 @@ impl IoThread {
             recorded: 0,
             wants_sync: false,
             reached: Reached::default(),
+            gather: Gather::default(),
             hooks: None,
             hooks_seen: 0,
             accept_again: Vec::new(),
@@ -151,6 +154,7 @@ impl IoThread {
             self.now = self.server.core.clock.now();
             self.instant = Instant::now();
             self.renew_hooks();
+            let idle = events.is_empty() && self.again.is_empty() && self.dirty.is_empty();
             for event in &events {
                 match event.token() {
                     WAKE => {}
@@ -177,6 +181,7 @@ impl IoThread {
             }
             self.deliver_local();
             self.write();
+            self.see_to_disk(idle);
             self.flush();
             self.close_idle();
             if self.is_stopped() {
@@ -186,7 +191,8 @@ impl IoThread {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.again.is_empty() || !self.local.is_empty() || !self.dirty.is_empty() {
+        let more = !self.again.is_empty() || !self.local.is_empty() || !self.dirty.is_empty();
+        if more || self.gather.is_open() {
             return Some(Duration::ZERO);
         }
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
@@ -424,19 +430,51 @@ impl IoThread {
     /// Sees to it that the batches this turn's replies wait for get written,
     /// then lets other threads know what they got.
     fn write(&mut self) {
-        let mut ticket = std::mem::take(&mut self.recorded);
+        let core = &self.server.core;
+        let (mut ticket, mut soon) = (std::mem::take(&mut self.recorded), false);
+        let reached = core.progress.reached();
         for &slot in &self.dirty {
             if let Some(conn) = self.conns.get_mut(slot) {
                 ticket = ticket.max(conn.out.needed().written);
+                soon |= conn.out.waits_for_write(reached);
             }
         }
-        self.server.core.write(ticket);
+        if core.waits_for_disk() {
+            if soon {
+                // A lease: its reply does not wait for the disk.
+                core.write_here(ticket);
+            }
+            self.gather
+                .add(ticket, core.progress.durable(), self.instant);
+        } else {
+            core.write(ticket);
+        }
         if std::mem::take(&mut self.wants_sync) {
             self.server.core.log_work.raise();
         }
         self.sort_outgoing();
         for (delivery, need) in self.outgoing.drain(..) {
             self.server.core.hand(delivery, need);
+        }
+    }
+
+    /// Sees to it that what was decided becomes durable, with as much other
+    /// work as is ready. `idle`: this turn found none.
+    fn see_to_disk(&mut self, idle: bool) {
+        if !self.gather.is_open() {
+            return;
+        }
+        let core = &self.server.core;
+        let (durable, usual) = (core.progress.durable(), core.sync_time.usual());
+        let turn = self.gather.turn(self.instant, idle, durable, usual);
+        let done = match turn {
+            Turn::Nobody => true,
+            // Replies held back leave in this turn, without a bell.
+            Turn::Here => core.sync_here(self.index),
+            Turn::LogThread => false,
+        };
+        if !done {
+            core.log_work.raise();
         }
     }
 

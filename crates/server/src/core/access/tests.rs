@@ -35,6 +35,7 @@ fn core(dir: &Path, settings: &Settings) -> Core {
         log_work: Signal::default(),
         upkeep: Signal::default(),
         sync_turn: Mutex::new(()),
+        sync_time: crate::core::SyncTime::default(),
         mail: Vec::new(),
         counts: Counts::default(),
         room: Room::new(dir.to_owned(), 1 << 20),

@@ -53,6 +53,7 @@ fn open(disk: &SimDisk) -> Core {
         log_work: Signal::default(),
         upkeep: Signal::default(),
         sync_turn: Mutex::new(()),
+        sync_time: crate::core::SyncTime::default(),
         mail: vec![Mailbox::new(Arc::new(waker))],
         counts: Counts::default(),
         room: Room::new("/".into(), SEGMENT),
