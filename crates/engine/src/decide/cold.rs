@@ -44,19 +44,31 @@ impl Engine {
         if self.memory_room > 0 && stores(&command) && self.store.memory_bytes() > self.memory_room
         {
             self.wants.push(Want::Room);
-            self.parked.push(Parked { caller, command });
-            return Answer::Later;
+            return self.park(caller, command);
         }
         if !self.store.cold.is_empty() {
             if matches!(command, Command::StopWaiting) {
                 self.hurry(caller);
             }
+            let command = match command {
+                Command::Take(take) if take.messages_max <= 1 => {
+                    return self
+                        .take_or_ask(cx, caller.party, take)
+                        .unwrap_or_else(|take| self.park(caller, Command::Take(*take)));
+                }
+                command => command,
+            };
             if self.needs(cx, &command) {
-                self.parked.push(Parked { caller, command });
-                return Answer::Later;
+                return self.park(caller, command);
             }
+            return self.decide(cx, caller, command);
         }
         self.decide(cx, caller, command)
+    }
+
+    fn park(&mut self, caller: Caller, command: Command) -> Answer {
+        self.parked.push(Parked { caller, command });
+        Answer::Later
     }
 
     /// What is to be read from runs, once each. Whoever reads it hands it to

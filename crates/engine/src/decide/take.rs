@@ -30,10 +30,36 @@ impl Engine {
         if let Err(refusal) = self.may_take(party, &take, &queues) {
             return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
         }
-        if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
-            return Answer::Now(outcome, hold);
+        match self.take_now(cx, party, &take, &queues) {
+            Some((outcome, hold)) => Answer::Now(outcome, hold),
+            None => self.found_nothing(party, take, &queues),
         }
-        for &queue in &queues {
+    }
+
+    /// [`Engine::take`] of one message where some are in runs. `Err`: it waits
+    /// for one of them, which was asked for. Looking for what is there and
+    /// taking it are one step, since most takes find it read ahead.
+    pub(crate) fn take_or_ask<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: Take,
+    ) -> Result<Answer, Box<Take>> {
+        self.passed_cold = false;
+        let queues = self.queues_of(&take);
+        if let Err(refusal) = self.may_take(party, &take, &queues) {
+            return Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+        }
+        match self.take_now(cx, party, &take, &queues) {
+            Some((outcome, hold)) => Ok(Answer::Now(outcome, hold)),
+            None if self.passed_cold => Err(Box::new(take)),
+            None => Ok(self.found_nothing(party, take, &queues)),
+        }
+    }
+
+    /// A take that found nothing waits, if it may.
+    fn found_nothing(&mut self, party: Party, take: Take, queues: &[QueueId]) -> Answer {
+        for &queue in queues {
             self.count_live(queue, |totals| totals.misses += 1);
         }
         let warn = self.warning(party, &take);
@@ -267,11 +293,12 @@ impl Engine {
             let best = match self.best(cx, take, queues, seen.last().copied()) {
                 Best::Here(best) => best,
                 Best::Nothing => break,
-                Best::Cold(_, _, block) => {
+                Best::Cold(_, queue, block) => {
                     // What was found so far is an answer.
                     if handed.is_empty() {
                         self.passed_cold = true;
                         self.want(block);
+                        self.want_ahead(queue, Lane::Ready);
                     }
                     break;
                 }

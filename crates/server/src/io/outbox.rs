@@ -218,7 +218,8 @@ impl Outbox {
             if *budget == 0 {
                 return Flushed::More;
             }
-            match stream.write(&sending.bytes[sending.at..]) {
+            let rest = &sending.bytes[sending.at..];
+            match stream.write(&rest[..rest.len().min(*budget)]) {
                 Ok(0) => return Flushed::Dead,
                 Ok(n) => {
                     sending.at += n;
@@ -251,8 +252,7 @@ impl Outbox {
     }
 }
 
-/// Bytes of large bodies that one connection is sent in one turn, about: a
-/// client that reads as fast as it is sent to would else hold up all others of
+/// Bytes of large bodies that one connection is sent in one turn: a client that reads as fast as it is sent to would else hold up all others of
 /// its thread for the length of the body.
 const LARGE_PER_TURN: usize = 64 << 10;
 
