@@ -23,7 +23,7 @@ mod tickets;
 mod timer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quintet_engine::{Intent, MessageId, Settings};
 use quintet_log::{BodyReader, LogError};
@@ -46,11 +46,6 @@ pub(crate) use signal::Signal;
 pub(crate) use sync::SyncTime;
 pub(crate) use tickets::{Need, Progress, Reached};
 pub(crate) use timer::Timer;
-
-/// Tries of a shard's lock before the thread sleeps, and pauses between two:
-/// 20 us or so in all.
-const LOCK_TRIES: u32 = 64;
-const LOCK_PAUSES: u32 = 16;
 
 /// The queues, the log, and how far they have come.
 pub(crate) struct Core {
@@ -116,20 +111,9 @@ impl Core {
         self.room.full.load(Ordering::Relaxed)
     }
 
-    /// Locks one shard. Whoever has it lets go within microseconds, and a
-    /// thread that sleeps is woken in fifty: so it is tried for a while.
+    /// Locks one shard.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        let mutex = &self.shards[shard];
-        for _ in 0..LOCK_TRIES {
-            match mutex.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    (0..LOCK_PAUSES).for_each(|_| std::hint::spin_loop());
-                }
-            }
-        }
-        locked(mutex)
+        locked(&self.shards[shard])
     }
 
     /// Gives every shard new settings.

@@ -347,3 +347,38 @@ fn ask_in(core: &Core, command: Command) -> Outcome {
     core.write(recorded);
     outcome
 }
+
+/// Decides a put; answers the batch it is in, which is not written.
+fn put_unwritten(core: &Core, body: &str) -> u64 {
+    let (mut scratch, mut out) = (Vec::new(), Vec::new());
+    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
+    access.submit(Caller::default(), Command::Put(put(&names()[0], 1, body)));
+    access.finish()
+}
+
+#[test]
+fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core(folder.path(), &Settings::default());
+    let first = put_unwritten(&core, "small");
+    assert!(core.progress.written() < first);
+    assert!(core.sync_here(0));
+    assert!(core.progress.durable() >= first);
+
+    let second = put_unwritten(&core, "small");
+    let turn = locked(&core.sync_turn);
+    assert!(!core.sync_here(0));
+    assert!(core.progress.written() < second);
+    drop(turn);
+    assert!(core.sync_here(0));
+    assert!(core.progress.durable() >= second);
+
+    // The log thread's to sync; written it is.
+    let large = "x".repeat(60 << 10);
+    let last = (0..5).map(|_| put_unwritten(&core, &large)).max();
+    let last = last.expect("five of them");
+    assert!(!core.sync_here(0));
+    assert!(core.progress.written() >= last && core.progress.durable() < last);
+    core.sync();
+    assert!(core.progress.durable() >= last);
+}

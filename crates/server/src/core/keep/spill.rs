@@ -13,7 +13,7 @@ use super::{PACE, key_hash, lane_tag};
 use crate::core::{Core, Shard, locked};
 
 /// Messages chosen in one hold of a shard's lock.
-const PICK_SLICE: usize = 64;
+const PICK_SLICE: usize = 256;
 /// Slots looked at in one hold of a shard's lock.
 const SLOT_SLICE: u32 = 1024;
 /// Lanes shorter than this stay: a block of their own would cost as much
