@@ -95,6 +95,7 @@ impl Server {
             log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
             log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
             log_syncs: self.core.counts.syncs.load(Ordering::Relaxed),
+            log_sync_us: u64::try_from(self.core.sync_time.usual().as_micros()).unwrap_or(u64::MAX),
             log_retired: self.core.counts.retired.load(Ordering::Relaxed),
             log_segments: self.log_segments(),
             segment_bytes: locked(&self.config).segment_bytes,

@@ -286,20 +286,22 @@ fn a_set_with_sync_waits_for_the_disk() {
             ..Start::default()
         };
         let server = Server::start_with(&dir.path().join("data"), start);
-        let syncs = || {
+        let number = |name: &str| {
             let stats = text(&server.run(&["stats", "--json"]).stdout);
             let (_, after) = stats
-                .split_once("\"log_syncs\":")
-                .expect("a count of syncs");
+                .split_once(&format!("\"{name}\":"))
+                .expect("a number of this name");
             let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
             digits.parse::<u64>().unwrap()
         };
+        let syncs = || number("log_syncs");
         let mut client = server.client();
         client.put("q", b"a");
         let before = syncs();
         client.send(b"set q/sync 0 0 1\r\nb\r\n");
         client.expect(b"STORED\r\n");
         assert!(syncs() > before, "sync = {sync}");
+        assert!(number("log_sync_us") > 0);
         client.take("q", b"a");
         client.take("q", b"b");
     }

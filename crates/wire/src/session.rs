@@ -223,6 +223,8 @@ pub struct ServerStats {
     pub log_rotations: u64,
     /// Times the log was synced since start.
     pub log_syncs: u64,
+    /// What a sync took lately, microseconds; 0 before the first.
+    pub log_sync_us: u64,
     /// Segments retired since start.
     pub log_retired: u64,
     /// Numbers of the oldest segment and of the one that is written.

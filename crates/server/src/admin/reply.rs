@@ -136,6 +136,7 @@ fn server(stats: &ServerStats) -> Value {
         ("log_bytes", stats.log_bytes),
         ("log_rotations", stats.log_rotations),
         ("log_syncs", stats.log_syncs),
+        ("log_sync_us", stats.log_sync_us),
         ("log_retired", stats.log_retired),
     ] {
         map.insert(name.into(), value.into());
