@@ -241,7 +241,9 @@ impl Core {
             Committed::Written => self.tell_written(),
             Committed::Full => {
                 self.upkeep.raise();
-                self.log_work.raise();
+                if self.waits_for_disk() {
+                    self.log_work.raise();
+                }
             }
             Committed::Failed(error) => stop_for(&error),
         }

@@ -252,8 +252,9 @@ impl Outbox {
     }
 }
 
-/// Bytes of large bodies that one connection is sent in one turn: a client that reads as fast as it is sent to would else hold up all others of
-/// its thread for the length of the body.
+/// Bytes of large bodies that one connection is sent in one turn: a client
+/// that reads as fast as it is sent to would else hold up all others of its
+/// thread for the length of the body.
 const LARGE_PER_TURN: usize = 64 << 10;
 
 /// Bytes sent but still held, at most, beside as many unsent.
