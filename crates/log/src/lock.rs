@@ -12,8 +12,15 @@ use crate::LogError;
 /// ends. Children of the process do not inherit it.
 #[derive(Debug)]
 pub struct DirLock {
-    // Held for its lock: closing the file gives the lock back.
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Closing alone is not enough: a child that was just forked has the file open until it
+        // becomes its program.
+        self.file.unlock().ok();
+    }
 }
 
 impl DirLock {
@@ -56,7 +63,23 @@ impl DirLock {
         match written {
             // A full disk must not keep a server from starting: it may be what frees it.
             Err(error) if !crate::error::is_full(&error) => Err(failed("write", error)),
-            _ => Ok(Self { _file: file }),
+            _ => Ok(Self { file }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_given_up_is_free_whoever_has_the_file_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = DirLock::acquire(dir.path()).unwrap();
+        assert!(DirLock::acquire(dir.path()).is_err());
+        // As a child has it between its fork and its exec.
+        let _child = held.file.try_clone().unwrap();
+        drop(held);
+        DirLock::acquire(dir.path()).unwrap();
     }
 }

@@ -29,6 +29,18 @@ pub(crate) struct Paths {
     root: PathBuf,
 }
 
+/// The root folder is taken until this is dropped, or the process ends.
+#[derive(Debug)]
+pub(crate) struct RootLock(File);
+
+impl Drop for RootLock {
+    fn drop(&mut self) {
+        // Closing alone is not enough: a child that was just forked has the
+        // file open until it becomes its program.
+        rustix::fs::flock(&self.0, FlockOperation::Unlock).ok();
+    }
+}
+
 impl Paths {
     /// Makes the folders that are not there.
     pub(crate) fn make(root: &Path) -> io::Result<Self> {
@@ -40,9 +52,9 @@ impl Paths {
         Ok(Self { root })
     }
 
-    /// Takes the folder for as long as the file is open: two services would
-    /// sweep away each other's files and end each other's scripts.
-    pub(crate) fn lock(&self) -> io::Result<File> {
+    /// Takes the folder: two services would sweep away each other's files and
+    /// end each other's scripts.
+    pub(crate) fn lock(&self) -> io::Result<RootLock> {
         let file = File::create(self.root.join("lock"))?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
             let root = self.root.display();
@@ -51,7 +63,7 @@ impl Paths {
                 other => other.into(),
             }
         })?;
-        Ok(file)
+        Ok(RootLock(file))
     }
 
     pub(crate) fn config(&self) -> PathBuf {
@@ -188,6 +200,18 @@ pub(crate) fn remove_tree(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_given_up_is_free_whoever_has_the_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::make(folder.path()).unwrap();
+        let held = paths.lock().unwrap();
+        assert!(paths.lock().is_err());
+        // As a child has it between its fork and its exec.
+        let _child = held.0.try_clone().unwrap();
+        drop(held);
+        paths.lock().unwrap();
+    }
 
     #[test]
     fn folders_of_messages() {

@@ -1,7 +1,6 @@
 //! The service: queues, their threads, and how they begin and end.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -17,7 +16,7 @@ use crate::admin::Admin;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
 use crate::options::Options;
-use crate::paths::Paths;
+use crate::paths::{Paths, RootLock};
 use crate::queue::Queue;
 use crate::socket::Sockets;
 
@@ -44,7 +43,7 @@ pub struct Rq {
     threads: Mutex<Vec<JoinHandle<()>>>,
     sockets: OnceLock<Arc<Sockets>>,
     /// Keeps the root folder from another service, until the stop.
-    root_lock: Mutex<Option<File>>,
+    root_lock: Mutex<Option<RootLock>>,
 }
 
 /// Wakes the keeper thread.
