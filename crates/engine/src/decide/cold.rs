@@ -46,24 +46,23 @@ impl Engine {
             self.wants.push(Want::Room);
             return self.park(caller, command);
         }
-        if !self.store.cold.is_empty() {
-            if matches!(command, Command::StopWaiting) {
-                self.hurry(caller);
-            }
-            let command = match command {
-                Command::Take(take) if take.messages_max <= 1 => {
-                    return self
-                        .take_or_ask(cx, caller.party, take)
-                        .unwrap_or_else(|take| self.park(caller, Command::Take(*take)));
-                }
-                command => command,
-            };
-            if self.needs(cx, &command) {
-                return self.park(caller, command);
-            }
+        if self.store.cold.is_empty() {
             return self.decide(cx, caller, command);
         }
-        self.decide(cx, caller, command)
+        match command {
+            Command::Take(take) if take.messages_max <= 1 => self
+                .take_or_ask(cx, caller.party, take)
+                .unwrap_or_else(|take| self.park(caller, Command::Take(*take))),
+            command => {
+                if matches!(command, Command::StopWaiting) {
+                    self.hurry(caller);
+                }
+                if self.needs(cx, &command) {
+                    return self.park(caller, command);
+                }
+                self.decide(cx, caller, command)
+            }
+        }
     }
 
     fn park(&mut self, caller: Caller, command: Command) -> Answer {

@@ -26,13 +26,9 @@ impl Engine {
         party: Party,
         take: Take,
     ) -> Answer {
-        let queues = self.queues_of(&take);
-        if let Err(refusal) = self.may_take(party, &take, &queues) {
-            return Answer::Now(Outcome::Refused(refusal), Hold::Durable);
-        }
-        match self.take_now(cx, party, &take, &queues) {
-            Some((outcome, hold)) => Answer::Now(outcome, hold),
-            None => self.found_nothing(party, take, &queues),
+        match self.try_take(cx, party, &take) {
+            Ok(answer) => answer,
+            Err(queues) => self.found_nothing(party, take, &queues),
         }
     }
 
@@ -46,14 +42,27 @@ impl Engine {
         take: Take,
     ) -> Result<Answer, Box<Take>> {
         self.passed_cold = false;
-        let queues = self.queues_of(&take);
-        if let Err(refusal) = self.may_take(party, &take, &queues) {
+        match self.try_take(cx, party, &take) {
+            Ok(answer) => Ok(answer),
+            Err(_) if self.passed_cold => Err(Box::new(take)),
+            Err(queues) => Ok(self.found_nothing(party, take, &queues)),
+        }
+    }
+
+    /// `Err`: there was nothing in these, its queues that exist here.
+    fn try_take<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: &Take,
+    ) -> Result<Answer, Queues> {
+        let queues = self.queues_of(take);
+        if let Err(refusal) = self.may_take(party, take, &queues) {
             return Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
         }
-        match self.take_now(cx, party, &take, &queues) {
+        match self.take_now(cx, party, take, &queues) {
             Some((outcome, hold)) => Ok(Answer::Now(outcome, hold)),
-            None if self.passed_cold => Err(Box::new(take)),
-            None => Ok(self.found_nothing(party, take, &queues)),
+            None => Err(queues),
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Ids {
     /// Where pages were found lately, by the end of their number. A message
     /// is looked for several times from its take to its end, and those that
     /// are taken at about the same time are neighbours: walking down the tree
-    /// every time was a twentieth of the processor time of a reserve with its
+    /// every time was a twentieth of the instructions of a reserve with its
     /// delete.
     recent: Recent,
     /// The page new ids go to. It stays when it is empty: a queue that is
@@ -101,7 +101,7 @@ impl Ids {
         }
         self.pages[place as usize] = None;
         self.free.push(place);
-        if self.places.is_empty() {
+        if self.places.is_empty() && self.pages.len() > RECENT {
             // Whatever the peak was, it is over.
             (self.pages, self.free) = (Vec::new(), Vec::new());
         }
