@@ -58,6 +58,30 @@ fn over_a_unix_socket() {
     assert!(!path.exists(), "the socket file stays");
 }
 
+/// They are read together with the reserve, and nothing of them happens before
+/// it has its job.
+#[test]
+fn commands_behind_a_reserve_that_waits_come_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), "beanstalk=127.0.0.1:0", None);
+    let (mut worker, mut producer) = (server.client(), server.client());
+    worker.send(
+        b"reserve\r\nuse late\r\nput 0 0 60 1\r\nz\r\nreserve-with-timeout 0\r\ndelete 1\r\n",
+    );
+    let mut stats = String::new();
+    for _ in 0..10_000 {
+        producer.send(b"stats-tube default\r\n");
+        stats = String::from_utf8(producer.until(b"\n\r\n")).unwrap();
+        if stats.contains("current-waiting: 1\n") {
+            break;
+        }
+    }
+    assert!(stats.contains("current-waiting: 1\n"), "{stats}");
+    producer.send(b"stats-tube late\r\nput 0 0 60 1\r\na\r\n");
+    producer.expect(b"NOT_FOUND\r\nINSERTED 1\r\n");
+    worker.expect(b"RESERVED 1 1\r\na\r\nUSING late\r\nINSERTED 2\r\nTIMED_OUT\r\nDELETED\r\n");
+}
+
 /// Nothing of the second job is logged: its lease waits for nothing that will
 /// never come.
 #[test]

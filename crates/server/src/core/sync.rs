@@ -37,16 +37,18 @@ impl Core {
     }
 
     fn sync_in_turn(&self, _turn: &MutexGuard<'_, ()>) {
-        let (point, ticket) = {
+        let (point, ticket, bytes) = {
             let mut committer = locked(&self.committer);
-            committer.unsynced = 0;
-            (committer.log.sync_point(), self.progress.written())
+            let bytes = std::mem::take(&mut committer.unsynced);
+            (committer.log.sync_point(), self.progress.written(), bytes)
         };
         let start = Instant::now();
         if let Err(error) = point.wait() {
             stop_for(&error);
         }
-        self.sync_time.add(start.elapsed());
+        if bytes > 0 {
+            self.sync_time.add(start.elapsed());
+        }
         locked(&self.committer).log.synced(point);
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         self.progress.set_durable(ticket);

@@ -92,17 +92,18 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_thread_gathers_for_as_long_as_a_sync_takes() {
-        let (mut gather, start) = gather();
-        let soon = start + SHORT / 2;
-        assert_eq!(gather.turn(start, false, 2, USUAL), Turn::Nobody);
-        gather.add(4, 2, soon);
-        gather.add(0, 2, soon);
-        assert_eq!(gather.turn(soon, false, 2, USUAL), Turn::Nobody);
-        assert!(gather.is_open());
-        let then = start + SHORT;
-        assert_eq!(gather.turn(then, false, 3, USUAL), Turn::LogThread);
-        assert!(!gather.is_open());
+    fn a_busy_thread_gathers_for_a_millisecond_or_as_long_as_a_sync_takes() {
+        for (usual, time) in [(USUAL, SHORT), (SHORT * 5, SHORT * 5)] {
+            let (mut gather, start) = gather();
+            let soon = start + time / 2;
+            assert_eq!(gather.turn(start, false, 2, usual), Turn::Nobody);
+            gather.add(4, 2, soon);
+            gather.add(0, 2, soon);
+            assert_eq!(gather.turn(soon, false, 2, usual), Turn::Nobody);
+            assert!(gather.is_open());
+            assert_eq!(gather.turn(start + time, false, 3, usual), Turn::LogThread);
+            assert!(!gather.is_open());
+        }
     }
 
     #[test]

@@ -31,9 +31,9 @@ const READ_BYTES: usize = 64 << 10;
 const ACCEPTS: usize = 64;
 /// Deliveries to own connections in one turn.
 const LOCAL_DELIVERIES: usize = 1024;
-/// Connections with a large body on its way that get a turn of sending, or of
-/// being read, before all others get theirs: each takes about 50 us.
-const LARGE_PER_TURN: usize = 2;
+/// Connections with a large body on its way that are sent to, and as many that
+/// are read from, before all others are served again: each takes about 50 us.
+const LARGE_AT_ONCE: usize = 2;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -207,7 +207,7 @@ impl IoThread {
     /// Serves those that have more to do; of those with large bodies a few, so
     /// that the others wait for a few.
     fn serve_again(&mut self) {
-        let large = self.again_large.len().min(LARGE_PER_TURN);
+        let large = self.again_large.len().min(LARGE_AT_ONCE);
         for _ in 0..self.again.len() {
             let slot = self.again.pop_front();
             slot.into_iter().for_each(|slot| self.serve_one_again(slot));
@@ -463,14 +463,14 @@ impl IoThread {
     fn write(&mut self) {
         let core = &self.server.core;
         let (mut ticket, mut soon) = (std::mem::take(&mut self.recorded), false);
-        let reached = core.progress.reached();
+        let (reached, waits) = (core.progress.reached(), core.waits_for_disk());
         for &slot in &self.dirty {
             if let Some(conn) = self.conns.get_mut(slot) {
                 ticket = ticket.max(conn.out.needed().written);
-                soon |= conn.out.waits_for_write(reached);
+                soon |= waits && conn.out.waits_for_write(reached);
             }
         }
-        if core.waits_for_disk() {
+        if waits {
             if soon {
                 // A lease: its reply does not wait for the disk.
                 core.write_here(ticket);
@@ -532,7 +532,7 @@ impl IoThread {
             if dirty.iter().any(|&slot| large(slot)) {
                 dirty.sort_by_key(|&slot| large(slot));
                 let small = dirty.partition_point(|&slot| !large(slot));
-                let now = dirty.len().min(small + LARGE_PER_TURN);
+                let now = dirty.len().min(small + LARGE_AT_ONCE);
                 later = dirty.split_off(now);
             }
             for slot in dirty.drain(..) {

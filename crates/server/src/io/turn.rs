@@ -531,7 +531,8 @@ fn decode(
     decoded
 }
 
-/// True if what follows a request is not decoded before it is answered.
+/// True if what follows a request is not decoded before it is answered. A take
+/// that may wait is none of these: if it does, what follows is kept.
 fn ends_batch(ask: &Ask) -> bool {
     match ask {
         Ask::EngineAlone(_)
