@@ -35,6 +35,7 @@ mod sweep;
 mod taker;
 mod timers;
 mod verdict;
+mod yaml;
 
 pub use admin::{Admin, AdminOp};
 pub use attach::Attached;

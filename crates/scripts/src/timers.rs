@@ -1,6 +1,6 @@
 //! Timers: links in `timers/` to files that say which message is put again and
 //! again. `NAME.json` holds `{"period": SECONDS, "msg": {"dest": QUEUE,
-//! "param1": …}}`.
+//! "param1": …}}`; `NAME.yaml` and `NAME.yml` hold the same in YAML.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,9 +48,9 @@ impl Timers {
             };
             // Only links: what is being written is not read.
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            if !is_link || name.matches('.').count() != 1 || !name.ends_with(".json") {
+            let Some(form) = Form::of(&name).filter(|_| is_link) else {
                 continue;
-            }
+            };
             let Ok(changed) = fs::metadata(entry.path()).and_then(|about| about.modified()) else {
                 continue;
             };
@@ -62,7 +62,7 @@ impl Timers {
             {
                 continue;
             }
-            match read(&entry.path(), changed, first) {
+            match read(&entry.path(), form, changed, first) {
                 Ok(timer) => {
                     first = first + STAGGER_MS;
                     self.all.insert(name, timer);
@@ -99,10 +99,35 @@ impl Timers {
     }
 }
 
-fn read(path: &Path, changed: SystemTime, next: Ms) -> Result<Timer, Fault> {
+/// What a timer's file is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Yaml,
+}
+
+impl Form {
+    /// By the file's name, `NAME.FORM` with one dot (RQ's rule); `None` for
+    /// files that are no timers.
+    fn of(name: &str) -> Option<Self> {
+        match name.split_once('.')? {
+            ("", _) => None,
+            (_, "json") => Some(Form::Json),
+            (_, "yaml" | "yml") => Some(Form::Yaml),
+            _ => None,
+        }
+    }
+}
+
+fn read(path: &Path, form: Form, changed: SystemTime, next: Ms) -> Result<Timer, Fault> {
     let failed = |text: &str| Fault::Failed(text.to_owned());
-    let value: Value = serde_json::from_slice(&read_small(path)?)
-        .map_err(|error| Fault::Failed(error.to_string()))?;
+    let bytes = read_small(path)?;
+    let value: Value = match form {
+        Form::Json => {
+            serde_json::from_slice(&bytes).map_err(|error| Fault::Failed(error.to_string()))?
+        }
+        Form::Yaml => crate::yaml::timer(&bytes)?,
+    };
     let period: u64 = text(value.get("period"))
         .and_then(|text| text.parse().ok())
         .filter(|&period| (PERIOD_MIN_S..=u64::from(u32::MAX)).contains(&period))
@@ -117,4 +142,27 @@ fn read(path: &Path, changed: SystemTime, next: Ms) -> Result<Timer, Fault> {
         message: new,
         next,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files() {
+        for (name, form) in [
+            ("a.json", Some(Form::Json)),
+            ("a.yaml", Some(Form::Yaml)),
+            ("a.yml", Some(Form::Yaml)),
+            (".json", None),
+            (".yml", None),
+            ("a.b.yml", None),
+            ("a.json.swp", None),
+            ("a.YML", None),
+            ("a.toml", None),
+            ("json", None),
+        ] {
+            assert_eq!(Form::of(name), form, "{name}");
+        }
+    }
 }

@@ -205,6 +205,53 @@ fn timers() {
 }
 
 #[test]
+fn timers_in_yaml() {
+    let world = still();
+    world.queue("test", "echo done >&3");
+    let link = |name: &str, text: &str| {
+        let file = world.folder.path().join(name);
+        fs::write(&file, text).expect("written");
+        symlink(&file, world.root().join("timers").join(name)).expect("linked");
+        file
+    };
+    // Under the least period, no YAML at all, and over 1 MiB.
+    link("often.yaml", "period: 59\nmsg: {dest: test, param1: bad}\n");
+    link("torn.yml", "period: 60\nmsg: {dest: test, param1: bad\n");
+    let long = "# long\n".repeat(200_000) + "period: 60\nmsg: {dest: test, param1: bad}\n";
+    link("long.yml", &long);
+    let file = link(
+        "minute.yaml",
+        "period: 60\nmsg:\n  dest: test\n  param1: 007\n  src: clock\n",
+    );
+    link("other.yml", "period: 120\nmsg: {dest: test, param1: no}\n");
+    let done = |count: usize| {
+        eventually("that many are done", || {
+            let done = world.rq.list("test", "done", 9).expect("a list");
+            (done.len() == count).then_some(done)
+        })
+    };
+    let params = |ids: &[String]| -> Vec<String> {
+        let param = |id: &String| world.json("test", id)["param1"].as_str().map(str::to_owned);
+        let mut all: Vec<String> = ids.iter().filter_map(param).collect();
+        all.sort();
+        all
+    };
+    // The second waits for its turn, 2 s behind the first.
+    done(1);
+    world.door.set_time(Ms(THEN.0 + 2000));
+    let both = done(2);
+    assert_eq!(params(&both), ["007", "no"]);
+    let shown = both.iter().map(|id| world.json("test", id));
+    let sources: Vec<_> = shown.map(|message| message["src"].clone()).collect();
+    assert!(sources.contains(&json!("clock")) && sources.contains(&json!("timer")));
+    world.door.set_time(Ms(THEN.0 + 62_000));
+    assert_eq!(params(&done(3)), ["007", "007", "no"]);
+    // A change counts at once, as in JSON.
+    fs::write(&file, "period: 60\nmsg: {dest: test, param1: new}\n").expect("written");
+    assert_eq!(params(&done(4)), ["007", "007", "new", "no"]);
+}
+
+#[test]
 fn linked_folders_are_queues() {
     let world = still();
     let folder = world.folder.path().join("project");
