@@ -49,7 +49,7 @@ impl Rq {
         let message = self.prepared(queue, id)?;
         let dir = self.paths.dir(queue, &message);
         let folder = self.paths.absolute(&dir).join("attach");
-        std::fs::create_dir_all(&folder)?;
+        paths::make_folder(&folder)?;
         // Dot files are no attachments, and go with the message.
         static UNIQUE: AtomicU64 = AtomicU64::new(0);
         let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);

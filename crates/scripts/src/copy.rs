@@ -114,7 +114,7 @@ impl Rq {
     ) -> Result<(), Fault> {
         let source = self.message_dir(from, message).join("attach");
         let target = self.paths.absolute(dir).join("attach");
-        std::fs::create_dir_all(&target)?;
+        paths::make_folder(&target)?;
         let files = message.extra.iter().flat_map(|extra| &extra.attachments);
         for file in files {
             let name = String::from_utf8_lossy(&file.name);

@@ -16,7 +16,7 @@ use crate::fault::Fault;
 use crate::ids::{parse_short, short_id};
 use crate::new::{Method, NewMessage};
 use crate::paths;
-use crate::record::{self, Around, attr_text, set, state_word, status_line, status_text};
+use crate::record::{self, Around, STATES, attr_text, set, state_word, status_line, status_text};
 use crate::service::{Rq, lock};
 
 /// Messages looked through at most for a list or a search.
@@ -37,6 +37,18 @@ pub(crate) struct PutAs {
     pub(crate) attrs: Vec<Attr>,
     /// A repeat with the same token within a day puts nothing.
     pub(crate) token: Option<Box<[u8]>>,
+}
+
+/// How a walk through a list ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walk {
+    /// All were shown.
+    Whole,
+    /// Whoever looked had enough.
+    Stopped,
+    /// The message the next page goes on behind has left: the rest was not
+    /// shown.
+    BrokeOff,
 }
 
 /// A message, found by its short id.
@@ -223,7 +235,7 @@ impl Rq {
 
     /// What RQ calls its state, and what was last said about it.
     pub(crate) fn see(&self, queue: &str, message: Message) -> Found {
-        let (mut state, mut text) = (state_word(&message), status_text(&message));
+        let (mut state, mut text) = (state_word(queue, &message), status_text(&message));
         if message.state == State::Reserved
             && let Some(queue) = self.scripted(queue)
         {
@@ -285,7 +297,7 @@ impl Rq {
         self.paths.absolute(&self.paths.dir(queue, message))
     }
 
-    /// `prep`, `que`, `run`, `err`, `done` or `relayed`.
+    /// One of [`STATES`].
     ///
     /// # Errors
     /// [`Fault::MessageNotFound`].
@@ -353,32 +365,60 @@ impl Rq {
             "prep" => &[ListState::Prepared],
             "que" => &[ListState::Ready, ListState::Delayed],
             "run" => &[ListState::Reserved],
-            "err" => &[ListState::Buried],
+            "err" | "errack" => &[ListState::Buried],
             "done" | "relayed" => &[ListState::Archived],
             _ => &[],
         };
+        // Lists that hold more than one state of RQ's. What a script runs
+        // along with is `que` to a reader and yet listed as `run`.
+        let mixed = |listed| matches!(listed, ListState::Archived | ListState::Buried);
         let mut left = SCANNED_MAX;
         for &listed in states {
-            let mut after: Option<Message> = None;
-            loop {
-                let page = self.page(queue, listed, after.as_ref(), PAGE);
-                let Some(last) = page.last() else { break };
-                after = Some(last.clone());
+            let walk = self.walk(queue, listed, &mut |page| {
                 left = left.saturating_sub(page.len());
                 for message in page {
-                    if listed == ListState::Archived && state_word(&message) != state {
+                    if mixed(listed) && state_word(queue, message) != state {
                         continue;
                     }
-                    if !see(message) {
+                    if !see(message.clone()) {
                         return false;
                     }
                 }
-                if left == 0 {
-                    return false;
-                }
+                left > 0
+            });
+            if walk != Walk::Whole {
+                return false;
             }
         }
         true
+    }
+
+    /// Shows all messages of a state to `see` page by page, in the engine's
+    /// order, until it says no.
+    pub(crate) fn walk(
+        &self,
+        queue: &str,
+        listed: ListState,
+        see: &mut dyn FnMut(&[Message]) -> bool,
+    ) -> Walk {
+        let mut after: Option<Message> = None;
+        loop {
+            let page = self.page(queue, listed, after.as_ref(), PAGE);
+            let Some(last) = page.last() else {
+                let Some(after) = after else {
+                    return Walk::Whole;
+                };
+                // A list also ends if the message it goes on behind has left.
+                let now = self.ask(Command::Peek(Peek::Id(after.id)));
+                let stayed = matches!(now, Outcome::Messages(messages)
+                    if messages.first().is_some_and(|now| is_where_it_was(now, &after)));
+                return if stayed { Walk::Whole } else { Walk::BrokeOff };
+            };
+            after = Some(last.clone());
+            if !see(&page) {
+                return Walk::Stopped;
+            }
+        }
     }
 
     /// Messages of a queue whose fields have (or, with `exact`, are) these
@@ -398,7 +438,7 @@ impl Rq {
         let mut bytes = 0;
         self.must_have(queue)?;
         let mut all = Vec::new();
-        for state in ["prep", "que", "run", "err", "done", "relayed"] {
+        for state in STATES {
             self.each(queue, state, |message| {
                 let len = message.body.len().min(self.options.limits.shown_bytes_max);
                 let json = self.json(queue, &self.see(queue, message));
@@ -523,10 +563,10 @@ impl Rq {
     ///
     /// # Errors
     /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] unless it is done,
-    /// relayed or in `err`; or it cannot be put.
+    /// relayed, in `err` or in `errack`; or it cannot be put.
     pub fn clone_message(&self, queue: &str, id: &str) -> Result<String, Fault> {
         let found = self.find(queue, id)?;
-        if !["done", "relayed", "err"].contains(&found.state) {
+        if !["done", "relayed", "err", "errack"].contains(&found.state) {
             return Err(Fault::WrongState(format!(
                 "cannot clone a message in {}",
                 found.state
@@ -552,7 +592,21 @@ pub(crate) fn done(outcome: Outcome) -> Result<(), Fault> {
     }
 }
 
-fn empty_message() -> Message {
+/// True if nothing has put the message elsewhere in its list between these two
+/// looks at it.
+fn is_where_it_was(now: &Message, then: &Message) -> bool {
+    let moves = |message: &Message| {
+        let extra = message.extra.as_ref();
+        (
+            (message.queue, message.state, message.rank, message.place),
+            (message.reserves, message.due()),
+            extra.map(|extra| (extra.buries, extra.kicks, extra.releases)),
+        )
+    };
+    moves(now) == moves(then)
+}
+
+pub(crate) fn empty_message() -> Message {
     Message {
         id: quintet_engine::MessageId(0),
         place: 0,

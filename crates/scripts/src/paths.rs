@@ -174,6 +174,23 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(folder)
 }
 
+/// Makes a folder of a message, and those it is in. A sweep that removes its
+/// day, empty until then, may come between.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    /// A sweep removes a day once; a choice.
+    const TRIES: u32 = 100;
+    let mut made = std::fs::create_dir_all(folder);
+    for _ in 1..TRIES {
+        match &made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                made = std::fs::create_dir_all(folder);
+            }
+            _ => break,
+        }
+    }
+    made
+}
+
 /// Makes names in a folder durable.
 pub(crate) fn sync_dir(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
@@ -211,6 +228,31 @@ mod tests {
         let _child = held.0.try_clone().unwrap();
         drop(held);
         paths.lock().unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_made_while_sweeps_remove_its_day() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let root = tempfile::tempdir().unwrap();
+        let day = root.path().join("20200101");
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _not_empty = std::fs::remove_dir(&day);
+                }
+            });
+            let made: Vec<_> = (0..200)
+                .map(|_| {
+                    let made = make_folder(&day.join("id/attach"));
+                    remove_tree(&day.join("id"));
+                    made
+                })
+                .filter(Result::is_err)
+                .collect();
+            over.store(true, Ordering::Relaxed);
+            assert!(made.is_empty(), "{made:?}");
+        });
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use quintet_engine::{AttrChange, Message, Ms, State};
 use serde_json::{Map, Value, json};
 
+use crate::errack::is_acknowledged;
+
 /// How often a message may be sent again, if it does not say (RQ's default).
 pub(crate) const MAX_COUNT_DEFAULT: u32 = 15;
 
@@ -61,12 +63,17 @@ pub(crate) fn hooks(message: &Message) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// RQ's word for a message's state.
-pub(crate) fn state_word(message: &Message) -> &'static str {
+/// RQ's words for the states, as it lists them. `errack` is the fork's: `err`
+/// that somebody has acknowledged.
+pub const STATES: [&str; 7] = ["prep", "que", "run", "err", "errack", "done", "relayed"];
+
+/// RQ's word for the state of a message of this queue.
+pub(crate) fn state_word(queue: &str, message: &Message) -> &'static str {
     match message.state {
         State::Prepared => "prep",
         State::Ready => "que",
         State::Reserved => "run",
+        State::Buried if is_acknowledged(queue, message) => "errack",
         State::Buried => "err",
         State::Done => "done",
         State::Relayed => "relayed",

@@ -15,6 +15,7 @@ use crate::config::QueueConfig;
 use crate::ids::short_id;
 use crate::messages::{Found, PutAs};
 use crate::new::NewMessage;
+use crate::paths;
 use crate::pipe::Said;
 use crate::queue::{Queue, Running};
 use crate::record::{self, set};
@@ -125,7 +126,7 @@ impl Run {
         let limits = &rq.options.limits;
         let dir = rq.message_dir(&self.queue.name, &self.message);
         let job = dir.join("job");
-        std::fs::create_dir_all(&job)?;
+        paths::make_folder(&job)?;
         let param1 = self.param1(&dir)?;
         if self.config.script_path().is_none() {
             // What a built-in script passes on is more than variables hold.
@@ -240,7 +241,7 @@ impl Run {
             return Ok(text);
         }
         let folder = dir.join("attach");
-        std::fs::create_dir_all(&folder)?;
+        paths::make_folder(&folder)?;
         let new = folder.join(".body.new");
         let mut file = std::fs::File::create(&new)?;
         let mut body = BodyBytes::new(&*self.rq.door, self.message.body.clone());

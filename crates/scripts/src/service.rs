@@ -8,12 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quintet_door::{Door, Visit};
 use quintet_engine::{
-    Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, StatsOf, StatsReply,
+    Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, QueueStats, StatsOf,
+    StatsReply,
 };
 use serde_json::Value;
 
 use crate::admin::Admin;
 use crate::config::{QueueConfig, check_queue_name};
+use crate::errack::Errack;
 use crate::fault::Fault;
 use crate::options::Options;
 use crate::paths::{Paths, RootLock};
@@ -37,6 +39,7 @@ pub struct Rq {
     pub(crate) preparing: [Mutex<()>; 16],
     /// One at a time asks whether a queue is empty and puts if it is.
     pub(crate) single: Mutex<()>,
+    pub(crate) errack: Errack,
     pub(crate) children: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     pub(crate) keeper: Keeper,
@@ -83,19 +86,22 @@ pub struct Sizes {
     pub done: u64,
     /// Relayed and kept.
     pub relayed: u64,
-    /// Set aside.
+    /// Set aside, and nobody has acknowledged it.
     pub err: u64,
+    /// Set aside and acknowledged.
+    pub errack: u64,
 }
 
-impl From<&QueueGauges> for Sizes {
-    fn from(gauges: &QueueGauges) -> Self {
+impl Sizes {
+    fn new(gauges: &QueueGauges, acknowledged: u64) -> Self {
         Self {
             prep: gauges.prepared,
             que: gauges.ready + gauges.held_back + gauges.delayed,
             run: gauges.reserved,
             done: gauges.done,
             relayed: gauges.relayed,
-            err: gauges.buried,
+            err: gauges.buried.saturating_sub(acknowledged),
+            errack: acknowledged,
         }
     }
 }
@@ -130,6 +136,7 @@ impl Rq {
             folders: Mutex::default(),
             preparing: std::array::from_fn(|_| Mutex::default()),
             single: Mutex::default(),
+            errack: Errack::default(),
             children: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             keeper: Keeper::default(),
@@ -276,7 +283,7 @@ impl Rq {
     /// True if there is a queue of this name that RQ can show.
     pub fn has_queue(&self, name: &str) -> bool {
         check_queue_name(name).is_ok()
-            && (self.scripted(name).is_some() || self.gauges(name).is_some())
+            && (self.scripted(name).is_some() || self.stats(name).is_some())
     }
 
     pub(crate) fn must_have(&self, name: &str) -> Result<(), Fault> {
@@ -287,10 +294,10 @@ impl Rq {
         }
     }
 
-    fn gauges(&self, name: &str) -> Option<QueueGauges> {
+    pub(crate) fn stats(&self, name: &str) -> Option<QueueStats> {
         match self.ask(Command::Stats(StatsOf::Queue(Name::from(name)))) {
             Outcome::Stats(stats) => match *stats {
-                StatsReply::Queue(stats) => Some(stats.gauges),
+                StatsReply::Queue(stats) => Some(stats),
                 _ => None,
             },
             _ => None,
@@ -331,11 +338,9 @@ impl Rq {
             },
             pid: std::process::id(),
             uptime: queue.as_ref().map_or(self.started, |q| q.started).elapsed(),
-            sizes: self
-                .gauges(name)
-                .as_ref()
-                .map(Sizes::from)
-                .unwrap_or_default(),
+            sizes: self.stats(name).map_or_else(Sizes::default, |stats| {
+                Sizes::new(&stats.gauges, self.acknowledged(name, &stats))
+            }),
             has_script: queue.is_some(),
         })
     }

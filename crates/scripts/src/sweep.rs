@@ -11,7 +11,7 @@ use quintet_engine::{By, Command, Message, Outcome, Peek};
 use crate::copy::COPYING;
 use crate::ids::parse_short;
 use crate::paths::{is_message_dir, own_dir, remove_tree};
-use crate::record::attr;
+use crate::record::{STATES, attr};
 use crate::service::Rq;
 
 /// Time after which a copy that is not committed is nobody's, ms. Links are
@@ -46,7 +46,7 @@ impl Rq {
         // A message that moved has another id or queue, but still its files.
         let mut all_seen = true;
         for queue in &queues {
-            for state in ["prep", "que", "run", "err", "done", "relayed"] {
+            for state in STATES {
                 all_seen &= self.each(queue, state, |message| {
                     orphans.remove(&self.paths.dir(queue, &message));
                     !self.stopping.load(Ordering::SeqCst)

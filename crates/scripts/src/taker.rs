@@ -32,7 +32,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    fn new(door: &Arc<dyn Door>, arrive: quintet_door::Arrive) -> Self {
+    pub(crate) fn new(door: &Arc<dyn Door>, arrive: quintet_door::Arrive) -> Self {
         Self {
             door: Arc::clone(door),
             party: door.enter(arrive),

@@ -355,3 +355,50 @@ fn a_backup_has_the_attachments() {
     assert!(log.contains("some words"), "{log}");
     assert!(server.stop().success());
 }
+
+#[test]
+fn an_acknowledged_error_is_buried_to_others_and_survives_a_kill() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let script = script(folder.path(), "echo err bad $RQ_PARAM1 >&3");
+    let beanstalk = "[[listen]]\nvoice = \"beanstalk\"\naddress = \"127.0.0.1:0\"\n";
+    let text = config(&script, "") + beanstalk;
+    let server = start(&data, &text);
+    let path = |server: &Server, param1: &str| {
+        let made = post(server, "/q/test/new_message", &json!({ "param1": param1 }));
+        let full = made.json()[1].as_str().expect("an id").to_owned();
+        let short = full.rsplit('/').next().expect("a short id").to_owned();
+        format!("/q/test/{short}.json")
+    };
+    let status = |server: &Server, path: &str| get(server, path).json()["status"].clone();
+    let one = path(&server, "one");
+    eventually("it has failed", || {
+        (status(&server, &one) == "err - bad one").then_some(())
+    });
+    let acked = post(&server, "/q/test/ack_errs?x_format=json", &json!({}));
+    assert_eq!(acked.json(), json!(["ok", 1]));
+    // What was answered is kept.
+    server.kill();
+    let server = start(&data, &text);
+    assert_eq!(status(&server, &one), "errack - bad one");
+    let sizes = get(&server, "/q/test.json").json();
+    assert_eq!(
+        (&sizes["err_size"], &sizes["errack_size"]),
+        (&json!(0), &json!(1))
+    );
+    let mut client = server.client_of("beanstalk");
+    client.send(b"use test\r\npeek-buried\r\n");
+    client.expect(b"USING test\r\n");
+    let found = String::from_utf8(client.until(b"one\r\n")).expect("text");
+    assert!(found.starts_with("FOUND "), "{found}");
+    client.send(b"kick 10\r\n");
+    client.expect(b"KICKED 1\r\n");
+    eventually("it has failed again", || {
+        (status(&server, &one) == "err - bad one").then_some(())
+    });
+    let sizes = get(&server, "/q/test.json").json();
+    assert_eq!(
+        (&sizes["err_size"], &sizes["errack_size"]),
+        (&json!(1), &json!(0))
+    );
+}

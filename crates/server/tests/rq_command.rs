@@ -129,7 +129,7 @@ fn messages_end_as_their_scripts_say() {
     }
     assert_eq!(
         rq.ok(&["queue", "test"]),
-        "UP\nprep 0\nque 0\nrun 0\ndone 2\nrelayed 0\nerr 2"
+        "UP\nprep 0\nque 0\nrun 0\ndone 2\nrelayed 0\nerr 2\nerrack 0"
     );
     assert_eq!(rq.ok(&["queues"]), "3\nrelay\ntest\nwebhook");
 }

@@ -19,8 +19,8 @@ pub(crate) fn show(status: StatusCode, template: &impl Template) -> Response {
 pub(crate) struct QueueRow {
     pub(crate) name: String,
     pub(crate) status: &'static str,
-    /// prep, que, run, err, done, relayed.
-    pub(crate) sizes: [u64; 6],
+    /// In the order of the states.
+    pub(crate) sizes: [u64; 7],
 }
 
 #[derive(Template)]
@@ -48,6 +48,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) notice: Option<String>,
     pub(crate) name: &'a str,
     pub(crate) status: &'static str,
+    /// How many somebody could acknowledge.
+    pub(crate) errors: u64,
     pub(crate) states: Vec<StateList>,
 }
 

@@ -69,6 +69,50 @@ fn a_queue_in_three_forms() {
 }
 
 #[test]
+fn errors_are_acknowledged() {
+    let world = World::new();
+    world.queue("test", "echo err bad >&3");
+    let button = "action=\"/q/test/ack_errs\"";
+    assert!(!world.get("/q/test").text().contains(button));
+    let id = world.message("test", json!({}));
+    assert_eq!(world.end("test", &id), "err - bad");
+    assert!(world.get("/q/test").text().contains(button));
+    let reply = world.post("/q/test/ack_errs", "back=/q/test");
+    assert!(reply.leads_to().starts_with("/q/test?notice="));
+    let page = world.get(reply.leads_to()).text();
+    assert!(page.contains("Successfully acknowledged errors"), "{page}");
+    assert!(!page.contains(button), "{page}");
+    assert!(
+        page.contains("<h2>errack: 1</h2>") && page.contains(&id),
+        "{page}"
+    );
+    // Who watches `err` is not told of it again.
+    let text = world.get("/q/test.txt").text();
+    assert!(text.ends_with("done: 0\nerr: 0\nrelayed: 0\n"), "{text}");
+    let json = world.get("/q/test.json").json();
+    assert_eq!(
+        (&json["err_size"], &json["errack_size"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(json["messages"]["errack"], json!([id]));
+    let counts = world.get("/q.json").json()["queues"][0]["counts"].clone();
+    assert_eq!((&counts["err"], &counts["errack"]), (&json!(0), &json!(1)));
+    assert_eq!(world.state("test", &id), "errack");
+    assert_eq!(world.json("test", &id)["status"], "errack - bad");
+    let reply = world.post("/q/test/ack_errs", "x_format=json");
+    assert_eq!(reply.json(), json!(["ok", 0]));
+    let nope = world.post("/q/nope/ack_errs", "x_format=json");
+    assert_eq!(
+        (nope.status, nope.text().as_str()),
+        (404, "404 - Queue not found")
+    );
+    world.post("/q/test/adminoper", "down=1&back=/");
+    let reply = world.post("/q/test/ack_errs", "x_format=json");
+    assert_eq!(reply.json(), json!(["fail", "status: DOWN"]));
+    assert_eq!(world.post("/q/test/ack_errs", "back=/").status, 503);
+}
+
+#[test]
 fn a_queue_that_is_down_says_only_that() {
     let world = World::new();
     world.queue("test", "echo done >&3");

@@ -10,6 +10,7 @@ use crate::admin::{Admin, AdminOp};
 use crate::config::{QueueConfig, text};
 use crate::fault::Fault;
 use crate::new::{Method, NewMessage};
+use crate::record::STATES;
 use crate::service::Rq;
 
 /// Messages listed if the request does not say how many.
@@ -83,6 +84,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
             return Ok(json!({
                 "prep": sizes.prep, "que": sizes.que, "run": sizes.run, "pause": [],
                 "done": sizes.done, "relayed": sizes.relayed, "err": sizes.err,
+                "errack": sizes.errack,
             }));
         }
         "messages" => return messages(rq, queue, &object(argument)?),
@@ -132,6 +134,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
             found(rq.run_now(queue, &id_of(&fields()?)?))?;
             json!(["ok", "msg sent to front of run queue"])
         }
+        "ack_errs" => json!(["ok", rq.ack_errs(queue)?]),
         "clone_message" => json!(["ok", found(rq.clone_message(queue, &id_of(&fields()?)?))?]),
         _ => json!(["ERROR"]),
     })
@@ -195,7 +198,7 @@ fn messages(rq: &Arc<Rq>, queue: &str, fields: &Value) -> Result<Value, Fault> {
     let Some(state) = text(fields.get("state")) else {
         return Ok(fail("lacking 'state' field"));
     };
-    if !["prep", "que", "run", "done", "relayed", "err"].contains(&state.as_str()) {
+    if !STATES.contains(&state.as_str()) {
         return Ok(fail(format!("invalid 'state' field ({state})")));
     }
     let limit = fields.get("limit").and_then(Value::as_u64);

@@ -169,6 +169,28 @@ impl World {
         fs::write(gate, "\n").expect("somebody waits");
     }
 
+    /// A day's folder of a queue with a folder without a message, which has
+    /// this file. It comes whole: a sweep may look at any moment.
+    pub(crate) fn orphan(&self, queue: &str, file: &str) -> PathBuf {
+        let day = self.folder.path().join("20200101");
+        let file = day.join("20200101.0000.00.000.99").join(file);
+        fs::create_dir_all(file.parent().expect("its folder")).expect("made");
+        fs::write(file, "a").expect("written");
+        let messages = self.root().join("queue").join(queue).join("msg");
+        fs::create_dir_all(&messages).expect("made");
+        let there = messages.join("20200101");
+        fs::rename(day, &there).expect("put there");
+        there
+    }
+
+    /// Waits for a sweep that begins from now on.
+    pub(crate) fn await_sweep(&self, queue: &str) {
+        let orphan = self.orphan(queue, "job/stdio.log");
+        eventually("a sweep", || {
+            (!fs::exists(&orphan).expect("asked")).then_some(())
+        });
+    }
+
     /// What stands in a file beside a message.
     pub(crate) fn job_file(&self, queue: &str, id: &str, name: &str) -> Result<String, Fault> {
         let path = self.rq.log_path(queue, id, name)?;

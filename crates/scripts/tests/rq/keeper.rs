@@ -47,11 +47,7 @@ fn folders_without_a_message_are_swept() {
             .to_owned()
     };
     let (kept, gone) = (path(&prep), path(&done));
-    let orphan = world
-        .root()
-        .join("queue/test/msg/20200101/20200101.0000.00.000.99/attach");
-    fs::create_dir_all(&orphan).expect("made");
-    fs::write(orphan.join("a"), "a").expect("written");
+    let orphan = world.orphan("test", "attach/a");
     let foreign = world.root().join("queue/test/msg/notes");
     fs::create_dir_all(foreign.join("mine")).expect("made");
     // As retention does it: nobody tells the service.
@@ -102,13 +98,7 @@ fn files_stay_with_a_message_that_moves() {
         world.rq.list("two", "done", 1).expect("a list").pop()
     });
     // A sweep that finds nothing else to do has been there since.
-    let orphan = world
-        .root()
-        .join("queue/one/msg/20200101/20200101.0000.00.000.99/job");
-    fs::create_dir_all(&orphan).expect("made");
-    eventually("a sweep", || {
-        (!fs::exists(&orphan).expect("asked")).then_some(())
-    });
+    world.await_sweep("one");
     let path = world
         .rq
         .attachment_path("two", &moved, "a")

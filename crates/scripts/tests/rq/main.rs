@@ -2,6 +2,7 @@
 //! for real, the shards are simulated.
 
 mod common;
+mod errack;
 mod examples;
 mod keeper;
 mod messages;

@@ -268,6 +268,36 @@ fn what_makes_no_sense_is_answered_and_harms_nobody() {
 }
 
 #[test]
+fn errors_are_acknowledged() {
+    let asked = Asked::new();
+    asked.world.queue("bad", "echo err no >&3");
+    let bad = |command: &str, argument: Value| {
+        let path = asked.world.root().join("queue/bad/queue.sock");
+        ask(&path, command, argument)
+    };
+    let (id, _) = asked.world.run("bad", json!({}));
+    let short = id.rsplit('/').next().expect("a short id");
+    assert_eq!(bad("messages", json!({"state": "errack"})), json!([]));
+    assert_eq!(bad("ack_errs", Value::Null), json!(["ok", 1]));
+    assert_eq!(bad("messages", json!({"state": "errack"})), json!([short]));
+    assert_eq!(bad("messages", json!({"state": "err"})), json!([]));
+    let numbers = bad("num_messages", Value::Null);
+    assert_eq!(
+        (&numbers["err"], &numbers["errack"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(
+        bad("get_message_state", json!({"msg_id": short})),
+        json!(["ok", "errack"])
+    );
+    asked.manager("down", json!("bad"));
+    assert_eq!(
+        bad("ack_errs", Value::Null),
+        json!(["fail", "status: DOWN"])
+    );
+}
+
+#[test]
 fn many_at_once_are_all_answered() {
     let asked = Asked::new();
     std::thread::scope(|scope| {

@@ -7,12 +7,12 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
-use crate::reply::Problem;
+use crate::reply::{Problem, document};
 
 fn allowed(app: &App) -> Result<(), Problem> {
     if app.settings().allow_new_queue {
@@ -129,6 +129,32 @@ pub(super) async fn restart(
         .await?
         .map_err(|fault| couldnt("restart", &fault))?;
     let notice = format!("Successfully restarted queue {queue}");
+    Ok(app.back(&given.form, &format!("q/{}", escaped(&queue)), notice))
+}
+
+/// Acknowledges the errors of a queue (the fork's).
+pub(super) async fn ack_errs(
+    State(app): State<Arc<App>>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = app.form(request).await?;
+    let asked = queue.clone();
+    let result = app.ask(move |rq| rq.ack_errs(&asked)).await?;
+    if let Err(fault @ Fault::QueueNotFound) = &result {
+        return Err(problem(fault));
+    }
+    if given.form.get("x_format") == Some("json") {
+        return Ok(document(&match result {
+            Ok(number) => json!(["ok", number]),
+            Err(fault) => json!(["fail", fault.to_string()]),
+        }));
+    }
+    result.map_err(|fault| match fault {
+        Fault::Failed(why) => Problem::internal(format!("Couldn't ack errs queue. {why}.")),
+        fault => problem(&fault),
+    })?;
+    let notice = "Successfully acknowledged errors".to_owned();
     Ok(app.back(&given.form, &format!("q/{}", escaped(&queue)), notice))
 }
 

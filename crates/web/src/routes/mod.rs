@@ -35,6 +35,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/q/{queue}/adminoper", post(manage::adminoper))
         .route("/q/{queue}/restart", post(manage::restart))
+        .route("/q/{queue}/ack_errs", post(manage::ack_errs))
         .route("/q/{queue}/{id}", get(messages::show).post(messages::act))
         .route("/q/{queue}/{id}/state.json", get(messages::state))
         .route("/q/{queue}/{id}/clone", post(messages::clone))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_scripts::{QueueInfo, Rq};
+use quintet_scripts::{QueueInfo, Rq, STATES};
 use serde_json::{Value, json};
 
 use super::{escaped, problem};
@@ -15,9 +15,6 @@ use crate::reply::{Problem, document, plain};
 
 /// Ids a page or a JSON document lists of each state.
 const LISTED: usize = 100;
-
-/// The states as RQ lists them.
-const STATES: [&str; 6] = ["prep", "que", "run", "err", "done", "relayed"];
 
 /// Queues RQ has for itself; they are listed last.
 const BUILT_IN: [&str; 4] = ["cleaner", "relay", "rq_router", "webhook"];
@@ -115,6 +112,7 @@ pub(super) async fn show(
                 name: &name,
                 states: states.collect(),
                 status: info.status,
+                errors: info.sizes.err,
             };
             Ok(pages::show(StatusCode::OK, &page))
         }
@@ -138,7 +136,7 @@ fn text(info: &QueueInfo) -> String {
     lines.join("\n") + "\n"
 }
 
-fn json_of(info: &QueueInfo, ids: [Vec<String>; 6]) -> Value {
+fn json_of(info: &QueueInfo, ids: [Vec<String>; 7]) -> Value {
     if info.status == "DOWN" {
         return json!({ "status": "DOWN" });
     }
@@ -197,13 +195,14 @@ fn sorted(rq: &Rq) -> Vec<(String, QueueInfo)> {
     names.into_iter().filter_map(info).collect()
 }
 
-fn sizes(info: &QueueInfo) -> [(&'static str, u64); 6] {
+fn sizes(info: &QueueInfo) -> [(&'static str, u64); 7] {
     let sizes = &info.sizes;
     [
         ("prep", sizes.prep),
         ("que", sizes.que),
         ("run", sizes.run),
         ("err", sizes.err),
+        ("errack", sizes.errack),
         ("done", sizes.done),
         ("relayed", sizes.relayed),
     ]

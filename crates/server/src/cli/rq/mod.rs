@@ -164,7 +164,7 @@ fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
             let status = folder.queue(name, "status", &Value::Null)?;
             let sizes = folder.queue(name, "num_messages", &Value::Null)?;
             let mut lines = vec![format!("ok {}", text(&status[1]))];
-            let states = ["prep", "que", "run", "done", "relayed", "err"];
+            let states = ["prep", "que", "run", "done", "relayed", "err", "errack"];
             lines.extend(states.map(|state| format!("{state} {}", text(&sizes[state]))));
             Ok(lines)
         }

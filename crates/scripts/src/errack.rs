@@ -1,0 +1,250 @@
+//! Acknowledged errors (the fork's `errack`): an operator has seen what is in
+//! `err`, and it no longer counts as such. To everybody else such a message is
+//! buried as before.
+//!
+//! The mark is an attribute that names this very burial. So it is durable, and
+//! ends by itself when the message is kicked and fails anew, or moves to
+//! another queue.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use quintet_engine::{
+    Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, QueueStats, Refusal, State,
+};
+
+use crate::admin::Admin;
+use crate::fault::Fault;
+use crate::messages::Walk;
+use crate::record::{attr, set};
+use crate::service::{Rq, lock};
+use crate::taker::Guest;
+
+/// The attribute's name.
+const ATTR: &str = "errack";
+
+/// How often a list that broke off is begun again: messages leave it while it
+/// is read, each time fewer.
+const TRIES: u32 = 10;
+
+/// What is known of acknowledged errors.
+#[derive(Default)]
+pub(crate) struct Errack {
+    /// One at a time acknowledges.
+    turn: Mutex<()>,
+    /// How many there are, by queue.
+    counts: Mutex<BTreeMap<String, Count>>,
+}
+
+struct Count {
+    as_of: AsOf,
+    number: u64,
+}
+
+/// What changes whenever a message leaves a queue's buried ones, or one is
+/// acknowledged. Not when one is buried: that comes last and is not
+/// acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct AsOf {
+    created: Ms,
+    left: u64,
+    kicks: u64,
+    deleted: u64,
+    moved_out: u64,
+    moved_in: u64,
+}
+
+impl AsOf {
+    fn new(stats: &QueueStats) -> Self {
+        let totals = &stats.totals;
+        Self {
+            created: stats.created,
+            left: totals.buries.wrapping_sub(stats.gauges.buried),
+            kicks: totals.kicks,
+            deleted: totals.deleted,
+            moved_out: totals.moved_out,
+            moved_in: totals.moved_in,
+        }
+    }
+}
+
+/// The mark a message has if its error is acknowledged.
+fn mark(queue: &str, message: &Message) -> String {
+    let buries = message.extra.as_ref().map_or(0, |extra| extra.buries);
+    format!("{} {buries} {queue}", message.id.0)
+}
+
+/// True if the error a message of this queue is in is acknowledged.
+pub(crate) fn is_acknowledged(queue: &str, message: &Message) -> bool {
+    message.state == State::Buried
+        && attr(message, ATTR).is_some_and(|own| own == mark(queue, message).as_bytes())
+}
+
+impl Rq {
+    /// Acknowledges all errors there are in a queue: those messages are in
+    /// `errack`, until they are deleted or kicked. Answers how many that were.
+    /// It is durable. Breaking off half way leaves some acknowledged; a repeat
+    /// does the rest.
+    ///
+    /// # Errors
+    /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's refusal.
+    pub fn ack_errs(&self, queue: &str) -> Result<u64, Fault> {
+        self.must_have(queue)?;
+        if self.look_at_admin(queue) == Admin::Down {
+            return Err(Fault::Down);
+        }
+        let _turn = lock(&self.errack.turn);
+        // What fails from now on, nobody has seen; it comes last.
+        let seen = self.door.now();
+        let there = self.stats(queue).map_or(0, |stats| stats.gauges.buried);
+        let mut number = 0;
+        let mut whole = false;
+        for _ in 0..TRIES {
+            whole = self.ack_pages(queue, (seen, there), &mut number)?;
+            if whole {
+                break;
+            }
+        }
+        lock(&self.errack.counts).remove(queue);
+        if number > 0 {
+            tracing::info!(queue, number, "errors acknowledged");
+        }
+        if whole {
+            Ok(number)
+        } else {
+            Err(Fault::Failed(format!(
+                "messages leave err too fast: {number} acknowledged"
+            )))
+        }
+    }
+
+    /// One way through what was buried at a time, so many. False if it broke
+    /// off.
+    fn ack_pages(
+        &self,
+        queue: &str,
+        (seen, there): (Ms, u64),
+        number: &mut u64,
+    ) -> Result<bool, Fault> {
+        let guest = Guest::new(&self.door, Box::new(|_, _| {}));
+        let mut failed = None;
+        let mut shown = 0;
+        let walk = self.walk(queue, ListState::Buried, &mut |page| {
+            for message in page {
+                // An edit counts as a change too: one that somebody edits just
+                // now is left for the next time.
+                let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
+                if changed > seen || is_acknowledged(queue, message) {
+                    continue;
+                }
+                let edit = Edit {
+                    attrs: vec![set(ATTR, &mark(queue, message))],
+                    ..Edit::default()
+                };
+                guest.say(Command::Edit(message.id, Box::new(edit)));
+            }
+            for outcome in guest.outcomes() {
+                match outcome {
+                    // Deleted or kicked meanwhile.
+                    Outcome::Refused(Refusal::NotFound) => {}
+                    Outcome::Refused(refusal) => failed = Some(Fault::from(refusal)),
+                    Outcome::Denied(text) => failed = Some(Fault::Denied(text.into())),
+                    _ => *number += 1,
+                }
+            }
+            shown += page.len() as u64;
+            failed.is_none() && shown < there
+        });
+        match failed {
+            Some(fault) => Err(fault),
+            None => Ok(walk != Walk::BrokeOff),
+        }
+    }
+
+    /// How many of a queue's buried messages are acknowledged: those that were
+    /// buried first, as all there are are acknowledged together.
+    pub(crate) fn acknowledged(&self, queue: &str, stats: &QueueStats) -> u64 {
+        let buried = stats.gauges.buried;
+        let as_of = AsOf::new(stats);
+        if buried == 0 {
+            return 0;
+        }
+        if let Some(known) = lock(&self.errack.counts).get(queue)
+            && known.as_of == as_of
+        {
+            return known.number.min(buried);
+        }
+        // Most queues have none: one look is enough.
+        let first = self.ask(Command::Peek(Peek::Buried(Name::from(queue))));
+        let any = matches!(&first, Outcome::Messages(messages)
+            if messages.first().is_some_and(|message| is_acknowledged(queue, message)));
+        let mut number = 0;
+        let mut whole = true;
+        if any {
+            for _ in 0..TRIES {
+                number = 0;
+                let mut ended = false;
+                let walk = self.walk(queue, ListState::Buried, &mut |page| {
+                    let marked = page
+                        .iter()
+                        .take_while(|message| is_acknowledged(queue, message))
+                        .count();
+                    number += marked as u64;
+                    ended = marked < page.len();
+                    !ended
+                });
+                whole = walk == Walk::Whole || ended;
+                if whole {
+                    break;
+                }
+            }
+        }
+        let mut counts = lock(&self.errack.counts);
+        if whole {
+            counts.insert(queue.to_owned(), Count { as_of, number });
+        }
+        // Queues come and go.
+        if counts.len() > COUNTS_MAX {
+            counts.clear();
+        }
+        number.min(buried)
+    }
+}
+
+/// Queues whose count is kept; beyond that all are counted anew.
+const COUNTS_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use quintet_engine::{Extra, MessageId};
+
+    use super::*;
+
+    fn buried(id: u64, buries: u32, attr: &str) -> Message {
+        let mut message = crate::messages::empty_message();
+        message.id = MessageId(id);
+        message.state = State::Buried;
+        message.extra = Some(Box::new(Extra {
+            buries,
+            attrs: vec![(ATTR.as_bytes().into(), attr.as_bytes().into())],
+            ..Extra::default()
+        }));
+        message
+    }
+
+    #[test]
+    fn a_mark_is_of_one_burial() {
+        let message = buried(7, 2, "7 2 test");
+        assert!(is_acknowledged("test", &message));
+        assert!(!is_acknowledged("other", &message), "moved");
+        assert!(!is_acknowledged("test", &buried(7, 3, "7 2 test")), "anew");
+        assert!(
+            !is_acknowledged("test", &buried(8, 2, "7 2 test")),
+            "a copy"
+        );
+        assert!(!is_acknowledged("test", &buried(7, 2, "1")), "by hand");
+        let mut kicked = message;
+        kicked.state = State::Ready;
+        assert!(!is_acknowledged("test", &kicked));
+    }
+}
