@@ -44,6 +44,7 @@ impl Rq {
         let mut links = Scandir::default();
         while !self.stopping.load(Ordering::SeqCst) {
             self.read_folders();
+            self.look_at_rules();
             if scan_links.is_due() {
                 links.scan(self);
             }

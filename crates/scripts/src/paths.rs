@@ -21,6 +21,8 @@ use crate::record::attr_text;
 /// | `queue/NAME/config.json` | settings of a queue made over HTTP or by scandir |
 /// | `queue/NAME/msg/DAY/ID/job/` | the folder a message's script runs in, with its `stdio.log` |
 /// | `queue/NAME/msg/DAY/ID/attach/` | its attachments |
+/// | `config/rq_router_rules.toml` | rules of `rq_router` |
+/// | `log/rq_router.log` | what its rules log |
 /// | `lock` | locked while a service runs |
 /// | `run/ID` | the process group of a running script |
 /// | `scandir/`, `timers/` | links |
@@ -44,7 +46,7 @@ impl Drop for RootLock {
 impl Paths {
     /// Makes the folders that are not there.
     pub(crate) fn make(root: &Path) -> io::Result<Self> {
-        for name in ["config", "queue", "run", "scandir", "timers"] {
+        for name in ["config", "log", "queue", "run", "scandir", "timers"] {
             std::fs::create_dir_all(root.join(name))?;
         }
         // Scripts run elsewhere and are told full paths.

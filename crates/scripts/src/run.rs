@@ -19,6 +19,7 @@ use crate::paths;
 use crate::pipe::Said;
 use crate::queue::{Queue, Running};
 use crate::record::{self, set};
+use crate::router;
 use crate::script::{Script, environment};
 use crate::service::{Rq, lock};
 use crate::taker::Guest;
@@ -197,11 +198,18 @@ impl Run {
         Ok(Over::Decided(decide(&told, ended.exit, rules)))
     }
 
+    /// Without good rules the router is not there: what it is to send on waits.
+    fn find_script(&self) -> Option<Script> {
+        if self.config.script == router::SCRIPT && !self.rq.may_route() {
+            return None;
+        }
+        Script::find(&self.config, &self.rq.options)
+    }
+
     /// The script; waits for one that is not there. `None` if the wait is
     /// ended.
     fn wait_for_script(&mut self) -> Option<Script> {
-        let options = &self.rq.options;
-        if let Some(script) = Script::find(&self.config, options) {
+        if let Some(script) = self.find_script() {
             return Some(script);
         }
         tracing::warn!(
@@ -210,7 +218,7 @@ impl Run {
             "script not there or not executable"
         );
         self.queue.count_script_error(true);
-        let every = options.limits.look_every;
+        let every = self.rq.options.limits.look_every;
         let every = Timespec {
             tv_sec: i64::try_from(every.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: every.subsec_nanos().into(),
@@ -224,7 +232,7 @@ impl Run {
             // Whatever ends this wait, it is time to look again.
             let _again = rustix::event::poll(&mut wake, Some(&every));
             self.config = self.queue.config();
-            if let Some(script) = Script::find(&self.config, &self.rq.options) {
+            if let Some(script) = self.find_script() {
                 break Some(script);
             }
         };

@@ -108,6 +108,9 @@ pub(crate) fn environment(
     }
     put("RQ_ENV", rq.options.env.clone().into());
     put("RQ_PORT", rq.options.port.to_string().into());
+    if config.script_path().is_none() {
+        put("RQ_ROOT", rq.root().into());
+    }
     all.retain(|(_, value)| !value.as_encoded_bytes().contains(&0));
     all
 }

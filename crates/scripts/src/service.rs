@@ -20,6 +20,7 @@ use crate::fault::Fault;
 use crate::options::Options;
 use crate::paths::{Paths, RootLock};
 use crate::queue::Queue;
+use crate::router::{Router, RulesState};
 use crate::socket::Sockets;
 
 /// Queue scripts and all of RQ that is not a protocol: what HTTP, the socket
@@ -40,6 +41,7 @@ pub struct Rq {
     /// One at a time asks whether a queue is empty and puts if it is.
     pub(crate) single: Mutex<()>,
     pub(crate) errack: Errack,
+    pub(crate) router: Router,
     pub(crate) children: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     pub(crate) keeper: Keeper,
@@ -116,8 +118,8 @@ impl Rq {
     /// queues of `queues` and those with a folder of their own.
     ///
     /// # Errors
-    /// If the root folder cannot be made or read, another service has it, or
-    /// what runs in it does not end.
+    /// If the root folder cannot be made or read, another service has it, what
+    /// runs in it does not end, or it has rules for `rq_router` in Ruby alone.
     pub fn start(
         door: Arc<dyn Door>,
         options: Options,
@@ -137,6 +139,7 @@ impl Rq {
             preparing: std::array::from_fn(|_| Mutex::default()),
             single: Mutex::default(),
             errack: Errack::default(),
+            router: Router::default(),
             children: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             keeper: Keeper::default(),
@@ -144,12 +147,17 @@ impl Rq {
             sockets: OnceLock::new(),
             root_lock: Mutex::new(Some(root_lock)),
         });
+        // Without its rules all would go where they were to keep it from.
+        if rq.rules() == RulesState::OnlyRuby {
+            return Err(Fault::Failed(rq.only_ruby()));
+        }
         let (sockets, thread) = Sockets::start(&rq)?;
         lock(&rq.threads).push(thread);
         // Nobody has set it before.
         let _first = rq.sockets.set(sockets);
         rq.configure(queues);
         rq.read_folders();
+        rq.look_at_rules();
         let keeper = Arc::clone(&rq);
         let thread = std::thread::Builder::new()
             .name("rq keeper".to_owned())

@@ -113,6 +113,17 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_good() {
+        let page = include_str!("../../../docs/voices/rq.md");
+        let (_, example) = page.split_once("```yaml\n").expect("an example");
+        let (example, _) = example.split_once("```").expect("its end");
+        assert_eq!(
+            read(example).expect("good"),
+            json!({"period": "3600", "msg": {"dest": "reports", "param1": "hourly"}})
+        );
+    }
+
+    #[test]
     fn what_is_refused() {
         for bad in [
             "period: [60]\nmsg: {dest: a}\n",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use quintet_door::Door;
-use quintet_scripts::{Limits, Options, QueueConfig, Rq};
+use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_web::Logins;
 
 use crate::config::Config;
@@ -139,7 +139,9 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
     let program = || OsString::from("/proc/self/exe");
     let mut options = Options::new(root, host, vec![program(), CHILD.into()]);
     options.builtin = Arc::new(move |name| {
-        let known = BUILT_IN_QUEUES.iter().any(|(known, _)| *known == name);
+        // The router's queue is there only while it has rules.
+        let mut known = BUILT_IN_QUEUES.iter().map(|(known, _)| *known);
+        let known = known.any(|known| known == name) || name == ROUTER;
         known.then(|| vec![program(), BUILT_IN.into(), name.into()])
     });
     options.env.clone_from(&config.script_env);

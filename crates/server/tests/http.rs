@@ -402,3 +402,53 @@ fn an_acknowledged_error_is_buried_to_others_and_survives_a_kill() {
         (&json!(1), &json!(0))
     );
 }
+
+#[test]
+fn rules_route_what_comes_over_http_and_ruby_alone_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let rules = data.join("rq/config");
+    std::fs::create_dir_all(&rules).expect("made");
+    let ruby = rules.join("rq_router_rules.rb");
+    std::fs::write(&ruby, "rule 'default'\naction :err\n").expect("written");
+    let script = script(folder.path(), "echo done $RQ_PARAM1 >&3");
+    let text = config(&script, "");
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, &text).expect("written");
+    let refused = quintet(&["serve", "--config"])
+        .arg(&path)
+        .arg("--data")
+        .arg(&data)
+        .output()
+        .expect("runs");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && why.contains("rq_router_rules.toml"),
+        "{why}"
+    );
+    std::fs::remove_file(ruby).expect("removed");
+    std::fs::write(
+        rules.join("rq_router_rules.toml"),
+        "[[rule]]\ndesc = 'later'\nsrc = 'later'\naction = 'relay'\nroute = ['here']\n",
+    )
+    .expect("written");
+    let server = start(&data, &text);
+    let toml = format!(
+        "[[rule]]\ndesc = 'mine'\ndest = '/test$'\naction = 'balance'\nroute = ['{}']\n",
+        address(&server)
+    );
+    std::fs::write(rules.join("rq_router_rules.toml"), toml).expect("written");
+    let made = post(&server, "/q/test/new_message", &json!({"param1": "one"})).json();
+    let full = made[1].as_str().expect("an id");
+    let (_, id) = full.split_once("/q/rq_router/").expect("the router's");
+    let status = eventually("it is sent on", || {
+        let message = get(&server, &format!("/q/rq_router/{id}.json")).json();
+        let status = message["status"].as_str()?.to_owned();
+        status.starts_with("done - ").then_some(status)
+    });
+    let (_, copy) = status.split_once("/q/test/").expect("where to");
+    eventually("its script has run", || {
+        let message = get(&server, &format!("/q/test/{copy}.json")).json();
+        (message["status"] == "done - one").then_some(())
+    });
+}

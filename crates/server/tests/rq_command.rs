@@ -264,3 +264,47 @@ fn what_cannot_be_done_says_why_and_exits_with_one() {
         "{said}"
     );
 }
+
+#[test]
+fn rules_of_the_router_are_verified_by_rule() {
+    let folder = tempfile::tempdir().expect("directory");
+    let config = folder.path().join("rq/config");
+    std::fs::create_dir_all(&config).expect("made");
+    let root = folder.path().join("rq");
+    let run = |more: &[&str]| {
+        let output = common::quintet(&["rq", "verify_rules"])
+            .args(more)
+            .arg("--root")
+            .arg(&root)
+            .output()
+            .expect("runs");
+        (text(&output.stdout), output.status.success())
+    };
+    let (said, good) = run(&[]);
+    assert!(!good && said.starts_with("fail "), "{said}");
+    std::fs::write(config.join("rq_router_rules.rb"), "rule 'default'\n").expect("written");
+    let (said, good) = run(&[]);
+    assert!(
+        !good && said.contains("write its rules as rq_router_rules.toml"),
+        "{said}"
+    );
+    let rule = "[[rule]]\ndesc = 'a'\nsrc = '^a'\naction = 'relay'\nroute = ['h']\n";
+    let path = config.join("rq_router_rules.toml");
+    std::fs::write(&path, rule.repeat(2)).expect("written");
+    assert_eq!(run(&[]), ("ok 2 rules\n".to_owned(), true));
+    let other = folder.path().join("other.toml");
+    let bad = format!("{rule}[[rule]]\ndesc = 'b'\nsrc = '('\naction = 'send'\n");
+    std::fs::write(&other, bad).expect("written");
+    let other = other.to_str().expect("UTF-8").to_owned();
+    let (said, good) = run(&[&other]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(!good, "{said}");
+    assert_eq!(
+        lines,
+        [
+            format!("fail {other}: 2 wrong").as_str(),
+            "rule 2 (b): action: \"send\" is none of relay, balance, done, err, blackhole",
+            "rule 2 (b): src: unclosed group",
+        ]
+    );
+}

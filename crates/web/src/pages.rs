@@ -28,6 +28,8 @@ pub(crate) struct QueueRow {
 pub(crate) struct Main<'a> {
     pub(crate) root: &'a str,
     pub(crate) notice: Option<String>,
+    /// What an operator has to see to.
+    pub(crate) warning: Option<String>,
     pub(crate) queues: Vec<QueueRow>,
     pub(crate) uptime: u64,
     pub(crate) version: &'a str,

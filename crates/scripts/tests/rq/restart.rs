@@ -159,3 +159,24 @@ fn a_folder_has_one_service() {
     world.rq.stop();
     start().expect("it is free").stop();
 }
+
+#[test]
+fn rules_in_ruby_alone_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(folder.path());
+    let config = options.root.join("config");
+    fs::create_dir_all(&config).expect("made");
+    fs::write(config.join("rq_router_rules.rb"), "rule 'default'\n").expect("written");
+    let door = SimDoor::ticking(Settings::default());
+    let start = || Rq::start(door.clone(), options.clone(), Vec::new());
+    let why = start().map(drop).expect_err("refused").to_string();
+    assert!(
+        why.contains("rq_router_rules.rb") && why.contains("rq_router_rules.toml"),
+        "{why}"
+    );
+    // Nothing holds the folder; bad rules are no reason not to start.
+    fs::write(config.join("rq_router_rules.toml"), "no rules").expect("written");
+    let rq = start().expect("started");
+    assert!(rq.rules_warning().is_some());
+    rq.stop();
+}

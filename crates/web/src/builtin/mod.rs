@@ -1,20 +1,24 @@
-//! Built-in scripts: `relay` brings messages to other servers, `webhook` tells
-//! addresses what became of messages. They run as children like any script,
+//! Built-in scripts: `relay` brings messages to other servers, `rq_router`
+//! sends them on by rules, `webhook` tells addresses what became of them. They run as children like any script,
 //! and speak the same protocol on their pipe.
 
 mod client;
 mod relay;
+mod router;
 mod webhook;
 
 use std::fs::File;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use quintet_scripts::ROUTER;
+
 /// Runs the built-in script of that name, as a child of the runner: with its
 /// variables, in its folder. What it says is on the pipe.
 pub fn main(name: &str) -> ExitCode {
     let end = match name {
         "relay" => relay::run(),
+        ROUTER => router::run(),
         "webhook" => webhook::run(),
         _ => End::Err(format!("there is no built-in script {name}")),
     };

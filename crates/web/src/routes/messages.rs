@@ -82,7 +82,7 @@ pub(super) async fn create(
     let result = app
         .ask(move |rq| {
             let message = NewMessage::from_json(&Value::Object(fields))?;
-            rq.create(&asked, message, method)
+            rq.create_routed(&asked, message, method)
         })
         .await?;
     if matches!(result, Err(Fault::QueueNotFound)) {

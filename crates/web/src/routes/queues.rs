@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_scripts::{QueueInfo, Rq, STATES};
+use quintet_scripts::{QueueInfo, ROUTER, Rq, STATES};
 use serde_json::{Value, json};
 
 use super::{escaped, problem};
@@ -17,10 +17,10 @@ use crate::reply::{Problem, document, plain};
 const LISTED: usize = 100;
 
 /// Queues RQ has for itself; they are listed last.
-const BUILT_IN: [&str; 4] = ["cleaner", "relay", "rq_router", "webhook"];
+const BUILT_IN: [&str; 4] = ["cleaner", "relay", ROUTER, "webhook"];
 
 pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let queues = app.ask(|rq| sorted(rq)).await?;
+    let (queues, warning) = app.ask(|rq| (sorted(rq), rq.rules_warning())).await?;
     let row = |(name, info): (String, QueueInfo)| pages::QueueRow {
         name,
         sizes: sizes(&info).map(|(_, size)| size),
@@ -29,6 +29,7 @@ pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<R
     let page = pages::Main {
         root: &app.settings().relative_root,
         notice: app.notice(&uri),
+        warning,
         queues: queues.into_iter().map(row).collect(),
         uptime: app.uptime(),
         version: env!("CARGO_PKG_VERSION"),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use quintet_scripts::rules::{RUBY_FILE, RULES_FILE, Rules};
 use serde_json::{Map, Value, json};
 
 use client::Folder;
@@ -57,7 +58,8 @@ Queues:
   create_queue_link FILE                   with the settings in a JSON file
   delete_queue NAME
 
-  verify_rules                             (rules for rq_router are not taken; see hooks)
+  verify_rules [FILE]                      what is wrong with rq_router's rules, by rule;
+                                           config/rq_router_rules.toml by default
   help, version
 
 RQ's folder is --root DIR or $RQ_ROOT; else the one above this program if it is one,
@@ -94,6 +96,17 @@ pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         _ => {}
+    }
+    if words.command == "verify_rules" {
+        // No server is asked: rules are looked at before one has them.
+        let (lines, code) = match verify_rules(&words) {
+            Ok(number) => (vec![format!("ok {number} rules")], ExitCode::SUCCESS),
+            Err(problems) => (problems, ExitCode::FAILURE),
+        };
+        for line in lines {
+            writeln!(out, "{line}")?;
+        }
+        return Ok(code);
     }
     let folder = Folder(find_folder(words.field("root"))?);
     let (lines, code) = match answer(&folder, &words) {
@@ -180,10 +193,38 @@ fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
             let path = path.to_string_lossy();
             line(&text(&told(&folder.manager("create_queue_link", &path)?)?))
         }
-        "verify_rules" => anyhow::bail!(
-            "rules for rq_router are Ruby, which Quintet does not run; a hook can route instead"
-        ),
         other => anyhow::bail!("unknown command {other}; see rq help"),
+    }
+}
+
+/// How many rules there are, a default nobody wrote not counted; or `fail` and
+/// a line for each thing that is wrong.
+fn verify_rules(words: &Words) -> Result<usize, Vec<String>> {
+    let fail = |why: anyhow::Error| vec![format!("fail {why:#}")];
+    let path = match words.optional().map_err(fail)? {
+        Some(file) => PathBuf::from(file),
+        None => {
+            let config = find_folder(words.field("root"))
+                .map_err(fail)?
+                .join("config");
+            let path = config.join(RULES_FILE);
+            let ruby = config.join(RUBY_FILE);
+            if !path.exists() && ruby.exists() {
+                return Err(vec![format!(
+                    "fail {} is Ruby, which is not run: write its rules as {RULES_FILE}",
+                    ruby.display()
+                )]);
+            }
+            path
+        }
+    };
+    match Rules::read(&path) {
+        Ok(rules) => Ok(rules.all().iter().filter(|rule| rule.num > 0).count()),
+        Err(problems) => {
+            let mut lines = vec![format!("fail {}: {} wrong", path.display(), problems.len())];
+            lines.extend(problems);
+            Err(lines)
+        }
     }
 }
 

@@ -69,6 +69,15 @@ impl Words {
         }
     }
 
+    /// The one word that is no option, if there is one.
+    pub(super) fn optional(&self) -> Result<Option<&str>> {
+        match &self.rest[..] {
+            [] => Ok(None),
+            [word] => Ok(Some(word)),
+            _ => anyhow::bail!("{} takes one file", self.command),
+        }
+    }
+
     /// Queue and short id of the message that is named.
     pub(super) fn message(&self) -> Result<(&str, &str)> {
         let full = self.need("msg_id")?;

@@ -1,0 +1,193 @@
+//! `rq_router`: while there is a file of rules, new messages that come over
+//! HTTP go to this queue, whose built-in script sends them on by the rules.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use crate::config::{QueueConfig, check_queue_name};
+use crate::fault::Fault;
+use crate::new::{Method, NewMessage};
+use crate::rules::{RUBY_FILE, RULES_FILE, Rules};
+use crate::service::{Rq, lock};
+
+/// The queue.
+pub const ROUTER: &str = "rq_router";
+
+/// Its script, unless the settings have another.
+pub(crate) const SCRIPT: &str = "builtin:rq_router";
+
+/// Messages sent on at a time; a choice. Each takes some ms.
+const WORKERS: u32 = 4;
+
+/// Queues whose messages go to them as ever (RQ's, and the router itself).
+const NOT_ROUTED: [&str; 3] = ["relay", "cleaner", ROUTER];
+
+/// How the rules are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RulesState {
+    /// There is no file: nothing is routed.
+    None,
+    /// There is only RQ's own file, which is not read: nothing is routed.
+    OnlyRuby,
+    /// So many rules, the default included.
+    Good(usize),
+    /// The file is not understood: what is new waits in `rq_router`. What is
+    /// wrong, a line each.
+    Bad(Vec<String>),
+}
+
+/// What was last read of the rules.
+#[derive(Default)]
+pub(crate) struct Router {
+    read: Mutex<Option<(Stamp, RulesState)>>,
+    /// What the log was told last.
+    told: Mutex<Option<RulesState>>,
+}
+
+/// Changes when somebody changes the file.
+type Stamp = (Option<SystemTime>, u64, u64);
+
+impl Rq {
+    fn rules_path(&self) -> PathBuf {
+        self.paths.config().join(RULES_FILE)
+    }
+
+    /// The folder the built-in script is told.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.paths.absolute(Path::new(""))
+    }
+
+    /// True while new messages go to the router. A link that leads nowhere
+    /// counts as rules, bad ones: somebody wanted some.
+    fn has_rules(&self) -> bool {
+        std::fs::symlink_metadata(self.rules_path()).is_ok()
+    }
+
+    /// How the rules are now.
+    pub fn rules(&self) -> RulesState {
+        if !self.has_rules() {
+            return match std::fs::symlink_metadata(self.paths.config().join(RUBY_FILE)) {
+                Ok(_) => RulesState::OnlyRuby,
+                Err(_) => RulesState::None,
+            };
+        }
+        let path = self.rules_path();
+        let stamp = std::fs::metadata(&path).ok();
+        let stamp = stamp.map(|about| (about.modified().ok(), about.len(), about.ino()));
+        let mut known = lock(&self.router.read);
+        if let (Some(stamp), Some((own, state))) = (stamp, &*known)
+            && stamp == *own
+        {
+            return state.clone();
+        }
+        let state = match Rules::read(&path) {
+            Ok(rules) => RulesState::Good(rules.all().len()),
+            Err(problems) => RulesState::Bad(problems),
+        };
+        *known = stamp.map(|stamp| (stamp, state.clone()));
+        state
+    }
+
+    /// False while the router has to wait for good rules.
+    pub(crate) fn may_route(&self) -> bool {
+        matches!(self.rules(), RulesState::Good(_))
+    }
+
+    /// Makes a message that came from outside: where there are rules, in the
+    /// router's queue, with the queue it was for as its `dest` unless it says
+    /// another; that queue need not be here. The rest as [`Rq::create`], but
+    /// for [`Method::SingleQue`], which the router does not know: what waits
+    /// there is for any queue.
+    ///
+    /// # Errors
+    /// As [`Rq::create`]; [`Fault::BadName`].
+    pub fn create_routed(
+        self: &Arc<Self>,
+        queue: &str,
+        mut new: NewMessage,
+        method: Method,
+    ) -> Result<String, Fault> {
+        if NOT_ROUTED.contains(&queue) || !self.has_rules() {
+            return self.create(queue, new, method);
+        }
+        check_queue_name(queue)?;
+        self.start_router();
+        new.dest = new
+            .dest
+            .filter(|dest| !dest.is_empty())
+            .or_else(|| Some(self.address(queue)));
+        let method = match method {
+            Method::SingleQue => Method::Commit,
+            other => other,
+        };
+        self.create(ROUTER, new, method)
+    }
+
+    fn start_router(self: &Arc<Self>) {
+        if self.scripted(ROUTER).is_none() {
+            self.add_queue(QueueConfig {
+                name: ROUTER.to_owned(),
+                script: SCRIPT.to_owned(),
+                num_workers: WORKERS,
+                ..QueueConfig::default()
+            });
+        }
+    }
+
+    /// Starts the router if there are rules, and tells the log how they are if
+    /// that is new.
+    pub(crate) fn look_at_rules(self: &Arc<Self>) {
+        let state = self.rules();
+        if self.has_rules() {
+            self.start_router();
+        }
+        let mut told = lock(&self.router.told);
+        if told.as_ref() == Some(&state) {
+            return;
+        }
+        match &state {
+            RulesState::None if told.is_some() => tracing::info!("rq_router: no rules any more"),
+            RulesState::None => {}
+            RulesState::OnlyRuby => tracing::warn!("{}", self.only_ruby()),
+            RulesState::Good(number) => tracing::info!(number, "rq_router: rules read"),
+            RulesState::Bad(problems) => {
+                for problem in problems {
+                    tracing::error!("rq_router: {RULES_FILE}: {problem}");
+                }
+            }
+        }
+        *told = Some(state);
+    }
+
+    /// What an operator is told whose rules are RQ's own.
+    pub(crate) fn only_ruby(&self) -> String {
+        format!(
+            "{} has rules in Ruby, which are not run: write them as {RULES_FILE} beside it \
+             (docs/voices/rq.md), or remove it",
+            self.paths.config().join(RUBY_FILE).display()
+        )
+    }
+
+    /// What is wrong with the rules, for an operator; `None` if nothing is.
+    pub fn rules_warning(&self) -> Option<String> {
+        /// Told at a time.
+        const TOLD: usize = 5;
+        match self.rules() {
+            RulesState::None | RulesState::Good(_) => None,
+            RulesState::OnlyRuby => Some(self.only_ruby()),
+            RulesState::Bad(problems) => {
+                let more = match problems.len() {
+                    0..=TOLD => "",
+                    _ => "; ...",
+                };
+                let told = problems.iter().take(TOLD).cloned().collect::<Vec<_>>();
+                Some(format!(
+                    "{RULES_FILE} is not understood, new messages wait in {ROUTER}: {}{more}",
+                    told.join("; ")
+                ))
+            }
+        }
+    }
+}
