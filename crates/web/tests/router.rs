@@ -252,7 +252,7 @@ fn a_queue_that_is_stopped_gets_its_messages_later() {
         &format!(
             "[[rule]]\ndesc = 'first'\nsrc = 'first'\naction = 'relay'\n\
              route = ['{0}', '{0}', 'http://{0}/q/none']\n\
-             [[rule]]\ndesc = 'half'\nsrc = 'half'\naction = 'relay'\n\
+             [[rule]]\ndesc = 'half'\nsrc = 'half'\naction = 'relay'\nlog = true\n\
              route = ['http://{0}/q/open', '{0}']\n\
              [[rule]]\ndesc = 'one'\nsrc = 'one'\naction = 'relay'\nroute = '{0}'\n",
             world.address
@@ -267,23 +267,31 @@ fn a_queue_that_is_stopped_gets_its_messages_later() {
     });
     assert!(all(&world, "in").is_empty());
     // What is sent already is not sent again for that.
-    let half = routed(&world, "in", &json!({"src": "half"}));
+    let fields = json!({"src": "half", "max_count": 1_000_000});
+    let half = routed(&world, "in", &fields);
+    eventually("it was tried", || {
+        let message = world.json("rq_router", &half);
+        (message["count"].as_u64() >= Some(2)).then_some(())
+    });
+    fs::remove_file(world.root().join("config/in.pause")).expect("resumed");
     assert_eq!(
         world.end("rq_router", &half),
-        "err - DUP relay failed - dup failed - status: PAUSE"
+        "done - done relay of 2 messages"
     );
     assert_eq!(all(&world, "open").len(), 1);
-    fs::remove_file(world.root().join("config/in.pause")).expect("resumed");
     assert_eq!(
         world.end("rq_router", &id),
         "done - done relay of 1 messages"
     );
-    assert_eq!(all(&world, "in").len(), 1);
+    assert_eq!(all(&world, "in").len(), 2);
+    // A rule logs a message once, however often it is tried.
+    let log = fs::read_to_string(world.root().join("log/rq_router.log")).expect("a log");
+    assert_eq!(log.matches(" - half - ").count(), 1, "{log}");
     // A queue that is not there is not waited for.
     let first = routed(&world, "in", &json!({"src": "first"}));
     assert_eq!(
         world.end("rq_router", &first),
         "err - DUP relay failed - couldn't connect to queue - none"
     );
-    assert_eq!(all(&world, "in").len(), 3);
+    assert_eq!(all(&world, "in").len(), 4);
 }

@@ -8,7 +8,7 @@ mod router;
 mod webhook;
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use quintet_scripts::ROUTER;
@@ -86,4 +86,24 @@ fn say(line: &str) -> std::io::Result<()> {
 fn log(line: &str) {
     // Without a log there is nobody to tell.
     let _lost = writeln!(std::io::stdout().lock(), "{} - {line}", std::process::id());
+}
+
+/// What a file of the job says; `None` if it is not there.
+fn read(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(name).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Writes a file of the job so that it is there whole or not at all, also
+/// after a power cut.
+fn keep(name: &str, text: &str) -> Result<(), String> {
+    let write = || {
+        let new = format!("{name}.tmp");
+        let mut file = File::create(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, name)?;
+        File::open(".")?.sync_all()
+    };
+    write().map_err(|error: io::Error| format!("cannot keep {name}: {error}"))
 }

@@ -10,14 +10,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Reply};
-use super::{COUNT_MAX, End, count, later, log, variable};
+use super::{COUNT_MAX, End, count, keep, later, log, read, variable};
 
 /// RQ's unit of the time until the next try, s.
 const UNIT_S: u64 = 10;
@@ -312,26 +312,6 @@ fn sum(path: &Path) -> io::Result<String> {
     }
     let hex = |byte: &u8| format!("{byte:02x}");
     Ok(sum.finalize().iter().map(hex).collect())
-}
-
-/// What a file of the job says; `None` if it is not there.
-fn read(name: &str) -> Option<String> {
-    let text = std::fs::read_to_string(name).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-/// Writes a file of the job so that it is there whole or not at all, also
-/// after a power cut.
-fn keep(name: &str, text: &str) -> Result<(), String> {
-    let write = || {
-        let new = format!("{name}.tmp");
-        let mut file = File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, name)?;
-        File::open(".")?.sync_all()
-    };
-    write().map_err(|error: io::Error| format!("cannot keep {name}: {error}"))
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use quintet_scripts::ROUTER;
 use quintet_scripts::rules::{Action, RULES_FILE, Rule, Rules, on_route};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{End, later, log, say, variable};
+use super::{End, keep, later, log, read, say, variable};
 
 /// Unit of the time until the next try, s, where the queue is stopped that is
 /// next, or rules have just become bad: the server starts no run while they
@@ -18,6 +18,11 @@ use super::{End, later, log, say, variable};
 const UNIT_S: u64 = 10;
 
 pub(super) fn run() -> End {
+    let begun = Plan::kept();
+    let is_first_run = begun.is_none();
+    if let Some(plan) = begun.filter(|plan| plan.sent > 0) {
+        return plan.send();
+    }
     let root = PathBuf::from(variable("RQ_ROOT"));
     let rules = match Rules::read(&root.join("config").join(RULES_FILE)) {
         Ok(rules) => rules,
@@ -37,7 +42,7 @@ pub(super) fn run() -> End {
         rule.desc.escape_debug(),
         rule.action.word()
     ));
-    if rule.log {
+    if rule.log && is_first_run {
         let line = log_line(rule, field("msg_id"), field("src"));
         if let Err(error) = append(&root, &line) {
             log(&format!("cannot write log/rq_router.log: {error}"));
@@ -48,48 +53,99 @@ pub(super) fn run() -> End {
         Action::Done => End::Done("router processed a done".to_owned()),
         Action::Blackhole => End::Done("router processed a blackhole".to_owned()),
         Action::Err => End::Err("router processed an err".to_owned()),
-        Action::Relay | Action::Balance => send(rule, dest),
+        Action::Relay | Action::Balance => match Plan::new(rule, dest) {
+            Ok(plan) => plan.send(),
+            Err(why) => End::Err(why),
+        },
     }
 }
 
-/// Copies the message to where the rule says. A run that broke off is done
-/// again whole: what had been sent then is sent twice.
-fn send(rule: &Rule, dest: &str) -> End {
-    let answers = match File::open(format!("/dev/fd/{}", variable("RQ_READ"))) {
-        Ok(pipe) => pipe,
-        Err(error) => return End::Err(format!("no answers: {error}")),
-    };
-    let mut answers = BufReader::new(answers);
-    let hosts = rule.hosts(by_chance);
-    let what = match rule.action {
-        Action::Balance => "DUP",
-        _ => "DUP relay",
-    };
-    // All or none, as far as that can be told before.
-    let targets: Result<Vec<String>, String> =
-        hosts.iter().map(|host| target(dest, host)).collect();
-    let targets = match targets {
-        Ok(targets) => targets,
-        Err(why) => return End::Err(format!("{what} failed - {why}")),
-    };
-    let mut last = String::new();
-    for target in &targets {
-        match dup(&mut answers, rule.delay_s, target) {
-            Ok(id) => {
-                // Nobody reads the pipe only if the server is gone.
-                let _told = say(&format!("run {what} to {id}"));
-                last = id;
-            }
-            // An operator's doing, and soon undone; but nothing is sent twice
-            // for it.
-            Err(why) if last.is_empty() && is_stopped(&why) => return later(UNIT_S, why),
-            Err(why) => return End::Err(format!("{what} failed - {why}")),
-        }
+/// The file of the job that says how far the message is sent.
+const PLAN: &str = "router_plan";
+
+/// Where a message goes, and how far it is. What was sent before a run broke
+/// off, or had to wait, is not sent again.
+struct Plan {
+    /// How its copies are called in texts.
+    what: String,
+    delay_s: u64,
+    targets: Vec<String>,
+    sent: usize,
+    /// The last copy's id.
+    last: String,
+}
+
+impl Plan {
+    fn new(rule: &Rule, dest: &str) -> Result<Self, String> {
+        let what = match rule.action {
+            Action::Balance => "DUP",
+            _ => "DUP relay",
+        };
+        // All or none, as far as that can be told before.
+        let targets = rule.hosts(by_chance).into_iter();
+        let targets: Result<_, _> = targets.map(|host| target(dest, host)).collect();
+        Ok(Self {
+            what: what.to_owned(),
+            delay_s: rule.delay_s,
+            targets: targets.map_err(|why| format!("{what} failed - {why}"))?,
+            sent: 0,
+            last: String::new(),
+        })
     }
-    End::Done(match rule.action {
-        Action::Balance => format!("DUP to {last}"),
-        _ => format!("done relay of {} messages", targets.len()),
-    })
+
+    /// As an earlier run left it.
+    fn kept() -> Option<Self> {
+        let plan: Value = serde_json::from_str(&read(PLAN)?).ok()?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Some(Self {
+            what: text(&plan["what"])?,
+            delay_s: plan["delay"].as_u64()?,
+            targets: plan["targets"]
+                .as_array()?
+                .iter()
+                .filter_map(text)
+                .collect(),
+            sent: usize::try_from(plan["sent"].as_u64()?).ok()?,
+            last: text(&plan["last"])?,
+        })
+    }
+
+    fn keep(&self) -> Result<(), String> {
+        let plan = json!({
+            "what": self.what, "delay": self.delay_s, "targets": self.targets,
+            "sent": self.sent, "last": self.last,
+        });
+        keep(PLAN, &plan.to_string())
+    }
+
+    /// Copies the message to where it was not sent yet.
+    fn send(mut self) -> End {
+        let answers = match File::open(format!("/dev/fd/{}", variable("RQ_READ"))) {
+            Ok(pipe) => pipe,
+            Err(error) => return End::Err(format!("no answers: {error}")),
+        };
+        let mut answers = BufReader::new(answers);
+        while let Some(target) = self.targets.get(self.sent) {
+            let sent = dup(&mut answers, self.delay_s, target);
+            if let Ok(id) = &sent {
+                // Nobody reads the pipe only if the server is gone.
+                let _told = say(&format!("run {} to {id}", self.what));
+                self.sent += 1;
+                self.last.clone_from(id);
+            }
+            let kept = self.keep();
+            match sent.and(kept) {
+                Ok(()) => {}
+                // An operator's doing, and soon undone.
+                Err(why) if is_stopped(&why) => return later(UNIT_S, why),
+                Err(why) => return End::Err(format!("{} failed - {why}", self.what)),
+            }
+        }
+        End::Done(match self.what.as_str() {
+            "DUP" => format!("DUP to {}", self.last),
+            _ => format!("done relay of {} messages", self.sent),
+        })
+    }
 }
 
 /// True if the queue is there and takes nothing now.
