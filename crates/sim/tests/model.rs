@@ -122,3 +122,47 @@ fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
         world.step(op).expect("agreed");
     }
 }
+
+/// Found by the test above: while the companions of what the first in line
+/// would get were looked for, the next one, who waited on another queue as
+/// well, got it.
+#[test]
+fn nobody_takes_what_is_looked_into_for_one_who_came_before() {
+    let keyed = |held_back| Put {
+        queue: "a".into(),
+        more: Some(Box::new(PutMore {
+            held_back,
+            key: Some(Arc::from([])),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    };
+    let other = Put {
+        queue: "c".into(),
+        ..Put::default()
+    };
+    let group = Take {
+        queues: [Name::from("a")].into(),
+        group: Some(GroupLimit {
+            messages_max: 8,
+            bytes_max: 1000,
+        }),
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    let both = Take {
+        queues: ["a", "c"].map(Name::from).into_iter().collect(),
+        wait: Wait::Forever,
+        ..Take::default()
+    };
+    let mut world = World::new(Settings::default());
+    for op in [
+        Op::Ask(0, Command::Put(keyed(true))),
+        Op::Freeze(None, 1),
+        Op::Ask(0, Command::Take(group)),
+        Op::Ask(1, Command::Take(both)),
+        Op::Ask(2, Command::PutMany(vec![keyed(false), other])),
+    ] {
+        world.step(op).expect("agreed");
+    }
+}

@@ -478,6 +478,12 @@ impl Engine {
             let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
             let (standing, claim) = (waiter.standing, waiter.claim.clone());
             passed = Some(number);
+            if self.is_behind_stalled(number, &queues) {
+                // Who comes first may get what this one would.
+                self.stall(number);
+                woken.retain(|id| !queues.contains(id));
+                continue;
+            }
             let dead = claim.as_ref().is_some_and(|claim| {
                 claim.is_taken() || self.would_take(cx, &take, &queues).is_some() && !claim.take()
             });
@@ -486,8 +492,8 @@ impl Engine {
                 true => None,
                 false => self.take_now(cx, party, &take, &queues),
             };
-            if taken.is_none() && self.passed_cold && !self.stalled.contains(&number) {
-                self.stalled.push(number);
+            if taken.is_none() && self.passed_cold {
+                self.stall(number);
             }
             match taken {
                 // Another shard has served it.
@@ -514,6 +520,25 @@ impl Engine {
                 passed = None;
             }
         }
+    }
+
+    /// A wait goes on for what is being read.
+    fn stall(&mut self, number: u64) {
+        if !self.stalled.contains(&number) {
+            self.stalled.push(number);
+        }
+    }
+
+    /// True if somebody who came before waits on one of these queues for what
+    /// is being read.
+    fn is_behind_stalled(&self, number: u64, queues: &[QueueId]) -> bool {
+        self.stalled.iter().any(|&other| {
+            other < number
+                && self
+                    .waiters
+                    .get(other)
+                    .is_some_and(|waiter| waiter.queues.iter().any(|id| queues.contains(id)))
+        })
     }
 
     pub(crate) fn deliver<J>(
