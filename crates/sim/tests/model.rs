@@ -14,7 +14,7 @@ mod world;
 
 use proptest::prelude::*;
 use quintet_engine::{
-    Command, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take, Wait,
+    Command, End, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take, Wait,
 };
 
 use std::sync::Arc;
@@ -164,5 +164,46 @@ fn nobody_takes_what_is_looked_into_for_one_who_came_before() {
         Op::Ask(2, Command::PutMany(vec![keyed(false), other])),
     ] {
         world.step(op).expect("agreed");
+    }
+}
+
+/// Takes of several over several queues, the newest first or by who waits got
+/// only what was in memory or in the first block that was read.
+#[test]
+fn takes_of_several_get_all_that_is_in_runs() {
+    let put = |queue: &str, rank| Put {
+        queue: queue.into(),
+        rank: Some(rank),
+        ..Put::default()
+    };
+    let take = |queues: &[&str], end| Take {
+        queues: queues.iter().map(|&name| Name::from(name)).collect(),
+        messages_max: 3,
+        end,
+        ..Take::default()
+    };
+    for end in [End::Oldest, End::Newest] {
+        let both = take(&["a", "b"], end);
+        let watched = Take {
+            body_max: Some(9),
+            ..take(&["b", "a"], end)
+        };
+        for last in [
+            Command::Take(take(&["a"], end)),
+            Command::Take(both),
+            Command::Watch(Some(Box::new(watched))),
+        ] {
+            let mut world = World::new(Settings::default());
+            for op in [
+                Op::Ask(0, Command::Put(put("a", 5))),
+                Op::Ask(0, Command::Put(put("b", 4))),
+                Op::Ask(0, Command::Put(put("a", 3))),
+                Op::Freeze(None, 1),
+                Op::Ask(0, Command::Put(put("a", 1))),
+                Op::Ask(0, last),
+            ] {
+                world.step(op).expect("agreed");
+            }
+        }
     }
 }

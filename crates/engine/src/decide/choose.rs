@@ -46,17 +46,18 @@ impl Best {
 }
 
 impl Engine {
-    /// The best message over all the queues.
+    /// The best message over all the queues, of each behind the one that
+    /// `after` names.
     pub(super) fn best<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
         queues: &[QueueId],
-        after: Option<MessageId>,
+        after: impl Fn(QueueId) -> Option<MessageId>,
     ) -> Best {
         let mut best = Best::Nothing;
         for &queue in queues {
-            let found = self.candidate(cx, take, queue, after);
+            let found = self.candidate(cx, take, queue, after(queue));
             let Some(order) = found.order() else {
                 continue;
             };

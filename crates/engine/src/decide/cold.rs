@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::put::Victim;
 use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
-use crate::command::{Caller, Command, End, ListState, Peek, Put, StatsOf, Wait};
+use crate::command::{Caller, Command, ListState, Peek, Put, StatsOf, Wait};
 use crate::compound::{Compound, Effect, Guard};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
@@ -21,9 +21,9 @@ use crate::time::Ms;
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
 /// second half of them last for eight milliseconds, longer than a read takes.
 const BLOCKS_AHEAD: usize = 16;
-/// Messages a kick or a move of many takes from runs at a time; more are left
-/// for the next such command.
-const MANY: usize = 4096;
+/// Messages a take, a kick or a move of many gets from runs at a time; more are
+/// left for the next such command.
+pub(super) const MANY: usize = 4096;
 /// What is remembered of earlier searches.
 const KNOWN_MAX: usize = 4096;
 
@@ -50,7 +50,7 @@ impl Engine {
             return self.decide(cx, caller, command);
         }
         match command {
-            Command::Take(take) if take.messages_max <= 1 => self
+            Command::Take(take) => self
                 .take_or_ask(cx, caller.party, take)
                 .unwrap_or_else(|take| self.park(caller, Command::Take(*take))),
             command => {
@@ -251,18 +251,7 @@ impl Engine {
         match command {
             Command::Take(take) => {
                 let queues = self.queues_of(take);
-                if self.needs_for_take(cx, take, &queues) {
-                    return true;
-                }
-                // All that are asked for, if they are one behind the other;
-                // other takes of many get what is in memory.
-                match (take.messages_max, take.end, take.queues.as_slice()) {
-                    (0 | 1, ..) => false,
-                    (max, End::Oldest, [name]) => {
-                        self.needs_lane(name, Lane::Ready, None, (max as usize).min(MANY))
-                    }
-                    _ => false,
-                }
+                !self.is_here(cx, take, &queues)
             }
             Command::Settle { id, .. }
             | Command::Delete { id, .. }

@@ -16,6 +16,7 @@ use crate::time::Ms;
 use crate::waiters::Waiter;
 
 use super::choose::Best;
+use super::cold::MANY;
 
 type Queues = SmallVec<[QueueId; 1]>;
 
@@ -26,15 +27,16 @@ impl Engine {
         party: Party,
         take: Take,
     ) -> Answer {
+        self.passed_cold = false;
         match self.try_take(cx, party, &take) {
             Ok(answer) => answer,
             Err(queues) => self.found_nothing(party, take, &queues),
         }
     }
 
-    /// [`Engine::take`] of one message where some are in runs. `Err`: it waits
-    /// for one of them, which was asked for. Looking for what is there and
-    /// taking it are one step, since most takes find it read ahead.
+    /// [`Engine::take`] where some messages are in runs. `Err`: it waits for
+    /// one of them, which was asked for. Looking for what is there and taking
+    /// it are one step, since most takes find it read ahead.
     pub(crate) fn take_or_ask<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -297,13 +299,16 @@ impl Engine {
         let mut handed = Handed::new();
         let mut newest = MessageId(0);
         let wanted = take.messages_max.max(1);
+        if wanted > 1 && !self.store.cold.is_empty() && !self.is_here(cx, take, queues) {
+            return None;
+        }
         let mut seen: SmallVec<[MessageId; 1]> = SmallVec::new();
         while handed.len() < wanted as usize {
-            let best = match self.best(cx, take, queues, seen.last().copied()) {
+            let best = match self.best(cx, take, queues, |_| seen.last().copied()) {
                 Best::Here(best) => best,
                 Best::Nothing => break,
                 Best::Cold(_, queue, block) => {
-                    // What was found so far is an answer.
+                    // Of more than it waited for, what was found is an answer.
                     if handed.is_empty() {
                         self.passed_cold = true;
                         self.want(block);
@@ -387,22 +392,42 @@ impl Engine {
         message
     }
 
-    /// Asks for what a take needs from runs; true if it must wait for it.
-    pub(crate) fn needs_for_take<J: Journal>(
+    /// True if what this take would get is in memory, with its companions; of
+    /// many, the first [`MANY`]. What is not is asked for.
+    pub(crate) fn is_here<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
         queues: &[QueueId],
     ) -> bool {
-        match self.best(cx, take, queues, None) {
-            Best::Nothing => false,
-            Best::Here(best) => take.group.is_some() && !self.has_companions(best.slot),
-            Best::Cold(_, queue, block) => {
-                self.want(block);
-                self.want_ahead(queue, Lane::Ready);
-                true
+        let wanted = match take.look && take.queues.len() > 1 {
+            true => 1,
+            false => (take.messages_max.max(1) as usize).min(MANY),
+        };
+        let mut here = true;
+        // How far each queue was walked along.
+        let mut seen: SmallVec<[(QueueId, MessageId); 1]> = SmallVec::new();
+        for _ in 0..wanted {
+            let after = |id| seen.iter().find(|seen| seen.0 == id).map(|seen| seen.1);
+            let best = match self.best(cx, take, queues, after) {
+                Best::Here(best) => best,
+                Best::Nothing => break,
+                Best::Cold(_, queue, block) => {
+                    self.want(block);
+                    self.want_ahead(queue, Lane::Ready);
+                    here = false;
+                    break;
+                }
+            };
+            here &= take.group.is_none() || self.has_companions(best.slot);
+            let id = best.order.2;
+            match seen.iter_mut().find(|seen| seen.0 == best.queue) {
+                Some(seen) => seen.1 = id,
+                None => seen.push((best.queue, id)),
             }
         }
+        self.passed_cold |= !here;
+        here
     }
 
     pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Option<Lease> {
@@ -435,21 +460,20 @@ impl Engine {
         })
     }
 
-    /// The message a take from these queues would get.
+    /// The first message a take from these queues would get; `None` too if
+    /// something must be read before.
     pub(crate) fn would_take<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
         queues: &[QueueId],
     ) -> Option<&Message> {
-        match self.best(cx, take, queues, None) {
+        if !self.store.cold.is_empty() && !self.is_here(cx, take, queues) {
+            return None;
+        }
+        match self.best(cx, take, queues, |_| None) {
             Best::Here(best) => self.store.messages.get(best.slot),
-            Best::Nothing => None,
-            Best::Cold(_, _, block) => {
-                self.passed_cold = true;
-                self.want(block);
-                None
-            }
+            Best::Nothing | Best::Cold(..) => None,
         }
     }
 

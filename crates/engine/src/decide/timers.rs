@@ -200,7 +200,7 @@ impl Engine {
             return false;
         };
         let (take, queues) = (waiter.take.clone(), waiter.queues.clone());
-        self.needs_for_take(cx, &take, &queues) || self.may_expire_into(&queues)
+        !self.is_here(cx, &take, &queues) || self.may_expire_into(&queues)
     }
 
     /// True if something that is being read may have expired and go to one of

@@ -118,24 +118,6 @@ impl World {
             // elsewhere in any order.
             overrides.expire_to = None;
         }
-        // Of what is in runs such takes may give fewer than they could.
-        let many = match &mut command {
-            Command::Watch(Some(take)) => Some(&mut take.messages_max),
-            Command::Rewatch(take) => Some(&mut take.messages_max),
-            Command::Take(take)
-                if take.end == End::Newest
-                    || take.group.is_some()
-                    || take.queues.len() > 1
-                    || take.body_max.is_some()
-                    || take.wait != Wait::No =>
-            {
-                Some(&mut take.messages_max)
-            }
-            _ => None,
-        };
-        if let Some(many) = many.filter(|_| !self.is_all_hot()) {
-            *many = (*many).min(1);
-        }
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let expected = self.model.submit(self.now, party, command.clone());
