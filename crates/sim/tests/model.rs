@@ -14,7 +14,8 @@ mod world;
 
 use proptest::prelude::*;
 use quintet_engine::{
-    Command, End, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take, Wait,
+    Body, Command, End, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take,
+    Wait, WhenFull,
 };
 
 use std::sync::Arc;
@@ -204,6 +205,48 @@ fn takes_of_several_get_all_that_is_in_runs() {
             ] {
                 world.step(op).expect("agreed");
             }
+        }
+    }
+}
+
+/// In a full queue that drops its oldest only the first one made way for a
+/// put, if the others were in runs; in a queue that gets copies, none.
+#[test]
+fn as_many_make_way_as_must_where_they_are_in_runs() {
+    let drops = Overrides {
+        bytes_max: Some(6),
+        when_full: Some(WhenFull::DropOldest),
+        ..Overrides::default()
+    };
+    let settings = Settings {
+        rules: vec![(Pattern::new("b"), drops)],
+        ..Settings::default()
+    };
+    let put = |queue: &str, len| {
+        Command::Put(Put {
+            queue: queue.into(),
+            body: Body::new(&vec![7; len]),
+            ..Put::default()
+        })
+    };
+    let join = Command::Join {
+        parent: "a".into(),
+        child: "b".into(),
+    };
+    let list = |queue: &str| match put(queue, 3) {
+        Command::Put(put) => Command::PutMany(vec![put.clone(), put]),
+        other => other,
+    };
+    for last in [put("b", 6), put("a", 5), list("b"), list("a")] {
+        let mut world = World::new(settings.clone());
+        for op in [
+            Op::Ask(0, join.clone()),
+            Op::Ask(0, put("b", 3)),
+            Op::Ask(0, put("b", 3)),
+            Op::Freeze(None, 1),
+            Op::Ask(0, last),
+        ] {
+            world.step(op).expect("agreed");
         }
     }
 }

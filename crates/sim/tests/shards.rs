@@ -512,3 +512,58 @@ fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
         }
     }
 }
+
+/// While companions of a message were looked for in runs, the claim of whoever
+/// was to get them was taken already, for nothing.
+#[test]
+fn a_claim_is_taken_with_what_it_is_for() {
+    let q = names(2);
+    let key: std::sync::Arc<[u8]> = [7].into();
+    let keyed = |held_back| {
+        Command::Put(Put {
+            queue: q[0].clone(),
+            more: Some(Box::new(PutMore {
+                held_back,
+                key: Some(key.clone()),
+                ..PutMore::default()
+            })),
+            ..Put::default()
+        })
+    };
+    let group = Take {
+        group: Some(GroupLimit {
+            messages_max: 8,
+            bytes_max: 1000,
+        }),
+        ..take(&q[..2], Wait::Forever, false)
+    };
+    let mut engines = fresh(2);
+    let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::new());
+    let (now, nobody) = (Ms(1000), Caller::default());
+    engines[0].submit(now, nobody, keyed(true), &mut log, &mut deliveries);
+    let mut picked = Vec::new();
+    let mut spill = engines[0].plan_spill(u64::MAX, 1);
+    while engines[0].pick(&mut spill, 1, &mut picked) {}
+    let queue = picked[0].message.queue;
+    let written = Written {
+        number: 0,
+        ordinal: 0,
+        queue,
+        lane: picked[0].lane,
+        entries: vec![(picked[0].message.id, picked[0].pick)],
+    };
+    assert_eq!(engines[0].freeze(RunId(1), &written, &mut log), 1);
+
+    stand(&mut engines, Across::watch(Party(1), group, 2));
+    engines[0].submit(now, nobody, keyed(false), &mut log, &mut deliveries);
+    assert!(deliveries.is_empty());
+    assert_eq!(
+        engines[0].take_wants(),
+        [Want::Key(queue, key.clone())],
+        "the one in the run is looked for"
+    );
+    let found = vec![Found::Key(queue, key, Vec::new())];
+    engines[0].supply(now, found, &mut log, &mut deliveries);
+    let to: Vec<Party> = deliveries.iter().map(|delivery| delivery.to).collect();
+    assert_eq!(to, [Party(1)]);
+}

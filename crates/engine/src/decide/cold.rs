@@ -7,15 +7,13 @@
 
 use smallvec::SmallVec;
 
-use super::put::Victim;
 use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
-use crate::command::{Caller, Command, ListState, Peek, Put, StatsOf, Wait};
+use crate::command::{Caller, Command, ListState, Peek, StatsOf, Wait};
 use crate::compound::{Compound, Effect, Guard};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::message::{MessageId, QueueId, State};
 use crate::outcome::{Answer, Delivery};
-use crate::settings::WhenFull;
 use crate::time::Ms;
 
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
@@ -320,14 +318,8 @@ impl Engine {
                 self.ring_blocks();
                 false
             }
-            Command::Put(put) => self.needs_victims(put),
-            Command::PutMany(puts) => {
-                let mut any = false;
-                for put in puts {
-                    any |= self.needs_victims(put);
-                }
-                any
-            }
+            Command::Put(put) => self.needs_room([put]),
+            Command::PutMany(puts) => self.needs_room(puts),
             Command::Compound(compound) => self.needs_for_compound(cx, compound),
             Command::SettleHeld { .. }
             | Command::Touch(_)
@@ -361,10 +353,12 @@ impl Engine {
                 any |= self.needs_id(*id);
             }
         }
+        let puts = compound.effects.iter().filter_map(|effect| match effect {
+            Effect::Put(put) => Some(put),
+            _ => None,
+        });
+        any |= self.needs_room(puts);
         for effect in &compound.effects {
-            if let Effect::Put(put) = effect {
-                any |= self.needs_victims(put);
-            }
             if let Some(id) = effect.message() {
                 any |= self.needs_id(id);
             }
@@ -375,31 +369,6 @@ impl Engine {
             any |= self.needs(cx, then);
         }
         any
-    }
-
-    /// A full queue that drops its oldest needs to see which that is.
-    fn needs_victims(&mut self, put: &Put) -> bool {
-        let Some(id) = self.store.find(&put.queue) else {
-            return false;
-        };
-        let Some(queue) = self.store.queue(id) else {
-            return false;
-        };
-        let settings = &queue.live.settings;
-        let full = settings.messages_max > 0 && queue.waiting() >= settings.messages_max
-            || settings.bytes_max > 0
-                && queue.all_waiting_bytes() + put.body.len() > settings.bytes_max;
-        if !full || settings.when_full != WhenFull::DropOldest || queue.waiting() == 0 {
-            return false;
-        }
-        self.store.promote(id, self.now);
-        match self.victim(id) {
-            Victim::Cold(block) => {
-                self.want(block);
-                true
-            }
-            Victim::Here(_) | Victim::Nobody => false,
-        }
     }
 
     /// Asks for stored blocks until the first `count` messages of a lane

@@ -7,6 +7,7 @@ mod cold;
 mod compound;
 mod keep;
 mod put;
+mod room;
 mod settle;
 mod show;
 mod take;

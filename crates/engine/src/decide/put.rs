@@ -3,14 +3,12 @@
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
-use crate::cold::{BlockAt, Lane, Order};
 use crate::command::{Expiry, Past, Put, PutMore, When};
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Mark, Removal};
+use crate::fact::{Fact, Journal, Mark};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Delivery, Outcome, Refusal};
-use crate::settings::WhenFull;
 use crate::store::{Hash, MarkKey};
 use crate::time::Ms;
 
@@ -20,25 +18,6 @@ const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
 /// The longest key that the one protocol with keys can name (pinpriq).
 const KEY_BYTES_MAX: usize = 65_535;
-/// Who makes way for a put.
-pub(crate) enum Victim {
-    Nobody,
-    Here(MessageId),
-    /// Perhaps one in this block of a run.
-    Cold(BlockAt),
-}
-
-impl Victim {
-    fn first(here: Option<Order>, cold: Option<(Order, BlockAt)>) -> Self {
-        match (here, cold) {
-            (here, Some((bound, block))) if here.is_none_or(|here| bound < here) => {
-                Victim::Cold(block)
-            }
-            (Some((_, _, id)), _) => Victim::Here(id),
-            (None, _) => Victim::Nobody,
-        }
-    }
-}
 
 /// What came of looking for repeats.
 enum Repeat {
@@ -183,15 +162,6 @@ impl Engine {
             .is_some_and(|queue| queue.live.settings.fanout_only)
     }
 
-    /// True if older messages of a full queue make way for a body of `bytes`.
-    fn may_drop_for(&self, queue: QueueId, bytes: u64) -> bool {
-        self.store.queue(queue).is_some_and(|queue| {
-            let settings = &queue.live.settings;
-            settings.when_full == WhenFull::DropOldest
-                && (settings.bytes_max == 0 || bytes <= settings.bytes_max)
-        })
-    }
-
     /// What a put leaves behind so that a repeat is known, and for how long,
     /// in the order repeats are looked for.
     fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[(MarkKey, u64); 1]> {
@@ -273,86 +243,6 @@ impl Engine {
             };
         }
         Ok(Repeat::No)
-    }
-
-    /// True if `count` more messages with `bytes` bytes are within the limits.
-    fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
-        let Some(queue) = self.store.queue(id) else {
-            return false;
-        };
-        let settings = &queue.live.settings;
-        (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
-            && (settings.bytes_max == 0 || queue.all_waiting_bytes() + bytes <= settings.bytes_max)
-    }
-
-    fn make_room<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        id: QueueId,
-        bytes: u64,
-    ) -> Result<(), Refusal> {
-        if self.fits(id, 1, bytes) {
-            return Ok(());
-        }
-        if !self.may_drop_for(id, bytes) {
-            return Err(Refusal::QueueFull);
-        }
-        // What is due counts as ready.
-        self.store.promote(id, self.now);
-        while !self.fits(id, 1, bytes) {
-            let message = match self.victim(id) {
-                Victim::Here(oldest) => self.store.message(oldest),
-                Victim::Nobody => return Err(Refusal::QueueFull),
-                // The put waited for the first one. Those behind it go with
-                // the next put: until then the queue is over its limit.
-                Victim::Cold(block) => {
-                    self.want(block);
-                    None
-                }
-            };
-            let Some(at) = message.map(Message::at) else {
-                break;
-            };
-            self.fact(
-                cx,
-                Fact::Removed {
-                    at,
-                    why: Removal::Discarded,
-                },
-            );
-        }
-        Ok(())
-    }
-
-    /// Who makes way in a full queue: the oldest message of the least urgent
-    /// rank; in a FIFO, its head.
-    pub(crate) fn victim(&self, id: QueueId) -> Victim {
-        let Some(queue) = self.store.queue(id) else {
-            return Victim::Nobody;
-        };
-        let hot = queue.ready.last_key_value().map(|(&(rank, ..), _)| rank);
-        let cold = queue.cold.as_ref().and_then(|cold| cold.last_rank());
-        if let Some(rank) = hot.max(cold) {
-            let from = (rank, i64::MIN, MessageId(0));
-            let here = queue.ready.range(from..).next().map(|(&order, _)| order);
-            let cold = self.store.next_cold(id, Lane::Ready, Some(from));
-            return Victim::first(here, cold);
-        }
-        let here = queue.held_back.first_key_value().map(|(&order, _)| order);
-        let cold = self.store.next_cold(id, Lane::HeldBack, None);
-        if here.is_some() || cold.is_some() {
-            return Victim::first(here, cold);
-        }
-        // The delayed one that is due last.
-        let stored = queue
-            .cold
-            .as_ref()
-            .and_then(|cold| cold.blocks(Lane::Delayed).last());
-        match (queue.delayed.last_key_value(), stored) {
-            (_, Some(&(_, block))) => Victim::Cold(block),
-            (Some((&(_, id), _)), None) => Victim::Here(id),
-            (None, None) => Victim::Nobody,
-        }
     }
 
     /// Stores a message that was found good, and its copies in the queue's

@@ -508,13 +508,13 @@ impl Engine {
                 woken.retain(|id| !queues.contains(id));
                 continue;
             }
-            let dead = claim.as_ref().is_some_and(|claim| {
-                claim.is_taken() || self.would_take(cx, &take, &queues).is_some() && !claim.take()
-            });
             self.passed_cold = false;
-            let taken = match dead {
-                true => None,
-                false => self.take_now(cx, party, &take, &queues),
+            let (dead, taken) = match &claim {
+                Some(claim) if claim.is_taken() => (true, None),
+                // It is taken only for something.
+                Some(_) if self.would_take(cx, &take, &queues).is_none() => (false, None),
+                Some(claim) if !claim.take() => (true, None),
+                _ => (false, self.take_now(cx, party, &take, &queues)),
             };
             if taken.is_none() && self.passed_cold {
                 self.stall(number);

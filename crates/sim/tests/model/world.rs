@@ -96,10 +96,7 @@ impl World {
     /// run, and a queue rests only when its last message was read.
     /// Who stands in line for what is being read may be one too many.
     fn is_all_hot(&self) -> bool {
-        let drops = |rule: &Overrides| rule.when_full == Some(WhenFull::DropOldest);
-        self.settings.rules.iter().any(|(_, rule)| drops(rule))
-            || self.settings.defaults.idle_ms > 0
-            || self.settings.queues_max < 10
+        self.settings.defaults.idle_ms > 0 || self.settings.queues_max < 10
     }
 
     fn party(&self, seat: u8) -> Party {
@@ -113,7 +110,6 @@ impl World {
         } = &mut command
             && !self.is_all_hot()
         {
-            overrides.when_full = None;
             // Messages that expire at one moment, from runs and from memory, go
             // elsewhere in any order.
             overrides.expire_to = None;

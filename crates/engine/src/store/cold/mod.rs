@@ -384,7 +384,17 @@ impl Store {
             let last = self.cold.block(at)?.row.last;
             (last > after).then_some((first.max(after), at))
         };
-        cold.blocks(lane).filter_map(behind).min()
+        // In the order of their first messages, so the first one found stands
+        // first or, as others, may hold what stands right behind `after`.
+        cold.blocks(lane).find_map(behind)
+    }
+
+    /// The stored block with the delayed message that is due last, and where
+    /// that stands at most.
+    pub(crate) fn last_delayed(&self, id: QueueId) -> Option<(Order, BlockAt)> {
+        let cold = self.queue(id)?.cold.as_ref()?;
+        let last = |&(_, at): &(Order, BlockAt)| Some((self.cold.block(at)?.row.last, at));
+        cold.blocks(Lane::Delayed).filter_map(last).max()
     }
 
     /// True if a message of this id may be in a run and not in memory.

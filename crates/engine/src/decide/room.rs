@@ -1,0 +1,272 @@
+//! Room for puts: limits of a queue, and who makes way in a full one.
+
+use hashbrown::HashMap;
+
+use super::cold::MANY;
+use crate::cold::{BlockAt, Lane, Order};
+use crate::command::Put;
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal, Removal};
+use crate::message::{Message, MessageId, QueueId};
+use crate::outcome::Refusal;
+use crate::settings::WhenFull;
+use crate::store::{Hash, Queue};
+
+/// Who makes way for a put.
+enum Victim {
+    Nobody,
+    Here(MessageId),
+    /// Perhaps one in this block of a run.
+    Cold(BlockAt),
+}
+
+impl Victim {
+    fn first(here: Option<Order>, cold: Option<(Order, BlockAt)>) -> Self {
+        match (here, cold) {
+            (here, Some((bound, block))) if here.is_none_or(|here| bound < here) => {
+                Victim::Cold(block)
+            }
+            (Some((_, _, id)), _) => Victim::Here(id),
+            (None, _) => Victim::Nobody,
+        }
+    }
+}
+
+/// How much of a full queue must go.
+struct Excess {
+    count: u64,
+    bytes: u64,
+    /// Messages that may still be looked at.
+    looks: usize,
+}
+
+impl Excess {
+    /// What `count` more messages with `bytes` bytes are too many.
+    fn of(queue: &Queue, count: u64, bytes: u64) -> Self {
+        let settings = &queue.live.settings;
+        let over = |max: u64, sum: u64| match max {
+            0 => 0,
+            max => sum.saturating_sub(max),
+        };
+        Self {
+            count: over(settings.messages_max, queue.waiting() + count),
+            bytes: over(settings.bytes_max, queue.all_waiting_bytes() + bytes),
+            looks: MANY,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.count == 0 && self.bytes == 0 || self.looks == 0
+    }
+
+    /// A body of so many bytes goes.
+    fn less(&mut self, bytes: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.looks -= 1;
+    }
+}
+
+impl Engine {
+    /// True if `count` more messages with `bytes` bytes are within the limits.
+    pub(super) fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
+        let Some(queue) = self.store.queue(id) else {
+            return false;
+        };
+        let excess = Excess::of(queue, count, bytes);
+        excess.count == 0 && excess.bytes == 0
+    }
+
+    /// True if older messages of a full queue make way for a body of `bytes`.
+    pub(super) fn may_drop_for(&self, queue: QueueId, bytes: u64) -> bool {
+        self.store.queue(queue).is_some_and(|queue| {
+            let settings = &queue.live.settings;
+            settings.when_full == WhenFull::DropOldest
+                && (settings.bytes_max == 0 || bytes <= settings.bytes_max)
+        })
+    }
+
+    pub(super) fn make_room<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: QueueId,
+        bytes: u64,
+    ) -> Result<(), Refusal> {
+        if self.fits(id, 1, bytes) {
+            return Ok(());
+        }
+        if !self.may_drop_for(id, bytes) {
+            return Err(Refusal::QueueFull);
+        }
+        // What is due counts as ready.
+        self.store.promote(id, self.now);
+        while !self.fits(id, 1, bytes) {
+            let message = match self.victim(id) {
+                Victim::Here(oldest) => self.store.message(oldest),
+                Victim::Nobody => return Err(Refusal::QueueFull),
+                // The put waited for the first `MANY`. Those behind them go
+                // with the next put: until then the queue is over its limit.
+                Victim::Cold(block) => {
+                    self.want(block);
+                    None
+                }
+            };
+            let Some(at) = message.map(Message::at) else {
+                break;
+            };
+            self.fact(
+                cx,
+                Fact::Removed {
+                    at,
+                    why: Removal::Discarded,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// Who makes way in a full queue: the oldest message of the least urgent
+    /// rank; in a FIFO, its head. When nothing is ready, the first one that is
+    /// held back, then the delayed one that is due last.
+    fn victim(&self, id: QueueId) -> Victim {
+        let Some(queue) = self.store.queue(id) else {
+            return Victim::Nobody;
+        };
+        let hot = queue.ready.last_key_value().map(|(&(rank, ..), _)| rank);
+        let cold = queue.cold.as_ref().and_then(|cold| cold.last_rank());
+        if let Some(rank) = hot.max(cold) {
+            let from = (rank, i64::MIN, MessageId(0));
+            let here = queue.ready.range(from..).next().map(|(&order, _)| order);
+            let cold = self.store.next_cold(id, Lane::Ready, Some(from));
+            return Victim::first(here, cold);
+        }
+        let here = queue.held_back.first_key_value().map(|(&order, _)| order);
+        let cold = self.store.next_cold(id, Lane::HeldBack, None);
+        if here.is_some() || cold.is_some() {
+            return Victim::first(here, cold);
+        }
+        let here = queue.delayed.last_key_value().map(|(&(due, id), _)| {
+            // Times in ms stay far below 2^63.
+            (0, due.0 as i64, id)
+        });
+        match (here, self.store.last_delayed(id)) {
+            (here, Some((last, block))) if here.is_none_or(|here| here < last) => {
+                Victim::Cold(block)
+            }
+            (Some((_, _, id)), _) => Victim::Here(id),
+            (None, _) => Victim::Nobody,
+        }
+    }
+
+    /// True if puts need somebody to make way who is in a run, which is asked
+    /// for.
+    pub(super) fn needs_room<'a>(&mut self, puts: impl IntoIterator<Item = &'a Put>) -> bool {
+        let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
+        for put in puts {
+            let Some(queue) = self
+                .store
+                .find(&put.queue)
+                .and_then(|id| self.store.queue(id))
+            else {
+                continue;
+            };
+            for id in queue.children.iter().copied().chain([queue.id]) {
+                let bytes = put.body.len();
+                if self.may_drop_for(id, bytes) {
+                    let asked = asked.entry(id).or_default();
+                    *asked = (asked.0 + 1, asked.1 + bytes);
+                }
+            }
+        }
+        let mut any = false;
+        for (id, (count, bytes)) in asked {
+            if self.fits(id, count, bytes) {
+                continue;
+            }
+            self.store.promote(id, self.now);
+            if let Some(block) = self.first_cold_victim(id, count, bytes) {
+                self.want(block);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The block that must be read before enough messages have made way for
+    /// `count` more with `bytes` bytes.
+    fn first_cold_victim(&self, id: QueueId, count: u64, bytes: u64) -> Option<BlockAt> {
+        let queue = self.store.queue(id)?;
+        let cold = queue.cold.as_ref()?;
+        let mut excess = Excess::of(queue, count, bytes);
+        let size = |slot: u32| {
+            let message = self.store.messages.get(slot);
+            message.map_or(0, |message| message.body.len())
+        };
+
+        // Rank by rank, the least urgent first, and in each the oldest first.
+        // In what was passed nothing is in a run.
+        let mut below = (u32::MAX, i64::MAX, MessageId(u64::MAX));
+        loop {
+            let hot = queue.ready.range(..below).next_back();
+            let hot = hot.map(|(&(rank, ..), _)| rank);
+            let Some(rank) = hot.max(cold.last_rank()) else {
+                break;
+            };
+            let from = (rank, i64::MIN, MessageId(0));
+            let stored = self.store.next_cold(id, Lane::Ready, Some(from));
+            for (&order, &slot) in queue.ready.range(from..below) {
+                if excess.is_over() {
+                    return None;
+                }
+                if let Some((bound, block)) = stored
+                    && bound < order
+                {
+                    return Some(block);
+                }
+                excess.less(size(slot));
+            }
+            if excess.is_over() {
+                return None;
+            }
+            if let Some((_, block)) = stored {
+                return Some(block);
+            }
+            below = from;
+        }
+
+        let stored = self.store.next_cold(id, Lane::HeldBack, None);
+        for (&order, &slot) in &queue.held_back {
+            if excess.is_over() {
+                return None;
+            }
+            if let Some((bound, block)) = stored
+                && bound < order
+            {
+                return Some(block);
+            }
+            excess.less(size(slot));
+        }
+        if excess.is_over() {
+            return None;
+        }
+        if let Some((_, block)) = stored {
+            return Some(block);
+        }
+
+        let stored = self.store.last_delayed(id);
+        for (&(due, id), &slot) in queue.delayed.iter().rev() {
+            if excess.is_over() {
+                return None;
+            }
+            if let Some((last, block)) = stored
+                && (0, due.0 as i64, id) < last
+            {
+                return Some(block);
+            }
+            excess.less(size(slot));
+        }
+        stored
+            .filter(|_| !excess.is_over())
+            .map(|(_, block)| block)
+    }
+}
