@@ -73,8 +73,9 @@ impl Engine {
         let Some(queue) = self.store.queue(id) else {
             return false;
         };
-        let excess = Excess::of(queue, count, bytes);
-        excess.count == 0 && excess.bytes == 0
+        let settings = &queue.live.settings;
+        (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
+            && (settings.bytes_max == 0 || queue.all_waiting_bytes() + bytes <= settings.bytes_max)
     }
 
     /// True if older messages of a full queue make way for a body of `bytes`.
@@ -265,8 +266,6 @@ impl Engine {
             }
             excess.less(size(slot));
         }
-        stored
-            .filter(|_| !excess.is_over())
-            .map(|(_, block)| block)
+        stored.filter(|_| !excess.is_over()).map(|(_, block)| block)
     }
 }

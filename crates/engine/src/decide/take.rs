@@ -302,9 +302,9 @@ impl Engine {
         if wanted > 1 && !self.store.cold.is_empty() && !self.is_here(cx, take, queues) {
             return None;
         }
-        let mut seen: SmallVec<[MessageId; 1]> = SmallVec::new();
+        let mut seen = None;
         while handed.len() < wanted as usize {
-            let best = match self.best(cx, take, queues, |_| seen.last().copied()) {
+            let best = match self.best(cx, take, queues, seen) {
                 Best::Here(best) => best,
                 Best::Nothing => break,
                 Best::Cold(_, queue, block) => {
@@ -323,7 +323,7 @@ impl Engine {
             }
             if take.look {
                 if let Some(message) = self.store.messages.get(best.slot) {
-                    seen.push(message.id);
+                    seen = Some(message.id);
                     handed.push(message.clone());
                 }
                 self.count_live(best.queue, |totals| totals.looks += 1);
@@ -394,6 +394,7 @@ impl Engine {
 
     /// True if what this take would get is in memory, with its companions; of
     /// many, the first [`MANY`]. What is not is asked for.
+    #[cold]
     pub(crate) fn is_here<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -408,8 +409,7 @@ impl Engine {
         // How far each queue was walked along.
         let mut seen: SmallVec<[(QueueId, MessageId); 1]> = SmallVec::new();
         for _ in 0..wanted {
-            let after = |id| seen.iter().find(|seen| seen.0 == id).map(|seen| seen.1);
-            let best = match self.best(cx, take, queues, after) {
+            let best = match self.best_behind(cx, take, queues, &seen) {
                 Best::Here(best) => best,
                 Best::Nothing => break,
                 Best::Cold(_, queue, block) => {
@@ -471,7 +471,7 @@ impl Engine {
         if !self.store.cold.is_empty() && !self.is_here(cx, take, queues) {
             return None;
         }
-        match self.best(cx, take, queues, |_| None) {
+        match self.best(cx, take, queues, None) {
             Best::Here(best) => self.store.messages.get(best.slot),
             Best::Nothing | Best::Cold(..) => None,
         }
