@@ -4,12 +4,12 @@
 //! good frame. A segment that goes away meanwhile makes the whole start over: the set of segments
 //! must be one that existed.
 
+use std::sync::Arc;
+
 use crate::{
-    LogError, Position, Storage, StorageFile,
+    LogError, Position, SegmentNumber, Storage, StorageFile,
     scan::{Scan, Step, Window},
-    segment::{
-        SEGMENT_HEADER_BYTES, SegmentHeader, parse_segment_name, segment_name, segment_tmp_name,
-    },
+    segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name, segment_tmp_name},
     storage::{read_full, write_all},
 };
 
@@ -41,8 +41,8 @@ pub struct BackupSummary {
 /// [`LogError::NotEmpty`], [`LogError::Damaged`], [`LogError::NewerFormat`],
 /// [`LogError::NoSpace`], [`LogError::Io`]. What was made in `target` is removed again.
 pub fn backup(source: &dyn Storage, target: &dyn Storage) -> Result<BackupSummary, LogError> {
-    if let Some(file) = segments_of(target)?.first() {
-        return Err(LogError::NotEmpty { file: file.clone() });
+    if let Some(file) = SegmentFile::list(target, "the target")?.first() {
+        return Err(LogError::NotEmpty { file: file.name() });
     }
     for _ in 0..ATTEMPTS {
         match try_backup(source, target) {
@@ -63,33 +63,42 @@ fn try_backup(
     source: &dyn Storage,
     target: &dyn Storage,
 ) -> Result<Option<BackupSummary>, LogError> {
-    let names = segments_of(source)?;
-    let mut summary = BackupSummary {
-        segments: names.len() as u64,
-        ..BackupSummary::default()
-    };
+    let segments = SegmentFile::list(source, "the log")?;
+    let mut summary = BackupSummary::default();
     let mut window = Window::default();
     let mut linked = Vec::new();
-    for (index, name) in names.iter().enumerate() {
-        let next = names.get(index + 1);
+    for (index, segment) in segments.iter().enumerate() {
+        let number = segment.number;
+        let next = segments.get(index + 1);
+        if let Some(why) = next.and_then(|next| next.doubles(Some(*segment))) {
+            return Err(LogError::damaged(&segment.name(), 0, why));
+        }
+        // What was only begun is copied: here it gets the name of one that was synced.
         let result = match next {
-            Some(_) => link(source, target, name),
-            None => Ok(false),
+            Some(_) if !segment.begun => link(source, target, &segment.name()),
+            _ => Ok(false),
         };
         let result = match result {
             Ok(true) => {
-                linked.push(name);
+                linked.push(segment.name());
+                summary.segments += 1;
                 continue;
             }
-            Ok(false) => copy_segment(source, target, name, next, &mut window),
+            Ok(false) => copy_segment(source, target, number, next, &mut window),
             Err(error) => Err(error),
         };
-        // A file copied while it was recycled may have had any content: what tells is whether its
-        // name is still there. That also explains an error.
-        if !segments_of(source)?.contains(name) {
+        // A file copied while it was recycled may have had any content: what tells is whether the
+        // segment is still there. That also explains an error.
+        let now = SegmentFile::list(source, "the log")?;
+        if !now.iter().any(|still| still.number == number) {
             return Ok(None);
         }
-        let (bytes, end) = result?;
+        let (bytes, end) = match result {
+            // Its header is about to be written, or a crash came before it was.
+            Err(LogError::Damaged { .. }) if segments[index..].iter().all(|one| one.begun) => break,
+            result => result?,
+        };
+        summary.segments += 1;
         summary.copied_bytes += bytes;
         summary.end = end;
     }
@@ -113,29 +122,45 @@ fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool, 
         .map_err(|error| failed("link", name, error))
 }
 
-fn header_of(source: &dyn Storage, name: &str) -> Result<SegmentHeader, LogError> {
-    let file = source
-        .open_read(name)
-        .map_err(|error| failed("open", name, error))?;
-    SegmentHeader::read(&*file, name)
+/// Opens a segment, which may get the name of one that was synced just then.
+fn open(
+    source: &dyn Storage,
+    number: SegmentNumber,
+) -> Result<(String, Arc<dyn StorageFile>), LogError> {
+    let mut last = None;
+    for begun in [false, true, false] {
+        let name = SegmentFile { number, begun }.name();
+        match source.open_read(&name) {
+            Ok(file) => return Ok((name, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                last = Some(failed("open", &name, error));
+            }
+            Err(error) => return Err(failed("open", &name, error)),
+        }
+    }
+    Err(last.unwrap_or(LogError::NoSegment(number)))
 }
 
 fn copy_segment(
     source: &dyn Storage,
     target: &dyn Storage,
-    name: &str,
-    next: Option<&String>,
+    number: SegmentNumber,
+    next: Option<&SegmentFile>,
     window: &mut Window,
 ) -> Result<(u64, Position), LogError> {
     let limit = match next {
-        Some(next) => Some(header_of(source, next)?.first),
+        Some(next) => {
+            let (name, file) = open(source, next.number)?;
+            match SegmentHeader::read(&*file, &name) {
+                Err(LogError::Damaged { .. }) if next.begun => None,
+                header => Some(header?.first),
+            }
+        }
         None => None,
     };
-    let file = source
-        .open_read(name)
-        .map_err(|error| failed("open", name, error))?;
-    let header = SegmentHeader::read(&*file, name)?;
-    let mut scan = Scan::new(&*file, name, &header, limit, window)?;
+    let (name, file) = open(source, number)?;
+    let header = SegmentHeader::read(&*file, &name)?;
+    let mut scan = Scan::new(&*file, &name, &header, limit, window)?;
     let mut end = header.first;
     loop {
         match scan.at(end)? {
@@ -143,7 +168,7 @@ fn copy_segment(
             Step::Limit => break,
             Step::Stop(_) if limit.is_none() => break,
             Step::Stop(stop) => {
-                return Err(LogError::damaged(name, header.offset_of(end), stop.why));
+                return Err(LogError::damaged(&name, header.offset_of(end), stop.why));
             }
         }
     }
@@ -152,9 +177,9 @@ fn copy_segment(
         .create(&tmp)
         .map_err(|error| failed("create", &tmp, error))?;
     write_all(&*copy, 0, &header.encode()).map_err(|error| failed("write", &tmp, error))?;
-    copy_bytes(&*file, name, &*copy, &tmp, header.offset_of(end))?;
+    copy_bytes(&*file, &name, &*copy, &tmp, header.offset_of(end))?;
     copy.sync_data()
-        .and_then(|()| target.rename(&tmp, name))
+        .and_then(|()| target.rename(&tmp, &segment_name(number)))
         .map_err(|error| failed("finish", &tmp, error))?;
     Ok((header.offset_of(end), end))
 }
@@ -184,24 +209,13 @@ fn copy_bytes(
     Ok(())
 }
 
-fn segments_of(storage: &dyn Storage) -> Result<Vec<String>, LogError> {
-    let names = storage.list();
-    let names = names.map_err(|error| LogError::io("list", "the log's directory", 0, error))?;
-    let mut numbers: Vec<_> = names
-        .iter()
-        .filter_map(|name| parse_segment_name(name))
-        .collect();
-    numbers.sort_unstable();
-    Ok(numbers.into_iter().map(segment_name).collect())
-}
-
 /// Removes what an attempt made; there was no log before.
 fn remove_all(target: &dyn Storage) -> Result<(), LogError> {
     let names = target
         .list()
         .map_err(|error| LogError::io("list", "the target", 0, error))?;
     for name in names {
-        if parse_segment_name(&name).is_some() || crate::segment::is_tmp_name(&name) {
+        if SegmentFile::parse(&name).is_some() || crate::segment::is_tmp_name(&name) {
             target
                 .remove(&name)
                 .map_err(|error| LogError::io("remove", &name, 0, error))?;

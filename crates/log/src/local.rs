@@ -1,6 +1,9 @@
 //! The local log: appending, rotating, syncing, retiring.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
@@ -9,7 +12,7 @@ use crate::{
     failure::Failure,
     files::Files,
     recovery,
-    segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_tmp_name},
+    segment::{SEGMENT_HEADER_BYTES, SegmentHeader, begun_name, segment_name},
     storage::write_all,
 };
 
@@ -58,9 +61,12 @@ pub struct LocalLog {
     epoch: Epoch,
     /// Segments that may hold frames not yet durable, oldest first.
     unsynced: Vec<Unsynced>,
-    /// Changes made to the directory that the log depends on, and how many are durable.
-    dir_changes: u64,
-    dir_synced: u64,
+    /// Segments begun since the log was opened, and how many of them, oldest first, are durable
+    /// with their names.
+    begun: u64,
+    begun_durable: u64,
+    /// The name of the oldest segment is durable.
+    rooted: bool,
 }
 
 pub(crate) struct Segment {
@@ -68,12 +74,17 @@ pub(crate) struct Segment {
     /// Where its last frame ends.
     pub(crate) end: Position,
     pub(crate) modified_ms: u64,
+    /// How many segments had been begun with this one; 0: it was there when the log was opened.
+    pub(crate) turn: u64,
 }
 
 #[derive(Clone)]
 struct Unsynced {
     number: SegmentNumber,
     file: Arc<dyn StorageFile>,
+    /// The segment's name says that it was synced. Shared by the sync points that are on their way,
+    /// of which the first to come renames it; `None` where it was so when the log was opened.
+    named: Option<Arc<Mutex<bool>>>,
 }
 
 impl LocalLog {
@@ -102,6 +113,7 @@ impl LocalLog {
             files.add(segment.header.number, Some(Arc::clone(file)));
         }
         let end = found.recovery.end;
+        let rooted = !found.segments.is_empty();
         let log = Self {
             spares: Spares::new(
                 Arc::clone(&storage),
@@ -123,8 +135,9 @@ impl LocalLog {
             durable: end,
             epoch: found.recovery.last_epoch,
             unsynced: Vec::new(),
-            dir_changes: 0,
-            dir_synced: 0,
+            begun: 0,
+            begun_durable: 0,
+            rooted,
         };
         Ok((log, found.recovery))
     }
@@ -134,12 +147,11 @@ impl LocalLog {
         self.spares.clone()
     }
 
-    /// Makes the next segment from a spare, or a new file, and its header durable, under the name
-    /// it will keep. One sync of one page; the directory's own sync is left to the next
-    /// [`SyncPoint`].
+    /// Makes the next segment from a spare, or a new file. Nothing of it is durable until the next
+    /// [`SyncPoint`], which the name of its file says.
     fn rotate(&mut self, time_ms: u64) -> Result<(), LogError> {
         let number = self.next_number;
-        let name = segment_name(number);
+        let name = begun_name(number);
         let header = SegmentHeader {
             shard: self.shard,
             number,
@@ -148,30 +160,26 @@ impl LocalLog {
             created_ms: time_ms,
             synced_through: self.durable,
         };
-        // The name of the segment before may still be lost in a crash. A lost last segment is a
-        // lost tail; but if this one's name survived without it, the log would have a hole, or
-        // begin in its middle.
-        if self.dir_changes > self.dir_synced {
+        // The name of the segment before may still be lost in a crash. That loses a tail that was
+        // not durable; but if it is the first and this one's name survived without it, the log
+        // would begin in its middle.
+        if !self.rooted && !self.segments.is_empty() {
             self.storage
                 .sync_dir()
                 .map_err(|error| self.failure.record(dir_failed(error)))?;
-            self.dir_synced = self.dir_changes;
+            self.rooted = true;
         }
         let spare = self.spares.take();
         let is_spare = spare.is_some();
         let (from, file) = match spare {
             Some(spare) => spare,
             None => {
-                let tmp = segment_tmp_name(number);
-                let made = self.storage.create(&tmp);
-                (
-                    tmp,
-                    made.map_err(|error| self.refused("create", &name, 0, error))?,
-                )
+                let made = self.storage.create(&name);
+                let made = made.map_err(|error| self.refused("create", &name, 0, error))?;
+                (name.clone(), made)
             }
         };
-        let written = write_all(&*file, 0, &header.encode()).and_then(|()| file.sync_data());
-        if let Err(error) = written {
+        if let Err(error) = write_all(&*file, 0, &header.encode()) {
             let error = self.refused("begin", &name, 0, error);
             if matches!(error, LogError::NoSpace { .. }) {
                 if is_spare {
@@ -182,20 +190,24 @@ impl LocalLog {
             }
             return Err(error);
         }
-        self.storage
-            .rename(&from, &name)
-            .map_err(|error| self.failure.record(LogError::io("rename", &from, 0, error)))?;
-        self.dir_changes += 1;
+        if is_spare {
+            self.storage
+                .rename(&from, &name)
+                .map_err(|error| self.failure.record(LogError::io("rename", &from, 0, error)))?;
+        }
+        self.begun += 1;
         self.next_number = SegmentNumber(number.0 + 1);
         self.files.add(number, Some(Arc::clone(&file)));
         self.segments.push_back(Segment {
             header,
             end: self.end,
             modified_ms: time_ms,
+            turn: self.begun,
         });
         self.unsynced.push(Unsynced {
             number,
             file: Arc::clone(&file),
+            named: Some(Arc::default()),
         });
         self.current = Some(file);
         self.begin = false;
@@ -284,9 +296,11 @@ impl Log for LocalLog {
             .last()
             .is_none_or(|last| last.number != number)
         {
+            // A segment begun here stays listed until it has its name.
             self.unsynced.push(Unsynced {
                 number,
                 file: Arc::clone(file),
+                named: None,
             });
         }
         self.end = Position(self.end.0 + sealed.len() as u64);
@@ -325,31 +339,32 @@ impl Log for LocalLog {
     }
 
     fn sync_point(&mut self) -> SyncPoint {
-        let dir = self.dir_changes > self.dir_synced;
-        let work = (dir || !self.unsynced.is_empty()).then(|| {
+        let work = (!self.unsynced.is_empty()).then(|| {
             Box::new(Sync {
+                storage: Arc::clone(&self.storage),
                 failure: self.failure.clone(),
                 files: self.unsynced.clone(),
-                dir: dir.then(|| Arc::clone(&self.storage)),
+                dir: self.begun > self.begun_durable,
             }) as Box<dyn SyncWork>
         });
         let mut point = SyncPoint::new(self.end, work);
-        point.mark = self.dir_changes;
+        point.mark = self.begun;
         point
     }
 
     fn synced(&mut self, point: SyncPoint) {
+        self.begun_durable = self.begun_durable.max(point.mark);
+        self.rooted |= self.begun_durable > 0;
         self.durable = self.durable.max(point.finish());
-        self.dir_synced = self.dir_synced.max(point.mark);
         // A segment that began before the point may still have frames after it.
-        let durable = self.durable;
+        let (durable, begun_durable) = (self.durable, self.begun_durable);
         let segments = &self.segments;
         self.unsynced.retain(|unsynced| {
             let found = segments
                 .iter()
                 .rev()
                 .find(|one| one.header.number == unsynced.number);
-            found.is_some_and(|segment| segment.end > durable)
+            found.is_some_and(|segment| segment.end > durable || segment.turn > begun_durable)
         });
     }
 
@@ -368,7 +383,9 @@ impl Log for LocalLog {
         let mut given_up = Vec::new();
         while self.segments.len() > 1 {
             let number = self.segments[0].header.number;
-            if number > through {
+            // The one that becomes the oldest must not be lost in a crash: without it those behind
+            // it are worth nothing.
+            if number > through || self.segments[1].turn > self.begun_durable {
                 break;
             }
             // Out of the readers' reach first: then who has the file now is all who ever will.
@@ -453,22 +470,38 @@ impl Retire {
 
 /// What waiting for a sync point does.
 struct Sync {
+    storage: Arc<dyn Storage>,
     failure: Failure,
     files: Vec<Unsynced>,
-    dir: Option<Arc<dyn Storage>>,
+    /// The directory has names that are not known to be durable.
+    dir: bool,
 }
 
 impl SyncWork for Sync {
     fn sync(&self) -> Result<(), LogError> {
         self.failure.check()?;
         for unsynced in &self.files {
-            unsynced.file.sync_data().map_err(|error| {
-                let name = segment_name(unsynced.number);
-                self.failure.record(LogError::io("sync", &name, 0, error))
-            })?;
+            let name = segment_name(unsynced.number);
+            unsynced
+                .file
+                .sync_data()
+                .map_err(|error| self.failure.record(LogError::io("sync", &name, 0, error)))?;
+            let Some(named) = &unsynced.named else {
+                continue;
+            };
+            let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
+            if !*named {
+                let begun = begun_name(unsynced.number);
+                self.storage.rename(&begun, &name).map_err(|error| {
+                    self.failure
+                        .record(LogError::io("rename", &begun, 0, error))
+                })?;
+                *named = true;
+            }
         }
-        if let Some(dir) = &self.dir {
-            dir.sync_dir()
+        if self.dir {
+            self.storage
+                .sync_dir()
                 .map_err(|error| self.failure.record(dir_failed(error)))?;
         }
         Ok(())

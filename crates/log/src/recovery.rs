@@ -10,7 +10,10 @@ use crate::{
     frame::FrameHeader,
     local::Segment,
     scan::{Scan, Step, Stop, Window},
-    segment::{SegmentHeader, is_tmp_name, parse_segment_name, parse_spare_name, segment_name},
+    segment::{
+        SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, is_tmp_name, parse_spare_name,
+        segment_name,
+    },
     spares::Spare,
     storage::{read_full, write_all},
 };
@@ -63,8 +66,18 @@ pub(crate) struct Found {
 /// A segment's file, opened.
 struct File {
     name: String,
+    /// It does not have the name of one that was synced.
+    begun: bool,
     header: SegmentHeader,
     file: Arc<dyn StorageFile>,
+}
+
+/// A segment that was begun and never durable, and all that were begun behind it.
+#[derive(Default)]
+struct Strays {
+    files: Vec<SegmentFile>,
+    /// What is wrong with the header of the first.
+    why: String,
 }
 
 impl Segment {
@@ -73,6 +86,7 @@ impl Segment {
         Self {
             end: header.first,
             modified_ms: header.created_ms,
+            turn: 0,
             header,
         }
     }
@@ -92,7 +106,7 @@ pub(crate) fn recover(
     shard: u16,
     replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
 ) -> Result<Found, LogError> {
-    let files = open_segments(storage, shard)?;
+    let (files, strays) = open_segments(storage, shard)?;
     let mut recovery = Recovery::default();
     let mut segments: VecDeque<Segment> = files.iter().map(Segment::empty).collect();
     let mut window = Window::default();
@@ -101,8 +115,9 @@ pub(crate) fn recover(
         .map(|file| file.header.synced_through)
         .max()
         .unwrap_or_default();
-    let next_number = files.last().map_or(1, |last| last.header.number.0 + 1);
-    let next_number = SegmentNumber(next_number);
+    let last_number = files.last().map(|last| last.header.number);
+    let last_number = last_number.max(strays.files.last().map(|last| last.number));
+    let next_number = SegmentNumber(last_number.map_or(1, |last| last.0.saturating_add(1)));
 
     let end = read_in_order(&files, &mut window, |index, header, offset, payload| {
         let file = &files[index];
@@ -134,6 +149,7 @@ pub(crate) fn recover(
     })?;
     let Some(end) = end else {
         // No segment at all. The directory's own durability still matters to the first one.
+        strays.remove(storage)?;
         storage.sync_dir().map_err(sync_dir_failed)?;
         return Ok(Found {
             recovery,
@@ -157,15 +173,28 @@ pub(crate) fn recover(
             bytes: evidence.bytes,
             why: end.stop.why.to_owned(),
         });
+    } else if let Some(first) = strays.files.first() {
+        recovery.cut = Some(Cut {
+            file: first.name(),
+            offset: 0,
+            bytes: 0,
+            why: strays.why.clone(),
+        });
     }
 
     segments.truncate(end.index + 1);
     rewrite(&files, &segments, synced)?;
+    for file in files[..=end.index].iter().filter(|file| file.begun) {
+        storage
+            .rename(&file.name, &segment_name(file.header.number))
+            .map_err(|error| LogError::io("rename", &file.name, 0, error))?;
+    }
     for file in beyond {
         storage
             .remove(&file.name)
             .map_err(|error| LogError::io("remove", &file.name, 0, error))?;
     }
+    strays.remove(storage)?;
     storage.sync_dir().map_err(sync_dir_failed)?;
     recovery.end = end.position;
     recovery.segments = segments.len() as u64;
@@ -201,6 +230,7 @@ pub(crate) fn find_spares(
                 .links()
                 .map_err(|error| LogError::io("inspect", &name, 0, error))?;
             if len == bytes && links == 1 && spares.len() < want {
+                wipe(&*file, &name)?;
                 spares.push((name, file));
                 continue;
             }
@@ -214,19 +244,63 @@ pub(crate) fn find_spares(
     Ok((spares, next_number))
 }
 
-fn open_segments(storage: &dyn Storage, shard: u16) -> Result<Vec<File>, LogError> {
-    let mut numbers: Vec<SegmentNumber> = list(storage)?
-        .iter()
-        .filter_map(|name| parse_segment_name(name))
-        .collect();
-    numbers.sort_unstable();
-    let mut files: Vec<File> = Vec::with_capacity(numbers.len());
-    for number in numbers {
-        let name = segment_name(number);
+/// Takes the header from a file that was a segment. A crash may have made a spare of one that was
+/// begun and never durable, whose number comes again: what is left of it must not be taken for
+/// what will be written.
+fn wipe(file: &dyn StorageFile, name: &str) -> Result<(), LogError> {
+    let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+    read_full(file, 0, &mut header).map_err(|error| LogError::io("read", name, 0, error))?;
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    header.fill(0);
+    write_all(file, 0, &header)
+        .and_then(|()| file.sync_data())
+        .map_err(|error| LogError::io("wipe", name, 0, error))
+}
+
+impl Strays {
+    fn remove(&self, storage: &dyn Storage) -> Result<(), LogError> {
+        self.files
+            .iter()
+            .map(|file| file.name())
+            .try_for_each(|name| {
+                storage
+                    .remove(&name)
+                    .map_err(|error| LogError::io("remove", &name, 0, error))
+            })
+    }
+}
+
+fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays), LogError> {
+    let found = SegmentFile::list(storage, "the log's directory")?;
+    let mut files: Vec<File> = Vec::with_capacity(found.len());
+    let mut strays = Strays::default();
+    let mut last = None;
+    for segment in found {
+        let name = segment.name();
+        if let Some(why) = segment.doubles(last.replace(segment)) {
+            return Err(LogError::damaged(&name, 0, why));
+        }
+        if let Some(first) = strays.files.first() {
+            if !segment.begun {
+                // This one was durable, so that one was.
+                return Err(LogError::damaged(&first.name(), 0, strays.why));
+            }
+            strays.files.push(segment);
+            continue;
+        }
         let file = storage
             .open(&name)
             .map_err(|error| LogError::io("open", &name, 0, error))?;
-        let header = SegmentHeader::read(&*file, &name)?;
+        let header = match SegmentHeader::read(&*file, &name) {
+            Err(LogError::Damaged { why, .. }) if segment.begun => {
+                strays.files.push(segment);
+                strays.why = why;
+                continue;
+            }
+            header => header?,
+        };
         if header.shard != shard {
             return Err(LogError::OtherShard {
                 file: name,
@@ -244,9 +318,14 @@ fn open_segments(storage: &dyn Storage, shard: u16) -> Result<Vec<File>, LogErro
                 "it begins before the segment before it",
             ));
         }
-        files.push(File { name, header, file });
+        files.push(File {
+            name,
+            begun: segment.begun,
+            header,
+            file,
+        });
     }
-    Ok(files)
+    Ok((files, strays))
 }
 
 /// Reads frames until one is not good; `None` when there are no segments.
@@ -324,14 +403,18 @@ fn damage(files: &[File], end: &End, synced: Position) -> LogError {
     LogError::damaged(&file.name, file.header.offset_of(end.position), why)
 }
 
-/// Writes everything from `synced` on again, with the same bytes, and syncs it.
+/// Writes everything from `synced` on again, with the same bytes, and syncs it; of a segment that
+/// was only begun its header too.
 ///
 /// Syncing alone is not enough: after a sync that failed, the system may hold pages in memory as
 /// clean that never reached the disk.
 fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Result<(), LogError> {
     let mut bytes = Vec::new();
     for (file, segment) in files.iter().zip(segments) {
-        let mut offset = file.header.offset_of(synced.max(file.header.first));
+        let mut offset = match file.begun {
+            true => 0,
+            false => file.header.offset_of(synced.max(file.header.first)),
+        };
         let end = file.header.offset_of(segment.end);
         if offset >= end {
             continue;

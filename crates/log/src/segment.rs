@@ -1,7 +1,7 @@
 //! A segment's name and header. The layout is the table "Segment" in `docs/log-format.md`.
 
 use crate::{
-    LogError, Position, SegmentNumber, StorageFile,
+    LogError, Position, SegmentNumber, Storage, StorageFile,
     frame::{u32_at, u64_at},
     storage::read_full,
 };
@@ -26,6 +26,16 @@ pub(crate) struct SegmentHeader {
     pub(crate) first: Position,
     pub(crate) created_ms: u64,
     pub(crate) synced_through: Position,
+}
+
+/// A segment's file, by its name.
+///
+/// The name is evidence: a segment is *begun* until it was synced for the first time, and only then
+/// gets the name without which its header must be readable. "Segment" in `docs/log-format.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SegmentFile {
+    pub(crate) number: SegmentNumber,
+    pub(crate) begun: bool,
 }
 
 /// A header, and what is wrong with the copy of it that could not be used, if one could not.
@@ -95,7 +105,7 @@ impl SegmentHeader {
             [Err(why), Ok(two)] => (two, Some((0, why))),
             [Err(why), Err(_)] => return Err(LogError::damaged(name, 0, why)),
         };
-        if parse_segment_name(name) != Some(header.number) {
+        if SegmentFile::parse(name).map(|file| file.number) != Some(header.number) {
             let why = format!("its header says that it is segment {}", header.number);
             return Err(LogError::damaged(name, 12, why));
         }
@@ -145,8 +155,49 @@ impl SegmentHeader {
     }
 }
 
+impl SegmentFile {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let of = |begun, suffix| {
+            let number = SegmentNumber(parse(name, "segment-", suffix)?);
+            Some(Self { number, begun })
+        };
+        of(false, ".log").or_else(|| of(true, ".new"))
+    }
+
+    pub(crate) fn name(self) -> String {
+        if self.begun {
+            begun_name(self.number)
+        } else {
+            segment_name(self.number)
+        }
+    }
+
+    /// All there are, by number; `whose` is the directory in an error.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub(crate) fn list(storage: &dyn Storage, whose: &str) -> Result<Vec<Self>, LogError> {
+        let names = storage.list();
+        let names = names.map_err(|error| LogError::io("list", whose, 0, error))?;
+        let mut files: Vec<Self> = names.iter().filter_map(|name| Self::parse(name)).collect();
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    /// Why it is damage that this one follows `last` in the list: two files of one number, which
+    /// no crash leaves.
+    pub(crate) fn doubles(self, last: Option<Self>) -> Option<String> {
+        let last = last.filter(|last| last.number == self.number)?;
+        Some(format!("there is {} too", last.name()))
+    }
+}
+
 pub(crate) fn segment_name(number: SegmentNumber) -> String {
     format!("segment-{:010}.log", number.0)
+}
+
+pub(crate) fn begun_name(number: SegmentNumber) -> String {
+    format!("segment-{:010}.new", number.0)
 }
 
 pub(crate) fn segment_tmp_name(number: SegmentNumber) -> String {
@@ -159,10 +210,6 @@ pub(crate) fn spare_name(number: u32) -> String {
 
 pub(crate) fn spare_tmp_name(number: u32) -> String {
     format!("spare-{number:010}.tmp")
-}
-
-pub(crate) fn parse_segment_name(name: &str) -> Option<SegmentNumber> {
-    parse(name, "segment-", ".log").map(SegmentNumber)
 }
 
 pub(crate) fn parse_spare_name(name: &str) -> Option<u32> {

@@ -16,7 +16,13 @@ use crate::{
 /// one slice, not for a segment.
 const SLICE_BYTES: usize = 1 << 20;
 
-static ZEROS: [u8; SLICE_BYTES] = [0; SLICE_BYTES];
+/// Bytes of one write. What is written at once the page cache may keep as one folio, and every
+/// later write into it looks at all its blocks: in a file filled 1 MiB at a time an append of 600
+/// bytes took 2.9 us and one of 10,000 bytes 4.2; in pieces of 64 KiB 1.8 and 2.8 (Linux 6.18,
+/// ext4).
+const WRITE_BYTES: usize = 64 << 10;
+
+static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
 /// A spare file and its name.
 pub(crate) type Spare = (String, Arc<dyn StorageFile>);
@@ -196,8 +202,7 @@ impl Keeper {
         };
         let tmp = spare_tmp_name(current.number);
         let slice = (self.bytes - current.done).min(SLICE_BYTES as u64);
-        // At most SLICE_BYTES, so it fits.
-        write_all(&*current.file, current.done, &ZEROS[..slice as usize])
+        zero_fill(&*current.file, current.done, slice)
             .and_then(|()| current.file.sync_data())
             .map_err(|error| failed("zero-fill", &tmp, error))?;
         current.done += slice;
@@ -222,6 +227,17 @@ impl Ready {
         self.next_number = self.next_number.wrapping_add(1);
         number
     }
+}
+
+fn zero_fill(file: &dyn StorageFile, from: u64, bytes: u64) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < bytes {
+        let some = (bytes - done).min(WRITE_BYTES as u64);
+        // At most WRITE_BYTES, so it fits.
+        write_all(file, from + done, &ZEROS[..some as usize])?;
+        done += some;
+    }
+    Ok(())
 }
 
 fn failed(doing: &'static str, name: &str, error: std::io::Error) -> LogError {

@@ -10,7 +10,7 @@ use crate::{
     Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Stamp, Storage,
     StorageFile,
     scan::{Scan, Step, Stop, Window},
-    segment::{SEGMENT_HEADER_BYTES, SegmentHeader, parse_segment_name, segment_name},
+    segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 
 /// What a check or a repair has to tell, as it goes.
@@ -102,7 +102,7 @@ pub(crate) fn survey(
     storage: &dyn Storage,
     report: &mut dyn FnMut(Finding<'_>),
 ) -> Result<Survey, LogError> {
-    let mut segments = open_all(storage)?;
+    let (mut segments, stray) = open_all(storage)?;
     let total = segments.iter().map(|segment| segment.len).sum();
     let mut state = State::default();
     let mut done = 0;
@@ -114,45 +114,58 @@ pub(crate) fn survey(
         done += segments[index].len;
         report(Finding::Progress { done, total });
     }
-    Ok(state.conclude(segments, report))
+    Ok(state.conclude(segments, stray, report))
 }
 
-fn open_all(storage: &dyn Storage) -> Result<Vec<Surveyed>, LogError> {
-    let names = storage.list();
-    let names = names.map_err(|error| LogError::io("list", "the log's directory", 0, error))?;
-    let mut numbers: Vec<_> = names
-        .iter()
-        .filter_map(|name| parse_segment_name(name))
-        .collect();
-    numbers.sort_unstable();
-    let mut segments: Vec<Surveyed> = Vec::with_capacity(numbers.len());
-    let mut first = Position(0);
-    for number in numbers {
-        let name = segment_name(number);
+/// The files, and the segment that was begun and never durable, whose header cannot be read: what
+/// is behind it never was durable either.
+fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>), LogError> {
+    let found = SegmentFile::list(storage, "the log's directory")?;
+    // What has a durable one behind it was durable itself.
+    let durable = found.iter().rposition(|segment| !segment.begun);
+    let mut segments: Vec<Surveyed> = Vec::with_capacity(found.len());
+    let (mut first, mut last) = (Position(0), None);
+    for (index, segment) in found.into_iter().enumerate() {
+        let name = segment.name();
+        let doubles = segment.doubles(last.replace(segment));
         let file = storage
             .open_read(&name)
             .map_err(|error| LogError::io("open", &name, 0, error))?;
         let len = file
             .len()
             .map_err(|error| LogError::io("measure", &name, 0, error))?;
-        let (header, header_damage) = match SegmentHeader::salvage(&*file, &name) {
-            Ok(found) if found.header.first < first => (
-                None,
-                Some((32, "it begins before the segment before it".to_owned())),
-            ),
+        let (header, bad) = match SegmentHeader::salvage(&*file, &name) {
             Ok(found) => {
-                first = found.header.first;
-                (
-                    Some(found.header),
-                    found.bad_copy.map(|(at, why)| (at, why.to_owned())),
-                )
+                let bad = found.bad_copy.map(|(at, why)| (at, why.to_owned()));
+                (Some(found.header), bad)
             }
             Err(LogError::Damaged { offset, why, .. }) => (None, Some((offset, why))),
             Err(error) => return Err(error),
         };
+        let never_durable = segment.begun && durable.is_none_or(|durable| index > durable);
+        let (header, header_damage) = match (header, bad) {
+            _ if doubles.is_some() => (None, doubles.map(|why| (0, why))),
+            (_, Some((_, why))) if never_durable => {
+                let cut = Cut {
+                    file: name,
+                    offset: 0,
+                    bytes: 0,
+                    why,
+                };
+                return Ok((segments, Some(cut)));
+            }
+            (Some(header), _) if header.first < first => {
+                let why = "it begins before the segment before it".to_owned();
+                (None, Some((32, why)))
+            }
+            (header, bad) => {
+                first = header.as_ref().map_or(first, |header| header.first);
+                (header, bad)
+            }
+        };
         segments.push(Surveyed {
             name,
-            number,
+            number: segment.number,
             file,
             len,
             header,
@@ -161,7 +174,7 @@ fn open_all(storage: &dyn Storage) -> Result<Vec<Surveyed>, LogError> {
             holes: Vec::new(),
         });
     }
-    Ok(segments)
+    Ok((segments, None))
 }
 
 /// What is known so far.
@@ -286,7 +299,12 @@ impl State {
         Ok(behind)
     }
 
-    fn conclude(self, segments: Vec<Surveyed>, report: &mut dyn FnMut(Finding<'_>)) -> Survey {
+    fn conclude(
+        self,
+        segments: Vec<Surveyed>,
+        stray: Option<Cut>,
+        report: &mut dyn FnMut(Finding<'_>),
+    ) -> Survey {
         let mut damage = Vec::new();
         let mut tail: Option<Cut> = None;
         let mut end = self.end;
@@ -338,6 +356,10 @@ impl State {
                 bytes: 0,
                 why: stop.why.to_owned(),
             });
+        }
+        // Without a segment at all nothing is cut.
+        if !segments.is_empty() {
+            tail = tail.or(stray);
         }
         let runs = segments.iter().flat_map(|segment| &segment.runs);
         let runs = runs

@@ -229,6 +229,74 @@ fn a_segment_with_no_header_left_is_set_aside() {
     }
 }
 
+/// A sound log, and behind it a segment that was begun and not synced, with a frame in it.
+fn begun() -> (SimDisk, Vec<Vec<u8>>, String) {
+    let (disk, expected, _) = sound();
+    let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
+    log.begin_segment();
+    append(&mut log, 1, b"not durable");
+    let name = "segment-0000000003.new".to_owned();
+    assert!(disk.content(&name).is_some(), "it is not durable yet");
+    (disk, expected, name)
+}
+
+#[test]
+fn a_segment_that_was_only_begun_may_have_no_header() {
+    let (disk, expected, name) = begun();
+    let whole = disk.content(&name).expect("a segment");
+    for (from, to) in [(0, 4096), (0, 512), (2000, 2512), (3584, 4096)] {
+        let torn = disk.fork();
+        let mut content = whole.clone();
+        content[from..to].fill(0);
+        torn.set_content(&name, &content);
+        assert_eq!(damage(&torn), [], "{from}: a tail is no damage");
+        assert_eq!(repaired(&torn).replaced, 0);
+        let (mut log, recovery, seen) = open(Arc::new(torn.clone())).expect("open");
+        assert_eq!(payloads(&seen), expected);
+        assert_eq!(recovery.cut.expect("it is said").file, name);
+        assert_eq!(torn.content(&name), None, "it is gone");
+        // Its number comes again, if not its name.
+        log.begin_segment();
+        append(&mut log, 1, b"after");
+        sync(&mut log);
+        let (_, recovery, seen) = open(Arc::new(torn.fork())).expect("open again");
+        assert_eq!((recovery.cut, seen.len()), (None, expected.len() + 1));
+    }
+    // With its header it is what it was, and has its name from then on.
+    let (_, recovery, seen) = open(Arc::new(disk.clone())).expect("open");
+    assert_eq!((recovery.cut, seen.len()), (None, expected.len() + 1));
+    assert!(disk.content(&name).is_none());
+    assert!(disk.content(&name_of(SegmentNumber(3))).is_some());
+}
+
+#[test]
+fn a_begun_segment_before_a_durable_one_was_durable_too() {
+    let (disk, ..) = begun();
+    let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
+    log.begin_segment();
+    append(&mut log, 1, b"durable");
+    sync(&mut log);
+    let mut content = disk.content(&name_of(SegmentNumber(3))).expect("a segment");
+    content[..HEADER as usize].fill(0);
+    for name in ["segment-0000000003.new", "segment-0000000003.log"] {
+        let damaged = disk.fork();
+        damaged.remove(&name_of(SegmentNumber(3))).expect("remove");
+        damaged.set_content(name, &content);
+        assert_eq!(refusal(&damaged).0, name);
+        assert!(damage(&damaged).iter().any(|range| range.file == name));
+    }
+}
+
+#[test]
+fn two_files_of_one_number_are_damage() {
+    let (disk, _, name) = begun();
+    let content = disk.content(&name).expect("a segment");
+    disk.set_content(&name_of(SegmentNumber(3)), &content);
+    assert_eq!(refusal(&disk).0, name);
+    assert_eq!(repaired(&disk).lost[0].file, name);
+    open(Arc::new(disk)).expect("open what was repaired");
+}
+
 #[test]
 fn several_lost_ranges_and_what_is_between_them() {
     let (disk, expected, _) = sound();

@@ -177,6 +177,69 @@ fn an_append_is_one_write_and_an_idle_log_writes_nothing() {
 }
 
 #[test]
+fn a_segment_begins_without_a_sync() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+    log.spares().fill(&AtomicBool::new(false)).expect("fill");
+    append(&mut log, 1, b"one");
+    sync(&mut log);
+    // Its header, its name, the frame; and so for the next one, which finds no spare, before any
+    // of it is durable.
+    for _ in 0..2 {
+        let before = disk.operations();
+        log.begin_segment();
+        append(&mut log, 1, b"two");
+        assert_eq!(disk.operations(), before + 3);
+    }
+    // Both files, their names, the directory.
+    let before = disk.operations();
+    sync(&mut log);
+    assert_eq!(disk.operations(), before + 5);
+}
+
+#[test]
+fn the_oldest_segment_is_never_one_a_crash_could_take() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+    append(&mut log, 1, b"one");
+    sync(&mut log);
+    for number in 2..4_u32 {
+        log.begin_segment();
+        append(&mut log, 1, b"more");
+        let freed = log.retire(SegmentNumber(number - 1)).expect("retire");
+        assert_eq!(freed, 0, "segment {number} is not durable yet");
+    }
+    sync(&mut log);
+    assert!(log.retire(SegmentNumber(2)).expect("retire") > 0);
+    assert_eq!(log.segments().len(), 1);
+}
+
+#[test]
+fn a_backup_has_what_was_only_begun() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+    let expected: Vec<Vec<u8>> = (0..4_u8).map(|number| vec![number; 300]).collect();
+    for (index, payload) in expected.iter().enumerate() {
+        log.begin_segment();
+        append(&mut log, 1, payload);
+        if index == 0 {
+            sync(&mut log);
+        }
+    }
+    let target = SimDisk::new(2);
+    let summary = backup(&disk, &target).expect("backup");
+    assert_eq!((summary.segments, summary.end), (4, log.end()));
+    let after = target.power_cut(Keep::Synced);
+    let (_, recovery, seen) = open_with(Arc::new(after), small(2)).expect("open the backup");
+    assert_eq!((recovery.cut, payloads(&seen).len()), (None, 4));
+    // One whose header is still to be written is not in it.
+    log.begin_segment();
+    disk.set_content("segment-0000000005.new", &[0; 4096]);
+    let summary = backup(&disk, &SimDisk::new(3)).expect("backup");
+    assert_eq!((summary.segments, summary.end), (4, log.end()));
+}
+
+#[test]
 fn retired_segments_become_spares_and_then_segments() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut log, ..) = open_with(Arc::new(Disk::new(dir.path())), small(2)).expect("open");
@@ -234,6 +297,7 @@ fn a_backup_keeps_its_content_while_the_log_goes_on() {
         }
         append(&mut log, 1, payload);
     }
+    sync(&mut log);
     let summary = backup(&source, &Disk::new(target.path())).expect("backup");
     assert_eq!(
         (summary.segments, summary.linked, summary.end),

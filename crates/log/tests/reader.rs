@@ -28,7 +28,7 @@ fn options() -> Options {
     }
 }
 
-/// Three segments, the last with a tail that was not synced, and a spare.
+/// Three segments, the last with a tail that was not synced, one that was only begun, and a spare.
 fn base() -> SimDisk {
     let disk = SimDisk::new(11);
     let (mut log, ..) = open_with(Arc::new(disk.clone()), options()).expect("open");
@@ -45,6 +45,8 @@ fn base() -> SimDisk {
             }
         }
     }
+    log.begin_segment();
+    append(&mut log, 1, &[4; 99]);
     log.spares().fill_slice().expect("fill");
     disk
 }
@@ -94,7 +96,16 @@ enum Edit {
 
 impl Edit {
     fn random(random: &mut Random) -> Self {
-        let name = |random: &mut Random| format!("segment-{:010}.log", 1 + random.below(4));
+        let name = |random: &mut Random| {
+            let number = 1 + random.below(4);
+            let begun = if number == 4 { 3 } else { 1 };
+            let suffix = if random.chance(begun, 4) {
+                "new"
+            } else {
+                "log"
+            };
+            format!("segment-{number:010}.{suffix}")
+        };
         let file = name(random);
         let offset = random.index(6000);
         let value = match random.below(5) {

@@ -364,7 +364,7 @@ fn check_shards(dir: &Path, shards: usize) -> Result<()> {
             let segments = quintet_log::Storage::list(&used)?;
             if segments
                 .iter()
-                .any(|name| name.ends_with(".log") || name.ends_with(".segment"))
+                .any(|name| name.starts_with("segment-") || name.ends_with(".segment"))
             {
                 bail!(
                     "{} was made with shards = 1, not {shards}; set it back, or use another \
