@@ -122,10 +122,42 @@ impl Block {
         self.entries().nth(index as usize)
     }
 
+    /// The same, looked for from `place` on, which is where the one before was found: as good as
+    /// [`Block::entries`] for a caller that cannot keep a borrow. Looks from the beginning where
+    /// `place` is not of this block or already behind it.
+    pub fn entry_from(&self, place: &mut Place, ordinal: u32) -> Option<Entry<'_>> {
+        let content = self.part.content();
+        if place.block != Some(self.number) || place.ordinal > ordinal {
+            *place = Place {
+                block: Some(self.number),
+                ordinal: self.first,
+                ..Place::default()
+            };
+        }
+        let mut entries = Entries {
+            rest: content.get(place.offset..)?,
+            ordinal: place.ordinal,
+            last_id: place.last_id,
+        };
+        let entry = entries.nth(ordinal.checked_sub(place.ordinal)? as usize)?;
+        place.offset = content.len() - entries.rest.len();
+        (place.ordinal, place.last_id) = (entries.ordinal, entries.last_id);
+        Some(entry)
+    }
+
     /// Gives the block's memory back, for [`Run::read_block_into`](crate::run::Run::read_block_into).
     pub fn into_bytes(self) -> Vec<u8> {
         self.part.into_bytes()
     }
+}
+
+/// A place between two entries of a block, for [`Block::entry_from`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    block: Option<u32>,
+    offset: usize,
+    ordinal: u32,
+    last_id: u64,
 }
 
 /// The entries of a block, in order.

@@ -23,7 +23,7 @@ mod verify;
 mod writer;
 
 pub use backup::{RunBackup, backup_runs};
-pub use block::{Block, Entries, Entry};
+pub use block::{Block, Entries, Entry, Place};
 pub use footer::Lane;
 pub use name::{RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 pub use part::RunPart;

@@ -7,7 +7,10 @@ use std::{
 
 use quintet_log::{
     LogError, Storage,
-    run::{Chunk, Run, RunCheck, RunDamage, RunFinding, RunName, RunNumber, RunOptions, RunWriter},
+    run::{
+        Chunk, Place, Run, RunCheck, RunDamage, RunFinding, RunName, RunNumber, RunOptions,
+        RunWriter,
+    },
 };
 use quintet_sim::Random;
 
@@ -229,11 +232,22 @@ pub(crate) fn wrong_reads(run: &Run, plan: &Plan, bodies: &Bodies) -> Result<(),
             Err(error) => failed += counted(&error),
         }
     }
+    // Kept from block to block, as one that reads several would.
+    let mut place = Place::default();
     for number in 0..run.blocks() {
         match run.read_block(number) {
             Ok(block) => {
                 assert_eq!(block.number(), number);
                 assert_eq!(block.entries().count(), block.count() as usize);
+                let end = block.first_ordinal() + block.count();
+                // Forward with gaps, backward, behind the end, and the first again.
+                let forward = (block.first_ordinal()..end).filter(|n| n % 3 != 1);
+                let backward = (block.first_ordinal()..end).rev().step_by(2).take(9);
+                let ends = [end, block.first_ordinal(), end, u32::MAX];
+                for ordinal in forward.chain(backward).chain(ends) {
+                    let found = block.entry_from(&mut place, ordinal);
+                    assert_eq!(found, block.entry(ordinal), "entry {ordinal}");
+                }
                 for entry in block.entries() {
                     let (id, key, payload) = entries[entry.ordinal as usize];
                     assert_eq!((entry.id, entry.key, entry.payload), (id, key, payload));

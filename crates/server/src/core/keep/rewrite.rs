@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::{Body, EntryFacts, Lane, Message, QueueId, Rewritten, RunId};
 use quintet_log::LogError;
-use quintet_log::run::{Run, RunWriter};
+use quintet_log::run::{Block, Place, Run, RunWriter};
 
-use super::{key_hash, lane_tag};
+use super::lane_tag;
 use crate::core::{Core, Shard, locked};
 
 /// How many runs are merged at once at most, and at least.
@@ -159,7 +159,7 @@ impl Core {
         let mut lane = None;
         let mut payload = Vec::new();
         // One block of each run is at hand: entries of a run come in its order.
-        let mut at_hand: BTreeMap<RunId, quintet_log::run::Block> = BTreeMap::new();
+        let mut at_hand: BTreeMap<RunId, (Block, Place)> = BTreeMap::new();
         let mut written = Vec::with_capacity(moving.len());
         for item in moving.drain(..) {
             let Some(run) = self.runs.get(item.from) else {
@@ -167,11 +167,14 @@ impl Core {
             };
             if at_hand
                 .get(&item.from)
-                .is_none_or(|b| b.number() != item.block)
+                .is_none_or(|(block, _)| block.number() != item.block)
             {
-                at_hand.insert(item.from, run.read_block(item.block)?);
+                let block = run.read_block(item.block)?;
+                at_hand.insert(item.from, (block, Place::default()));
             }
-            let Some(entry) = at_hand.get(&item.from).and_then(|b| b.entry(item.ordinal)) else {
+            let found = at_hand.get_mut(&item.from);
+            let found = found.and_then(|(block, place)| block.entry_from(place, item.ordinal));
+            let Some(entry) = found else {
                 continue;
             };
             payload.clear();
@@ -198,10 +201,8 @@ impl Core {
                 lane = Some((item.queue, item.lane));
                 writer.lane(&lane_tag(item.queue, item.lane))?;
             }
-            let key = Message::decode(&payload)
-                .ok()
-                .and_then(|m| m.key().map(|key| key_hash(item.queue, key)));
-            writer.push(item.facts.id.0, key, &payload)?;
+            // Of the key and the queue, which stay.
+            writer.push(item.facts.id.0, entry.key, &payload)?;
             written.push(item);
         }
         *moving = written;
