@@ -297,6 +297,12 @@ impl Engine {
         })
     }
 
+    /// True if the messages of a block are in memory as well.
+    pub fn is_loaded(&self, at: BlockAt) -> bool {
+        let block = self.store.cold.block(at);
+        block.is_some_and(|block| matches!(block.shelf, Shelf::Loaded(..)))
+    }
+
     fn unload_run(&mut self, run: RunId) {
         let Some(table) = self.store.cold.runs.get(&run) else {
             return;

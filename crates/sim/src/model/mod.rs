@@ -12,6 +12,8 @@ mod settle;
 mod show;
 mod take;
 
+use std::collections::BTreeSet;
+
 use quintet_engine::{
     BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
     QueueSettings, QueueTotals, Refusal, Settings, State, Take,
@@ -199,13 +201,19 @@ impl Model {
         }))
     }
 
-    /// Does what is due.
-    pub fn tick(&mut self, now: Ms) {
+    /// Does what is due. What is `late` expires when all else is done: those
+    /// who wait may be served before. Inside a tick nothing else is said of the
+    /// order in which messages expire that are in runs and others.
+    pub fn tick(&mut self, now: Ms, late: &BTreeSet<MessageId>) {
         self.now = now;
         self.end_leases();
         self.end_retention();
-        self.expire_all();
+        self.expire_all_but(late);
         self.serve();
+        if !late.is_empty() {
+            self.expire_all();
+            self.serve();
+        }
         self.end_waits();
         self.tidy();
         self.drop_idle();

@@ -1,5 +1,7 @@
 //! The ends of leases, and what time does.
 
+use std::collections::BTreeSet;
+
 use quintet_engine::{
     BackTo, By, DeadLetter, How, MessageId, Ms, Name, Outcome, Party, QueueId, Refusal, Return,
     State, Transfer,
@@ -312,13 +314,17 @@ impl Model {
     }
 
     pub(super) fn expire_all(&mut self) {
+        self.expire_all_but(&BTreeSet::new());
+    }
+
+    pub(super) fn expire_all_but(&mut self, late: &BTreeSet<MessageId>) {
         loop {
             let now = self.now;
             let over = self
                 .items
                 .iter()
                 .map(|item| &item.message)
-                .filter(|m| m.is_expired(now));
+                .filter(|m| m.is_expired(now) && !late.contains(&m.id));
             let Some(id) = over.min_by_key(|m| (m.expires(), m.id)).map(|m| m.id) else {
                 return;
             };

@@ -212,7 +212,8 @@ impl Model {
             let message = &item.message;
             let served = queues.contains(&message.queue) && self.serves(message.queue);
             let fits = take.body_max.is_none_or(|max| message.body.len() <= max);
-            if served && fits && self.is_ready(message) && message.selectable {
+            let gone = message.is_expired(self.now);
+            if served && fits && self.is_ready(message) && message.selectable && !gone {
                 found.push(message.clone());
             }
         }
@@ -243,7 +244,7 @@ impl Model {
             .iter()
             .map(|item| &item.message)
             .filter(|m| m.queue == best.queue && m.id != best.id && m.key() == Some(key))
-            .filter(|m| self.is_ready(m))
+            .filter(|m| self.is_ready(m) && !m.is_expired(self.now))
             .filter(|m| take.body_max.is_none_or(|max| m.body.len() <= max))
             .collect();
         others.sort_by_key(|m| (!m.selectable, m.rank, Reverse(m.place), Reverse(m.id)));

@@ -1,6 +1,6 @@
 //! Run files without files: what was written stays, and can be read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use quintet_engine::*;
@@ -179,6 +179,28 @@ impl World {
         self.engine
             .replace_runs(self.now, &old, run, &blocks, &mut group, deliveries);
         self.record(group);
+    }
+
+    /// What has expired and is in runs only: it must be read before it can go.
+    pub(crate) fn expired_in_runs(&self) -> BTreeSet<MessageId> {
+        let mut late = BTreeSet::new();
+        for fact in self.engine.image() {
+            if let Fact::RunImage { run, block, dead } = fact
+                && !self.engine.is_loaded(BlockAt {
+                    run,
+                    ordinal: block.ordinal,
+                })
+            {
+                let living = self.runs.living(run, &block, dead.as_deref());
+                late.extend(
+                    living
+                        .iter()
+                        .filter(|m| m.is_expired(self.now))
+                        .map(|m| m.id),
+                );
+            }
+        }
+        late
     }
 
     /// Reads what the engine asks for, until it asks for nothing.

@@ -103,17 +103,7 @@ impl World {
         Party(self.seats[usize::from(seat)] * 10 + u64::from(seat))
     }
 
-    fn ask(&mut self, seat: u8, mut command: Command) -> Checked {
-        if let Command::Configure {
-            overrides: Some(overrides),
-            ..
-        } = &mut command
-            && !self.is_all_hot()
-        {
-            // Messages that expire at one moment, from runs and from memory, go
-            // elsewhere in any order.
-            overrides.expire_to = None;
-        }
+    fn ask(&mut self, seat: u8, command: Command) -> Checked {
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let expected = self.model.submit(self.now, party, command.clone());
@@ -184,7 +174,8 @@ impl World {
 
     fn tick_at(&mut self, now: Ms) -> Checked {
         self.now = now;
-        self.model.tick(self.now);
+        let late = self.expired_in_runs();
+        self.model.tick(self.now, &late);
         for round in 0.. {
             let mut group = Vec::new();
             self.engine.tick(self.now, &mut group, &mut self.deliveries);
