@@ -15,7 +15,7 @@ mod world;
 use proptest::prelude::*;
 use quintet_engine::{
     Body, Command, End, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take,
-    Wait, WhenFull,
+    Wait, When, WhenFull,
 };
 
 use std::sync::Arc;
@@ -91,8 +91,8 @@ fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
     }
 }
 
-/// Found by the test above, which has no such moments any more: a wait ended
-/// empty in the moment in which a message expired into its queue from a run.
+/// Found by the test above: a wait ended empty in the moment in which a message
+/// expired into its queue from a run.
 #[test]
 fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
     let moves = Overrides {
@@ -248,5 +248,33 @@ fn as_many_make_way_as_must_where_they_are_in_runs() {
         ] {
             world.step(op).expect("agreed");
         }
+    }
+}
+
+/// Found by the test above, with ticks that came late: a wait ended empty beside
+/// a message, since one who came before waited on another queue of both for what
+/// was being read.
+#[test]
+fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
+    let put = |queue: &str, due| Put {
+        queue: queue.into(),
+        due: When::In(due),
+        ..Put::default()
+    };
+    let waits = |queues: [&str; 2], ms| Take {
+        queues: queues.map(Name::from).into_iter().collect(),
+        wait: Wait::For(ms),
+        ..Take::default()
+    };
+    let mut world = World::new(Settings::default());
+    for op in [
+        Op::Ask(0, Command::Put(put("c", 2))),
+        Op::Freeze(None, 1),
+        Op::Ask(0, Command::Put(put("a", 2))),
+        Op::Ask(1, Command::Take(waits(["b", "c"], 3))),
+        Op::Ask(2, Command::Take(waits(["b", "a"], 2))),
+        Op::Pass(2),
+    ] {
+        world.step(op).expect("agreed");
     }
 }

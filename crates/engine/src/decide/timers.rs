@@ -191,8 +191,12 @@ impl Engine {
         }
     }
 
-    /// True if what this waiter would get may be in a run.
+    /// True if what this waiter would get may be in a run, or may be left to it
+    /// by one before it for whom something is being read.
     fn is_being_read_for<J: Journal>(&mut self, cx: &mut Cx<'_, J>, number: u64) -> bool {
+        if self.stalled.contains(&number) {
+            return true;
+        }
         if self.store.cold.is_empty() {
             return false;
         }

@@ -158,8 +158,8 @@ impl World {
     }
 
     /// Time passes. With something in runs the clock stops at each deadline, as
-    /// a server's timer does: what expires there is moved when it was read, so
-    /// behind what expires in memory in the same tick.
+    /// a server's timer does: in a tick that comes late, who waits for a read may
+    /// be served after what expires into its queue from a run, or before.
     fn pass(&mut self, ms: u64) -> Checked {
         let end = self.now + ms;
         loop {
