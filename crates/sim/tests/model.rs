@@ -52,11 +52,9 @@ proptest! {
     }
 }
 
-/// Found by the test above: a taker that may leave what it cannot frame to
-/// those behind it lost its turn while its companions were looked for in a run.
-#[test]
-fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
-    let keyed = |held_back| Put {
+/// A put of a message with a key.
+fn keyed(held_back: bool) -> Put {
+    Put {
         queue: "a".into(),
         more: Some(Box::new(PutMore {
             held_back,
@@ -64,7 +62,13 @@ fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
             ..PutMore::default()
         })),
         ..Put::default()
-    };
+    }
+}
+
+/// Found by the test above: a taker that may leave what it cannot frame to
+/// those behind it lost its turn while its companions were looked for in a run.
+#[test]
+fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
     let waits = Take {
         queues: [Name::from("a")].into(),
         wait: Wait::Forever,
@@ -129,15 +133,6 @@ fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
 /// well, got it.
 #[test]
 fn nobody_takes_what_is_looked_into_for_one_who_came_before() {
-    let keyed = |held_back| Put {
-        queue: "a".into(),
-        more: Some(Box::new(PutMore {
-            held_back,
-            key: Some(Arc::from([])),
-            ..PutMore::default()
-        })),
-        ..Put::default()
-    };
     let other = Put {
         queue: "c".into(),
         ..Put::default()

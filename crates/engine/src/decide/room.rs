@@ -1,5 +1,7 @@
 //! Room for puts: limits of a queue, and who makes way in a full one.
 
+use std::ops::ControlFlow;
+
 use hashbrown::HashMap;
 
 use super::cold::MANY;
@@ -11,6 +13,7 @@ use crate::message::{Message, MessageId, QueueId};
 use crate::outcome::Refusal;
 use crate::settings::WhenFull;
 use crate::store::{Hash, Queue};
+use crate::time::Ms;
 
 /// Who makes way for a put.
 enum Victim {
@@ -57,6 +60,33 @@ impl Excess {
 
     fn is_over(&self) -> bool {
         self.count == 0 && self.bytes == 0 || self.looks == 0
+    }
+
+    /// Lets those in memory go, in the order in which they make way, each with
+    /// the bytes of its body. Broken off: nothing has to be read, or this
+    /// block, as one in it may go before the next one here.
+    fn walk(
+        &mut self,
+        here: impl Iterator<Item = (Order, u64)>,
+        stored: Option<(Order, BlockAt)>,
+        goes_before: impl Fn(Order, Order) -> bool,
+    ) -> ControlFlow<Option<BlockAt>> {
+        for (order, bytes) in here {
+            if self.is_over() {
+                return ControlFlow::Break(None);
+            }
+            if let Some((bound, block)) = stored
+                && goes_before(bound, order)
+            {
+                return ControlFlow::Break(Some(block));
+            }
+            self.less(bytes);
+        }
+        match stored {
+            _ if self.is_over() => ControlFlow::Break(None),
+            Some((_, block)) => ControlFlow::Break(Some(block)),
+            None => ControlFlow::Continue(()),
+        }
     }
 
     /// A body of so many bytes goes.
@@ -146,10 +176,7 @@ impl Engine {
         if here.is_some() || cold.is_some() {
             return Victim::first(here, cold);
         }
-        let here = queue.delayed.last_key_value().map(|(&(due, id), _)| {
-            // Times in ms stay far below 2^63.
-            (0, due.0 as i64, id)
-        });
+        let here = queue.delayed.last_key_value().map(|(&due, _)| by_due(due));
         match (here, self.store.last_delayed(id)) {
             (here, Some((last, block))) if here.is_none_or(|here| here < last) => {
                 Victim::Cold(block)
@@ -197,11 +224,19 @@ impl Engine {
     /// `count` more with `bytes` bytes.
     fn first_cold_victim(&self, id: QueueId, count: u64, bytes: u64) -> Option<BlockAt> {
         let queue = self.store.queue(id)?;
-        let cold = queue.cold.as_ref()?;
-        let mut excess = Excess::of(queue, count, bytes);
-        let size = |slot: u32| {
+        let excess = Excess::of(queue, count, bytes);
+        self.walk_victims(queue, excess).break_value().flatten()
+    }
+
+    /// Goes along those who make way, as [`Engine::victim`] finds them one
+    /// after the other.
+    fn walk_victims(&self, queue: &Queue, mut excess: Excess) -> ControlFlow<Option<BlockAt>> {
+        let Some(cold) = queue.cold.as_ref() else {
+            return ControlFlow::Break(None);
+        };
+        let sized = |order: Order, slot: u32| {
             let message = self.store.messages.get(slot);
-            message.map_or(0, |message| message.body.len())
+            (order, message.map_or(0, |message| message.body.len()))
         };
 
         // Rank by rank, the least urgent first, and in each the oldest first.
@@ -214,58 +249,27 @@ impl Engine {
                 break;
             };
             let from = (rank, i64::MIN, MessageId(0));
-            let stored = self.store.next_cold(id, Lane::Ready, Some(from));
-            for (&order, &slot) in queue.ready.range(from..below) {
-                if excess.is_over() {
-                    return None;
-                }
-                if let Some((bound, block)) = stored
-                    && bound < order
-                {
-                    return Some(block);
-                }
-                excess.less(size(slot));
-            }
-            if excess.is_over() {
-                return None;
-            }
-            if let Some((_, block)) = stored {
-                return Some(block);
-            }
+            let here = queue.ready.range(from..below);
+            let stored = self.store.next_cold(queue.id, Lane::Ready, Some(from));
+            let here = here.map(|(&order, &slot)| sized(order, slot));
+            excess.walk(here, stored, |bound, order| bound < order)?;
             below = from;
         }
 
-        let stored = self.store.next_cold(id, Lane::HeldBack, None);
-        for (&order, &slot) in &queue.held_back {
-            if excess.is_over() {
-                return None;
-            }
-            if let Some((bound, block)) = stored
-                && bound < order
-            {
-                return Some(block);
-            }
-            excess.less(size(slot));
-        }
-        if excess.is_over() {
-            return None;
-        }
-        if let Some((_, block)) = stored {
-            return Some(block);
-        }
+        let here = queue.held_back.iter();
+        let stored = self.store.next_cold(queue.id, Lane::HeldBack, None);
+        let here = here.map(|(&order, &slot)| sized(order, slot));
+        excess.walk(here, stored, |bound, order| bound < order)?;
 
-        let stored = self.store.last_delayed(id);
-        for (&(due, id), &slot) in queue.delayed.iter().rev() {
-            if excess.is_over() {
-                return None;
-            }
-            if let Some((last, block)) = stored
-                && (0, due.0 as i64, id) < last
-            {
-                return Some(block);
-            }
-            excess.less(size(slot));
-        }
-        stored.filter(|_| !excess.is_over()).map(|(_, block)| block)
+        let here = queue.delayed.iter().rev();
+        let stored = self.store.last_delayed(queue.id);
+        let here = here.map(|(&due, &slot)| sized(by_due(due), slot));
+        excess.walk(here, stored, |bound, order| bound > order)
     }
+}
+
+/// Where a delayed message stands among the delayed ones.
+fn by_due((due, id): (Ms, MessageId)) -> Order {
+    // Times in ms stay far below 2^63.
+    (0, due.0 as i64, id)
 }
