@@ -4,10 +4,8 @@
 //! good frame. A segment that goes away meanwhile makes the whole start over: the set of segments
 //! must be one that existed.
 
-use std::sync::Arc;
-
 use crate::{
-    LogError, Position, SegmentNumber, Storage, StorageFile,
+    LogError, Position, Storage, StorageFile,
     scan::{Scan, Step, Window},
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name, segment_tmp_name},
     storage::{read_full, write_all},
@@ -84,7 +82,7 @@ fn try_backup(
                 summary.segments += 1;
                 continue;
             }
-            Ok(false) => copy_segment(source, target, number, next, &mut window),
+            Ok(false) => copy_segment(source, target, *segment, next, &mut window),
             Err(error) => Err(error),
         };
         // A file copied while it was recycled may have had any content: what tells is whether the
@@ -122,35 +120,16 @@ fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool, 
         .map_err(|error| failed("link", name, error))
 }
 
-/// Opens a segment, which may get the name of one that was synced just then.
-fn open(
-    source: &dyn Storage,
-    number: SegmentNumber,
-) -> Result<(String, Arc<dyn StorageFile>), LogError> {
-    let mut last = None;
-    for begun in [false, true, false] {
-        let name = SegmentFile { number, begun }.name();
-        match source.open_read(&name) {
-            Ok(file) => return Ok((name, file)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                last = Some(failed("open", &name, error));
-            }
-            Err(error) => return Err(failed("open", &name, error)),
-        }
-    }
-    Err(last.unwrap_or(LogError::NoSegment(number)))
-}
-
 fn copy_segment(
     source: &dyn Storage,
     target: &dyn Storage,
-    number: SegmentNumber,
+    segment: SegmentFile,
     next: Option<&SegmentFile>,
     window: &mut Window,
 ) -> Result<(u64, Position), LogError> {
     let limit = match next {
         Some(next) => {
-            let (name, file) = open(source, next.number)?;
+            let (name, file) = next.open_read(source)?;
             match SegmentHeader::read(&*file, &name) {
                 Err(LogError::Damaged { .. }) if next.begun => None,
                 header => Some(header?.first),
@@ -158,7 +137,7 @@ fn copy_segment(
         }
         None => None,
     };
-    let (name, file) = open(source, number)?;
+    let (name, file) = segment.open_read(source)?;
     let header = SegmentHeader::read(&*file, &name)?;
     let mut scan = Scan::new(&*file, &name, &header, limit, window)?;
     let mut end = header.first;
@@ -179,7 +158,7 @@ fn copy_segment(
     write_all(&*copy, 0, &header.encode()).map_err(|error| failed("write", &tmp, error))?;
     copy_bytes(&*file, &name, &*copy, &tmp, header.offset_of(end))?;
     copy.sync_data()
-        .and_then(|()| target.rename(&tmp, &segment_name(number)))
+        .and_then(|()| target.rename(&tmp, &segment_name(segment.number)))
         .map_err(|error| failed("finish", &tmp, error))?;
     Ok((header.offset_of(end), end))
 }

@@ -1,5 +1,7 @@
 //! A segment's name and header. The layout is the table "Segment" in `docs/log-format.md`.
 
+use std::{io::ErrorKind, sync::Arc};
+
 use crate::{
     LogError, Position, SegmentNumber, Storage, StorageFile,
     frame::{u32_at, u64_at},
@@ -184,6 +186,31 @@ impl SegmentFile {
         Ok(files)
     }
 
+    /// Opens it for reading, and answers the name it has now: a server that runs beside may give
+    /// it the one of a synced segment just then.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]: among others, it is gone.
+    pub(crate) fn open_read(
+        self,
+        storage: &dyn Storage,
+    ) -> Result<(String, Arc<dyn StorageFile>), LogError> {
+        let opened = match storage.open_read(&self.name()) {
+            Err(error) if self.begun && error.kind() == ErrorKind::NotFound => {
+                let named = Self {
+                    begun: false,
+                    ..self
+                };
+                return named.open_read(storage);
+            }
+            opened => opened,
+        };
+        match opened {
+            Ok(file) => Ok((self.name(), file)),
+            Err(error) => Err(LogError::io("open", &self.name(), 0, error)),
+        }
+    }
+
     /// Why it is damage that this one follows `last` in the list: two files of one number, which
     /// no crash leaves.
     pub(crate) fn doubles(self, last: Option<Self>) -> Option<String> {
@@ -227,4 +254,31 @@ fn parse(name: &str, prefix: &str, suffix: &str) -> Option<u32> {
         return None;
     }
     digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Disk;
+
+    #[test]
+    fn a_segment_is_found_when_it_has_just_got_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::new(dir.path());
+        let number = SegmentNumber(3);
+        let begun = SegmentFile {
+            number,
+            begun: true,
+        };
+        let named = SegmentFile {
+            number,
+            begun: false,
+        };
+        disk.create(&begun.name()).unwrap();
+        assert_eq!(begun.open_read(&disk).unwrap().0, begun.name());
+        disk.rename(&begun.name(), &named.name()).unwrap();
+        assert_eq!(begun.open_read(&disk).unwrap().0, named.name());
+        disk.remove(&named.name()).unwrap();
+        assert!(matches!(begun.open_read(&disk), Err(LogError::Io { .. })));
+    }
 }

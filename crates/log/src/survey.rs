@@ -126,11 +126,8 @@ fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>), LogEr
     let mut segments: Vec<Surveyed> = Vec::with_capacity(found.len());
     let (mut first, mut last) = (Position(0), None);
     for (index, segment) in found.into_iter().enumerate() {
-        let name = segment.name();
         let doubles = segment.doubles(last.replace(segment));
-        let file = storage
-            .open_read(&name)
-            .map_err(|error| LogError::io("open", &name, 0, error))?;
+        let (name, file) = segment.open_read(storage)?;
         let len = file
             .len()
             .map_err(|error| LogError::io("measure", &name, 0, error))?;
