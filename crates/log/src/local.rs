@@ -481,21 +481,22 @@ impl SyncWork for Sync {
     fn sync(&self) -> Result<(), LogError> {
         self.failure.check()?;
         for unsynced in &self.files {
-            let name = segment_name(unsynced.number);
+            let fail =
+                |doing, name: &str, error| self.failure.record(LogError::io(doing, name, 0, error));
+            let name = || segment_name(unsynced.number);
             unsynced
                 .file
                 .sync_data()
-                .map_err(|error| self.failure.record(LogError::io("sync", &name, 0, error)))?;
+                .map_err(|error| fail("sync", &name(), error))?;
             let Some(named) = &unsynced.named else {
                 continue;
             };
             let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
             if !*named {
                 let begun = begun_name(unsynced.number);
-                self.storage.rename(&begun, &name).map_err(|error| {
-                    self.failure
-                        .record(LogError::io("rename", &begun, 0, error))
-                })?;
+                self.storage
+                    .rename(&begun, &name())
+                    .map_err(|error| fail("rename", &begun, error))?;
                 *named = true;
             }
         }

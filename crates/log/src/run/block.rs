@@ -118,8 +118,7 @@ impl Block {
 
     /// One entry by its ordinal; `None` when it is in another block.
     pub fn entry(&self, ordinal: u32) -> Option<Entry<'_>> {
-        let index = ordinal.checked_sub(self.first)?;
-        self.entries().nth(index as usize)
+        self.entry_from(&mut Place::default(), ordinal)
     }
 
     /// The same, looked for from `place` on, which is where the one before was found: as good as

@@ -362,10 +362,7 @@ fn check_shards(dir: &Path, shards: usize) -> Result<()> {
             }
             let used = Disk::new(dir);
             let segments = quintet_log::Storage::list(&used)?;
-            if segments
-                .iter()
-                .any(|name| name.starts_with("segment-") || name.ends_with(".segment"))
-            {
+            if segments.iter().any(|name| name.starts_with("segment-")) {
                 bail!(
                     "{} was made with shards = 1, not {shards}; set it back, or use another \
                      directory",
