@@ -1,6 +1,6 @@
 //! Built-in scripts: `relay` brings messages to other servers, `rq_router`
-//! sends them on by rules, `webhook` tells addresses what became of them. They run as children like any script,
-//! and speak the same protocol on their pipe.
+//! sends them on by rules, `webhook` tells addresses what became of them. They
+//! run as children like any script, and speak the same protocol on their pipe.
 
 mod client;
 mod relay;

@@ -150,10 +150,7 @@ pub(super) async fn ack_errs(
             Err(fault) => json!(["fail", fault.to_string()]),
         }));
     }
-    result.map_err(|fault| match fault {
-        Fault::Failed(why) => Problem::internal(format!("Couldn't ack errs queue. {why}.")),
-        fault => problem(&fault),
-    })?;
+    result.map_err(|fault| couldnt("ack errs", &fault))?;
     let notice = "Successfully acknowledged errors".to_owned();
     Ok(app.back(&given.form, &format!("q/{}", escaped(&queue)), notice))
 }
