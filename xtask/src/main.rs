@@ -56,9 +56,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's root folder.
+/// The workspace's root folder: the one cargo runs this in, not the one it was
+/// built in, as a target directory may have come from somewhere else.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let built_in = || env!("CARGO_MANIFEST_DIR").into();
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built_in);
+    Path::new(&package)
         .parent()
         .map_or_else(PathBuf::new, Path::to_path_buf)
 }
