@@ -64,7 +64,8 @@ fn try_backup(
     let segments = SegmentFile::list(source, "the log")?;
     let mut summary = BackupSummary::default();
     let mut window = Window::default();
-    let mut linked = Vec::new();
+    let mut linked: Vec<SegmentFile> = Vec::new();
+    let mut end = None;
     for (index, segment) in segments.iter().enumerate() {
         let number = segment.number;
         let next = segments.get(index + 1);
@@ -78,7 +79,8 @@ fn try_backup(
         };
         let result = match result {
             Ok(true) => {
-                linked.push(segment.name());
+                linked.push(*segment);
+                end = None;
                 summary.segments += 1;
                 continue;
             }
@@ -91,21 +93,27 @@ fn try_backup(
         if !now.iter().any(|still| still.number == number) {
             return Ok(None);
         }
-        let (bytes, end) = match result {
+        let (bytes, copied_to) = match result {
             // Its header is about to be written, or a crash came before it was.
             Err(LogError::Damaged { .. }) if segments[index..].iter().all(|one| one.begun) => break,
             result => result?,
         };
         summary.segments += 1;
         summary.copied_bytes += bytes;
-        summary.end = end;
+        end = Some(copied_to);
     }
+    summary.end = match (end, linked.last()) {
+        (Some(end), _) => end,
+        // Nothing was copied behind it, so nothing has said yet where it ends.
+        (None, Some(last)) => end_of(target, *last, &mut window)?,
+        (None, None) => Position::default(),
+    };
     // The server may not have synced them yet. Last, because it takes a while and they are safe.
-    for name in &linked {
+    for name in linked.iter().map(|segment| segment.name()) {
         target
-            .open(name)
+            .open(&name)
             .and_then(|file| file.sync_data())
-            .map_err(|error| failed("sync", name, error))?;
+            .map_err(|error| failed("sync", &name, error))?;
     }
     target
         .sync_dir()
@@ -118,6 +126,22 @@ fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool, 
     source
         .link_into(name, target)
         .map_err(|error| failed("link", name, error))
+}
+
+/// Where a closed segment ends, by its own frames.
+fn end_of(
+    target: &dyn Storage,
+    segment: SegmentFile,
+    window: &mut Window,
+) -> Result<Position, LogError> {
+    let (name, file) = segment.open_read(target)?;
+    let header = SegmentHeader::read(&*file, &name)?;
+    let mut scan = Scan::new(&*file, &name, &header, None, window)?;
+    let mut end = header.first;
+    while let Step::Frame(frame) = scan.at(end)? {
+        end = frame.end();
+    }
+    Ok(end)
 }
 
 fn copy_segment(

@@ -325,6 +325,34 @@ fn a_backup_keeps_its_content_while_the_log_goes_on() {
     sync(&mut copy);
 }
 
+/// What a backup finds in the moment in which the log begins a segment: all that is there can be
+/// linked, and the newest file has no header yet.
+#[test]
+fn a_backup_of_links_alone_says_where_it_ends() {
+    for linkable in [1, 3] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let target = tempfile::tempdir().expect("a directory");
+        let (mut log, ..) = open_with(Arc::new(Disk::new(dir.path())), small(2)).expect("open");
+        for number in 0..linkable {
+            log.begin_segment();
+            append(&mut log, 1, &[number; 3000]);
+            sync(&mut log);
+        }
+        let next = format!("segment-{:010}.new", linkable + 1);
+        std::fs::write(dir.path().join(next), [0; 4096]).expect("written");
+        let copy = Disk::new(target.path());
+        let summary = backup(&Disk::new(dir.path()), &copy).expect("backup");
+        assert_eq!(
+            (summary.segments, summary.linked, summary.copied_bytes),
+            (u64::from(linkable), u64::from(linkable), 0)
+        );
+        assert_eq!(summary.end, log.end());
+        let (copy, recovery, seen) = open_with(Arc::new(copy), small(2)).expect("open");
+        assert_eq!((recovery.cut, seen.len()), (None, usize::from(linkable)));
+        assert_eq!(copy.end(), summary.end);
+    }
+}
+
 #[test]
 fn backups_beside_a_busy_writer_are_always_whole() {
     let dir = tempfile::tempdir().expect("a directory");
