@@ -7,7 +7,9 @@
 use std::io::{self, Read};
 use std::sync::mpsc;
 
-use quintet_engine::{Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal};
+use quintet_engine::{
+    Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal, WallAhead,
+};
 
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any
@@ -25,6 +27,15 @@ pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
 pub trait Door: Send + Sync {
     /// Engine time.
     fn now(&self) -> Ms;
+
+    /// What the wall clock shows: for calendars, and for times that people
+    /// give or are shown. It can be set at any moment, forward or back.
+    fn wall(&self) -> Ms;
+
+    /// Engine time when the wall clock will show `wall`, if nobody sets it.
+    fn at_wall(&self, wall: Ms) -> Ms {
+        WallAhead::between(self.now(), self.wall()).engine_at(wall)
+    }
 
     /// A new party, to hold leases and to wait. `arrive` gets what its standing
     /// take brings.

@@ -54,6 +54,10 @@ pub enum Expiry {
     In(u64),
     /// At this time; one that is past stores and expires at once.
     At(Ms),
+    /// When the wall clock shows this. What is stored is the engine's time of
+    /// that moment as it looks when the message is put: setting the clock
+    /// later does not move it.
+    AtWall(Ms),
 }
 
 /// A new message.

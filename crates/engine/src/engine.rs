@@ -16,7 +16,7 @@ use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::referrers::Referrers;
 use crate::settings::Settings;
 use crate::store::{Hash, Queue, Store};
-use crate::time::Ms;
+use crate::time::{Ms, WallAhead};
 use crate::waiters::Waiters;
 
 pub use crate::store::CopiedOut;
@@ -68,6 +68,7 @@ pub struct Engine {
     pub(crate) ringing: Vec<BlockAt>,
     /// Puts wait while messages take more memory than this; 0: they do not.
     pub(crate) memory_room: u64,
+    pub(crate) wall_ahead: WallAhead,
     /// When entries whose time is over were last looked for.
     pub(crate) tables_swept: Ms,
     /// What hooks decide.
@@ -160,6 +161,7 @@ impl Engine {
             overdue: Vec::new(),
             ringing: Vec::new(),
             memory_room: 0,
+            wall_ahead: WallAhead::default(),
             tables_swept: Ms(0),
             intents: Intents::default(),
             withheld: HashMap::default(),
@@ -525,6 +527,12 @@ impl Engine {
     /// memory ([`Want::Room`]); 0: they do not.
     pub fn set_memory_room(&mut self, bytes: u64) {
         self.memory_room = bytes;
+    }
+
+    /// How far the wall clock is ahead from now on. Asked only where a command
+    /// brings a time of the wall clock ([`crate::Expiry::AtWall`]).
+    pub fn set_wall_ahead(&mut self, ahead: WallAhead) {
+        self.wall_ahead = ahead;
     }
 
     /// The shard's number.

@@ -57,4 +57,4 @@ pub use outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{MessageStats, QueueGauges, QueueStats, QueueTotals, ShardStats, StatsReply};
-pub use time::Ms;
+pub use time::{Ms, WallAhead};

@@ -5,9 +5,10 @@ use std::ops::{Add, Sub};
 
 /// A moment: milliseconds since the Unix epoch (UTC).
 ///
-/// Engine time is the larger of the wall clock and the time of the newest
-/// frame in the log, so it never goes back; deadlines are absolute, so the
-/// time a server was down counts.
+/// Engine time begins at the larger of the wall clock and the time of the
+/// newest frame in the log, so it never goes back and the time a server was
+/// down counts; from there it goes on at the speed of a monotonic clock,
+/// whatever the wall clock does ([`WallAhead`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ms(pub u64);
 
@@ -18,6 +19,30 @@ impl Ms {
     /// Milliseconds from `earlier` to `self`; 0 if `earlier` is the later one.
     pub fn since(self, earlier: Ms) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// How many milliseconds the wall clock is ahead of engine time; negative:
+/// behind. Not 0 once the wall clock was set while a server ran, or where the
+/// log was written under a clock that ran ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct WallAhead(pub i64);
+
+impl WallAhead {
+    /// Of two readings of one moment.
+    pub fn between(engine: Ms, wall: Ms) -> Self {
+        let signed = |ms: Ms| i64::try_from(ms.0).unwrap_or(i64::MAX);
+        Self(signed(wall) - signed(engine))
+    }
+
+    /// What the wall clock shows at `engine`.
+    pub fn wall_at(self, engine: Ms) -> Ms {
+        Ms(engine.0.saturating_add_signed(self.0))
+    }
+
+    /// Engine time when the wall clock will show `wall`, if nobody sets it.
+    pub fn engine_at(self, wall: Ms) -> Ms {
+        Ms(wall.0.saturating_add_signed(self.0.saturating_neg()))
     }
 }
 

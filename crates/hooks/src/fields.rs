@@ -77,7 +77,7 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             _ => Value::Nil,
         },
         b"expires_ms" => match put.expires {
-            Expiry::At(at) => number(at.0),
+            Expiry::At(at) | Expiry::AtWall(at) => number(at.0),
             _ => Value::Nil,
         },
         b"ttr_ms" => put.ttr_ms.map_or(Value::Nil, number),

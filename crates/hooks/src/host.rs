@@ -19,6 +19,9 @@ pub trait Host: Send {
     /// Engine time.
     fn now(&self) -> Ms;
 
+    /// What the wall clock shows; it can be set at any moment, forward or back.
+    fn wall(&self) -> Ms;
+
     /// Asks the shards; answers the outcome (`None`: it waits, and the caller
     /// will be told, if it is a party that exists: `u64::MAX - 1` stands for
     /// nobody) and the queue its first message came from.

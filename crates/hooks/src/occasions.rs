@@ -14,6 +14,10 @@ use crate::subject::{Stored, Subject};
 use crate::submit::{Missed, Stepped};
 use crate::verdict::{self, FateVerdict, Yes, of_yes};
 
+/// A wall clock that is set back by more than this begins its times anew, ms
+/// (cron(8) has the same three hours).
+const BACK_MS: u64 = 3 * 3_600_000;
+
 /// What an added command answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
@@ -153,20 +157,47 @@ impl State {
 
     /// When [`State::run_timers`] has something to do; [`Ms::NEVER`]: never.
     pub fn next_timer(&self) -> Ms {
-        self.due.iter().copied().min().unwrap_or(Ms::NEVER)
+        let (now, wall) = {
+            let work = self.work();
+            (work.host.now(), work.host.wall())
+        };
+        let timers = self.registered.timers.iter().zip(&self.due);
+        timers
+            .map(|(timer, due)| match &timer.when {
+                Beat::Every(_) => *due,
+                Beat::At(_) => now + due.since(wall),
+            })
+            .min()
+            .unwrap_or(Ms::NEVER)
+    }
+
+    /// Times by the calendar that were do not come again where the wall clock
+    /// is set back a little; set back by more, it begins anew.
+    fn look_at_calendar(&mut self) -> Ms {
+        let wall = self.work().host.wall();
+        if self.wall_seen.since(wall) > BACK_MS {
+            let timers = self.registered.timers.iter().zip(&mut self.due);
+            for (timer, due) in timers {
+                if let Beat::At(cron) = &timer.when {
+                    *due = cron.after(wall);
+                }
+            }
+            self.wall_seen = wall;
+        }
+        self.wall_seen = self.wall_seen.max(wall);
+        wall
     }
 
     /// Runs the timers that are due. One that is late runs once. For one state
     /// of the server's only.
     pub fn run_timers(&mut self, who: &Who) {
-        let now = self.now();
+        let (now, wall) = (self.now(), self.look_at_calendar());
         for index in 0..self.registered.timers.len() {
-            if self.due[index] > now {
-                continue;
-            }
+            let due = self.due[index];
             self.due[index] = match &self.registered.timers[index].when {
-                Beat::Every(ms) => now + *ms,
-                Beat::At(cron) => cron.after(now),
+                Beat::Every(ms) if due <= now => now + *ms,
+                Beat::At(cron) if due <= wall => cron.after(wall),
+                _ => continue,
             };
             let result = self.in_step(who, Event::Timer, |state| {
                 if let Some(timer) = state.registered.timers.get(index) {

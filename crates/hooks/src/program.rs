@@ -145,6 +145,10 @@ impl Host for Nobody {
         Ms(0)
     }
 
+    fn wall(&self) -> Ms {
+        Ms(0)
+    }
+
     fn ask(&mut self, _caller: Caller, _command: Command) -> (Option<Outcome>, Name) {
         (Some(Outcome::Empty), Name::default())
     }

@@ -36,8 +36,11 @@ pub struct State {
     who: Arc<Mutex<Who>>,
     pub(crate) registered: Registered,
     events: Events,
-    /// When each timer is due next.
+    /// When each timer is due next: those that are counted in engine time,
+    /// those by the calendar by the wall clock.
     pub(crate) due: Vec<Ms>,
+    /// The latest time of the wall clock the calendar was looked at.
+    pub(crate) wall_seen: Ms,
     pub(crate) waiting: HashMap<(Party, bool), Waiting>,
     /// Memory ran out: the state is made anew before the next event.
     broken: AtomicBool,
@@ -107,6 +110,7 @@ impl State {
             who,
             registered,
             due: Vec::new(),
+            wall_seen: Ms(0),
             waiting: HashMap::new(),
             broken: AtomicBool::new(false),
             answered: AtomicUsize::new(0),
@@ -139,12 +143,13 @@ impl State {
     }
 
     pub(crate) fn set_timers(&mut self) {
-        let now = self.now();
+        let (now, wall) = (self.now(), self.work().host.wall());
+        self.wall_seen = wall;
         let timers = self.registered.timers.iter();
         self.due = timers
             .map(|timer| match &timer.when {
                 Beat::Every(ms) => now + *ms,
-                Beat::At(cron) => cron.after(now),
+                Beat::At(cron) => cron.after(wall),
             })
             .collect();
     }

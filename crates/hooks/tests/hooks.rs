@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quintet_engine::{
     Body, By, Caller, Command, Compound, Effect, Engine, Home, How, LeaseAsk, LeaseOwner,
-    LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
+    LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait, WallAhead,
 };
 use quintet_hooks::trial::{Trial, World, client};
 use quintet_hooks::{Decided, Event, Host, Level, Limits, Program, Reply, Shared, State};
@@ -393,6 +393,44 @@ fn timers_run_and_commands_are_added() {
     assert_eq!(take(&mut t, "cron"), "empty");
 }
 
+/// What is counted in milliseconds does not care about the wall clock; what
+/// goes by the calendar comes when it says so, once for each time it shows.
+#[test]
+fn timers_while_the_wall_clock_is_set() {
+    const MINUTE: u64 = 60_000;
+    const HOUR: i64 = 3_600_000;
+    let mut t = trial(
+        "quintet.every(60000, function() quintet.put('beat', 'b') end)
+         quintet.at('0 * * * *', function() quintet.put('cron', 'c') end)",
+    );
+    let cron = |t: &mut Trial, minutes: u64| {
+        t.pass(minutes * MINUTE);
+        let mut count = 0;
+        while take(t, "cron") != "empty" {
+            count += 1;
+        }
+        let mut beats = 0;
+        while take(t, "beat") != "empty" {
+            beats += 1;
+        }
+        assert_eq!(beats, minutes, "beats");
+        count
+    };
+    assert_eq!(cron(&mut t, 61), 1);
+    // 01:01, back to 00:31: one o'clock was.
+    t.world.set_wall(WallAhead(-HOUR / 2));
+    assert_eq!(cron(&mut t, 60), 0);
+    assert_eq!(cron(&mut t, 30), 1);
+    // Forward over three times: once, late.
+    t.world.set_wall(WallAhead(3 * HOUR));
+    assert_eq!(cron(&mut t, 1), 1);
+    // A year ahead for a moment.
+    t.world.set_wall(WallAhead(8760 * HOUR));
+    assert_eq!(cron(&mut t, 1), 1);
+    t.world.set_wall(WallAhead(0));
+    assert_eq!(cron(&mut t, 120), 2);
+}
+
 #[test]
 fn what_fails_to_load_says_where() {
     for (text, line, wanted) in [
@@ -496,6 +534,10 @@ struct Meddler(World);
 impl Host for Meddler {
     fn now(&self) -> Ms {
         self.0.now()
+    }
+
+    fn wall(&self) -> Ms {
+        self.0.wall()
     }
 
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {

@@ -157,7 +157,7 @@ impl Rq {
         }
         let mut new = self.like(from, message);
         new.dest = remote.then(|| dest.to_owned());
-        let now = self.door.now().0;
+        let now = self.door.wall().0;
         new.due_ms = Some(now.saturating_add(due_s.saturating_mul(1000)));
         self.copy(from, message, to, &new)
             .map_err(|failure| format!("dup failed - {failure}"))

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use quintet_door::{BodyBytes, Visit, ask_named};
 use quintet_engine::{
-    Attr, Body, By, Command, Edit, ListState, Message, Name, Outcome, Peek, Put, PutMore, State,
-    When,
+    Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
+    State, When,
 };
 use serde_json::Value;
 
@@ -137,14 +137,13 @@ impl Rq {
                 .store(&name, text.len() as u64, &mut text.as_bytes())
                 .map_err(|error| Fault::Failed(error.to_string()))?,
         };
-        self.add_attrs(new, &mut attrs)?;
+        let due = new.due_ms.map(|ms| self.door.at_wall(Ms(ms)));
+        self.add_attrs(new, due, &mut attrs)?;
         let visit = Visit::new(&*self.door);
         let outcome = visit.ask(Command::Put(Put {
             queue: name,
             body,
-            due: new
-                .due_ms
-                .map_or(When::Now, |ms| When::At(quintet_engine::Ms(ms))),
+            due: due.map_or(When::Now, When::At),
             more: Some(Box::new(PutMore {
                 prepared,
                 attrs,
@@ -173,7 +172,12 @@ impl Rq {
         }
     }
 
-    fn add_attrs(&self, new: &NewMessage, attrs: &mut Vec<Attr>) -> Result<(), Fault> {
+    fn add_attrs(
+        &self,
+        new: &NewMessage,
+        due: Option<Ms>,
+        attrs: &mut Vec<Attr>,
+    ) -> Result<(), Fault> {
         let mut add = |name: &str, value: &str| {
             attrs.push((name.as_bytes().into(), value.as_bytes().into()));
         };
@@ -203,8 +207,8 @@ impl Rq {
         if let Some(max_count) = new.max_count {
             add("max_count", &max_count.to_string());
         }
-        if let Some(due) = new.due_ms {
-            add("due", &due.to_string());
+        if let Some(due) = due {
+            add("due", &due.0.to_string());
         }
         if new.force_remote {
             add("force_remote", "1");

@@ -20,7 +20,8 @@ pub struct NewMessage {
     pub max_count: Option<u32>,
     /// Parameters 1 to 4. The first is the message's body.
     pub params: [Option<String>; 4],
-    /// Not run before, ms since the epoch; by default now.
+    /// Not run before, ms since the epoch by the wall clock; by default now. It
+    /// is kept in engine time, so that setting the clock later does not move it.
     pub due_ms: Option<u64>,
     /// Addresses told when it is over.
     pub post_run_webhook: Vec<String>,

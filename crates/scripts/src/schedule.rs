@@ -16,6 +16,10 @@ use crate::service::Rq;
 /// How long before its time a message is put, ms (RQ's).
 const EARLY_MS: u64 = 60_000;
 
+/// A wall clock that is set back by more than this begins its times anew, ms
+/// (cron(8) has the same three hours).
+const BACK_MS: u64 = 3 * 3_600_000;
+
 /// Reads the five fields of cron, or a word such as `@daily`.
 pub(crate) fn parse(cron: &str) -> Result<Cron, String> {
     if cron.split_whitespace().count() != 5 && !cron.starts_with('@') {
@@ -43,7 +47,9 @@ pub(crate) struct Schedules {
 impl Schedules {
     /// Puts what is due within the next minute and was not put yet.
     pub(crate) fn look(&mut self, rq: &Rq) {
-        let now = rq.door.now();
+        // A calendar is about the wall clock. Times it jumps over do not come;
+        // when it is set back by little, times that were do not come again.
+        let now = rq.door.wall();
         for queue in rq.all_scripted() {
             let config = queue.config();
             if config.schedule.is_empty() || rq.admin_files(&queue.name) != Admin::Up {
@@ -54,7 +60,8 @@ impl Schedules {
                     continue;
                 };
                 let key = (queue.name.clone(), n);
-                if at.since(now) > EARLY_MS || self.put.get(&key) == Some(&at) {
+                let last = self.put.get(&key).copied();
+                if at.since(now) > EARLY_MS || last.is_some_and(|last| was_put(last, at)) {
                     continue;
                 }
                 match put(rq, &queue.name, entry, n, at) {
@@ -66,6 +73,11 @@ impl Schedules {
             }
         }
     }
+}
+
+/// True if `at` was put, when `last` was the last that was.
+fn was_put(last: Ms, at: Ms) -> bool {
+    at <= last && last.since(at) <= BACK_MS
 }
 
 fn put(rq: &Rq, queue: &str, entry: &Schedule, n: usize, at: Ms) -> Result<(), crate::Fault> {
@@ -87,6 +99,13 @@ fn put(rq: &Rq, queue: &str, entry: &Schedule, n: usize, at: Ms) -> Result<(), c
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_set_back_repeats_nothing_unless_it_was_far_ahead() {
+        let last = Ms(100 * 3_600_000);
+        assert!(was_put(last, last) && was_put(last, Ms(last.0 - BACK_MS)));
+        assert!(!was_put(last, Ms(last.0 - BACK_MS - 1)) && !was_put(last, last + 1));
+    }
 
     #[test]
     fn times() {

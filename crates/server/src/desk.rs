@@ -71,6 +71,10 @@ impl Door for ServerDoor {
         self.0.core.clock.now()
     }
 
+    fn wall(&self) -> Ms {
+        self.0.core.clock.wall()
+    }
+
     fn enter(&self, arrive: Arrive) -> Party {
         let mut inside = locked(&self.0.desk.inside);
         inside.entered += 1;

@@ -137,6 +137,14 @@ impl Server {
         let cold = self.core.runs.numbers(&stats.shard.cold);
         let cold = cold.into_iter().map(|(name, value)| ("cold", name, value));
         stats.counters.extend(cold);
+        let ahead = self.core.clock.ahead().0;
+        for (name, value) in [
+            ("steps", self.core.clock.steps()),
+            ("wall_ahead_ms", ahead.max(0).unsigned_abs()),
+            ("wall_behind_ms", ahead.min(0).unsigned_abs()),
+        ] {
+            stats.counters.push(("clock", name, value));
+        }
         // Counting drops what has expired, which may serve takes that wait.
         let ticket = access.finish();
         self.core.write(ticket);

@@ -1,24 +1,27 @@
 //! A door over a bare engine, for tests of what stands behind one.
 //!
-//! Nothing is written anywhere. Time is set by the test, or, with
-//! [`SimDoor::ticking`], the machine's.
+//! Nothing is written anywhere. Time is set by the test, or goes by itself
+//! ([`SimDoor::ticking`]); the wall clock stands where the test puts it
+//! ([`SimDoor::set_wall`]).
 
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quintet_door::{Arrive, Door, Reply, StoreError};
 use quintet_engine::{
     Answer, Body, Caller, Command, Delivery, Engine, Fact, Ms, Name, Outcome, Party, Refusal,
-    Settings,
+    Settings, WallAhead,
 };
 
 /// A door to one shard in memory.
 pub struct SimDoor {
     inside: Mutex<Inside>,
     changed: Condvar,
-    ticking: bool,
+    /// Since when time goes by itself, and from where.
+    ticking: Option<(Instant, Ms)>,
+    ahead: Mutex<WallAhead>,
 }
 
 struct Inside {
@@ -41,19 +44,20 @@ struct Tell {
 impl SimDoor {
     /// A door whose time stands at `now` until [`SimDoor::set_time`].
     pub fn new(settings: Settings, now: Ms) -> Arc<Self> {
-        Arc::new(Self::make(settings, now, false))
+        Arc::new(Self::make(settings, now, None))
     }
 
-    /// A door that lives by the machine's clock; a thread of its own does what
+    /// A door whose time begins at the machine's and goes by itself; a thread of its own does what
     /// becomes due, until the last handle is dropped.
     pub fn ticking(settings: Settings) -> Arc<Self> {
-        let door = Arc::new(Self::make(settings, wall(), true));
+        let now = wall();
+        let door = Arc::new(Self::make(settings, now, Some((Instant::now(), now))));
         let weak = Arc::downgrade(&door);
         std::thread::spawn(move || run(&weak));
         door
     }
 
-    fn make(settings: Settings, now: Ms, ticking: bool) -> Self {
+    fn make(settings: Settings, now: Ms, ticking: Option<(Instant, Ms)>) -> Self {
         Self {
             inside: Mutex::new(Inside {
                 engine: Engine::new(0, 1, settings),
@@ -66,7 +70,14 @@ impl SimDoor {
             }),
             changed: Condvar::new(),
             ticking,
+            ahead: Mutex::default(),
         }
+    }
+
+    /// Sets the wall clock: so far ahead of engine time.
+    pub fn set_wall(&self, ahead: WallAhead) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
+        self.lock().engine.set_wall_ahead(ahead);
     }
 
     /// Every fact so far, in order.
@@ -141,11 +152,17 @@ impl Drop for SimDoor {
 
 impl Door for SimDoor {
     fn now(&self) -> Ms {
-        if self.ticking {
-            wall()
-        } else {
-            self.lock().now
+        match self.ticking {
+            Some((since, from)) => {
+                from + u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+            }
+            None => self.lock().now,
         }
+    }
+
+    fn wall(&self) -> Ms {
+        let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.wall_at(self.now())
     }
 
     fn enter(&self, arrive: Arrive) -> Party {
@@ -223,9 +240,10 @@ fn wall() -> Ms {
 fn run(door: &Weak<SimDoor>) {
     loop {
         let Some(door) = door.upgrade() else { return };
-        door.set_time(wall());
+        let now = door.now();
+        door.set_time(now);
         let inside = door.lock();
-        let until = inside.engine.next_deadline().since(wall()).clamp(1, 20);
+        let until = inside.engine.next_deadline().since(now).clamp(1, 20);
         // Woken by commands, which may bring an earlier deadline.
         let (inside, _timeout) = door
             .changed

@@ -299,6 +299,7 @@ impl Engine {
             Expiry::Never => None,
             Expiry::In(ms) => Some(self.after(ms)),
             Expiry::At(at) => Some(at),
+            Expiry::AtWall(at) => Some(self.wall_ahead.engine_at(at)),
         };
         let expires = match (expires, settings.ttl_max_ms) {
             (expires, 0) => expires,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use quintet_engine::{
     Answer, Caller, Command, Delivery, Engine, Fact, Intent, Ms, Name, Outcome, Party, Settings,
+    WallAhead,
 };
 
 use crate::error::HookError;
@@ -31,6 +32,7 @@ pub struct World(Arc<Mutex<Inner>>);
 struct Inner {
     engine: Engine,
     now: Ms,
+    ahead: WallAhead,
     facts: Vec<Fact>,
     deliveries: Vec<Delivery>,
     log: Vec<(Level, String)>,
@@ -42,6 +44,7 @@ impl World {
         Self(Arc::new(Mutex::new(Inner {
             engine: Engine::new(0, 1, settings),
             now,
+            ahead: WallAhead::default(),
             facts: Vec::new(),
             deliveries: Vec::new(),
             log: Vec::new(),
@@ -56,6 +59,13 @@ impl World {
     /// The durable state, as facts.
     pub fn image(&self) -> Vec<Fact> {
         locked(&self.0).engine.image()
+    }
+
+    /// Sets the wall clock: so far ahead of engine time.
+    pub fn set_wall(&self, ahead: WallAhead) {
+        let mut inner = locked(&self.0);
+        inner.ahead = ahead;
+        inner.engine.set_wall_ahead(ahead);
     }
 
     /// What was logged, and forgets it.
@@ -104,6 +114,11 @@ impl World {
 impl Host for World {
     fn now(&self) -> Ms {
         locked(&self.0).now
+    }
+
+    fn wall(&self) -> Ms {
+        let inner = locked(&self.0);
+        inner.ahead.wall_at(inner.now)
     }
 
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use quintet_engine::{Command, Ms, Name, Outcome, Put, PutMore, Settings};
+use quintet_engine::{Command, Ms, Name, Outcome, Put, PutMore, Settings, WallAhead};
 use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig};
 use quintet_sim::door::SimDoor;
 use serde_json::json;
@@ -153,6 +153,26 @@ fn schedules_put_early_and_once() {
         (THEN.0 / 60_000 + 2) * 60
     );
     assert_eq!(world.rq.queue("test").expect("a queue").sizes.que, 1);
+}
+
+#[test]
+fn schedules_go_by_the_wall_clock_and_come_at_the_speed_of_time() {
+    const MINUTE: i64 = 60_000;
+    let world = still();
+    // As after a start on a log from the future. 40 minutes and a half past the
+    // hour, wherever this machine is.
+    world.door.set_wall(WallAhead(-20 * MINUTE));
+    let schedule = json!([{"cron": "41,11 * * * *", "param1": "tick"}]);
+    world.queue_with("test", "echo done >&3", json!({"schedule": schedule}));
+    let first = eventually("the first", || {
+        world.rq.list("test", "que", 9).expect("a list").pop()
+    });
+    let due = THEN.0 + 30_000;
+    assert_eq!(world.json("test", &first)["due"], due / 1000);
+    // Setting the clock does not move what was put.
+    world.door.set_wall(WallAhead(-525_600 * MINUTE));
+    world.door.set_time(Ms(due));
+    assert_eq!(world.end("test", &first), "done");
 }
 
 #[test]

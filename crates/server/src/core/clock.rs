@@ -1,41 +1,330 @@
-//! Engine time for a running server.
+//! Engine time for a running server, made of the machine's two clocks.
+//!
+//! Time inside begins at the larger of the wall clock and the newest frame's
+//! time, and goes on with the machine's monotonic clock, which counts
+//! suspension and cannot be set. The wall clock is looked at once in a second:
+//! to know how far it is ahead ([`WallAhead`], for times that clients give by
+//! it), to tell when somebody has set it, and to come back to it by one
+//! millisecond a second. So no wait, lease or delay stands still or ends early
+//! because a clock was set, and a small error heals.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quintet_engine::Ms;
+use quintet_engine::{Ms, WallAhead};
+use rustix::time::{ClockId, clock_gettime};
 
-/// The larger of the wall clock and every time it gave before, so that time
-/// never goes back, not even over a restart.
-pub(crate) struct Clock(AtomicU64);
+/// Shortest time between two looks at the wall clock, ms.
+const LOOK_MS: u64 = 1000;
+/// A change of the distance between the clocks of more than this is a step:
+/// somebody has set the wall clock.
+pub(crate) const STEP_MS: u64 = 1000;
+/// Longest a reading of both clocks may take to count, ms. A thread may lose
+/// its processor between the two.
+const APART_MS: u64 = 50;
+/// So much of the distance to the wall clock is made up for in a second, ms.
+const SLEW_MS: u64 = 1;
+
+/// Where the readings come from.
+enum Source {
+    Machine,
+    #[cfg(test)]
+    ByHand(std::sync::Arc<ByHand>),
+}
+
+/// A machine's clocks in a test.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct ByHand {
+    pub(crate) steady: AtomicU64,
+    pub(crate) wall: AtomicU64,
+}
+
+impl Source {
+    /// The monotonic clock, ms. Counts while the machine is suspended.
+    fn steady(&self) -> u64 {
+        match self {
+            Source::Machine => {
+                let time = clock_gettime(ClockId::Boottime);
+                let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+                seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
+            }
+            #[cfg(test)]
+            Source::ByHand(hand) => hand.steady.load(Ordering::SeqCst),
+        }
+    }
+
+    /// The wall clock, Unix ms; 0 for a time before 1970.
+    fn wall(&self) -> u64 {
+        match self {
+            Source::Machine => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| {
+                    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+                }),
+            #[cfg(test)]
+            Source::ByHand(hand) => hand.wall.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// The server's time.
+pub(crate) struct Clock {
+    source: Source,
+    /// Engine time less the monotonic clock's, ms.
+    lead: AtomicI64,
+    /// The newest time given: time does not go back where `lead` does.
+    newest: AtomicU64,
+    /// How far the wall clock was ahead at the last look, ms.
+    ahead: AtomicI64,
+    /// When that was, by the monotonic clock.
+    looked: AtomicU64,
+    /// How often the wall clock was set since the start.
+    steps: AtomicU64,
+}
+
+/// What a look at the wall clock found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    pub(crate) ahead: WallAhead,
+    /// By how many ms the wall clock was set, if it was.
+    pub(crate) step: Option<i64>,
+}
 
 impl Clock {
-    /// A clock that gives no time before `floor`, the newest in the log.
+    /// The machine's; gives no time before `floor`, the newest in the log.
     pub(crate) fn new(floor: Ms) -> Self {
-        Self(AtomicU64::new(floor.0))
+        Self::of(Source::Machine, floor)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn by_hand(hand: std::sync::Arc<ByHand>, floor: Ms) -> Self {
+        Self::of(Source::ByHand(hand), floor)
+    }
+
+    fn of(source: Source, floor: Ms) -> Self {
+        let (steady, wall) = (source.steady(), source.wall());
+        let begin = wall.max(floor.0);
+        Self {
+            source,
+            lead: AtomicI64::new(difference(begin, steady)),
+            newest: AtomicU64::new(begin),
+            ahead: AtomicI64::new(difference(wall, begin)),
+            looked: AtomicU64::new(steady),
+            steps: AtomicU64::new(0),
+        }
     }
 
     /// Engine time now.
     pub(crate) fn now(&self) -> Ms {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| {
-                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-            });
-        Ms(self.0.fetch_max(wall, Ordering::AcqRel).max(wall))
+        let lead = self.lead.load(Ordering::Acquire);
+        let now = self.source.steady().saturating_add_signed(lead);
+        Ms(self.newest.fetch_max(now, Ordering::AcqRel).max(now))
     }
+
+    /// How far the wall clock was ahead when it was looked at last.
+    pub(crate) fn ahead(&self) -> WallAhead {
+        WallAhead(self.ahead.load(Ordering::Acquire))
+    }
+
+    /// What the wall clock shows.
+    pub(crate) fn wall(&self) -> Ms {
+        Ms(self.source.wall())
+    }
+
+    /// How often the wall clock was set since the start.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the wall clock, if that was not done within the last second.
+    /// For one thread.
+    pub(crate) fn look(&self) -> Option<Look> {
+        let steady = self.source.steady();
+        let since = steady.saturating_sub(self.looked.load(Ordering::Relaxed));
+        if since < LOOK_MS {
+            return None;
+        }
+        let wall = self.source.wall();
+        if self.source.steady().saturating_sub(steady) > APART_MS {
+            // Not readings of one moment; the next look is as good.
+            return None;
+        }
+        self.looked.store(steady, Ordering::Relaxed);
+        let lead = self.lead.load(Ordering::Relaxed);
+        let engine = steady.saturating_add_signed(lead);
+        let ahead = difference(wall, engine);
+        let change = ahead.saturating_sub(self.ahead.load(Ordering::Relaxed));
+        let step = (change.unsigned_abs() > STEP_MS).then_some(change);
+        if step.is_some() {
+            self.steps.fetch_add(1, Ordering::Relaxed);
+        }
+        let most = i64::try_from(since / LOOK_MS * SLEW_MS).unwrap_or(i64::MAX);
+        let slew = ahead.clamp(-most, most);
+        self.lead.store(lead + slew, Ordering::Release);
+        let ahead = ahead - slew;
+        self.ahead.store(ahead, Ordering::Release);
+        Some(Look {
+            ahead: WallAhead(ahead),
+            step,
+        })
+    }
+}
+
+/// `a - b`, for times of any size.
+fn difference(a: u64, b: u64) -> i64 {
+    WallAhead::between(Ms(b), Ms(a)).0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, Ms};
+    use std::sync::Arc;
+
+    use super::*;
+
+    const NOON: u64 = 1_800_000_000_000;
+    const YEAR: u64 = 365 * 86_400_000;
+
+    fn clock(wall: u64, floor: u64) -> (Arc<ByHand>, Clock) {
+        let hand = Arc::new(ByHand::default());
+        hand.steady.store(5_000_000, Ordering::SeqCst);
+        hand.wall.store(wall, Ordering::SeqCst);
+        let clock = Clock::by_hand(Arc::clone(&hand), Ms(floor));
+        (hand, clock)
+    }
+
+    fn pass(hand: &ByHand, clock: &Clock, ms: u64) -> Option<i64> {
+        let mut step = None;
+        for _ in 0..ms / 500 {
+            hand.steady.fetch_add(500, Ordering::SeqCst);
+            hand.wall.fetch_add(500, Ordering::SeqCst);
+            step = step.or(clock.look().and_then(|look| look.step));
+        }
+        step
+    }
 
     #[test]
-    fn time_never_goes_back() {
-        let ahead = Ms(u64::MAX - 1);
-        assert_eq!(Clock::new(ahead).now(), ahead);
+    fn the_machine_s_time_goes_on() {
+        let ahead = Ms(u64::MAX / 4);
+        assert!(Clock::new(ahead).now() >= ahead);
         let clock = Clock::new(Ms(0));
         let first = clock.now();
-        assert!(first > Ms(0) && clock.now() >= first);
+        assert!(first > Ms(NOON / 2) && clock.now() >= first);
+        let wall = clock.wall();
+        assert!(wall.since(first) < 60_000 && first.since(wall) < 60_000);
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_stop_time() {
+        let (hand, clock) = clock(NOON, 0);
+        hand.wall.fetch_sub(30_000, Ordering::SeqCst);
+        assert_eq!(pass(&hand, &clock, 10_000), Some(-30_000));
+        let passed = clock.now().since(Ms(NOON));
+        assert!((9_980..=10_000).contains(&passed), "{passed}");
+        assert_eq!(clock.steps(), 1);
+    }
+
+    #[test]
+    fn a_year_ahead_for_a_moment_is_nothing() {
+        let (hand, clock) = clock(NOON, 0);
+        hand.wall.fetch_add(YEAR, Ordering::SeqCst);
+        assert_eq!(pass(&hand, &clock, 2_000), Some(YEAR as i64));
+        hand.wall.fetch_sub(YEAR, Ordering::SeqCst);
+        assert!(pass(&hand, &clock, 2_000).is_some());
+        let passed = clock.now().since(Ms(NOON));
+        assert!((4_000..=4_010).contains(&passed), "{passed}");
+        assert_eq!(clock.steps(), 2);
+    }
+
+    #[test]
+    fn a_log_from_the_future_does_not_stop_time_either() {
+        let (hand, clock) = clock(NOON, NOON + YEAR);
+        assert_eq!(clock.now(), Ms(NOON + YEAR));
+        assert_eq!(clock.ahead(), WallAhead(-(YEAR as i64)));
+        assert_eq!(pass(&hand, &clock, 10_000), None);
+        let passed = clock.now().since(Ms(NOON + YEAR));
+        assert!((9_980..=10_000).contains(&passed), "{passed}");
+        // A time by the wall clock comes when the wall clock shows it.
+        let soon = Ms(hand.wall.load(Ordering::SeqCst) + 1000);
+        assert_eq!(clock.ahead().engine_at(soon).since(clock.now()), 1000);
+    }
+
+    #[test]
+    fn a_small_error_heals() {
+        let (hand, clock) = clock(NOON, NOON + 5);
+        assert_eq!(clock.ahead(), WallAhead(-5));
+        pass(&hand, &clock, 20_000);
+        assert_eq!(clock.ahead(), WallAhead(0));
+        assert_eq!(clock.now(), Ms(NOON + 20_000));
+        assert_eq!(clock.steps(), 0);
+    }
+
+    /// Whatever the wall clock does, over restarts too: time never goes back,
+    /// goes on at its own speed, and ends up where the wall clock is if that
+    /// keeps still.
+    #[test]
+    fn random_lives_of_a_wall_clock() {
+        for seed in 0..2_000_u64 {
+            let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let (hand, mut clock) = clock(chance.below(2 * NOON), chance.below(2 * NOON));
+            let mut newest = clock.now();
+            for _ in 0..100 {
+                match chance.below(8) {
+                    0 => hand.wall.store(chance.below(4 * NOON), Ordering::SeqCst),
+                    1 => {
+                        let back = chance.below(100_000);
+                        let wall = hand.wall.load(Ordering::SeqCst).saturating_sub(back);
+                        hand.wall.store(wall, Ordering::SeqCst);
+                    }
+                    2 => {
+                        hand.wall.fetch_add(chance.below(100_000), Ordering::SeqCst);
+                    }
+                    3 => {
+                        // A restart; the newest frame is a little old.
+                        let floor = newest - chance.below(10);
+                        clock = Clock::by_hand(Arc::clone(&hand), floor);
+                        assert!(clock.now() >= floor);
+                        newest = clock.now();
+                    }
+                    _ => {
+                        let ms = chance.below(20) * 500;
+                        let before = clock.now();
+                        pass(&hand, &clock, ms);
+                        let passed = clock.now().since(before);
+                        let slew = ms / 1000 + 2;
+                        assert!(
+                            passed + slew >= ms && passed <= ms + slew,
+                            "{passed} of {ms}"
+                        );
+                    }
+                }
+                let now = clock.now();
+                assert!(now >= newest, "seed {seed}: {now:?} after {newest:?}");
+                newest = now;
+                let wall = Ms(hand.wall.load(Ordering::SeqCst) + 2_000_000);
+                hand.steady.fetch_add(1000, Ordering::SeqCst);
+                hand.wall.fetch_add(1000, Ordering::SeqCst);
+                if let Some(look) = clock.look() {
+                    let left = look.ahead.engine_at(wall).since(clock.now());
+                    let really = wall.since(Ms(hand.wall.load(Ordering::SeqCst)));
+                    assert!(
+                        left.abs_diff(really) <= 2,
+                        "seed {seed}: {left} of {really}"
+                    );
+                    newest = clock.now();
+                }
+            }
+        }
+    }
+
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % end
+        }
     }
 }

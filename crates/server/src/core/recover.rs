@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, varint};
+use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, WallAhead, varint};
 use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalLog, Log, Options, Recovery, ReplayFrame, Spares, Stamp,
@@ -14,6 +14,7 @@ use quintet_log::{
 };
 
 use super::bodies::{Bodies, read_chunk};
+use super::clock::STEP_MS;
 use super::commit::fill;
 use super::{Budget, Clock, Committer, Runs, Shard};
 
@@ -94,12 +95,14 @@ pub(super) fn open_on(
     }
     let spares = log.spares();
     let clock = Clock::new(Ms(recovery.last_time_ms));
+    tell_of_future(clock.ahead());
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
     let mut shards: Vec<Shard> = replay.engines.into_iter().map(Shard::new).collect();
     let home = begin_epoch(&mut log, &mut shards, epoch, clock.now(), &|_| Vec::new())?;
     for shard in &mut shards {
         shard.engine.set_home(home);
+        shard.engine.set_wall_ahead(clock.ahead());
         let last_id = shard.engine.last_id().0;
         shard.ring.settle(last_id);
     }
@@ -117,6 +120,31 @@ pub(super) fn open_on(
         recovery,
         runs,
     })
+}
+
+/// Tells of a log whose newest frame is from the future.
+fn tell_of_future(ahead: WallAhead) {
+    let behind = ahead.0.saturating_neg();
+    if behind > 0 && behind.unsigned_abs() > STEP_MS {
+        tracing::warn!(
+            ahead_ms = ahead.0,
+            "the log was last written {} in the future, by this machine's clock. If the clock is \
+             wrong now, set it right: nothing has to be started again. If it was wrong then, \
+             nothing stands still: time inside goes on from there, and delays and expiries that \
+             were to come by then count as over. See \"Time\" in docs/operations.md",
+            span(behind.unsigned_abs())
+        );
+    }
+}
+
+/// A span in the unit a reader would choose.
+fn span(ms: u64) -> String {
+    match ms / 1000 {
+        seconds if seconds < 120 => format!("{seconds} s"),
+        seconds if seconds < 7_200 => format!("{} min", seconds / 60),
+        seconds if seconds < 172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
 }
 
 /// Opens the runs that are in force, and clears others away: the log, which is

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use quintet_engine::{Delivery, Ms};
+use quintet_engine::{Delivery, Ms, WallAhead};
 
 use super::{Core, Need, locked};
 
@@ -16,8 +16,11 @@ pub(crate) struct Timer {
     changed: Condvar,
 }
 
-/// Longest sleep: wall clocks can be set, so the plan is looked at again.
+/// Longest sleep: the wall clock may have been set, or the machine suspended.
 const SLEEP_MAX_MS: u64 = 1000;
+/// A change of the distance between the clocks up to this, ms, is not worth
+/// locking the shards for: what clients give by the wall clock is in seconds.
+const AHEAD_FINE_MS: u64 = 10;
 
 impl Timer {
     pub(crate) fn new() -> Self {
@@ -49,7 +52,9 @@ impl Core {
     /// Runs until [`Timer::stop`].
     pub(crate) fn run_timer(&self) {
         let mut deliveries = Vec::new();
+        let mut told = self.clock.ahead();
         loop {
+            self.look_at_wall_clock(&mut told);
             // Lowered again by whoever has an earlier one from now on.
             self.timer.next.store(Ms::NEVER.0, Ordering::SeqCst);
             let mut next = Ms::NEVER;
@@ -74,6 +79,30 @@ impl Core {
                     .wait_timeout(stopped, sleep)
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
+            }
+        }
+    }
+
+    /// Tells the shards and the operator when the wall clock was set. `told` is
+    /// what the shards know.
+    fn look_at_wall_clock(&self, told: &mut WallAhead) {
+        let Some(look) = self.clock.look() else {
+            return;
+        };
+        if let Some(step) = look.step {
+            let how = if step > 0 { "forward" } else { "back" };
+            let seconds = Duration::from_millis(step.unsigned_abs()).as_secs_f64();
+            tracing::warn!(
+                step_ms = step,
+                ahead_ms = look.ahead.0,
+                "the wall clock was set {how} by {seconds} s; waits, delays and leases go on at \
+                 their own speed"
+            );
+        }
+        if look.ahead.0.abs_diff(told.0) > AHEAD_FINE_MS {
+            *told = look.ahead;
+            for shard in 0..self.shards.len() {
+                self.lock(shard).engine.set_wall_ahead(look.ahead);
             }
         }
     }

@@ -44,6 +44,13 @@ impl Host for Edge {
         }
     }
 
+    fn wall(&self) -> Ms {
+        match self.server.upgrade() {
+            Some(server) => server.core.clock.wall(),
+            None => Ms(0),
+        }
+    }
+
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
         let Some(server) = self.server.upgrade() else {
             return (Some(Outcome::Refused(Refusal::Draining)), Name::default());

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use quintet_engine::{
     BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
-    QueueSettings, QueueTotals, Refusal, Settings, State, Take,
+    QueueSettings, QueueTotals, Refusal, Settings, State, Take, WallAhead,
 };
 
 /// A queue; a dropped one stays while messages of it are reserved.
@@ -99,6 +99,8 @@ pub struct Model {
     settings: Settings,
     /// Engine time.
     pub now: Ms,
+    /// How far the wall clock is ahead of it.
+    pub wall_ahead: WallAhead,
     /// Every message.
     pub items: Vec<Item>,
     /// Every queue, in the order they were made.
@@ -124,6 +126,7 @@ impl Model {
         Self {
             settings,
             now: Ms(0),
+            wall_ahead: WallAhead::default(),
             items: Vec::new(),
             queues: Vec::new(),
             deliveries: Vec::new(),

@@ -201,6 +201,7 @@ impl Model {
             Expiry::Default | Expiry::Never => None,
             Expiry::In(ms) => Some(now + ms),
             Expiry::At(at) => Some(at),
+            Expiry::AtWall(at) => Some(self.wall_ahead.engine_at(at)),
         };
         let bound = (settings.ttl_max_ms > 0).then(|| now + settings.ttl_max_ms);
         for (kind, mark, window) in self.marks_of(queue, &put) {

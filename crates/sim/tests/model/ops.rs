@@ -14,6 +14,8 @@ pub(crate) enum Op {
     Restore,
     /// Time passes, and what is due is done.
     Pass(u64),
+    /// The wall clock is set: so far ahead of engine time.
+    SetWall(i64),
     /// Time passes; what is due is done later.
     Lag(u64),
     /// The party goes, another comes in its stead.
@@ -96,6 +98,7 @@ fn put() -> impl Strategy<Value = Put> {
         1 => Just(Expiry::Never),
         2 => (0..40u64).prop_map(Expiry::In),
         1 => (999_990..1_000_050u64).prop_map(|at| Expiry::At(Ms(at))),
+        1 => (999_990..1_000_050u64).prop_map(|at| Expiry::AtWall(Ms(at))),
     ];
     let ttr = of(&[None, None, Some(0), Some(5), Some(20)]);
     let body = (0..6usize, any::<u8>()).prop_map(|(len, fill)| Body::new(&vec![fill; len]));
@@ -411,6 +414,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         24 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
         3 => Just(Op::Restore),
         10 => of(&[0, 1, 3, 10, 20, 60, 1100]).prop_map(Op::Pass),
+        1 => of(&[0, 20, -20, 31_536_000_000, -31_536_000_000]).prop_map(Op::SetWall),
         4 => of(&[1, 3, 10, 20]).prop_map(Op::Lag),
         2 => (0..3u8).prop_map(Op::HangUp),
         2 => Just(Op::Restart),

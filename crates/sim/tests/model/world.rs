@@ -68,6 +68,7 @@ impl World {
             }
             Op::Restore => self.restore()?,
             Op::Pass(ms) => self.pass(ms)?,
+            Op::SetWall(ms) => self.set_wall(WallAhead(ms)),
             // Those who wait are served by the tick; a server never lets a
             // command overtake it while it has any.
             // What expires in a run is read by the tick too.
@@ -157,6 +158,11 @@ impl World {
         Ok(())
     }
 
+    fn set_wall(&mut self, ahead: WallAhead) {
+        self.model.wall_ahead = ahead;
+        self.engine.set_wall_ahead(ahead);
+    }
+
     /// Time passes. With something in runs the clock stops at each deadline, as
     /// a server's timer does: in a tick that comes late, who waits for a read may
     /// be served after what expires into its queue from a run, or before.
@@ -231,6 +237,7 @@ impl World {
     /// An engine made from what is left of the log, looked at after each fact.
     fn replayed(&self) -> Result<Engine, TestCaseError> {
         let mut engine = Engine::new(0, 1, self.settings.clone());
+        engine.set_wall_ahead(self.model.wall_ahead);
         for segment in &self.log {
             engine.set_home(segment.home);
             for fact in segment.groups.iter().flatten() {

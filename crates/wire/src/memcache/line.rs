@@ -174,7 +174,7 @@ pub(super) fn expiry(word: &[u8]) -> Option<Expiry> {
     Some(match seconds {
         0 => Expiry::Default,
         1..=RELATIVE_MAX_S => Expiry::In(ms),
-        _ => Expiry::At(Ms(ms)),
+        _ => Expiry::AtWall(Ms(ms)),
     })
 }
 
@@ -284,7 +284,7 @@ mod tests {
     fn expiry_times() {
         assert_eq!(expiry(b"0"), Some(Expiry::Default));
         assert_eq!(expiry(b"2592000"), Some(Expiry::In(2_592_000_000)));
-        assert_eq!(expiry(b"2592001"), Some(Expiry::At(Ms(2_592_001_000))));
+        assert_eq!(expiry(b"2592001"), Some(Expiry::AtWall(Ms(2_592_001_000))));
         assert_eq!(expiry(b"-1"), Some(Expiry::At(Ms(0))));
         assert_eq!(expiry(b"-"), None);
     }
