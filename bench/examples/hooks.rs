@@ -19,6 +19,10 @@ impl Host for Taker {
         Ms(1_000_000)
     }
 
+    fn wall(&self) -> Ms {
+        self.now()
+    }
+
     fn ask(&mut self, _caller: Caller, command: Command) -> (Option<Outcome>, Name) {
         black_box(command);
         let put = Outcome::Put {
