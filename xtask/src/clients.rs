@@ -59,18 +59,36 @@ pub(crate) fn install_debian(packages: &[(&str, &str)]) -> Result<()> {
         .env("RUNLEVEL", "1"))
 }
 
-/// Installs what the client tests need: Debian packages where this may, Python
-/// and Node packages in private folders under `.tests`.
+/// What a client's tests need of the machine, but for its own packages.
 ///
 /// # Errors
 /// If something is missing and cannot be installed; says what.
-pub(crate) fn install(root: &Path) -> Result<()> {
+fn prepare(programs: &[&str]) -> Result<()> {
     install_debian(DEBIAN)?;
-    for program in ["python3", "node", "npm"] {
+    for program in programs {
         if !has(program) {
             bail!("the client tests need {program}: please install it");
         }
     }
+    Ok(())
+}
+
+/// Builds the binary that is tested.
+///
+/// # Errors
+/// It does not build.
+fn binary(root: &Path) -> Result<PathBuf> {
+    cargo(&["build", "--package", "quintet"])?;
+    Ok(crate::target(root).join("debug/quintet"))
+}
+
+/// Installs Python's packages in a private folder under `.tests` and runs their
+/// tests against the real binary.
+///
+/// # Errors
+/// If something is missing and cannot be installed, or a build or a test fails.
+pub(crate) fn python(root: &Path) -> Result<()> {
+    prepare(&["python3"])?;
     let python = venv(root).join("bin/python");
     if !python.exists() {
         run(Command::new("python3").args(["-m", "venv"]).arg(venv(root)))?;
@@ -85,6 +103,21 @@ pub(crate) fn install(root: &Path) -> Result<()> {
             "-r",
         ])
         .arg(root.join("clients/python/requirements.txt")))?;
+    let binary = binary(root)?;
+    run(Command::new(&python)
+        .args(["-m", "pytest", "-q", "clients/python"])
+        .env("QUINTET", &binary)
+        .current_dir(root))
+}
+
+/// Installs Node's packages in a private folder and runs their tests against
+/// the real binary.
+///
+/// # Errors
+/// As [`python`].
+pub(crate) fn node(root: &Path) -> Result<()> {
+    prepare(&["node", "npm"])?;
+    let folder = root.join("clients/node");
     run(Command::new("npm")
         .args([
             "install",
@@ -93,24 +126,10 @@ pub(crate) fn install(root: &Path) -> Result<()> {
             "--no-fund",
             "--no-package-lock",
         ])
-        .current_dir(root.join("clients/node")))
-}
-
-/// Builds the binary and runs every client's tests against it.
-///
-/// # Errors
-/// If a build or a test fails.
-pub(crate) fn run_all(root: &Path) -> Result<()> {
-    cargo(&["build", "--package", "quintet"])?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let binary = target.join("debug/quintet");
-    run(Command::new(venv(root).join("bin/python"))
-        .args(["-m", "pytest", "-q", "clients/python"])
-        .env("QUINTET", &binary)
-        .current_dir(root))?;
+        .current_dir(&folder))?;
+    let binary = binary(root)?;
     run(Command::new("node")
         .args(["--test", "."])
         .env("QUINTET", &binary)
-        .current_dir(root.join("clients/node")))
+        .current_dir(&folder))
 }

@@ -1,6 +1,6 @@
 //! What is measured: the programs it needs, built and installed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -30,8 +30,7 @@ fn measure(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
         cargo(&["build", "--release", "-p", "quintet"])?;
     }
     cargo(&["build", "--release", "-p", "quintet-bench"])?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target = crate::target(root);
     let release = target.join("release");
     crate::run(
         Command::new(release.join("quintet-bench"))

@@ -2,6 +2,8 @@
 
 mod clients;
 mod compare;
+mod parts;
+mod repeat;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -13,11 +15,14 @@ const HELP: &str = "\
 Usage: cargo xtask <task>
 
 Tasks:
-  test      Install what the tests need, then run them all: what CI runs
-  lint      Format check, house rules, clippy
-  unit      The workspace's own tests (cargo test)
-  clients   Real client libraries against the real binary
-  tidy      The house rules alone
+  test      Install what the tests need, then run them all: what CI runs. A part
+            that fails stops no other; the end says how to repeat what failed.
+            cargo xtask test --list tells the parts, cargo xtask test NAME... runs some
+  lint      Of these: format check, house rules, clippy
+  clients   Of these: real client libraries against the real binary
+  tidy, unit, ...  Each part is a task of its own too
+  repeat    Tests that wait or race, 200 times on a busy machine;
+            takes options: cargo xtask repeat --help
   bench     A short comparison with memcached and Redis, printed alone
   compare   The whole comparison, written to bench/results and docs/performance.md;
             takes options: cargo xtask compare --help
@@ -30,11 +35,13 @@ fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
     let arguments: Vec<String> = std::env::args().skip(2).collect();
     let result = match task.as_str() {
-        "test" | "ci" => test(),
-        "lint" => lint(),
-        "unit" => unit(),
-        "clients" => clients::run_all(&root()),
-        "tidy" => tidy::run(&root()),
+        "test" | "ci" => {
+            let names: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            parts::run(&root(), &names)
+        }
+        "lint" => parts::run(&root(), &parts::LINT),
+        "clients" => parts::run(&root(), &parts::CLIENTS),
+        "repeat" => repeat::run(&root(), &arguments),
         "bench" => compare::short(&root()),
         "compare" => compare::run(&root(), &arguments),
         "backlog" => compare::backlog(&root(), &arguments),
@@ -42,6 +49,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             return ExitCode::SUCCESS;
         }
+        name if parts::PARTS.iter().any(|part| part.name == name) => parts::run(&root(), &[name]),
         other => {
             eprintln!("xtask: no task \"{other}\"\n\n{HELP}");
             return ExitCode::from(2);
@@ -66,30 +74,9 @@ fn root() -> PathBuf {
         .map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-fn test() -> Result<()> {
-    clients::install(&root())?;
-    lint()?;
-    unit()?;
-    clients::run_all(&root())?;
-    println!("xtask: everything passed");
-    Ok(())
-}
-
-fn lint() -> Result<()> {
-    tidy::run(&root())?;
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ])
-}
-
-fn unit() -> Result<()> {
-    cargo(&["test", "--workspace"])
+/// Where cargo builds.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

@@ -281,7 +281,7 @@ fn damage_stops_the_start_and_repair_helps() {
     let server = Server::start(&data);
     let mut client = server.client();
     for n in 0..50 {
-        client.put("w", format!("message {n}").as_bytes());
+        client.put("w", format!("message <{n}>").as_bytes());
     }
     assert!(server.stop().success());
     // A second start says in its frames that the first one's were synced.
@@ -300,8 +300,9 @@ fn damage_stops_the_start_and_repair_helps() {
         .expect("a segment");
     let mut bytes = std::fs::read(&segment).unwrap();
     let at = bytes
-        .windows(10)
-        .position(|part| part == b"message 25")
+        .windows(12)
+        // Whole: without its end it is also where another stands before a byte of the file's own.
+        .position(|part| part == b"message <25>")
         .expect("the message");
     bytes[at] ^= 1;
     std::fs::write(&segment, &bytes).unwrap();
@@ -323,7 +324,7 @@ fn damage_stops_the_start_and_repair_helps() {
     let server = Server::start(&data);
     let mut client = server.client();
     for n in (0..50).filter(|n| *n != 25) {
-        client.take("w", format!("message {n}").as_bytes());
+        client.take("w", format!("message <{n}>").as_bytes());
     }
     client.take_nothing("w");
 }

@@ -23,6 +23,8 @@ use std::time::Duration;
 /// A message: its producer and its number there.
 type Id = (u32, u64);
 
+/// Longer than an answer takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 const PRODUCERS: u32 = 4;
 const CONSUMERS: u32 = 4;
 
@@ -100,9 +102,7 @@ struct Client {
 impl Client {
     fn connect(address: &str) -> Result<Self, Gone> {
         let stream = TcpStream::connect(address).map_err(|_| Gone)?;
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Ok(Self {
             stream: BufReader::new(stream),

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quintet_sim::transcript::{Chunking, Link, Received, Setup, Transcript};
 
 /// How long a reply may take before it counts as missing.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server with one listener.
 struct Server {

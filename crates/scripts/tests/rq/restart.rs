@@ -9,7 +9,7 @@ use quintet_scripts::{Method, NewMessage, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
 use serde_json::json;
 
-use crate::common::{World, eventually, options, write_script};
+use crate::common::{PATIENCE, World, eventually, options, write_script};
 
 /// Runs in a process of its own, which is killed.
 #[test]
@@ -110,7 +110,8 @@ fn a_stop_puts_messages_back_and_they_run_again() {
 
 #[test]
 fn a_script_may_finish_while_the_service_stops() {
-    let world = World::new();
+    // It gets all the time a busy machine makes it need.
+    let world = World::with(|options| options.limits.grace = PATIENCE);
     world.queue(
         "test",
         "trap 'echo done in time >&3; exit 0' TERM; echo run on >&3; while :; do sleep 0.01; done",

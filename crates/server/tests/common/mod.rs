@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than any healthy answer takes, even on a busy machine. Nothing
 /// passes by reaching it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server.
 pub(crate) struct Server {

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::time::Duration;
 
-use crate::common::text;
+use crate::common::{PATIENCE, text};
 use crate::voices::{Guest, House, PATIENT, QUEUES, VOICES, Voice, reserve};
 
 /// Messages of the long test.
@@ -299,7 +298,7 @@ fn every_message_reaches_one_of_all_who_wait() {
             }
             let mut seen = BTreeSet::new();
             for _ in 0..MESSAGES {
-                let (_, body) = told.recv_timeout(Duration::from_secs(120)).expect("all");
+                let (_, body) = told.recv_timeout(PATIENCE).expect("all");
                 let number: usize = body.parse().expect("a number");
                 assert!(seen.insert(number), "{number} came twice");
             }
@@ -309,7 +308,7 @@ fn every_message_reaches_one_of_all_who_wait() {
             while let Some(&number) = waiting.first() {
                 let queue = consumers[number].1.unwrap_or(QUEUES[number % QUEUES.len()]);
                 house.guest(Voice::Lineup, queue).put("stop");
-                let (who, body) = told.recv_timeout(Duration::from_secs(60)).expect("one");
+                let (who, body) = told.recv_timeout(PATIENCE).expect("one");
                 assert_eq!(body, "stop");
                 assert!(waiting.remove(&who));
             }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Longer than a server takes to start again on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// No more of a request come if none do for so long. If more would have come,
 /// the cut is in another place, which is as good.

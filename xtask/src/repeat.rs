@@ -1,0 +1,376 @@
+//! `cargo xtask repeat`: tests again and again, on a machine that is busy.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// Tests that wait for something or race with it: a package, and one of its
+/// test files or `lib` for those beside its code. All that has a thread, a
+/// process, a socket or a clock belongs here.
+const WAITING: &[(&str, &str)] = &[
+    ("quintet-log", "limits"),
+    ("quintet-scripts", "lib"),
+    ("quintet-scripts", "rq"),
+    ("quintet-web", "lib"),
+    ("quintet-web", "api"),
+    ("quintet-web", "cases"),
+    ("quintet-web", "files"),
+    ("quintet-web", "guard"),
+    ("quintet-web", "random"),
+    ("quintet-web", "relay"),
+    ("quintet-web", "router"),
+    ("quintet-bench", "load"),
+    ("quintet", "quintet"),
+    ("quintet", "beanstalk"),
+    ("quintet", "bench"),
+    ("quintet", "bodies"),
+    ("quintet", "commands"),
+    ("quintet", "contract"),
+    ("quintet", "crash"),
+    ("quintet", "disk_full"),
+    ("quintet", "hook_tools"),
+    ("quintet", "hooks"),
+    ("quintet", "http"),
+    ("quintet", "jobqueue"),
+    ("quintet", "pinpriq"),
+    ("quintet", "readme"),
+    ("quintet", "relay"),
+    ("quintet", "rq_command"),
+    ("quintet", "run_tools"),
+    ("quintet", "runs"),
+    ("quintet", "shards"),
+    ("quintet", "sockets"),
+    ("quintet", "transcripts"),
+    ("quintet", "transfer"),
+    ("quintet", "union"),
+];
+
+const HELP: &str = "\
+Usage: cargo xtask repeat [--times N] [--load N] [--test NAME]... [FILTER]...
+
+Runs tests N times beside busy loops, and goes on when one fails. Without
+--test these are all that wait for something or race with it; FILTER are parts
+of their names, as for cargo test.
+
+  --times N    how often each is run [default: 200]
+  --load N     busy loops beside them [default: 8]
+  --test NAME  a test file (limits), or PACKAGE:FILE (quintet-web:lib); any number
+
+What a run that failed printed is kept in target/repeat.
+
+  cargo xtask repeat                                       every one, 200 times under a load of 8
+  cargo xtask repeat --times 20 --test limits              one file
+  cargo xtask repeat --times 500 backups_beside_a_busy     one test
+";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    times: u32,
+    load: usize,
+    tests: Vec<String>,
+    filters: Vec<String>,
+}
+
+impl Asked {
+    /// `None`: for help.
+    fn parse(arguments: &[String]) -> Result<Option<Self>> {
+        let mut asked = Self {
+            times: 200,
+            load: 8,
+            tests: Vec::new(),
+            filters: Vec::new(),
+        };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                let value = arguments.next();
+                value.with_context(|| format!("{argument} needs a value"))
+            };
+            match argument.as_str() {
+                "--times" => asked.times = value()?.parse().context("--times")?,
+                "--load" => asked.load = value()?.parse().context("--load")?,
+                "--test" => asked.tests.push(value()?.clone()),
+                "-h" | "--help" => return Ok(None),
+                other if other.starts_with('-') => bail!("no option {other}\n\n{HELP}"),
+                filter => asked.filters.push(filter.to_owned()),
+            }
+        }
+        if asked.times == 0 {
+            bail!("--times must be at least 1");
+        }
+        Ok(Some(asked))
+    }
+
+    /// Whether `package`'s test file `name` is asked for.
+    fn wants(&self, package: &str, name: &str) -> bool {
+        if self.tests.is_empty() {
+            return WAITING.contains(&(package, name));
+        }
+        let full = format!("{package}:{name}");
+        self.tests.iter().any(|test| *test == name || *test == full)
+    }
+}
+
+/// A program of tests.
+struct Program {
+    package: String,
+    /// Its file's name, or `lib`.
+    name: String,
+    file: PathBuf,
+    /// Cargo runs it here.
+    folder: PathBuf,
+}
+
+/// Repeats what `arguments` ask for.
+///
+/// # Errors
+/// It does not build, there is no such test, or one failed.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let Some(asked) = Asked::parse(arguments)? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    let programs: Vec<Program> = build(root)?
+        .into_iter()
+        .filter(|program| asked.wants(&program.package, &program.name))
+        .collect();
+    if programs.is_empty() {
+        bail!("no test file {}", asked.tests.join(", "));
+    }
+    let kept = crate::target(root).join("repeat");
+    std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
+    let over = AtomicBool::new(false);
+    let failures = std::thread::scope(|scope| {
+        for _ in 0..asked.load {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let failures = repeat_all(&programs, &asked, &kept);
+        over.store(true, Ordering::Relaxed);
+        failures
+    })?;
+    if failures.is_empty() {
+        println!("xtask: no failure");
+        return Ok(());
+    }
+    for (test, times) in &failures {
+        println!("xtask: {test} failed in {times} of {} runs", asked.times);
+    }
+    bail!(
+        "{} tests failed; what they said is in {}",
+        failures.len(),
+        kept.display()
+    )
+}
+
+/// Answers how often which test failed.
+fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeMap<String, u32>> {
+    let mut failures = BTreeMap::new();
+    let mut any = false;
+    for program in programs {
+        let count = program.count(asked)?;
+        if count == 0 {
+            continue;
+        }
+        any = true;
+        let began = Instant::now();
+        let mut failed = 0;
+        for time in 1..=asked.times {
+            let output = program
+                .command(asked)
+                .output()
+                .with_context(|| program.file.display().to_string())?;
+            if output.status.success() {
+                continue;
+            }
+            failed += 1;
+            let file = kept.join(format!("{}-{}-{time}.txt", program.package, program.name));
+            let text = [output.stdout.as_slice(), &output.stderr].concat();
+            std::fs::write(&file, &text).with_context(|| file.display().to_string())?;
+            let mut names = failed_tests(&String::from_utf8_lossy(&text));
+            if names.is_empty() {
+                names.push(format!("(all: {})", output.status));
+            }
+            for name in names {
+                println!("xtask: {}:{} {name} failed", program.package, program.name);
+                let test = format!("{}:{} {name}", program.package, program.name);
+                *failures.entry(test).or_insert(0) += 1;
+            }
+        }
+        println!(
+            "xtask: {}:{}, {count} tests, {} times under a load of {}: {failed} runs failed ({} s)",
+            program.package,
+            program.name,
+            asked.times,
+            asked.load,
+            began.elapsed().as_secs()
+        );
+    }
+    if !any {
+        bail!("no test has {} in its name", asked.filters.join(" or "));
+    }
+    Ok(failures)
+}
+
+impl Program {
+    fn command(&self, asked: &Asked) -> Command {
+        let mut command = Command::new(&self.file);
+        command
+            .args(&asked.filters)
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// How many of its tests are asked for.
+    fn count(&self, asked: &Asked) -> Result<usize> {
+        let output = self.command(asked).arg("--list").output();
+        let output = output.with_context(|| self.file.display().to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter(|line| line.ends_with(": test")).count())
+    }
+}
+
+/// The names in what a test program printed.
+fn failed_tests(text: &str) -> Vec<String> {
+    let named = |line: &str| {
+        let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+        Some(name.to_owned())
+    };
+    text.lines().filter_map(named).collect()
+}
+
+/// Builds all test programs.
+fn build(root: &Path) -> Result<Vec<Program>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["test", "--workspace", "--no-run", "--message-format=json"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo test --no-run")?;
+    if !output.status.success() {
+        bail!("the tests do not build");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut programs: Vec<Program> = text.lines().filter_map(program).collect();
+    programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
+    Ok(programs)
+}
+
+/// A test program, if this message of cargo's is about one.
+fn program(message: &str) -> Option<Program> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"].as_bool()?;
+    let file = message["executable"].as_str().filter(|_| is_test)?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    // `path+file:///somewhere/log#quintet-log@0.1.0`, or without the name if it
+    // is the folder's.
+    let id = message["package_id"].as_str()?;
+    let (path, last) = id.rsplit_once('#')?;
+    let package = match last.split_once('@') {
+        Some((name, _)) => name,
+        None => path.rsplit('/').next()?,
+    };
+    let target = &message["target"];
+    let name = match target["kind"][0].as_str()? {
+        "lib" => "lib",
+        _ => target["name"].as_str()?,
+    };
+    Some(Program {
+        package: package.to_owned(),
+        name: name.to_owned(),
+        file: file.into(),
+        folder: folder.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asked, WAITING, failed_tests, program};
+
+    fn asked(line: &str) -> Asked {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Asked::parse(&words).unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_for() {
+        let all = asked("");
+        assert_eq!((all.times, all.load), (200, 8));
+        assert!(all.wants("quintet-log", "limits") && !all.wants("quintet-log", "corpus"));
+        let some = asked("--times 3 --load 0 --test limits --test quintet-web:lib a_b c");
+        assert_eq!((some.times, some.load), (3, 0));
+        assert_eq!(some.filters, ["a_b", "c"]);
+        assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));
+        assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "union"));
+        for bad in [
+            &["--times"][..],
+            &["--times", "0"],
+            &["--times", "x"],
+            &["--tests"],
+        ] {
+            let bad: Vec<String> = bad.iter().map(|&word| word.to_owned()).collect();
+            assert!(Asked::parse(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn test_programs_are_known_by_cargos_messages() {
+        let message = |target: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"path+file:///q/crates/log#quintet-log@0.1.0","manifest_path":"/q/crates/log/Cargo.toml","target":{target},"profile":{{"test":{test}}},"executable":"/q/target/x"}}"#
+            )
+        };
+        let found = program(&message(r#"{"kind":["test"],"name":"limits"}"#, true)).unwrap();
+        assert_eq!(
+            (found.package.as_str(), found.name.as_str()),
+            ("quintet-log", "limits")
+        );
+        assert_eq!(found.folder.to_str(), Some("/q/crates/log"));
+        let found = program(&message(r#"{"kind":["lib"],"name":"quintet_log"}"#, true)).unwrap();
+        assert_eq!(found.name, "lib");
+        assert!(program(&message(r#"{"kind":["bin"],"name":"quintet"}"#, false)).is_none());
+        assert!(program("Compiling").is_none());
+    }
+
+    #[test]
+    fn the_tests_that_failed_are_named() {
+        let text = "test a ... ok\ntest b::c ... FAILED\n\ntest d ... ignored\n";
+        assert_eq!(failed_tests(text), ["b::c"]);
+    }
+
+    /// A test file that is forgotten in the list would never be repeated.
+    #[test]
+    fn every_test_file_beside_a_process_is_in_the_list() {
+        let root = crate::root();
+        for (folder, package) in [
+            ("crates/server", "quintet"),
+            ("crates/web", "quintet-web"),
+            ("crates/scripts", "quintet-scripts"),
+            ("bench", "quintet-bench"),
+        ] {
+            let files = std::fs::read_dir(root.join(folder).join("tests")).unwrap();
+            for file in files {
+                let path = file.unwrap().path();
+                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                if name == "common" {
+                    continue;
+                }
+                assert!(
+                    WAITING.contains(&(package, name.as_str())),
+                    "{package}:{name}"
+                );
+            }
+        }
+    }
+}
