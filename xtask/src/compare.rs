@@ -49,10 +49,35 @@ fn measure(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
 /// # Errors
 /// If a peer cannot be installed; as [`measure`].
 fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
-    if !helps(arguments) {
+    let arguments = from_here(arguments);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // Against another Quintet there are no peers.
+    if !helps(&arguments) && !arguments.contains(&AGAINST) {
         install_debian(PEERS)?;
     }
-    measure(root, "compare", arguments)
+    measure(root, "compare", &arguments)
+}
+
+const AGAINST: &str = "--against";
+
+/// The same arguments with the file of `--against` named from the root on: it
+/// is meant as seen from where the command is typed.
+fn from_here(arguments: &[&str]) -> Vec<String> {
+    let mut words = Vec::new();
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some((AGAINST, file)) => words.extend([AGAINST.to_owned(), file.to_owned()]),
+            _ => words.push((*argument).to_owned()),
+        }
+    }
+    for at in 1..words.len() {
+        if words[at - 1] == AGAINST
+            && let Ok(file) = std::path::absolute(&words[at])
+        {
+            words[at] = file.display().to_string();
+        }
+    }
+    words
 }
 
 /// As the command line asks for.
@@ -79,4 +104,23 @@ pub(crate) fn backlog(root: &Path, arguments: &[String]) -> Result<()> {
 /// As [`compare`].
 pub(crate) fn short(root: &Path) -> Result<()> {
     compare(root, &["--only", "small,pipelined", "--quick", "--print"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_here;
+
+    #[test]
+    fn a_file_is_meant_from_where_it_is_typed() {
+        let here = std::env::current_dir().unwrap();
+        let full = here.join("a/b").display().to_string();
+        for words in [&["--against", "a/b"][..], &["--against=a/b"]] {
+            assert_eq!(from_here(words), ["--against", full.as_str()]);
+        }
+        assert_eq!(
+            from_here(&["--only=cpu", "--against", "/x", "--print"]),
+            ["--only=cpu", "--against", "/x", "--print"]
+        );
+        assert_eq!(from_here(&["--against"]), ["--against"]);
+    }
 }

@@ -185,6 +185,7 @@ impl Args {
         let ran = self.ran()?;
         let lab = Lab {
             ground: Ground {
+                against: None,
                 quintet: self.quintet.clone(),
                 scratch: self.scratch.clone(),
             },

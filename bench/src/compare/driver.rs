@@ -104,10 +104,11 @@ pub(crate) fn alternate(
     ground: &Ground,
 ) -> Result<Vec<Vec<Sample>>> {
     let mut running = Vec::with_capacity(contenders.len());
+    let idle: usize = contenders.iter().map(|contender| contender.idle).sum();
+    quintet_bench::raise_file_limit(idle + scenario.connections);
     for contender in contenders {
         let context = || contender.name();
         let peer = contender.kind.start(ground).with_context(context)?;
-        quintet_bench::raise_file_limit(contender.idle + scenario.connections);
         let idle: Vec<Stream> = (0..contender.idle)
             .map(|_| Stream::connect(&peer.target))
             .collect::<Result<_, _>>()

@@ -3,6 +3,7 @@
 //! Absolute rates on a shared machine mean little; the ratios of what two
 //! servers did in the same turn are the figures.
 
+mod against;
 mod driver;
 mod experiments;
 pub(crate) mod machine;
@@ -42,6 +43,8 @@ Examples:
   cargo xtask compare                          everything; about 15 minutes
   cargo xtask compare --only small,pipelined
   cargo xtask compare --quick --print          a first look
+  cargo xtask compare --only small,pipelined --against ../before/quintet --turns 30 --seconds 1
+                                               two binaries of Quintet, and nobody else
 
 Run nothing else meanwhile: server and load share the machine.")]
 pub(crate) struct Args {
@@ -63,6 +66,10 @@ pub(crate) struct Args {
     /// The quintet binary.
     #[arg(long, value_name = "FILE", default_value = "target/release/quintet")]
     quintet: PathBuf,
+    /// A second quintet binary, such as one of the commit before: the two take
+    /// turns, peers stay away, and their ratios are printed. Writes no file.
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
     /// Root of the sources, with bench/results and docs/performance.md.
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
@@ -116,6 +123,7 @@ impl Args {
         }
         let ground = Ground {
             quintet: self.quintet.clone(),
+            against: self.against.clone(),
             scratch: self.scratch.clone(),
         };
         fs::create_dir_all(&self.scratch)
@@ -128,14 +136,33 @@ impl Args {
             short: self.turns < FEWEST.0 || self.seconds < FEWEST.1,
         };
         println!("{}; Quintet at {}", ran.machine.describe(), ran.quintet);
+        for binary in [Some(&self.quintet), self.against.as_ref()] {
+            if let Some(binary) = binary.filter(|binary| !binary.is_file()) {
+                bail!("no file {}", binary.display());
+            }
+        }
+        if let Some(against) = &self.against {
+            println!("{} against {}", self.quintet.display(), against.display());
+        }
         let asked = |name: &str| self.only.is_empty() || self.only.iter().any(|n| n == name);
         for mut experiment in all.into_iter().filter(|experiment| asked(experiment.name)) {
+            if self.against.is_some() {
+                against::run(&experiment, self.effort(), &ground)?;
+                continue;
+            }
             let outcome = self.experiment(&mut experiment, &ground, &ran)?;
             if !self.print {
                 write(&self.root, &experiment, &outcome, &ground)?;
             }
         }
         Ok(())
+    }
+
+    fn effort(&self) -> Effort {
+        Effort {
+            turns: self.turns,
+            time: Duration::from_secs_f64(self.seconds),
+        }
     }
 
     fn experiment(
@@ -153,10 +180,7 @@ impl Args {
             here
         });
         let sync = SyncTimes::measure(&self.scratch)?;
-        let effort = Effort {
-            turns: self.turns,
-            time: Duration::from_secs_f64(self.seconds),
-        };
+        let effort = self.effort();
         let mut tables = Vec::new();
         for scenario in &experiment.scenarios {
             let samples = driver::alternate(&experiment.contenders, scenario, effort, ground)?;

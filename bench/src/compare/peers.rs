@@ -21,6 +21,8 @@ const CONNECTIONS: &str = "16384";
 pub(crate) enum Kind {
     /// Quintet with this `sync`, asked in this voice.
     Quintet(&'static str, &'static str),
+    /// The same of the binary that it is compared with (`--against`).
+    Against(&'static str, &'static str),
     /// memcached: one thread, no durability at all.
     Memcached,
     /// Redis with this `appendfsync`, or without a log.
@@ -35,6 +37,8 @@ pub(crate) enum Kind {
 pub(crate) struct Ground {
     /// The quintet binary.
     pub(crate) quintet: PathBuf,
+    /// The one that it is compared with.
+    pub(crate) against: Option<PathBuf>,
     /// Directories of servers are made here.
     pub(crate) scratch: PathBuf,
 }
@@ -44,6 +48,7 @@ impl Kind {
     pub(crate) fn name(self) -> String {
         match self {
             Kind::Quintet(sync, _) => format!("Quintet, sync {sync}"),
+            Kind::Against(sync, _) => format!("against, sync {sync}"),
             Kind::Memcached => "memcached".to_owned(),
             Kind::Redis(None) => "Redis, no log".to_owned(),
             Kind::Redis(Some(sync)) => format!("Redis, log synced {sync}"),
@@ -54,10 +59,23 @@ impl Kind {
         }
     }
 
+    /// It is a Quintet, of either binary.
+    pub(crate) fn is_quintet(self) -> bool {
+        matches!(self, Kind::Quintet(..) | Kind::Against(..))
+    }
+
+    /// The same of the binary that this one is compared with; `None` of a peer.
+    pub(crate) fn against(self) -> Option<Self> {
+        match self {
+            Kind::Quintet(sync, voice) => Some(Kind::Against(sync, voice)),
+            _ => None,
+        }
+    }
+
     /// The name of its voice.
     pub(crate) fn voice(self) -> &'static str {
         match self {
-            Kind::Quintet(_, voice) => voice,
+            Kind::Quintet(_, voice) | Kind::Against(_, voice) => voice,
             Kind::Memcached => "memcache",
             Kind::Redis(_) => "resp",
             Kind::Beanstalkd(_) => "beanstalk",
@@ -68,7 +86,7 @@ impl Kind {
     /// It keeps messages on disk.
     pub(crate) fn is_durable(self) -> bool {
         match self {
-            Kind::Quintet(sync, _) => sync != "never",
+            Kind::Quintet(sync, _) | Kind::Against(sync, _) => sync != "never",
             Kind::Redis(log) | Kind::Beanstalkd(log) => log.is_some(),
             Kind::Memcached | Kind::Echo => false,
         }
@@ -78,6 +96,7 @@ impl Kind {
     fn program(self, ground: &Ground) -> Option<PathBuf> {
         let name = match self {
             Kind::Quintet(..) => return Some(ground.quintet.clone()),
+            Kind::Against(..) => return ground.against.clone(),
             Kind::Echo => return std::env::current_exe().ok(),
             Kind::Memcached => "memcached",
             Kind::Redis(_) => "redis-server",
@@ -99,7 +118,7 @@ impl Kind {
     /// Its version, as it tells it.
     pub(crate) fn version(self, ground: &Ground) -> Option<String> {
         let flag = match self {
-            Kind::Quintet(..) | Kind::Redis(_) | Kind::Echo => "--version",
+            Kind::Quintet(..) | Kind::Against(..) | Kind::Redis(_) | Kind::Echo => "--version",
             Kind::Memcached => "-V",
             Kind::Beanstalkd(_) => "-v",
         };
@@ -118,7 +137,7 @@ impl Kind {
             word => word,
         });
         let mut text = settings.collect::<Vec<_>>().join(" ");
-        if matches!(self, Kind::Quintet(..)) {
+        if self.is_quintet() {
             text += &format!(" (connections_max = {CONNECTIONS})");
         }
         text
@@ -127,7 +146,7 @@ impl Kind {
     /// What it is told, without the port and the directory.
     fn settings(self) -> Vec<&'static str> {
         match self {
-            Kind::Quintet(sync, _) => vec!["serve", "--sync", sync],
+            Kind::Quintet(sync, _) | Kind::Against(sync, _) => vec!["serve", "--sync", sync],
             Kind::Memcached => vec!["-t", "1", "-U", "0", "-c", CONNECTIONS, "-l", "127.0.0.1"],
             Kind::Redis(log) => {
                 let mut settings = vec!["--bind", "127.0.0.1", "--save", "", "--appendonly"];
@@ -166,7 +185,7 @@ impl Kind {
         command.args(self.settings()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         match self {
-            Kind::Quintet(_, voice) => {
+            Kind::Quintet(_, voice) | Kind::Against(_, voice) => {
                 let config = dir.path().join("quintet.toml");
                 fs::write(&config, format!("connections_max = {CONNECTIONS}\n"))?;
                 command
@@ -202,7 +221,7 @@ impl Kind {
             _dir: dir,
         };
         match self {
-            Kind::Quintet(..) | Kind::Echo => peer.read_address()?,
+            Kind::Quintet(..) | Kind::Against(..) | Kind::Echo => peer.read_address()?,
             _ => peer.wait_for(port)?,
         }
         Ok(peer)

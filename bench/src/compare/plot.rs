@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::peers::Kind;
 use super::results::{Metric, Spread, Table};
 
 /// Widths and heights, in pixels.
@@ -59,7 +58,7 @@ pub(crate) fn bars(title: &str, metric: Metric, tables: &[Table]) -> String {
                 least,
                 most,
             } = spread(samples);
-            let ours = matches!(contender.kind, Kind::Quintet(..));
+            let ours = contender.kind.is_quintet();
             let colour = if ours { "#1f6fb2" } else { "#a9b4be" };
             let middle = y + ROW / 2.0 - 4.0;
             text(

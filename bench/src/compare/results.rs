@@ -76,6 +76,20 @@ impl Spread {
     }
 }
 
+/// Between which of `values` the median of all there could have been lies, with
+/// a probability of 95 %: the median of few, or of uneven ones, says little.
+pub(crate) fn median_range(values: &[f64]) -> (f64, f64) {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    // How many of them lie below it is binomial: count / 2, give or take.
+    let off = 1.96 * count.sqrt() / 2.0;
+    let low = (count / 2.0 - off).floor().max(0.0) as usize;
+    let high = (count / 2.0 + off).ceil().min((count - 1.0).max(0.0)) as usize;
+    let at = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
+    (at(low), at(high))
+}
+
 /// What a figure should be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -167,7 +181,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bound, Figure, Spread};
+    use super::{Bound, Figure, Spread, median_range};
 
     #[test]
     fn medians_of_odd_and_even_numbers() {
@@ -183,6 +197,16 @@ mod tests {
                 (median, least, most)
             );
         }
+    }
+
+    #[test]
+    fn the_more_values_the_closer_the_median() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(median_range(&values), (41.0, 61.0));
+        assert_eq!(median_range(&values[..25]), (8.0, 19.0));
+        // So few say no more than where they lie.
+        assert_eq!(median_range(&[2.0, 1.0, 3.0]), (1.0, 3.0));
+        assert_eq!(median_range(&[7.0]), (7.0, 7.0));
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! Two binaries of Quintet, in alternation, and what the new one does of what
+//! the other does.
+
+use anyhow::Result;
+
+use super::driver::{self, Contender, Effort};
+use super::experiments::Experiment;
+use super::peers::Ground;
+use super::results::{Metric, Spread, Table, median_range};
+
+/// Turns with the same processes. How a process happens to lie in memory makes
+/// a difference that lasts as long as it does, so they are started anew.
+const TURNS_OF_A_PROCESS: usize = 5;
+
+/// Runs the experiment with both binaries in place of Quintet and its peers,
+/// and prints the ratios.
+///
+/// # Errors
+/// A server or a load fails.
+pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
+    println!("\n## {}: {}\n", experiment.name, experiment.title);
+    let contenders = pairs(&experiment.contenders);
+    let mut tables = Vec::new();
+    for scenario in &experiment.scenarios {
+        let mut samples = vec![Vec::new(); contenders.len()];
+        let mut left = effort.turns;
+        while left > 0 {
+            let turns = left.min(TURNS_OF_A_PROCESS);
+            left -= turns;
+            let part = Effort { turns, ..effort };
+            let more = driver::alternate(&contenders, scenario, part, ground)?;
+            for (samples, more) in samples.iter_mut().zip(more) {
+                samples.extend(more);
+            }
+        }
+        tables.push(Table {
+            scenario: scenario.clone(),
+            contenders: contenders.clone(),
+            samples,
+        });
+    }
+    println!("{}", report(&tables, experiment.metric));
+    Ok(())
+}
+
+/// Each contender that is Quintet, and behind it the same of the other binary.
+fn pairs(contenders: &[Contender]) -> Vec<Contender> {
+    let pair = |ours: &Contender| {
+        let kind = ours.kind.against()?;
+        Some([*ours, Contender { kind, ..*ours }])
+    };
+    contenders.iter().filter_map(pair).flatten().collect()
+}
+
+/// A row for each number of each pair: the ratios of what both did in the same
+/// turn.
+fn report(tables: &[Table], metric: Metric) -> String {
+    let mut text = String::from(
+        "| new / old | median | 95 % that it lies in | least to most | new | old |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    let mut metrics = vec![metric, Metric::Cpu, Metric::Resident];
+    metrics.dedup();
+    for table in tables {
+        for (at, ours) in table.contenders.iter().enumerate().step_by(2) {
+            for &metric in &metrics {
+                let values = |at: usize| table.samples[at].iter().map(|s| metric.of(s));
+                let ratios: Vec<f64> = values(at)
+                    .zip(values(at + 1))
+                    .map(|(new, old)| new / old)
+                    .collect();
+                let spread = Spread::of(ratios.iter().copied());
+                let (low, high) = median_range(&ratios);
+                text += &format!(
+                    "| {}: {}, {} | {:.3} | {low:.3} to {high:.3} | {:.3} to {:.3} | {} | {} |\n",
+                    table.scenario.name,
+                    ours.name(),
+                    metric.title(),
+                    spread.median,
+                    spread.least,
+                    spread.most,
+                    metric.show(Spread::of(values(at)).median),
+                    metric.show(Spread::of(values(at + 1)).median),
+                );
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::{Contender, Sample};
+    use super::super::experiments;
+    use super::super::peers::Kind;
+    use super::super::results::{Metric, Table};
+    use super::{pairs, report};
+
+    fn sample(rate: f64, cpu_us: f64) -> Sample {
+        Sample {
+            rate,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            p999_us: 0.0,
+            max_us: 0.0,
+            cpu_us,
+            resident: 1 << 20,
+            background_rate: 0.0,
+        }
+    }
+
+    #[test]
+    fn every_experiment_has_pairs_of_quintets_and_nobody_else() {
+        for experiment in experiments::all() {
+            let pairs = pairs(&experiment.contenders);
+            assert!(pairs.len() >= 2, "{}", experiment.name);
+            for pair in pairs.chunks(2) {
+                let [new, old] = pair else {
+                    panic!("{}: half a pair", experiment.name);
+                };
+                assert_eq!(new.kind.against(), Some(old.kind));
+                assert_eq!((new.idle, new.background), (old.idle, old.background));
+                assert_ne!(new.name(), old.name());
+            }
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_turn() {
+        let ours = Contender::of(Kind::Quintet("50ms", "memcache"));
+        let table = Table {
+            scenario: experiments::all().swap_remove(0).scenarios.swap_remove(0),
+            contenders: pairs(&[ours, Contender::of(Kind::Memcached)]),
+            samples: vec![
+                vec![sample(110.0, 3.0), sample(90.0, 3.0), sample(50.0, 3.0)],
+                vec![sample(100.0, 2.0), sample(100.0, 2.0), sample(50.0, 2.0)],
+            ],
+        };
+        let text = report(&[table], Metric::Rate);
+        let rows: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            rows,
+            [
+                "| 50 connections: Quintet, sync 50ms, requests/s | 1.000 | 0.900 to 1.100 | 0.900 to 1.100 | 90 | 100 |",
+                "| 50 connections: Quintet, sync 50ms, server CPU per request, us | 1.500 | 1.500 to 1.500 | 1.500 to 1.500 | 3.00 | 2.00 |",
+                "| 50 connections: Quintet, sync 50ms, resident, MiB | 1.000 | 1.000 to 1.000 | 1.000 to 1.000 | 1 | 1 |",
+            ]
+        );
+        assert_eq!(report(&[], Metric::Cpu).lines().count(), 2);
+    }
+}
