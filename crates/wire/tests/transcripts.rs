@@ -1,4 +1,5 @@
-//! Replays every transcript against its voice: whole, and byte by byte.
+//! Replays every transcript against its voice: whole, and byte by byte; with an
+//! exact clock, and with one as coarse as the server's.
 //! `UPDATE=1` rewrites the received lines instead.
 
 mod common;
@@ -57,25 +58,31 @@ fn voice_name(path: &Path) -> &str {
     folder.and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-fn open(path: &Path) -> Result<(Transcript, Host), String> {
+fn open(path: &Path, grain_ms: u64) -> Result<(Transcript, Host), String> {
     let source = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let transcript = Transcript::parse(&source)?;
     let voice = quintet_wire::voice(voice_name(path)).ok_or("no such voice")?;
-    let host = Host::new(voice, transcript.setup())?;
+    let host = Host::new(voice, transcript.setup(), grain_ms)?;
     Ok((transcript, host))
 }
 
 fn replay(path: &Path) -> Result<(), String> {
     for chunking in [Chunking::Whole, Chunking::Bytes] {
-        let (transcript, mut host) = open(path)?;
-        transcript
-            .run(&mut host, chunking)
-            .map_err(|error| format!("{chunking:?}: {error}"))?;
+        for grain_ms in [0, 1] {
+            let (transcript, mut host) = open(path, grain_ms)?;
+            // Those that count the milliseconds count exact ones.
+            if grain_ms > 0 && transcript.needs_instant() {
+                continue;
+            }
+            transcript
+                .run(&mut host, chunking)
+                .map_err(|error| format!("{chunking:?}, grain {grain_ms}: {error}"))?;
+        }
     }
     Ok(())
 }
 
 fn record(path: &Path) -> Result<(), String> {
-    let (transcript, mut host) = open(path)?;
+    let (transcript, mut host) = open(path, 0)?;
     fs::write(path, transcript.record(&mut host)).map_err(|error| error.to_string())
 }

@@ -277,7 +277,8 @@ impl Engine {
         Ok(queues)
     }
 
-    /// When the party must be warned that a lease of its ends soon.
+    /// When the party must be warned that a lease of its ends soon: as soon as
+    /// it may, by the clock, have no more than the margin left.
     pub(crate) fn warning(&self, party: Party, take: &Take) -> Option<Ms> {
         let margin = take.deadline_soon_ms?;
         let held = self.store.held.get(&party)?;
@@ -285,7 +286,8 @@ impl Engine {
             let slot = self.store.slot(id)?;
             self.store.leases.get(&slot)?.until
         });
-        ends.min().map(|until| until - margin)
+        let early = margin.saturating_add(self.settings.clock_grain_ms);
+        ends.min().map(|until| until - early)
     }
 
     /// Takes what there is, if there is something.

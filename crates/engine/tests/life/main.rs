@@ -792,3 +792,35 @@ fn a_delivery_says_whether_it_is_only_a_look() {
     let looked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.looked)).collect();
     assert_eq!(looked, [(1, true), (2, false)]);
 }
+
+#[test]
+fn a_lease_of_the_margin_ends_soon_by_a_coarse_clock_too() {
+    for clock_grain_ms in [0, 1, 10] {
+        let mut w = World::with(Settings {
+            clock_grain_ms,
+            ..Settings::default()
+        });
+        w.put_as(Put {
+            ttr_ms: Some(1000),
+            ..ranked("q", 1, "lease")
+        });
+        let warned = |wait| Take {
+            wait,
+            deadline_soon_ms: Some(1000),
+            ..reserve("q")
+        };
+        assert_eq!(w.take(1, warned(Wait::No)), "lease");
+        assert_eq!(w.take(1, warned(Wait::No)), "soon", "{clock_grain_ms}");
+        assert_eq!(w.take(1, warned(Wait::Forever)), "soon");
+        // It is warned of early rather than late, and ends late rather than early.
+        let margin = |ms| Take {
+            deadline_soon_ms: Some(ms),
+            ..warned(Wait::Forever)
+        };
+        assert_eq!(w.take(1, margin(400)), "waits");
+        w.wait(599);
+        assert_eq!(w.delivered(), []);
+        w.wait(1);
+        assert_eq!(w.delivered(), [(1, "soon".into())]);
+    }
+}
