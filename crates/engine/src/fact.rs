@@ -154,6 +154,8 @@ pub enum Fact {
         place: i64,
         /// Not taken before.
         due: Option<Ms>,
+        /// How long that is, ms.
+        delay_ms: u64,
         /// Why.
         why: Return,
     },

@@ -119,6 +119,8 @@ pub struct Extra {
     pub key: Option<Arc<[u8]>>,
     /// Not taken before this time.
     pub due: Option<Ms>,
+    /// The delay it was last put or released with, ms; also when it is over.
+    pub delay_ms: u64,
     /// Gone from this time on, unless reserved.
     pub expires: Option<Ms>,
     /// Named values, sorted by name (RQ src, dest, params, ...).

@@ -147,9 +147,9 @@ pub struct QueueStats {
     pub oldest_ms: u64,
     /// Takes are not served.
     pub paused: bool,
-    /// End of the pause; 0 if it has none.
-    pub paused_until: Ms,
-    /// Length of the pause as asked, ms.
+    /// What is left of the pause, ms; 0 if it has no end.
+    pub paused_left_ms: u64,
+    /// Length of the pause as asked, ms; 0 if it is none or has no end.
     pub paused_for_ms: u64,
     /// Administratively down.
     pub down: bool,
@@ -195,7 +195,8 @@ pub struct MessageStats {
     pub queue: Name,
     /// Waiting for its due time.
     pub delayed: bool,
-    /// Time left until it is due or its lease ends, ms.
+    /// Time left until it is due or its lease ends, ms: at first as much as was
+    /// asked for, then never more than there is.
     pub left_ms: u64,
     /// Age since it was put, ms.
     pub age_ms: u64,

@@ -71,7 +71,7 @@ fn extra() -> impl Strategy<Value = Extra> {
             attachments(),
             bytes(),
         ),
-        (ms(), number(), small(), small(), small(), small()),
+        (ms(), number(), small(), small(), small(), small(), number()),
     )
         .prop_map(
             |((key, due, expires), (attrs, attachments, status), counts)| Extra {
@@ -87,6 +87,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 releases: counts.3,
                 buries: counts.4,
                 kicks: counts.5,
+                delay_ms: counts.6,
             },
         )
 }
@@ -253,12 +254,13 @@ fn about_messages() -> impl Strategy<Value = Fact> {
         (at(), why).prop_map(|(at, why)| Fact::Removed { at, why }),
         (at(), lease()).prop_map(|(at, lease)| Fact::Leased { at, lease }),
         (at(), ms()).prop_map(|(at, until)| Fact::Touched { at, until }),
-        (at(), small(), any::<i64>(), prop::option::of(ms()), back).prop_map(
-            |(at, rank, place, due, why)| Fact::Released {
+        (at(), small(), any::<i64>(), (prop::option::of(ms()), number()), back).prop_map(
+            |(at, rank, place, (due, delay_ms), why)| Fact::Released {
                 at,
                 rank,
                 place,
                 due,
+                delay_ms,
                 why
             }
         ),

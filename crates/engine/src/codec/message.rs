@@ -124,6 +124,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.releases != 0,
         extra.buries != 0,
         extra.kicks != 0,
+        extra.delay_ms != 0,
     ];
     w.number(
         bits.iter()
@@ -150,6 +151,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     for number in [extra.changed.0, extra.bury_order]
         .into_iter()
         .chain(counts)
+        .chain([extra.delay_ms])
     {
         if number != 0 {
             w.number(number);
@@ -231,7 +233,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
 
 fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     let bits = r.number()?;
-    if bits >= 1 << 12 {
+    if bits >= 1 << 13 {
         return Err(FactError::BadField("extra"));
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
@@ -256,5 +258,6 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         releases: if has(9) { r.small("releases")? } else { 0 },
         buries: if has(10) { r.small("buries")? } else { 0 },
         kicks: if has(11) { r.small("kicks")? } else { 0 },
+        delay_ms: if has(12) { r.number()? } else { 0 },
     })
 }

@@ -85,6 +85,9 @@ mod op {
     pub(super) const SHARD_COUNTED: u8 = 0x28;
 }
 
+/// Beside why a message was released: the length of its delay follows.
+const DELAYED: u8 = 4;
+
 impl Fact {
     /// Appends the record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -109,6 +112,7 @@ impl Fact {
                 rank,
                 place,
                 due,
+                delay_ms,
                 why,
             } => {
                 w.byte(op::RELEASED);
@@ -116,12 +120,19 @@ impl Fact {
                 w.number(u64::from(*rank));
                 w.signed(place.wrapping_sub(at.place));
                 w.time(*due);
-                w.byte(match why {
+                let why = match why {
                     Return::Released => 0,
                     Return::Timeout => 1,
                     Return::Lost => 2,
                     Return::Withheld => 3,
-                });
+                };
+                match *delay_ms {
+                    0 => w.byte(why),
+                    delay_ms => {
+                        w.byte(why | DELAYED);
+                        w.number(delay_ms);
+                    }
+                }
             }
             Fact::Touched { at, until } => {
                 w.byte(op::TOUCHED);
@@ -443,17 +454,24 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         },
         op::RELEASED => {
             let at = r.at()?;
+            let rank = r.small("rank")?;
+            let place = at.place.wrapping_add(r.signed()?);
+            let (due, byte) = (r.time()?, r.byte()?);
             Fact::Released {
                 at,
-                rank: r.small("rank")?,
-                place: at.place.wrapping_add(r.signed()?),
-                due: r.time()?,
-                why: match r.byte()? {
+                rank,
+                place,
+                due,
+                why: match byte & !DELAYED {
                     0 => Return::Released,
                     1 => Return::Timeout,
                     2 => Return::Lost,
                     3 => Return::Withheld,
                     _ => return Err(FactError::BadField("return")),
+                },
+                delay_ms: match byte & DELAYED {
+                    0 => 0,
+                    _ => r.number()?,
                 },
             }
         }

@@ -412,6 +412,7 @@ impl Engine {
                 rank: at.rank,
                 place: at.place,
                 due: None,
+                delay_ms: 0,
                 why: Return::Withheld,
             },
         );

@@ -330,6 +330,7 @@ impl Engine {
         if due.is_some() || expires.is_some() {
             message.extra = Some(Box::new(Extra {
                 due,
+                delay_ms: due.map_or(0, |due| self.left(due)),
                 expires,
                 ..Extra::default()
             }));
@@ -408,6 +409,7 @@ impl Engine {
                 key: put.key,
                 // Only what waits has a time to wait for.
                 due: put.due.filter(|_| waits),
+                delay_ms: put.delay_ms,
                 expires: put.expires,
                 attrs: put.attrs,
                 attachments: put.attachments,
@@ -440,6 +442,13 @@ impl Engine {
             0 => self.now,
             ms => self.now + ms + self.settings.clock_grain_ms,
         }
+    }
+
+    /// What is left of a span of time that ends at `until`, ms: after
+    /// [`Engine::after`] as much as was asked for, then never more than there
+    /// is.
+    pub(crate) fn left(&self, until: Ms) -> u64 {
+        until.since(self.now + self.settings.clock_grain_ms)
     }
 
     /// A due time still to come, or `None`.

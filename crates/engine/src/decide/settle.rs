@@ -213,6 +213,7 @@ impl Engine {
                 rank,
                 place,
                 due,
+                delay_ms: due.map_or(0, |due| self.left(due)),
                 why,
             },
         );

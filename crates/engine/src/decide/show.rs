@@ -10,7 +10,6 @@ use crate::outcome::{Outcome, Refusal};
 use crate::stats::{MessageStats, QueueGauges, QueueStats, ShardStats, StatsReply};
 use crate::store::Queue;
 use crate::store::cold::QueueCold;
-use crate::time::Ms;
 
 impl Engine {
     pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Refusal> {
@@ -106,7 +105,7 @@ impl Engine {
                     ttr_ms: message.ttr_ms.unwrap_or(default_ttr_ms),
                     queue: self.store.name_of(message.queue),
                     delayed,
-                    left_ms: until.map_or(0, |until| until.since(self.now)),
+                    left_ms: until.map_or(0, |until| self.left(until)),
                     age_ms: self.now.since(message.created),
                     message: message.clone(),
                 }))
@@ -208,6 +207,8 @@ impl Engine {
             .chain(cold)
             .min()
             .map(|(_, created)| created);
+        // One that is over is none, though nobody has ended it.
+        let pause = queue.pause.filter(|pause| pause.until.is_none_or(|until| until > self.now));
         QueueStats {
             name: queue.name.clone(),
             created: queue.created,
@@ -216,8 +217,8 @@ impl Engine {
             age_ms: queue.live.age_ms,
             oldest_ms: oldest.map_or(0, |created| self.now.since(created)),
             paused: queue.is_paused(self.now),
-            paused_until: queue.pause.and_then(|pause| pause.until).unwrap_or(Ms(0)),
-            paused_for_ms: queue.pause.map_or(0, |pause| pause.for_ms),
+            paused_left_ms: pause.and_then(|pause| pause.until).map_or(0, |until| self.left(until)),
+            paused_for_ms: pause.map_or(0, |pause| pause.for_ms),
             down: queue.live.settings.down,
             memory: queue.live.settings.memory,
             parent: queue.parent.map(|parent| self.store.name_of(parent)),

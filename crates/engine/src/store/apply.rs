@@ -31,8 +31,9 @@ impl Store {
                 rank,
                 place,
                 due,
+                delay_ms,
                 why,
-            } => self.release(at, rank, place, due, why),
+            } => self.release(at, rank, place, (due, delay_ms), why),
             Fact::Touched { at, until } => self.touch(at.id, until),
             Fact::Buried {
                 at,
@@ -273,7 +274,7 @@ impl Store {
         self.lease_ends.insert((until, id));
     }
 
-    fn release(&mut self, at: At, rank: u32, place: i64, due: Option<Ms>, why: Return) {
+    fn release(&mut self, at: At, rank: u32, place: i64, wait: (Option<Ms>, u64), why: Return) {
         self.count(at.queue, |totals| match why {
             Return::Released => totals.releases += 1,
             Return::Timeout => totals.timeouts += 1,
@@ -287,13 +288,17 @@ impl Store {
             message.state = State::Ready;
             message.rank = rank;
             message.place = place;
+            let (due, delay_ms) = wait;
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).
             let told = matches!(why, Return::Released | Return::Timeout);
             if due.is_some() || message.extra.is_some() || told {
                 let extra = message.extra_mut();
                 extra.due = due;
-                extra.releases += u32::from(why == Return::Released);
+                if why == Return::Released {
+                    extra.releases += 1;
+                    extra.delay_ms = delay_ms;
+                }
                 extra.timeouts += u32::from(why == Return::Timeout);
             }
         });
@@ -428,7 +433,7 @@ impl Store {
         } else {
             at.place
         };
-        self.release(at, at.rank, place, None, Return::Lost);
+        self.release(at, at.rank, place, (None, 0), Return::Lost);
     }
 
     fn queue_made(&mut self, id: QueueId, name: Name, parent: Option<QueueId>, created: Ms) {
@@ -557,7 +562,7 @@ impl Message {
         self.state = State::Ready;
         let attempts = self.reserves;
         let extra = self.extra_mut();
-        extra.due = None;
+        (extra.due, extra.delay_ms) = (None, 0);
         extra.changed = now;
         let reason: &[u8] = match why {
             Transfer::Command => return,
@@ -593,6 +598,7 @@ fn edit(message: &mut Message, change: Change) {
     extra.changed = change.now;
     if let Some(due) = change.due {
         extra.due = due;
+        extra.delay_ms = due.map_or(0, |due| due.since(change.now));
     }
     if let Some(status) = change.status {
         extra.status = status;

@@ -92,6 +92,7 @@ impl Model {
         extra.changed = now;
         if let Some(when) = edit.due {
             extra.due = due(when, now);
+            extra.delay_ms = extra.due.map_or(0, |due| due.since(now));
         }
         if let Some(status) = edit.status {
             extra.status = status;

@@ -238,6 +238,7 @@ impl Model {
             extra: Some(Box::new(Extra {
                 key: more.key,
                 due: due(put.due, now),
+                delay_ms: due(put.due, now).map_or(0, |due| due.since(now)),
                 expires: match (expires, bound) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),

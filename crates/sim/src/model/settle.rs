@@ -175,6 +175,7 @@ impl Model {
         due: Option<Ms>,
         back_to: Option<BackTo>,
     ) {
+        let now = self.now;
         let item = self.item_mut(id);
         let queue = item.message.queue;
         let says = item
@@ -185,6 +186,9 @@ impl Model {
         item.message.rank = rank;
         let extra = item.message.extra_mut();
         extra.due = due;
+        if why == Return::Released {
+            extra.delay_ms = due.map_or(0, |due| due.since(now));
+        }
         extra.releases += u32::from(why == Return::Released);
         extra.timeouts += u32::from(why == Return::Timeout);
         if back_to.unwrap_or(says) == BackTo::Head {
@@ -247,7 +251,7 @@ impl Model {
         (item.message.queue, item.message.place) = (to, place);
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
-        extra.due = None;
+        (extra.due, extra.delay_ms) = (None, 0);
         if why != Transfer::Command {
             let reason = if why == Transfer::DeadLetter {
                 "attempts"

@@ -48,7 +48,7 @@ impl Reply {
         };
         match (self, outcome) {
             (Reply::Silent, _) => {}
-            (Reply::StatsTube(name), outcome) => stats_tube(&name, outcome, env, output),
+            (Reply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
             (_, Outcome::Refused(refusal)) => output.put(refused(*refusal)),
             (Reply::Line(line), _) => output.put(line),
             (Reply::Job(word), Outcome::Messages(handed)) => jobs(word, handed, output),
@@ -92,14 +92,14 @@ fn count(word: &[u8], count: u64, output: &mut Output) {
     output.put(CRLF);
 }
 
-fn stats_tube(name: &Name, outcome: &Outcome, env: &Env<'_>, output: &mut Output) {
+fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
     if let Outcome::Stats(reply) = outcome
         && let StatsReply::Queue(queue) = &**reply
         && stats::is_shown(queue)
     {
-        stats::tube(name, queue, env.now, output);
+        stats::tube(name, queue, output);
     } else if name.as_bytes() == stats::DEFAULT {
-        stats::tube(name, &QueueStats::default(), env.now, output);
+        stats::tube(name, &QueueStats::default(), output);
     } else {
         output.put(NOT_FOUND);
     }

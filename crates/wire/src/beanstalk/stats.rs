@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{MessageStats, Ms, Name, QueueStats};
+use quintet_engine::{MessageStats, Name, QueueStats};
 
 use super::request::is_tube;
 use super::{Count, Shared, TALLY_NAMES};
@@ -76,29 +76,29 @@ pub(super) fn list<'a>(names: impl Iterator<Item = &'a [u8]>, output: &mut Outpu
     yaml.send(output);
 }
 
-/// Milliseconds as whole seconds that have passed.
+/// Milliseconds as the whole seconds in them.
 fn seconds(ms: u64) -> u64 {
     ms / 1000
+}
+
+/// The whole seconds left of a time that has begun, however lately: of 10
+/// seconds 9, as beanstalkd shows it.
+fn seconds_left(ms: u64) -> u64 {
+    seconds(ms.saturating_sub(1))
 }
 
 pub(super) fn job(stats: &MessageStats, output: &mut Output) {
     let message = &stats.message;
     let extra = message.extra.as_deref();
-    // The delay itself is not stored: it is known until the job is first taken.
-    let delay_ms = match message.due() {
-        Some(due) if message.reserves == 0 => due.since(message.created),
-        Some(_) if stats.delayed => stats.left_ms.div_ceil(1000) * 1000,
-        _ => 0,
-    };
     let mut yaml = Yaml::new();
     yaml.pair("id", message.id.0);
     yaml.text("tube", &stats.queue);
     yaml.pair("state", stats.state_word());
     yaml.pair("pri", message.rank);
     yaml.pair("age", seconds(stats.age_ms));
-    yaml.pair("delay", seconds(delay_ms));
+    yaml.pair("delay", seconds(extra.map_or(0, |extra| extra.delay_ms)));
     yaml.pair("ttr", seconds(stats.ttr_ms));
-    yaml.pair("time-left", seconds(stats.left_ms));
+    yaml.pair("time-left", seconds_left(stats.left_ms));
     yaml.pair("file", if stats.logged { message.home.0 } else { 0 });
     yaml.pair("reserves", message.reserves);
     yaml.pair("timeouts", extra.map_or(0, |extra| extra.timeouts));
@@ -116,7 +116,7 @@ fn jobs(yaml: &mut Yaml, held: &quintet_engine::QueueGauges) {
     yaml.pair("current-jobs-buried", held.buried);
 }
 
-pub(super) fn tube(name: &Name, stats: &QueueStats, now: Ms, output: &mut Output) {
+pub(super) fn tube(name: &Name, stats: &QueueStats, output: &mut Output) {
     let held = &stats.gauges;
     let mut yaml = Yaml::new();
     yaml.text("name", name);
@@ -128,7 +128,7 @@ pub(super) fn tube(name: &Name, stats: &QueueStats, now: Ms, output: &mut Output
     yaml.pair("cmd-delete", stats.totals.delete_commands);
     yaml.pair("cmd-pause-tube", stats.totals.pauses);
     yaml.pair("pause", seconds(stats.paused_for_ms));
-    yaml.pair("pause-time-left", seconds(stats.paused_until.since(now)));
+    yaml.pair("pause-time-left", seconds_left(stats.paused_left_ms));
     yaml.send(output);
 }
 
@@ -177,4 +177,27 @@ pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) 
         yaml.text(key, value.escape_default());
     }
     yaml.send(output);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_down_and_those_left_are_never_all() {
+        for (ms, whole, left) in [
+            (0, 0, 0),
+            (1, 0, 0),
+            (999, 0, 0),
+            (1000, 1, 0),
+            (1001, 1, 1),
+            (4999, 4, 4),
+            (5000, 5, 4),
+            (5001, 5, 5),
+            (411_000, 411, 410),
+            (u64::MAX, u64::MAX / 1000, u64::MAX / 1000),
+        ] {
+            assert_eq!((seconds(ms), seconds_left(ms)), (whole, left), "{ms}");
+        }
+    }
 }
