@@ -120,8 +120,11 @@ counters! {
         bytes,
         /// Of all its messages, those that are in runs and not in memory.
         cold,
-        /// Takes waiting in line.
+        /// Takes waiting in line, standing looks not counted.
         waiters,
+        /// Standing looks: parts of the server that wait to be told that
+        /// something is there, and take nothing.
+        lookers,
         /// Parties that refer to it as one they put into (beanstalkd *using*).
         users,
         /// Parties that refer to it as one they take from (beanstalkd
@@ -176,7 +179,7 @@ pub struct ShardStats {
     pub gauges: QueueGauges,
     /// Sum over the queues, dropped ones included.
     pub totals: QueueTotals,
-    /// Takes waiting in line.
+    /// Takes waiting in line, standing looks not counted.
     pub waiters: u64,
     /// Messages on their way to a queue of another shard.
     pub sent: u64,

@@ -32,6 +32,33 @@ impl Waiter {
         self.claim.as_ref().is_none_or(Claim::take)
     }
 
+    /// True for a standing look, which takes nothing.
+    fn only_looks(&self) -> bool {
+        self.standing && self.take.look
+    }
+
+    /// Enters it in the lines of its queues.
+    fn enter(&self, number: u64, store: &mut Store) {
+        for &queue in &self.queues {
+            if let Some(queue) = store.queue_mut(queue)
+                && queue.live.line.insert(number)
+            {
+                queue.live.lookers += u32::from(self.only_looks());
+            }
+        }
+    }
+
+    /// Takes it out of the lines of its queues.
+    fn leave(&self, number: u64, store: &mut Store) {
+        for &queue in &self.queues {
+            if let Some(queue) = store.queue_mut(queue)
+                && queue.live.line.remove(&number)
+            {
+                queue.live.lookers -= u32::from(self.only_looks());
+            }
+        }
+    }
+
     fn deadline(&self) -> Option<Ms> {
         match (self.until, self.warn) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -45,6 +72,8 @@ impl Waiter {
 pub(crate) struct Waiters {
     next: u64,
     all: BTreeMap<u64, Waiter>,
+    /// How many of them are standing looks.
+    lookers: usize,
     deadlines: BTreeSet<(Ms, u64)>,
     parties: HashMap<Party, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
 }
@@ -52,6 +81,11 @@ pub(crate) struct Waiters {
 impl Waiters {
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// How many are takes: all but standing looks.
+    pub(crate) fn takes(&self) -> usize {
+        self.all.len() - self.lookers
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<&Waiter> {
@@ -62,11 +96,8 @@ impl Waiters {
     pub(crate) fn add(&mut self, waiter: Waiter, store: &mut Store) -> u64 {
         let number = self.next;
         self.next += 1;
-        for &queue in &waiter.queues {
-            if let Some(queue) = store.queue_mut(queue) {
-                queue.live.line.insert(number);
-            }
-        }
+        waiter.enter(number, store);
+        self.lookers += usize::from(waiter.only_looks());
         if let Some(at) = waiter.deadline() {
             self.deadlines.insert((at, number));
         }
@@ -87,29 +118,20 @@ impl Waiters {
         let Some(waiter) = self.all.get_mut(&number) else {
             return queues;
         };
+        waiter.leave(number, store);
+        self.lookers -= usize::from(waiter.only_looks());
         waiter.take = take;
         let before = std::mem::replace(&mut waiter.queues, queues);
-        for &queue in &before {
-            if let Some(queue) = store.queue_mut(queue) {
-                queue.live.line.remove(&number);
-            }
-        }
-        for &queue in &waiter.queues {
-            if let Some(queue) = store.queue_mut(queue) {
-                queue.live.line.insert(number);
-            }
-        }
+        waiter.enter(number, store);
+        self.lookers += usize::from(waiter.only_looks());
         before
     }
 
     /// Takes a waiter out of all lines.
     pub(crate) fn remove(&mut self, number: u64, store: &mut Store) -> Option<Waiter> {
         let waiter = self.all.remove(&number)?;
-        for &queue in &waiter.queues {
-            if let Some(queue) = store.queue_mut(queue) {
-                queue.live.line.remove(&number);
-            }
-        }
+        waiter.leave(number, store);
+        self.lookers -= usize::from(waiter.only_looks());
         if let Some(at) = waiter.deadline() {
             self.deadlines.remove(&(at, number));
         }

@@ -254,16 +254,21 @@ fn about_messages() -> impl Strategy<Value = Fact> {
         (at(), why).prop_map(|(at, why)| Fact::Removed { at, why }),
         (at(), lease()).prop_map(|(at, lease)| Fact::Leased { at, lease }),
         (at(), ms()).prop_map(|(at, until)| Fact::Touched { at, until }),
-        (at(), small(), any::<i64>(), (prop::option::of(ms()), number()), back).prop_map(
-            |(at, rank, place, (due, delay_ms), why)| Fact::Released {
+        (
+            at(),
+            small(),
+            any::<i64>(),
+            (prop::option::of(ms()), number()),
+            back
+        )
+            .prop_map(|(at, rank, place, (due, delay_ms), why)| Fact::Released {
                 at,
                 rank,
                 place,
                 due,
                 delay_ms,
                 why
-            }
-        ),
+            }),
         (at(), small(), ms(), any::<bool>(), bytes()).prop_map(|(at, rank, now, dead, reason)| {
             Fact::Buried {
                 at,

@@ -418,6 +418,7 @@ impl Engine {
         // refer to it mean what has that name.
         let named = queue.live.is_named();
         let line = std::mem::take(&mut queue.live.line);
+        let lookers = std::mem::take(&mut queue.live.lookers);
         let through = self.store.last_id();
         self.fact(
             cx,
@@ -431,7 +432,7 @@ impl Engine {
             self.waiters.requeue(&line, id, again);
             self.move_references(id, again);
             if let Some(queue) = self.store.queue_mut(again) {
-                queue.live.line = line;
+                (queue.live.line, queue.live.lookers) = (line, lookers);
             }
         }
         Ok(Outcome::Done)

@@ -161,7 +161,7 @@ impl Engine {
             last_id: self.store.last_id().0,
             gauges,
             totals: self.store.totals(),
-            waiters: self.waiters.len() as u64,
+            waiters: self.waiters.takes() as u64,
             sent: self.store.outbox.len() as u64,
             memory_bytes: self.store.memory_bytes(),
             cold: self.store.cold_stats(),
@@ -184,7 +184,8 @@ impl Engine {
             waiting_bytes: queue.all_waiting_bytes(),
             bytes: queue.all_bytes(),
             cold: Lane::ALL.into_iter().map(|lane| queue.stored(lane)).sum(),
-            waiters: queue.live.line.len() as u64,
+            waiters: queue.live.line.len() as u64 - u64::from(queue.live.lookers),
+            lookers: u64::from(queue.live.lookers),
             users: u64::from(queue.live.users),
             watchers: u64::from(queue.live.watchers),
         }
@@ -208,7 +209,9 @@ impl Engine {
             .min()
             .map(|(_, created)| created);
         // One that is over is none, though nobody has ended it.
-        let pause = queue.pause.filter(|pause| pause.until.is_none_or(|until| until > self.now));
+        let pause = queue
+            .pause
+            .filter(|pause| pause.until.is_none_or(|until| until > self.now));
         QueueStats {
             name: queue.name.clone(),
             created: queue.created,
@@ -217,7 +220,9 @@ impl Engine {
             age_ms: queue.live.age_ms,
             oldest_ms: oldest.map_or(0, |created| self.now.since(created)),
             paused: queue.is_paused(self.now),
-            paused_left_ms: pause.and_then(|pause| pause.until).map_or(0, |until| self.left(until)),
+            paused_left_ms: pause
+                .and_then(|pause| pause.until)
+                .map_or(0, |until| self.left(until)),
             paused_for_ms: pause.map_or(0, |pause| pause.for_ms),
             down: queue.live.settings.down,
             memory: queue.live.settings.memory,

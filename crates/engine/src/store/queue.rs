@@ -78,6 +78,8 @@ pub(crate) struct Live {
     pub(crate) dropped: bool,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
+    /// Those of them that are standing looks.
+    pub(crate) lookers: u32,
     /// Parties that refer to it as one they put into.
     pub(crate) users: u32,
     /// Parties that refer to it as one they take from.

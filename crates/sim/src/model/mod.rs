@@ -76,6 +76,12 @@ struct Waiter {
     warn: Option<Ms>,
 }
 
+impl Waiter {
+    fn only_looks(&self) -> bool {
+        self.standing && self.take.look
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Reference {
     party: Party,
@@ -296,7 +302,13 @@ impl Model {
 
     /// Gauges and totals are compared by the tests; so is who waits.
     pub fn waiting_on(&self, name: &Name) -> u64 {
-        let on = |waiter: &&Waiter| waiter.take.queues.contains(name);
+        let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && !waiter.only_looks();
+        self.waiters.iter().filter(on).count() as u64
+    }
+
+    /// So are the standing looks.
+    pub fn looking_at(&self, name: &Name) -> u64 {
+        let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_looks();
         self.waiters.iter().filter(on).count() as u64
     }
 

@@ -37,6 +37,13 @@ const OPTIONS: &[OptionSpec] = &[
         help: "tubes one connection may watch, 1 to 100000; beyond it watch is answered with \
                OUT_OF_MEMORY",
     },
+    OptionSpec {
+        name: "version",
+        // Clients compare it with versions of beanstalkd.
+        default: Value::Text("1.13"),
+        help: "what stats shows as version: printable, without spaces, quotes and backslashes; \
+               clients read it as a number",
+    },
 ];
 
 macro_rules! counters {
@@ -84,6 +91,7 @@ counters! {
 pub(crate) struct Shared {
     job_max: u64,
     watched_max: usize,
+    version: Box<str>,
     /// Open connections that have sent a put.
     producers: AtomicU64,
     /// Open connections that have sent a reserve.
@@ -107,10 +115,18 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
     if !(1..=100_000).contains(&watched_max) {
         return Err("max_watched takes 1 to 100000".to_owned());
     }
+    let version = options.text("version");
+    let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
+    if version.is_empty() || !version.bytes().all(plain) {
+        return Err(
+            "version takes printable ASCII without spaces, quotes and backslashes".to_owned(),
+        );
+    }
     // The bound above keeps it within `usize`.
     let shared = Shared {
         job_max,
         watched_max: watched_max as usize,
+        version: version.into(),
         producers: AtomicU64::new(0),
         workers: AtomicU64::new(0),
     };
@@ -123,13 +139,18 @@ mod tests {
 
     #[test]
     fn options_out_of_range_are_told() {
-        for (name, number) in [
-            ("max_job_size", 0),
-            ("max_job_size", (1 << 30) + 1),
-            ("max_watched", 0),
+        for (name, value) in [
+            ("max_job_size", Value::Number(0)),
+            ("max_job_size", Value::Number((1 << 30) + 1)),
+            ("max_watched", Value::Number(0)),
+            ("version", Value::Text("")),
+            ("version", Value::Text("1 13")),
+            ("version", Value::Text("1\"13")),
+            ("version", Value::Text("1\\13")),
+            ("version", Value::Text("1\n13")),
         ] {
             let mut options = Options::new(OPTIONS);
-            options.set(name, Value::Number(number)).unwrap();
+            options.set(name, value).unwrap();
             let why = listener(&options).err().unwrap();
             assert!(why.starts_with(name), "{why}");
         }

@@ -4,7 +4,7 @@ use quintet_engine::{Handed, Name, Outcome, QueueStats, Refusal, StatsReply};
 
 use super::stats;
 use crate::output::Output;
-use crate::session::{Env, Given};
+use crate::session::Given;
 
 pub(super) const CRLF: &[u8] = b"\r\n";
 pub(super) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
@@ -41,7 +41,7 @@ pub(super) enum Reply {
 
 impl Reply {
     /// Writes it, but for what only the session knows.
-    pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) {
+    pub(super) fn write(self, given: &Given, output: &mut Output) {
         let outcome = match given {
             Given::Engine(outcome, _) => outcome,
             Given::Server(_) | Given::Host(_) | Given::Own => &Outcome::Done,

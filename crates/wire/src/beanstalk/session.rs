@@ -319,21 +319,21 @@ impl Session for BeanstalkSession {
         }
     }
 
-    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, given: &Given, _: &Env<'_>, output: &mut Output) -> Next {
         let done = matches!(
             given,
             Given::Engine(Outcome::Done | Outcome::Messages(_), _)
         );
         match (self.replies.pop_front(), given) {
             (Some(Reply::NowUsing(name)), given) if done => {
-                Reply::Using(name.clone()).write(given, env, output);
+                Reply::Using(name.clone()).write(given, output);
                 let before = std::mem::replace(&mut self.used, name);
                 self.replies.push_front(Reply::Silent);
                 return Next::Again(Box::new(refer(before, Some(false), None)));
             }
             (Some(Reply::NowWatching(name)), given) if done => {
                 self.reserve.queues.push(name);
-                Reply::Watching(self.reserve.queues.len()).write(given, env, output);
+                Reply::Watching(self.reserve.queues.len()).write(given, output);
             }
             (Some(Reply::Stats), Given::Server(server)) => {
                 stats::server(server, &self.shared, output);
@@ -342,7 +342,7 @@ impl Session for BeanstalkSession {
                 if done && reply == Reply::ReservedId {
                     count_once(&mut self.is_worker, &self.shared.workers);
                 }
-                reply.write(given, env, output);
+                reply.write(given, output);
             }
             (None, _) => return Next::Close,
         }

@@ -13,9 +13,6 @@ use crate::session::ServerStats;
 /// The tube that is always there.
 pub(super) const DEFAULT: &[u8] = b"default";
 
-/// beanstalkd's version of this protocol, and ours.
-const VERSION: &str = concat!("1.13-quintet-", env!("CARGO_PKG_VERSION"));
-
 /// A document being written.
 struct Yaml(String);
 
@@ -155,7 +152,7 @@ pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) 
     yaml.pair("current-waiting", shard.waiters);
     yaml.pair("total-connections", stats.connections_total);
     yaml.pair("pid", stats.pid);
-    yaml.text("version", VERSION);
+    yaml.text("version", &shared.version);
     for (key, us) in [
         ("rusage-utime", stats.cpu_user_us),
         ("rusage-stime", stats.cpu_system_us),
