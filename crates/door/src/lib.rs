@@ -4,12 +4,16 @@
 //! The server has one that answers when what it says is durable; tests have
 //! one over a bare engine (`quintet_sim::door`).
 
+mod budget;
+
 use std::io::{self, Read};
 use std::sync::mpsc;
 
 use quintet_engine::{
     Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal, WallAhead,
 };
+
+pub use budget::{ByteBudget, Share};
 
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any

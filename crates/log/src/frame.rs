@@ -52,6 +52,11 @@ pub struct FrameBuf {
 }
 
 impl FrameBuf {
+    /// Bytes of memory it takes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// An empty frame.
     pub fn new(kind: FrameKind) -> Self {
         Self {

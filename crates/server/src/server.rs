@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
+use quintet_door::ByteBudget;
 use quintet_engine::Settings;
 use quintet_log::DirLock;
 use quintet_wire::{Listener, VOICES};
@@ -44,6 +45,8 @@ pub(crate) struct Server {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_total: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    /// What all connections together hold for input, uploads and output.
+    pub(crate) connection_memory: Arc<ByteBudget>,
     /// True if a listener closes idle connections.
     pub(crate) idle_used: bool,
     pub(crate) orders: Sender<Order>,
@@ -267,6 +270,7 @@ fn open(
         },
         desk: Desk::default(),
         hooks,
+        connection_memory: ByteBudget::new(config.connection_memory_bytes()),
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
         listeners,
         threads,
@@ -484,13 +488,19 @@ fn raise_file_limit() {
 }
 
 impl Server {
+    /// True for a connection of the control socket: an operator gets in, and
+    /// stays, when nobody else does.
+    pub(crate) fn is_operator(&self, listener: usize) -> bool {
+        self.listeners[listener].tally == VOICES.len()
+    }
+
     /// Counts a new connection of a listener. False: there are too many, so it
     /// is closed. An operator always gets in.
     pub(crate) fn admit(&self, listener: usize) -> bool {
         self.connections_total.fetch_add(1, Ordering::Relaxed);
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let most = self.limits.connections_max.load(Ordering::Relaxed);
-        if before < most || self.listeners[listener].tally == VOICES.len() {
+        if before < most || self.is_operator(listener) {
             return true;
         }
         self.connections.fetch_sub(1, Ordering::Relaxed);
@@ -526,6 +536,8 @@ impl Server {
         self.limits
             .stop_wait_ms
             .store(config.stop_wait_ms, Ordering::Relaxed);
+        self.connection_memory
+            .set_limit(config.connection_memory_bytes());
         self.limits
             .log_bytes
             .store(config.log_bytes, Ordering::Relaxed);
@@ -538,6 +550,7 @@ impl Server {
         current.rules = config.rules;
         current.scripts = config.scripts;
         current.connections_max = config.connections_max;
+        current.connection_memory = config.connection_memory;
         current.stop_wait_ms = config.stop_wait_ms;
         current.log_bytes = config.log_bytes;
         current.allow_shutdown = config.allow_shutdown;

@@ -137,6 +137,15 @@ impl Server {
         let cold = self.core.runs.numbers(&stats.shard.cold);
         let cold = cold.into_iter().map(|(name, value)| ("cold", name, value));
         stats.counters.extend(cold);
+        let memory = &self.connection_memory;
+        for (name, value) in [
+            ("memory_bytes", memory.used()),
+            ("memory_max", memory.limit()),
+            ("closed_for_memory", memory.turned_away()),
+            ("refused", self.connections_refused.load(Ordering::Relaxed)),
+        ] {
+            stats.counters.push(("connections", name, value));
+        }
         let ahead = self.core.clock.ahead().0;
         for (name, value) in [
             ("steps", self.core.clock.steps()),

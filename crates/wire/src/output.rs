@@ -81,13 +81,22 @@ impl Output {
         self.bytes.len()
     }
 
+    /// Bytes of memory it takes.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// True if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.large.is_empty()
     }
 
-    /// Forgets what was written; keeps the room.
-    pub fn clear(&mut self) {
+    /// Forgets what was written; keeps the room, unless it is more than
+    /// `room` bytes.
+    pub fn clear(&mut self, room: usize) {
+        if self.bytes.capacity() > room {
+            self.bytes = Vec::new();
+        }
         self.bytes.clear();
         self.large.clear();
     }

@@ -5,6 +5,7 @@
 
 mod address;
 mod load;
+mod machine;
 mod print;
 mod queues;
 mod schema;
@@ -45,6 +46,8 @@ pub(crate) struct Config {
     /// 0: one for every two cores.
     pub(crate) io_threads: u64,
     pub(crate) connections_max: u64,
+    /// 0: as much as `memory`.
+    pub(crate) connection_memory: u64,
     pub(crate) output_bytes_max: u64,
     pub(crate) chunk_bytes: u64,
     pub(crate) segment_bytes: u64,
@@ -124,6 +127,7 @@ impl Default for Config {
             shards: 1,
             io_threads: 0,
             connections_max: 10_000,
+            connection_memory: 0,
             output_bytes_max: 1 << 20,
             chunk_bytes: 256 << 10,
             segment_bytes: 64 << 20,
@@ -192,19 +196,22 @@ impl Config {
         }
     }
 
-    /// Bytes the messages may take: as set, or three quarters of the machine's
-    /// memory, so that a put is refused before the system kills the server.
+    /// Bytes the messages may take: as set, or three quarters of the memory the
+    /// machine, or the server's control group, has, so that a put is refused before the system kills the server.
     pub(crate) fn memory_max(&self) -> u64 {
         if self.memory_max > 0 {
             return self.memory_max;
         }
-        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let total = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:"))
-            .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         // Where nobody says how much there is, there is no limit.
-        total.map_or(0, |kib| kib * 1024 / 4 * 3)
+        machine::memory().map_or(0, |bytes| bytes / 4 * 3)
+    }
+
+    /// Bytes all connections together may hold.
+    pub(crate) fn connection_memory_bytes(&self) -> u64 {
+        match self.connection_memory {
+            0 => self.memory.max(64 << 20),
+            bytes => bytes,
+        }
     }
 
     /// Where the control socket is, if there is one.

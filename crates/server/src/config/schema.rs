@@ -69,6 +69,14 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
     },
     Spec {
+        key: "connection_memory",
+        help: "Memory all connections together may hold for input, uploads and replies, beyond \
+               8KiB each. Near it those that hold most are read no further, then closed. 0: as \
+               much as memory, 64MiB at least.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
+    },
+    Spec {
         key: "output_bytes_max",
         help: "Replies one connection may leave unread before the server stops reading from it.",
         reload: false,

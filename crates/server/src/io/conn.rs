@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quintet_engine::{Caller, Handed, Outcome};
+use quintet_engine::{Caller, Command, Handed, Outcome, Put};
 use quintet_hooks::Who;
 use quintet_wire::{Ask, Given, HalfClose, HostAsk, Said, Session};
 
@@ -12,6 +12,11 @@ use super::Stream;
 use super::outbox::Outbox;
 use super::upload::Upload;
 use crate::core::Need;
+
+/// So much a connection holds without its being counted, bytes: what small
+/// requests take, and what one that rests keeps. Bounded by the number of
+/// connections.
+pub(super) const FREE_BYTES: usize = 8 << 10;
 
 /// What the thread knows of a connection.
 pub(super) struct Conn {
@@ -47,6 +52,11 @@ pub(super) struct Conn {
     pub(super) closing: bool,
     /// It stopped because its client does not read its replies.
     pub(super) stalled: bool,
+    /// It stopped because all connections together hold too much memory, and
+    /// this one holds some of it.
+    pub(super) starved: bool,
+    /// What it holds, as the budget of all connections knows it, bytes.
+    pub(super) charged: u64,
     /// The socket took no more; room is watched for.
     pub(super) blocked: bool,
     pub(super) in_dirty: bool,
@@ -146,6 +156,8 @@ impl Conn {
             half_close: None,
             closing: false,
             stalled: false,
+            starved: false,
+            charged: 0,
             blocked: false,
             in_dirty: false,
             in_held: false,
@@ -159,12 +171,37 @@ impl Conn {
         !self.closing && self.waiting.is_none() && self.out.unsent() < output_bytes_max
     }
 
+    /// What it holds in memory, bytes; 0 for what any connection may.
+    pub(super) fn footprint(&self) -> u64 {
+        let pending: usize = self.pending.iter().map(bytes_in_ask).sum();
+        let upload = self.upload.as_ref().map_or(0, Upload::footprint);
+        let all = self.input.capacity() + self.out.footprint() + upload + pending;
+        if all > FREE_BYTES { all as u64 } else { 0 }
+    }
+
     /// Nothing more is decided.
     pub(super) fn close_after_flush(&mut self) {
         self.closing = true;
         self.pending.clear();
         self.input = Vec::new();
         self.upload = None;
+    }
+}
+
+/// Bytes of the bodies a request brings along.
+fn bytes_in_ask(ask: &Ask) -> usize {
+    let small = |put: &Put| put.body.as_small().map_or(0, <[u8]>::len);
+    match ask {
+        Ask::Engine(command)
+        | Ask::EngineOrClose(command)
+        | Ask::EngineAlone(command)
+        | Ask::EngineSynced(command) => match command {
+            Command::Put(put) => small(put),
+            Command::PutMany(puts) => puts.iter().map(small).sum(),
+            _ => 0,
+        },
+        Ask::Unknown(words) => words.len(),
+        Ask::Host(_) | Ask::Own | Ask::Close => 0,
     }
 }
 

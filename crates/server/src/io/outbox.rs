@@ -10,6 +10,7 @@ use crate::core::BodySource;
 use quintet_wire::Output;
 
 use super::Stream;
+use super::conn::FREE_BYTES;
 use crate::core::{Need, Reached};
 
 /// Replies in order, each released when what it needs has been reached.
@@ -28,6 +29,8 @@ pub(super) struct Outbox {
     /// Messages to go back if their reply never begins to leave, with its
     /// offset.
     kept: VecDeque<(usize, Handed)>,
+    /// Bytes of their bodies.
+    kept_bytes: usize,
     /// The large body that is leaving.
     sending: Option<Sending>,
 }
@@ -67,6 +70,7 @@ impl Outbox {
             None => self.marks.push_back((bytes, large, need)),
         }
         if let Some(undone) = undone {
+            self.kept_bytes += small_bytes(&undone);
             self.kept.push_back((start, undone));
         }
     }
@@ -107,6 +111,14 @@ impl Outbox {
         self.output.len() - self.sent
     }
 
+    /// Bytes of memory it takes.
+    pub(super) fn footprint(&self) -> usize {
+        let sending = self.sending.as_ref();
+        self.output.capacity()
+            + self.kept_bytes
+            + sending.map_or(0, |sending| sending.bytes.capacity())
+    }
+
     /// True if a large body is next or on its way: sending takes a while.
     pub(super) fn is_large(&self) -> bool {
         self.large_sent < self.free.1
@@ -131,10 +143,11 @@ impl Outbox {
             .front()
             .is_some_and(|(start, _)| *start < self.sent)
         {
-            self.kept.pop_front();
+            let left = self.kept.pop_front();
+            self.kept_bytes -= left.map_or(0, |(_, messages)| small_bytes(&messages));
         }
         if self.is_empty() {
-            self.output.clear();
+            self.output.clear(FREE_BYTES);
             (self.sent, self.large_sent, self.free) = (0, 0, (0, 0));
         } else if self.sent > COMPACT && self.sent * 2 > self.output.len() {
             self.compact();
@@ -144,6 +157,7 @@ impl Outbox {
 
     /// The messages whose replies never began to leave.
     pub(super) fn take_unsent(&mut self) -> Vec<Message> {
+        self.kept_bytes = 0;
         self.kept
             .drain(..)
             .flat_map(|(_, messages)| messages)
@@ -259,6 +273,14 @@ const LARGE_PER_TURN: usize = 64 << 10;
 
 /// Bytes sent but still held, at most, beside as many unsent.
 const COMPACT: usize = 64 << 10;
+
+/// Bytes of the bodies that are in memory.
+fn small_bytes(messages: &Handed) -> usize {
+    let small = messages
+        .iter()
+        .filter_map(|message| message.body.as_small());
+    small.map(<[u8]>::len).sum()
+}
 
 fn retry(error: &io::Error) -> Option<Flushed> {
     match error.kind() {

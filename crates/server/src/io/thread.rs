@@ -34,6 +34,11 @@ const LOCAL_DELIVERIES: usize = 1024;
 /// Connections with a large body on its way that are sent to, and as many that
 /// are read from, before all others are served again: each takes about 50 us.
 const LARGE_AT_ONCE: usize = 2;
+/// Connections that hold memory are closed, the largest first, when it was
+/// short for so long ...
+const TIGHT_MAX: Duration = Duration::from_secs(1);
+/// ... and until then it is looked at that often.
+const TIGHT_LOOK: Duration = Duration::from_millis(20);
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -77,6 +82,10 @@ pub(crate) struct IoThread {
     again: VecDeque<u32>,
     /// The same for those in the middle of a large body.
     again_large: VecDeque<u32>,
+    /// Connections that go on when memory is no longer short.
+    pub(super) starved: Vec<u32>,
+    /// Since when it is.
+    tight_since: Option<Instant>,
     mail: Vec<Mail>,
     pub(super) scratch_deliveries: Vec<Delivery>,
     /// Outcomes for others, to be passed on.
@@ -129,6 +138,8 @@ impl IoThread {
             held: Vec::new(),
             again: VecDeque::new(),
             again_large: VecDeque::new(),
+            starved: Vec::new(),
+            tight_since: None,
             mail: Vec::new(),
             scratch_deliveries: Vec::new(),
             outgoing: Vec::new(),
@@ -181,6 +192,7 @@ impl IoThread {
             self.write();
             self.see_to_disk(idle);
             self.flush();
+            self.keep_memory();
             self.close_idle();
             if self.is_stopped() {
                 return;
@@ -195,7 +207,13 @@ impl IoThread {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         let idle =
             (self.server.idle_used && !self.conns.is_empty()).then_some(Duration::from_secs(1));
-        let waits = [self.accept_at.map(until), self.stop_at.map(until), idle];
+        let starved = self.tight_since.map(|_| TIGHT_LOOK);
+        let waits = [
+            self.accept_at.map(until),
+            self.stop_at.map(until),
+            idle,
+            starved,
+        ];
         waits.into_iter().flatten().min()
     }
 
@@ -612,6 +630,11 @@ impl IoThread {
             return;
         }
         conn.blocked = blocked;
+        let holds = conn.footprint();
+        if holds != conn.charged {
+            server.connection_memory.change(conn.charged, holds);
+            conn.charged = holds;
+        }
         if waits && !conn.in_held {
             conn.in_held = true;
             self.held.push(slot);
@@ -634,6 +657,7 @@ impl IoThread {
             return;
         };
         self.server.dismiss(self.index);
+        self.server.connection_memory.change(conn.charged, 0);
         if self.hooks.is_some() {
             self.part(&mut conn);
         }
@@ -649,6 +673,68 @@ impl IoThread {
         access.disconnect(conn.caller.party);
         self.recorded = self.recorded.max(access.finish());
         self.sort_outgoing();
+    }
+
+    /// Tells the budget of all connections what this one holds now.
+    pub(super) fn charge(&mut self, slot: u32) {
+        if let Some(conn) = self.conns.get_mut(slot) {
+            let holds = conn.footprint();
+            if holds != conn.charged {
+                self.server.connection_memory.change(conn.charged, holds);
+                conn.charged = holds;
+            }
+        }
+    }
+
+    /// Sees to it that connections keep to the memory they may have together:
+    /// who holds some is read no further while it is short; then the largest
+    /// are closed. When there is room again, they go on.
+    fn keep_memory(&mut self) {
+        let server = Arc::clone(&self.server);
+        let budget = &server.connection_memory;
+        if !budget.is_tight() {
+            if self.tight_since.take().is_some() {
+                for slot in std::mem::take(&mut self.starved) {
+                    if let Some(conn) = self.conns.get_mut(slot) {
+                        conn.starved = false;
+                        self.mark_again(slot);
+                    }
+                }
+            }
+            return;
+        }
+        let since = *self.tight_since.get_or_insert(self.instant);
+        if !budget.is_over() && self.instant.duration_since(since) < TIGHT_MAX {
+            return;
+        }
+        let average = budget.average();
+        let mut largest = Vec::new();
+        for slot in self.conns.slots() {
+            if let Some(conn) = self.conns.get_mut(slot)
+                && conn.charged >= average.max(1)
+                && !server.is_operator(conn.listener)
+            {
+                largest.push((conn.charged, slot));
+            }
+        }
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        let enough = budget.limit() / 4 * 3;
+        for (bytes, slot) in largest {
+            if budget.used() <= enough {
+                break;
+            }
+            let closed = budget.turn_away();
+            if closed.is_power_of_two() {
+                let peer = self.conns.get_mut(slot).and_then(|conn| conn.stream.peer());
+                tracing::warn!(
+                    bytes,
+                    peer = peer.map(|peer| peer.to_string()),
+                    "connection closed, {closed} so far: connection_memory is used up, and it held \
+                     the most"
+                );
+            }
+            self.close(slot);
+        }
     }
 
     fn close_idle(&mut self) {

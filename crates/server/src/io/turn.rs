@@ -8,7 +8,7 @@ use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, Stat
 use quintet_hooks::Decided as Hooked;
 use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
 
-use super::conn::{Conn, Reply};
+use super::conn::{Conn, FREE_BYTES, Reply};
 use super::hooked::reply;
 use super::thread::IoThread;
 use super::upload::Upload;
@@ -46,6 +46,7 @@ impl IoThread {
         let mut scratch = std::mem::take(&mut self.scratch);
         let stop = self.serve_with(slot, &mut scratch);
         self.scratch = scratch;
+        self.charge(slot);
         match stop {
             Stop::Quiet => self.after_quiet(slot),
             Stop::Again => self.mark_again(slot),
@@ -68,6 +69,14 @@ impl IoThread {
             };
             if !conn.may_go_on(server.limits.output_bytes_max) {
                 conn.stalled = !conn.closing && conn.waiting.is_none();
+                break Stop::Quiet;
+            }
+            let tight = server.connection_memory.is_tight();
+            if tight && conn.charged > 0 && !server.is_operator(conn.listener) {
+                if !conn.starved {
+                    conn.starved = true;
+                    self.starved.push(slot);
+                }
                 break Stop::Quiet;
             }
             if requests >= REQUESTS {
@@ -135,7 +144,9 @@ impl IoThread {
             // A rest in the scratch moves to the connection before the next read.
             conn.input.extend_from_slice(&scratch[from..to]);
             (from, to) = (0, 0);
-            match conn.stream.read(scratch) {
+            // Where memory is short nobody begins to hold much of it.
+            let room = if tight { FREE_BYTES / 2 } else { scratch.len() };
+            match conn.stream.read(&mut scratch[..room]) {
                 Ok(0) => {
                     conn.readable = false;
                     conn.eof = true;
@@ -147,7 +158,7 @@ impl IoThread {
                         counter.load(Ordering::Relaxed) + n as u64,
                         Ordering::Relaxed,
                     );
-                    if n < scratch.len() {
+                    if n < room {
                         // All there was. The end of the stream came with it, or
                         // will raise an event of its own.
                         conn.readable = false;
@@ -173,7 +184,7 @@ impl IoThread {
             && !conn.closing
         {
             conn.input.extend_from_slice(&scratch[from..to]);
-            if conn.input.is_empty() && conn.input.capacity() > 4096 {
+            if conn.input.is_empty() && conn.input.capacity() > FREE_BYTES / 2 {
                 // A connection that rests owns no buffer.
                 conn.input = Vec::new();
             }
@@ -210,7 +221,7 @@ impl IoThread {
             }
             return;
         }
-        if conn.eof && !conn.stalled {
+        if conn.eof && !conn.stalled && !conn.starved {
             // No complete request is left. What was decided is still answered.
             if conn.half_close.is_none() {
                 let answer = conn.session.half_closed();

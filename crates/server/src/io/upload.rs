@@ -66,6 +66,11 @@ impl Upload {
         (used, true)
     }
 
+    /// Bytes of memory it takes.
+    pub(crate) fn footprint(&self) -> usize {
+        self.frame.capacity()
+    }
+
     /// True when every byte has come.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
