@@ -85,6 +85,19 @@ impl ByteBudget {
         })
     }
 
+    /// The same, but who is alone gets what it wants, however much: a bound
+    /// under the longest single thing is not to refuse it for ever.
+    pub fn take_or_alone(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+        if self.used() > 0 {
+            return self.take(bytes);
+        }
+        self.change(0, bytes);
+        Some(Share {
+            budget: Arc::clone(self),
+            bytes,
+        })
+    }
+
     /// Counts one that was closed or refused; answers how many there were.
     pub fn turn_away(&self) -> u64 {
         self.turned_away.fetch_add(1, Ordering::Relaxed) + 1
@@ -140,6 +153,9 @@ mod tests {
         assert_eq!((budget.used(), budget.average()), (20, 20));
         drop(other);
         assert_eq!((budget.used(), budget.turned_away()), (0, 2));
+        let alone = budget.take_or_alone(500).expect("nobody else");
+        assert!(budget.take_or_alone(1).is_none());
+        drop(alone);
         budget.change(0, 101);
         assert!(budget.is_over());
         budget.set_limit(200);

@@ -139,7 +139,7 @@ impl Door for ServerDoor {
             return Err(StoreError::Refused(refusal));
         }
         let (core, chunk) = (&self.0.core, self.0.limits.chunk_bytes);
-        let mut upload = Upload::new(core, len, None);
+        let mut upload = Upload::new(core, &self.0.uploads, len, None);
         let mut buffer = vec![0; 64 << 10];
         let mut left = len;
         while left > 0 {

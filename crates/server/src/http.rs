@@ -137,12 +137,16 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Opens a listener.
+    /// Opens a listener, for `most` connections at once or fewer.
     ///
     /// # Errors
     /// The address is in use, or open to others without a login.
-    pub(crate) fn new(listen: &Listen) -> Result<Self> {
-        let settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
+    pub(crate) fn new(listen: &Listen, most: u64) -> Result<Self> {
+        let mut settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
+        let limits = &mut settings.limits;
+        limits.connections_max = limits
+            .connections_max
+            .min(usize::try_from(most).unwrap_or(usize::MAX));
         if let Address::Tcp(address) = &listen.address {
             settings.check(*address).map_err(|why| anyhow!(why))?;
         }

@@ -14,14 +14,14 @@ use quintet_engine::Settings;
 use quintet_log::DirLock;
 use quintet_wire::{Listener, VOICES};
 
-use crate::config::{Address, Config, Given, Served, SyncPolicy, load};
+use crate::config::{Address, Config, Given, Places, Served, SyncPolicy, load};
 use crate::core::{
     self, Core, Counts, Layout, Looks, Mail, Mailbox, Progress, Room, Signal, SyncTime, Timer,
     locked,
 };
 use crate::desk::Desk;
 use crate::hooks::Hooks;
-use crate::io::{Bound, IoThread, ThreadCounts, WAKE};
+use crate::io::{Bound, Guests, IoThread, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
 use crate::{admin, http, logging, notify};
 
@@ -42,11 +42,13 @@ pub(crate) struct Server {
     /// Random number of this process.
     pub(crate) instance: u64,
     pub(crate) draining: AtomicBool,
-    pub(crate) connections: AtomicU64,
-    pub(crate) connections_total: AtomicU64,
-    pub(crate) connections_refused: AtomicU64,
+    pub(crate) guests: Guests,
+    /// Times the system had no file or memory for a connection.
+    pub(crate) accepts_failed: AtomicU64,
     /// What all connections together hold for input, uploads and output.
     pub(crate) connection_memory: Arc<ByteBudget>,
+    /// What large messages on their way in may take of the disk, together.
+    pub(crate) uploads: Arc<ByteBudget>,
     /// True if a listener closes idle connections.
     pub(crate) idle_used: bool,
     pub(crate) orders: Sender<Order>,
@@ -68,7 +70,6 @@ pub(crate) struct Listening {
 pub(crate) struct Limits {
     pub(crate) output_bytes_max: usize,
     pub(crate) chunk_bytes: usize,
-    pub(crate) connections_max: AtomicU64,
     pub(crate) stop_wait_ms: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) allow_shutdown: AtomicBool,
@@ -92,6 +93,7 @@ pub(crate) enum Order {
 pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level)?;
     raise_file_limit();
+    let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;
     let (orders, inbox) = channel();
     crate::signals::listen(orders.clone())?;
@@ -102,8 +104,8 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         listening,
         http,
         addresses,
-    } = open_listeners(&config)?;
-    let (server, polls, spares) = open(config, given, listening, orders)?;
+    } = open_listeners(&config, places)?;
+    let (server, polls, spares) = open(config, given, listening, orders, places)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.catch_up();
@@ -134,7 +136,7 @@ struct Opened {
     addresses: Vec<(&'static str, Address)>,
 }
 
-fn open_listeners(config: &Config) -> Result<Opened> {
+fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
     let mut bound = Vec::new();
     let mut listening = Vec::new();
     let mut http = Vec::new();
@@ -143,7 +145,7 @@ fn open_listeners(config: &Config) -> Result<Opened> {
         let voice = match listen.served {
             Served::Voice(voice) => voice,
             Served::Http => {
-                let open = http::Open::new(listen)?;
+                let open = http::Open::new(listen, places.http)?;
                 addresses.push((http::NAME, open.address().clone()));
                 http.push(open);
                 continue;
@@ -214,6 +216,7 @@ fn open(
     given: Given,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
+    places: Places,
 ) -> Result<(Arc<Server>, Vec<Poll>, quintet_log::Spares)> {
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
@@ -271,13 +274,13 @@ fn open(
         desk: Desk::default(),
         hooks,
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
+        uploads: ByteBudget::new(config.upload_bytes_max),
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
         listeners,
         threads,
         limits: Limits {
             output_bytes_max: size(config.output_bytes_max),
             chunk_bytes: size(config.chunk_bytes),
-            connections_max: AtomicU64::new(config.connections_max),
             stop_wait_ms: AtomicU64::new(config.stop_wait_ms),
             log_bytes: AtomicU64::new(config.log_bytes),
             allow_shutdown: AtomicBool::new(config.allow_shutdown),
@@ -288,9 +291,8 @@ fn open(
         // The standard library's hash keys are random.
         instance: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
         draining: AtomicBool::new(false),
-        connections: AtomicU64::new(0),
-        connections_total: AtomicU64::new(0),
-        connections_refused: AtomicU64::new(0),
+        guests: Guests::new(places.connections),
+        accepts_failed: AtomicU64::new(0),
         orders,
         given,
     };
@@ -487,6 +489,25 @@ fn raise_file_limit() {
     }
 }
 
+/// How many connections there are places for, by the limit on open files.
+/// Warns where that is fewer than were asked for.
+fn fit(config: &Config) -> Places {
+    use rustix::process::{Resource, getrlimit};
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let places = config.places(limit);
+    if places.wanted > limit {
+        tracing::warn!(
+            "connections_max = {} and http's max_connections need {} open files, of which the \
+             system allows {limit}: {} connections at once until it allows more (LimitNOFILE, \
+             ulimit -n)",
+            config.connections_max,
+            places.wanted,
+            places.connections,
+        );
+    }
+    places
+}
+
 impl Server {
     /// True for a connection of the control socket: an operator gets in, and
     /// stays, when nobody else does.
@@ -494,27 +515,9 @@ impl Server {
         self.listeners[listener].tally == VOICES.len()
     }
 
-    /// Counts a new connection of a listener. False: there are too many, so it
-    /// is closed. An operator always gets in.
-    pub(crate) fn admit(&self, listener: usize) -> bool {
-        self.connections_total.fetch_add(1, Ordering::Relaxed);
-        let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        let most = self.limits.connections_max.load(Ordering::Relaxed);
-        if before < most || self.is_operator(listener) {
-            return true;
-        }
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-        let refused = self.connections_refused.fetch_add(1, Ordering::Relaxed) + 1;
-        // Once per power of two: enough to notice, too little to fill a disk.
-        if refused.is_power_of_two() {
-            tracing::warn!("{refused} connections closed: connections_max is reached");
-        }
-        false
-    }
-
     /// An admitted connection of an I/O thread is gone.
-    pub(crate) fn dismiss(&self, thread: usize) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn dismiss(&self, thread: usize, origin: Origin) {
+        self.guests.dismiss(origin);
         self.core.mail[thread]
             .connections
             .fetch_sub(1, Ordering::Relaxed);
@@ -530,9 +533,8 @@ impl Server {
         let settings = config.engine_settings();
         self.core.configure(&settings);
         *locked(&self.settings) = settings;
-        self.limits
-            .connections_max
-            .store(config.connections_max, Ordering::Relaxed);
+        self.guests.set_most(fit(&config).connections);
+        self.uploads.set_limit(config.upload_bytes_max);
         self.limits
             .stop_wait_ms
             .store(config.stop_wait_ms, Ordering::Relaxed);
@@ -550,6 +552,7 @@ impl Server {
         current.rules = config.rules;
         current.scripts = config.scripts;
         current.connections_max = config.connections_max;
+        current.upload_bytes_max = config.upload_bytes_max;
         current.connection_memory = config.connection_memory;
         current.stop_wait_ms = config.stop_wait_ms;
         current.log_bytes = config.log_bytes;

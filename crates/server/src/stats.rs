@@ -90,8 +90,8 @@ impl Server {
             time_s: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
-            connections: self.connections.load(Ordering::Relaxed),
-            connections_total: self.connections_total.load(Ordering::Relaxed),
+            connections: self.guests.open(),
+            connections_total: self.guests.total(),
             log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
             log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
             log_syncs: self.core.counts.syncs.load(Ordering::Relaxed),
@@ -142,7 +142,10 @@ impl Server {
             ("memory_bytes", memory.used()),
             ("memory_max", memory.limit()),
             ("closed_for_memory", memory.turned_away()),
-            ("refused", self.connections_refused.load(Ordering::Relaxed)),
+            ("refused", self.guests.refused()),
+            ("accept_failed", self.accepts_failed.load(Ordering::Relaxed)),
+            ("upload_bytes", self.uploads.used()),
+            ("uploads_refused", self.uploads.turned_away()),
         ] {
             stats.counters.push(("connections", name, value));
         }

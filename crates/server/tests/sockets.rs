@@ -258,14 +258,19 @@ fn idle_connections_are_closed_where_told() {
 #[test]
 fn running_out_of_files_is_survived() {
     let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let serve = Server::command(&data, &Start::default());
-    let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -n 40 && exec \"$@\"", "sh"]);
-    limited.arg(serve.get_program()).args(serve.get_args());
-    let server = Server::await_ready(&data, limited);
+    let server = Server::start(&dir.path().join("data"));
     let mut first = server.client();
     first.put("w", b"before");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()));
+    let open = open.unwrap().count() as u64;
+    // Less than was reckoned with at the start.
+    let pid = rustix::process::Pid::from_child(&server.child);
+    let limit = rustix::process::Rlimit {
+        current: Some(open + 20),
+        maximum: Some(open + 20),
+    };
+    let nofile = rustix::process::Resource::Nofile;
+    rustix::process::prlimit(Some(pid), nofile, limit).unwrap();
     // The system takes these connections; the server has no file for all.
     let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
     first.take("w", b"before");
@@ -273,6 +278,27 @@ fn running_out_of_files_is_survived() {
     drop(clients);
     last.put("w", b"after");
     first.take("w", b"after");
+}
+
+/// As many connections as the process may have files for, and a warning.
+#[test]
+fn connections_fit_the_limit_on_open_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let serve = Server::command(&data, &Start::default());
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 100 && exec \"$@\"", "sh"]);
+    limited.arg(serve.get_program()).args(serve.get_args());
+    limited.stderr(std::fs::File::create(dir.path().join("log")).unwrap());
+    let server = Server::await_ready(&data, limited);
+    let warned = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    let wanted = "of which the system allows 100: 25 connections at once";
+    assert!(warned.contains(wanted), "{warned}");
+    let mut clients: Vec<Client> = (0..25).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.put("w", b"x");
+    }
+    server.client().expect_end();
 }
 
 /// Under a policy that would not sync for an hour, `/sync` does before it is

@@ -4,6 +4,7 @@
 //! the file may say all follow from that table.
 
 mod address;
+mod files;
 mod load;
 mod machine;
 mod print;
@@ -20,6 +21,7 @@ use quintet_scripts::QueueConfig;
 use quintet_wire::Options;
 
 pub(crate) use address::Address;
+pub(crate) use files::{Places, RESERVE};
 pub(crate) use load::{Given, load};
 pub(crate) use print::print;
 pub(crate) use served::Served;
@@ -48,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) connections_max: u64,
     /// 0: as much as `memory`.
     pub(crate) connection_memory: u64,
+    pub(crate) upload_bytes_max: u64,
     pub(crate) output_bytes_max: u64,
     pub(crate) chunk_bytes: u64,
     pub(crate) segment_bytes: u64,
@@ -128,6 +131,7 @@ impl Default for Config {
             io_threads: 0,
             connections_max: 10_000,
             connection_memory: 0,
+            upload_bytes_max: 1 << 30,
             output_bytes_max: 1 << 20,
             chunk_bytes: 256 << 10,
             segment_bytes: 64 << 20,

@@ -77,6 +77,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
     },
     Spec {
+        key: "upload_bytes_max",
+        help: "Large messages (over 64KiB) on their way in may take this much of the disk, all \
+               together, until they are whole; more are refused as if the disk was full.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.upload_bytes_max, 1 << 20, 1 << 50),
+    },
+    Spec {
         key: "output_bytes_max",
         help: "Replies one connection may leave unread before the server stops reading from it.",
         reload: false,

@@ -7,14 +7,14 @@ use mio::Waker;
 use quintet_engine::Delivery;
 
 use super::{Need, locked};
-use crate::io::Stream;
+use crate::io::{Origin, Stream};
 
 /// One thing left.
 pub(crate) enum Mail {
     /// An outcome for a take that waited.
     Delivery(Delivery, Need),
     /// A new connection of the listener with this number.
-    Socket(Stream, usize),
+    Socket(Stream, Origin, usize),
     /// Accept no more; finish and end.
     Stop,
 }

@@ -9,6 +9,7 @@ use quintet_hooks::Who;
 use quintet_wire::{Ask, Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
+use super::guests::Origin;
 use super::outbox::Outbox;
 use super::upload::Upload;
 use crate::core::Need;
@@ -21,6 +22,7 @@ pub(super) const FREE_BYTES: usize = 8 << 10;
 /// What the thread knows of a connection.
 pub(super) struct Conn {
     pub(super) stream: Stream,
+    pub(super) origin: Origin,
     pub(super) session: Box<dyn Session>,
     pub(super) caller: Caller,
     /// Number of the listener it came by.
@@ -132,12 +134,14 @@ impl Spoken {
 impl Conn {
     pub(super) fn new(
         stream: Stream,
+        origin: Origin,
         session: Box<dyn Session>,
         caller: Caller,
         listener: usize,
     ) -> Self {
         Self {
             stream,
+            origin,
             session,
             caller,
             listener,

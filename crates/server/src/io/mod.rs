@@ -2,6 +2,7 @@
 
 mod conn;
 mod gather;
+mod guests;
 mod hooked;
 mod listen;
 mod outbox;
@@ -11,6 +12,7 @@ mod thread;
 mod turn;
 mod upload;
 
+pub(crate) use guests::{Guests, Origin};
 pub(crate) use listen::Bound;
 pub(crate) use stream::Stream;
 pub(crate) use thread::{IoThread, ThreadCounts, WAKE};

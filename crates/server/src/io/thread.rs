@@ -14,6 +14,7 @@ use quintet_wire::{Ask, Tally};
 use super::Stream;
 use super::conn::{Conn, Reply};
 use super::gather::{Gather, Turn};
+use super::guests::Origin;
 use super::listen::Bound;
 use super::outbox::Flushed;
 use super::slab::Slab;
@@ -319,7 +320,12 @@ impl IoThread {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        tracing::warn!("cannot accept a connection: {error}");
+                        let failed = &self.server.accepts_failed;
+                        let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
+                        // It is tried again ten times a second.
+                        if failed.is_power_of_two() {
+                            tracing::warn!("cannot accept a connection, {failed} times: {error}");
+                        }
                         self.accept_again.push(at);
                         self.accept_at = Some(self.instant + ACCEPT_RETRY);
                         return;
@@ -333,7 +339,9 @@ impl IoThread {
 
     /// Gives a new connection to the thread with the fewest.
     fn place(&mut self, stream: Stream, listener: usize) {
-        if !self.server.admit(listener) {
+        let origin = Origin::new(stream.peer(), listener);
+        let operator = self.server.is_operator(listener);
+        if !self.server.guests.admit(origin, operator) {
             return;
         }
         let mail = &self.server.core.mail;
@@ -344,22 +352,22 @@ impl IoThread {
         let thread = thread.unwrap_or(self.index);
         mail[thread].connections.fetch_add(1, Ordering::Relaxed);
         if thread == self.index {
-            self.open(stream, listener);
+            self.open(stream, origin, listener);
         } else {
-            mail[thread].post(Mail::Socket(stream, listener));
+            mail[thread].post(Mail::Socket(stream, origin, listener));
         }
     }
 
-    fn open(&mut self, mut stream: Stream, listener: usize) {
+    fn open(&mut self, mut stream: Stream, origin: Origin, listener: usize) {
         let Some(key) = self.conns.reserve(self.index) else {
-            self.server.dismiss(self.index);
+            self.server.dismiss(self.index, origin);
             return;
         };
         let token = Token((key.generation as usize) << 24 | key.slot as usize);
         if let Err(error) = stream.register(self.poll.registry(), token) {
             tracing::warn!("cannot watch a connection: {error}");
             self.conns.release(key);
-            self.server.dismiss(self.index);
+            self.server.dismiss(self.index, origin);
             return;
         }
         let caller = Caller {
@@ -367,7 +375,7 @@ impl IoThread {
             principal: Principal::default(),
         };
         let session = self.server.listeners[listener].opener.open();
-        let mut conn = Conn::new(stream, session, caller, listener);
+        let mut conn = Conn::new(stream, origin, session, caller, listener);
         conn.active = self.instant;
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
@@ -387,7 +395,7 @@ impl IoThread {
         for item in mail.drain(..) {
             match item {
                 Mail::Delivery(delivery, need) => self.deliver(delivery, need),
-                Mail::Socket(stream, listener) => self.open(stream, listener),
+                Mail::Socket(stream, origin, listener) => self.open(stream, origin, listener),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -656,7 +664,7 @@ impl IoThread {
         let Some(mut conn) = self.conns.remove(slot) else {
             return;
         };
-        self.server.dismiss(self.index);
+        self.server.dismiss(self.index, conn.origin);
         self.server.connection_memory.change(conn.charged, 0);
         if self.hooks.is_some() {
             self.part(&mut conn);
@@ -693,12 +701,11 @@ impl IoThread {
         let server = Arc::clone(&self.server);
         let budget = &server.connection_memory;
         if !budget.is_tight() {
-            if self.tight_since.take().is_some() {
-                for slot in std::mem::take(&mut self.starved) {
-                    if let Some(conn) = self.conns.get_mut(slot) {
-                        conn.starved = false;
-                        self.mark_again(slot);
-                    }
+            self.tight_since = None;
+            for slot in std::mem::take(&mut self.starved) {
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.starved = false;
+                    self.mark_again(slot);
                 }
             }
             return;

@@ -119,7 +119,7 @@ impl IoThread {
                 known_dry = dry;
                 if let Some((len, queue)) = decoded.body {
                     let refused = server.refuses_body(&queue, len);
-                    conn.upload = Some(Upload::new(&server.core, len, refused));
+                    conn.upload = Some(Upload::new(&server.core, &server.uploads, len, refused));
                 }
             }
             consume(conn, own, used, &mut from);

@@ -1,5 +1,8 @@
 //! A large body on its way from a socket into the log.
 
+use std::sync::Arc;
+
+use quintet_door::{ByteBudget, Share};
 use quintet_engine::{LargeBody, Refusal};
 use quintet_log::{FrameBuf, FrameKind};
 
@@ -12,6 +15,8 @@ pub(crate) struct Upload {
     /// Where they go; or why they are dropped.
     into: Result<LargeBody, Refusal>,
     frame: FrameBuf,
+    /// What it takes of the disk until it is whole.
+    _share: Option<Share>,
     /// Bytes of the body in the frame.
     filled: usize,
     /// Number of the chunk being filled.
@@ -19,10 +24,24 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// A body of `len` bytes; `refused`: its bytes are read and dropped.
-    pub(crate) fn new(core: &Core, len: u64, refused: Option<Refusal>) -> Self {
+    /// A body of `len` bytes; `refused`: its bytes are read and dropped, and
+    /// so are those of one that `uploads` has no room for.
+    pub(crate) fn new(
+        core: &Core,
+        uploads: &Arc<ByteBudget>,
+        len: u64,
+        mut refused: Option<Refusal>,
+    ) -> Self {
+        let share = match refused {
+            None => uploads.take_or_alone(len),
+            Some(_) => None,
+        };
+        if share.is_none() {
+            refused = refused.or(Some(Refusal::NoSpace));
+        }
         Self {
             left: len,
+            _share: share,
             into: match refused {
                 Some(refusal) => Err(refusal),
                 None => Ok(core.bodies.create(len)),

@@ -30,8 +30,10 @@ impl Running {
         };
         std::fs::create_dir_all(dir).expect("directory");
         let (orders, _inbox) = channel();
-        let (server, polls, spares) =
-            open(config, Given::default(), Vec::new(), orders).expect("open");
+        let (server, polls, spares) = {
+            let places = fit(&config);
+            open(config, Given::default(), Vec::new(), orders, places).expect("open")
+        };
         let ends = Arc::new(Ends::default());
         let helpers = start_helpers(&server, spares, &ends).expect("helpers");
         let (workers, desk) = start_workers(&server, polls, Vec::new()).expect("workers");

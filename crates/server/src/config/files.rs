@@ -1,0 +1,82 @@
+//! How many connections the process's limit on open files has room for.
+
+use super::{Config, Served};
+
+/// Files kept back from clients: the log with its readers, spares and runs,
+/// the listeners, and what a turn needs for a moment.
+const SERVER_FILES: u64 = 256;
+/// Connections beyond `connections_max`: operators, and addresses that have
+/// none yet.
+pub(crate) const RESERVE: u64 = 64;
+/// Pipes and logs of one running script ...
+const SCRIPT_FILES: u64 = 4;
+/// ... of which so many are reckoned with.
+const SCRIPTS: u64 = 64;
+
+/// What fits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Places {
+    /// Connections over all listeners but http.
+    pub(crate) connections: u64,
+    /// Connections of each http listener at most.
+    pub(crate) http: u64,
+    /// Files that would be needed for all that is configured.
+    pub(crate) wanted: u64,
+}
+
+impl Config {
+    /// How many connections may be open at once with `limit` open files.
+    pub(crate) fn places(&self, limit: u64) -> Places {
+        let http: Vec<u64> = self
+            .listen
+            .iter()
+            .filter(|listen| matches!(listen.served, Served::Http))
+            .map(|listen| listen.options.number("max_connections"))
+            .collect();
+        let scripts = SCRIPT_FILES * self.scripts_max.min(SCRIPTS);
+        let kept = SERVER_FILES + RESERVE + scripts;
+        let wanted = self.connections_max + http.iter().sum::<u64>() + kept;
+        if wanted <= limit {
+            return Places {
+                connections: self.connections_max,
+                http: u64::MAX,
+                wanted,
+            };
+        }
+        // Something is left to serve with, however small the limit is.
+        let left = limit.saturating_sub(kept).max(limit / 4).max(8);
+        let listeners = http.len() as u64;
+        let each = (left / 4).checked_div(listeners).unwrap_or(0).max(1);
+        let for_http: u64 = http.iter().map(|most| each.min(*most)).sum();
+        Places {
+            connections: left
+                .saturating_sub(for_http)
+                .clamp(1, self.connections_max.max(1)),
+            http: each,
+            wanted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::from_text;
+
+    #[test]
+    fn connections_fit_the_files_there_are() {
+        let config = from_text("connections_max = 10000\n").expect("read");
+        let kept = 256 + 64 + 256;
+        let enough = config.places(20_000);
+        assert_eq!(enough.connections, 10_000);
+        let exact = config.places(enough.wanted);
+        assert_eq!((exact.connections, exact.http), (10_000, u64::MAX));
+        for limit in [1, 64, 256, 1024, 4096, enough.wanted - 1] {
+            let places = config.places(limit);
+            assert!(places.connections >= 1 && places.http >= 1, "{limit}");
+            if limit >= 1024 {
+                let all = places.connections + places.http.min(512) + kept;
+                assert!(all <= limit, "{limit}: {places:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How many connections there are, and from where.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::RESERVE;
+use crate::core::locked;
+
+/// Where a connection comes from: an address, or a unix socket's listener.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Origin {
+    Address(IpAddr),
+    /// By its number.
+    Listener(usize),
+}
+
+impl Origin {
+    pub(crate) fn new(peer: Option<SocketAddr>, listener: usize) -> Self {
+        match peer {
+            Some(peer) => Self::Address(peer.ip().to_canonical()),
+            None => Self::Listener(listener),
+        }
+    }
+}
+
+/// The connections that are open. Beyond the bound, an address without a
+/// connection still gets one, as long as [`RESERVE`] lasts: whoever has taken
+/// all places has not shut out everybody else.
+pub(crate) struct Guests {
+    most: AtomicU64,
+    open: AtomicU64,
+    total: AtomicU64,
+    refused: AtomicU64,
+    by_origin: Mutex<HashMap<Origin, u64>>,
+}
+
+impl Guests {
+    pub(crate) fn new(most: u64) -> Self {
+        Self {
+            most: AtomicU64::new(most),
+            open: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            by_origin: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn set_most(&self, most: u64) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// Counts a new connection. False: there are too many, so it is closed.
+    /// An operator always gets in.
+    pub(crate) fn admit(&self, origin: Origin, is_operator: bool) -> bool {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        let mut by_origin = locked(&self.by_origin);
+        let (before, most) = (self.open(), self.most.load(Ordering::Relaxed));
+        let newcomer = before < most + RESERVE && !by_origin.contains_key(&origin);
+        if before < most || newcomer || is_operator {
+            self.open.fetch_add(1, Ordering::Relaxed);
+            *by_origin.entry(origin).or_default() += 1;
+            return true;
+        }
+        drop(by_origin);
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        // Once per power of two: enough to notice, too little to fill a disk.
+        if refused.is_power_of_two() {
+            tracing::warn!("{refused} connections closed: connections_max is reached");
+        }
+        false
+    }
+
+    /// An admitted connection is gone.
+    pub(crate) fn dismiss(&self, origin: Origin) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        let mut by_origin = locked(&self.by_origin);
+        if let Some(count) = by_origin.get_mut(&origin) {
+            *count -= 1;
+            if *count == 0 {
+                by_origin.remove(&origin);
+            }
+        }
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// All that ever came.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Those for whom there was no place.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_none_gets_one_beyond_the_bound() {
+        let guests = Guests::new(2);
+        let origin = |last: u8| Origin::Address(IpAddr::from([127, 0, 0, last]));
+        assert!(guests.admit(origin(1), false) && guests.admit(origin(1), false));
+        assert!(!guests.admit(origin(1), false));
+        for last in 2..2 + u8::try_from(RESERVE).expect("small") {
+            assert!(guests.admit(origin(last), false), "{last}");
+            assert!(!guests.admit(origin(last), false), "{last}");
+        }
+        assert!(!guests.admit(origin(255), false));
+        assert!(guests.admit(Origin::Listener(3), true));
+        assert_eq!(guests.open(), 2 + RESERVE + 1);
+        // Whoever leaves makes room for those who have none.
+        guests.dismiss(origin(1));
+        guests.dismiss(Origin::Listener(3));
+        assert!(guests.admit(origin(255), false) && !guests.admit(origin(1), false));
+        assert_eq!(
+            (guests.open(), guests.refused()),
+            (2 + RESERVE, 2 + RESERVE + 1)
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! Clients that take more than their share, and what others notice of them.
+
+mod common;
+
+use std::time::Instant;
+
+use common::{Client, PATIENCE, Server, Start, noise};
+
+/// A number of `quintet stats`.
+fn number(server: &Server, key: &str) -> u64 {
+    let output = server.run(&["stats", "--json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    stats[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {key} in {stats}"))
+}
+
+#[track_caller]
+fn eventually(server: &Server, key: &str, right: impl Fn(u64) -> bool) {
+    let began = Instant::now();
+    loop {
+        let value = number(server, key);
+        if right(value) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{key} stays {value}");
+    }
+}
+
+const BUDGET: u64 = 8 << 20;
+
+fn tight(data: &std::path::Path) -> Server {
+    Server::start_with(
+        data,
+        Start {
+            config: Some("connection_memory = '8MiB'\nsync = '50ms'\n"),
+            ..Start::default()
+        },
+    )
+}
+
+/// Somebody who does nothing special, beside others who do.
+fn goes_on(server: &Server) {
+    let mut good = server.client();
+    for n in 0..100 {
+        let body = format!("message {n}");
+        good.put("good", body.as_bytes());
+        good.take("good", body.as_bytes());
+    }
+}
+
+#[test]
+fn half_sent_bodies_keep_to_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = tight(&dir.path().join("data"));
+    let body = noise(60_000);
+    let mut greedy = Vec::new();
+    for _ in 0..400 {
+        let mut client = server.client();
+        client.try_send(b"set w 0 0 60000\r\n");
+        client.try_send(&body[..50_000]);
+        greedy.push(client);
+    }
+    goes_on(&server);
+    eventually(&server, "connections_closed_for_memory", |n| n >= 1);
+    eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
+    goes_on(&server);
+    drop(greedy);
+    eventually(&server, "connections_memory_bytes", |n| n == 0);
+    goes_on(&server);
+}
+
+#[test]
+fn unread_replies_keep_to_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = tight(&dir.path().join("data"));
+    server.client().put("w", &noise(60_000));
+    let peeks = b"get w/peek\r\n".repeat(200);
+    let mut greedy = Vec::new();
+    for _ in 0..60 {
+        let mut client = server.client();
+        client.try_send(&peeks);
+        greedy.push(client);
+    }
+    goes_on(&server);
+    eventually(&server, "connections_closed_for_memory", |n| n >= 1);
+    eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
+    goes_on(&server);
+    drop(greedy);
+    eventually(&server, "connections_memory_bytes", |n| n == 0);
+}
+
+/// Near the bound, who holds something waits, and goes on when others left.
+#[test]
+fn who_waits_for_memory_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = tight(&dir.path().join("data"));
+    let body = noise(60_000);
+    let half = |server: &Server| {
+        let mut client = server.client();
+        client.send(b"set w 0 0 60000\r\n");
+        client.send(&body[..50_000]);
+        client
+    };
+    let mut clients: Vec<Client> = (0..20).map(|_| half(&server)).collect();
+    eventually(&server, "connections_memory_bytes", |n| n >= 20 * 50_000);
+    for client in &mut clients {
+        client.send(&body[50_000..]);
+        client.send(b"\r\n");
+    }
+    for client in &mut clients {
+        client.expect(b"STORED\r\n");
+    }
+    assert_eq!(number(&server, "connections_closed_for_memory"), 0);
+}
+
+#[test]
+fn an_address_without_a_connection_gets_one_and_so_does_an_operator() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let unix = format!("memcache=unix:{}", socket.display());
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some("connections_max = 3\n"),
+            listen: &["memcache=127.0.0.1:0", &unix],
+            ..Start::default()
+        },
+    );
+    let mut first = server.client();
+    let mut others = [server.client(), server.client()];
+    first.put("w", b"one");
+    others[0].put("w", b"two");
+    others[1].put("w", b"three");
+    server.client().expect_end();
+    assert_eq!(number(&server, "connections_refused"), 1);
+    let mut elsewhere = Client::unix(&socket);
+    elsewhere.take("w", b"one");
+    Client::unix(&socket).expect_end();
+    drop(first);
+    others[0].take("w", b"two");
+}
+
+#[test]
+fn uploads_keep_to_their_share_of_the_disk_and_end_with_their_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some("upload_bytes_max = '1MiB'\n"),
+            ..Start::default()
+        },
+    );
+    let body = noise(1 << 20);
+    let mut first = server.client();
+    first.send(b"set w 0 0 600000\r\n");
+    first.send(&body[..400_000]);
+    eventually(&server, "connections_upload_bytes", |n| n == 600_000);
+    let mut second = server.client();
+    let put = |client: &mut Client| {
+        client.send(b"set w 0 0 500000\r\n");
+        client.send(&body[..500_000]);
+        client.send(b"\r\n");
+    };
+    put(&mut second);
+    let refused = common::text(&second.until(b"\r\n"));
+    assert!(refused.contains("disk full"), "{refused}");
+    assert_eq!(number(&server, "connections_uploads_refused"), 1);
+    drop(first);
+    eventually(&server, "connections_upload_bytes", |n| n == 0);
+    // What a body was refused to is closed.
+    let mut second = server.client();
+    put(&mut second);
+    second.expect(b"STORED\r\n");
+    // One alone may be longer than all together.
+    second.send(b"set w 0 0 1048577\r\n");
+    second.send(&body);
+    second.send(b"x\r\n");
+    second.expect(b"STORED\r\n");
+}
