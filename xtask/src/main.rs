@@ -80,8 +80,22 @@ fn target(root: &Path) -> PathBuf {
 }
 
 fn cargo(args: &[&str]) -> Result<()> {
+    run(cargo_command().args(args).current_dir(root()))
+}
+
+/// Cargo as it is when typed: what `cargo xtask` is told about the package
+/// xtask would make build scripts that look at it run again, and all that
+/// depends on them build again, each time.
+fn cargo_command() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo).args(args).current_dir(root()))
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_string_lossy();
+        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
 }
 
 /// Runs a command to its end, showing what it is.
