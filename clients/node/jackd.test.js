@@ -59,7 +59,7 @@ test("waits", async () => {
   const id = await producer.put("late");
   assert.equal((await reserved).id, id);
   await producer.put("delayed", { delay: 1 });
-  assert.equal((await worker.reserveWithTimeout(20)).payload, "delayed");
+  assert.equal((await worker.reserveWithTimeout(120)).payload, "delayed");
 });
 
 test("release, touch, bury, kick", async () => {

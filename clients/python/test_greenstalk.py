@@ -114,7 +114,7 @@ def test_release_and_delay(connect):
     assert client.peek_ready().id == job.id
     delayed = client.put("b", delay=1)
     client.delete(job)
-    assert client.reserve(timeout=20).id == delayed
+    assert client.reserve(timeout=120).id == delayed
 
 
 def test_bury_and_kick(connect):
@@ -139,16 +139,31 @@ def test_touch_and_deadline(connect):
     client = connect()
     job_id = client.put("a", ttr=2)
     job = client.reserve()
-    with pytest.raises(greenstalk.DeadlineSoonError):
-        client.reserve()
-    client.touch(job)
-    with pytest.raises(greenstalk.DeadlineSoonError):
-        client.reserve(timeout=20)
+
+    def warned():
+        """If it was late, the job had come back, and it holds it anew."""
+        try:
+            client.reserve(timeout=120)
+        except greenstalk.DeadlineSoonError:
+            return True
+        return False
+
+    def touched():
+        """In the last second, which may be over before it."""
+        until(warned)
+        try:
+            client.touch(job)
+        except greenstalk.NotFoundError:
+            return False
+        return True
+
+    until(touched)
+    until(warned)
     other = connect()
-    assert other.reserve(timeout=20).id == job_id
+    assert other.reserve(timeout=120).id == job_id
     with pytest.raises(greenstalk.NotFoundError):
         client.touch(job)
-    assert other.stats_job(job_id)["timeouts"] == 1
+    assert other.stats_job(job_id)["timeouts"] >= 1
 
 
 def test_what_one_held_goes_back(connect):
@@ -162,16 +177,17 @@ def test_what_one_held_goes_back(connect):
         other.reserve_job(job_id)
     assert other.peek(job_id).body == "a"
     holder.close()
-    assert other.reserve(timeout=20).id == job_id
+    assert other.reserve(timeout=120).id == job_id
 
 
 def test_pause(connect):
     client = connect()
     client.put("a")
-    client.pause_tube("default", 1)
+    client.pause_tube("default", 3600)
     stats = client.stats_tube("default")
-    assert (stats["pause"], stats["cmd-pause-tube"]) == (1, 1)
-    assert client.reserve(timeout=20).body == "a"
+    assert (stats["pause"], stats["cmd-pause-tube"]) == (3600, 1)
+    client.pause_tube("default", 1)
+    assert client.reserve(timeout=120).body == "a"
     with pytest.raises(greenstalk.NotFoundError):
         client.pause_tube("nosuch", 1)
 

@@ -33,7 +33,7 @@ def connect(request):
 
     def connector(server=None):
         server = server or request.getfixturevalue("server")
-        clients.append(Client(port=server.ports["jobqueue"], timeout=20))
+        clients.append(Client(port=server.ports["jobqueue"], timeout=120))
         return clients[-1]
 
     yield connector
@@ -80,7 +80,7 @@ def test_waiting_without_limit(connect):
     other = connect()
     for number in range(3):
         other.add("work", b"%d" % number)
-    thread.join(20)
+    thread.join(120)
     assert [job.data for job in jobs] == [b"0"]
     assert other.reserve("work", timeout=1).data == b"1"
 
@@ -104,13 +104,15 @@ def test_a_stranger_may_finish(connect):
 
 def test_time_to_process(connect):
     worker, other = connect(), connect()
+    worker.add("work", b"held", ttp=3600)
+    worker.add("work", b"next", ttp=3600)
+    assert worker.reserve("work", timeout=1).data == b"held"
+    assert other.reserve("work", timeout=1).data == b"next"
     worker.add("work", b"slow", ttp=1)
-    worker.add("work", b"next")
     before = time.monotonic()
     assert worker.reserve("work", timeout=1).data == b"slow"
-    assert other.reserve("work", timeout=1).data == b"next"
     # It comes back by itself, to whoever waits.
-    again = other.reserve("work", timeout=20)
+    again = other.reserve("work", timeout=120)
     assert again.data == b"slow"
     assert time.monotonic() - before >= 1
     # Whoever has it may finish it; the first worker has to expect that.
@@ -135,7 +137,7 @@ def test_without_ttp_it_ends_with_the_connection(connect):
     assert job.ttp == 0
     assert other.reserve("work", timeout=1) is None
     worker.close()
-    assert other.reserve("work", timeout=20) == job
+    assert other.reserve("work", timeout=120) == job
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -147,13 +149,13 @@ def test_kill_dash_nine(start, connect, tmp_path, shards):
     first = start(*options)
     worker = connect(first)
     for name in ["one", "two", "three"]:
-        for ttp in [3600, 2, 0]:
+        for ttp in [3600, 5, 0]:
             worker.add(name, b"ttp %d" % ttp, priority=3600 - ttp, ttp=ttp)
     before = time.monotonic()
     held = {}
     for name in ["one", "two", "three"]:
         held[name] = [worker.reserve(name, timeout=1) for _ in range(3)]
-        assert [job.data for job in held[name]] == [b"ttp 3600", b"ttp 2", b"ttp 0"]
+        assert [job.data for job in held[name]] == [b"ttp 3600", b"ttp 5", b"ttp 0"]
     waited = connect(first)
     waited.add("mark", b"")
     first.kill()
@@ -161,19 +163,19 @@ def test_kill_dash_nine(start, connect, tmp_path, shards):
         worker.ping()
 
     # The short reservations end while nobody is there to notice.
-    until(lambda: time.monotonic() - before > 2.5)
+    until(lambda: time.monotonic() - before > 5.5)
     second = start(*options)
     other = connect(second)
     for name, jobs in held.items():
-        returned = [other.reserve(name, timeout=1) for _ in range(3)]
-        assert returned == [jobs[1], jobs[2], None]
+        assert [other.reserve(name, timeout=1) for _ in range(2)] == jobs[1:]
+        assert other.reserve(name, timeout=1) is None
         for job in jobs:
             other.delete(job)
 
 
 def test_other_voices_see_the_same_jobs(server, connect):
     queue = connect()
-    with socket.create_connection(server.address, timeout=20) as other:
+    with socket.create_connection(server.address, timeout=120) as other:
         reply = other.makefile("rb")
         other.sendall(b"set work 0 0 5\r\nhello\r\n")
         assert reply.readline() == b"STORED\r\n"
@@ -246,8 +248,8 @@ def test_somebody_else_answers(reply, error):
         thread = threading.Thread(target=answer, args=(listener,))
         thread.start()
         with pytest.raises(error):
-            Client(port=listener.getsockname()[1], timeout=20)
-        thread.join(20)
+            Client(port=listener.getsockname()[1], timeout=120)
+        thread.join(120)
 
 
 def test_a_server_that_says_nothing():
@@ -271,7 +273,7 @@ def test_two_workers_share_the_work(connect):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert len(done) == 300 and set(done) == expected
 
 

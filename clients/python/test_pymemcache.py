@@ -27,7 +27,7 @@ def connect(request):
     def connector(server=None):
         server = server or request.getfixturevalue("server")
         client = QueueClient(
-            server.address, timeout=20, serde=serde.pickle_serde, default_noreply=False
+            server.address, timeout=120, serde=serde.pickle_serde, default_noreply=False
         )
         clients.append(client)
         return client

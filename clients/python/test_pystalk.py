@@ -19,7 +19,7 @@ def connect(uri):
     clients = []
 
     def connector(**options):
-        clients.append(BeanstalkClient.from_uri(uri, socket_timeout=30, **options))
+        clients.append(BeanstalkClient.from_uri(uri, socket_timeout=120, **options))
         return clients[-1]
 
     yield connector
@@ -120,14 +120,14 @@ def test_a_client_comes_again(connect):
     client.put_job("a")
     client.reserve_job()
     client.close()
-    assert client.reserve_job(timeout=20).job_data == b"a"
+    assert client.reserve_job(timeout=120).job_data == b"a"
 
 
 def test_pool(start, uri):
     elsewhere = BeanstalkClient("127.0.0.1", 1, socket_timeout=5)
     with pytest.raises(BeanstalkConnectionError):
         elsewhere.ping()
-    pool = ProductionPool([elsewhere, BeanstalkClient.from_uri(uri, socket_timeout=30)])
+    pool = ProductionPool([elsewhere, BeanstalkClient.from_uri(uri, socket_timeout=120)])
     pool.use("pool")
     pool.put_job("a")
     pool.put_job_into("pool", "b")

@@ -13,7 +13,7 @@ def connect(server):
 
     def connector(**options):
         host, port = server.address
-        client = memcache.Client([f"{host}:{port}"], socket_timeout=20, dead_retry=0, **options)
+        client = memcache.Client([f"{host}:{port}"], socket_timeout=120, dead_retry=0, **options)
         clients.append(client)
         return client
 

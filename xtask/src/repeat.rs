@@ -16,7 +16,7 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet-bench", None),
     ("quintet-hooks", None),
     ("quintet-log", Some("limits")),
-    ("quintet-log", Some("reader")),
+    ("quintet-log", Some("run")),
     ("quintet-scripts", None),
     ("quintet-web", None),
 ];

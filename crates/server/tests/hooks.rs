@@ -185,7 +185,7 @@ fn a_taken_message_is_changed_or_kept_also_when_it_was_waited_for() {
     client.take_nothing("q");
     // A take that waits.
     let mut waits = server.client();
-    waits.send(b"get w/t=20000\r\n");
+    waits.send(b"get w/t=120000\r\n");
     eventually("a taker in line", || {
         let stats = server.run(&["stats", "w", "--json"]);
         text(&stats.stdout).contains("\"waiters\":1")
@@ -222,7 +222,7 @@ fn a_taker_that_dies_leaves_no_message_leased() {
     for round in 0..50 {
         client.put("q", format!("{round}").as_bytes());
         let mut dies = Client::tcp(server.address());
-        dies.send(b"get q/t=20000\r\n");
+        dies.send(b"get q/t=120000\r\n");
         drop(dies);
     }
     // Each was handed to nobody, or to somebody whose kernel took it.
@@ -243,11 +243,11 @@ fn what_time_does_is_decided_by_hooks() {
     let mut client = server.client();
     client.send(b"set short 0 1 1\r\nx\r\n");
     client.expect(b"STORED\r\n");
-    client.send(b"get expired/t=20000\r\n");
+    client.send(b"get expired/t=120000\r\n");
     client.expect_value("expired", b"x");
     let mut worker = server.client_of("beanstalk");
     worker.send(b"use late\r\nput 1 0 1 1\r\na\r\nwatch late\r\nreserve\r\n");
-    client.send(b"get told/t=20000\r\n");
+    client.send(b"get told/t=120000\r\n");
     client.expect_value("told", b"late a");
     client.take("late", b"a");
     for body in [b"a", b"b"] {
@@ -256,7 +256,7 @@ fn what_time_does_is_decided_by_hooks() {
         gone.send(b"get tries/open\r\n");
         gone.expect_value("tries", body);
     }
-    client.send(b"get dead/t=20000\r\nget mine/t=20000\r\n");
+    client.send(b"get dead/t=120000\r\nget mine/t=120000\r\n");
     client.expect_value("dead", b"a");
     client.expect_value("mine", b"b");
 }
@@ -278,7 +278,7 @@ fn connections_are_refused_and_counted() {
     client.expect_end();
     drop(server.client_of("beanstalk"));
     let mut client = server.client();
-    client.send(b"get gone/t=20000\r\n");
+    client.send(b"get gone/t=120000\r\n");
     client.expect_value("gone", b"beanstalk");
 }
 
@@ -478,7 +478,7 @@ fn timers_and_start_run_once_for_the_server() {
     let server = place.start();
     let mut client = server.client();
     for expected in ["start", "third"] {
-        client.send(b"get events/t=20000\r\n");
+        client.send(b"get events/t=120000\r\n");
         client.expect_value("events", expected.as_bytes());
     }
     assert!(server.stop().success());

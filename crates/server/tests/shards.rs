@@ -92,7 +92,7 @@ fn dead_letters_go_to_a_queue_of_another_shard() {
     drop(client);
     let mut client = server.client();
     for (work, dead) in &rules {
-        client.send(format!("get {dead}/t=20000\r\n").as_bytes());
+        client.send(format!("get {dead}/t=120000\r\n").as_bytes());
         client.expect_value(dead, &common::noise(100_000));
         client.take_nothing(work);
     }
@@ -108,7 +108,7 @@ fn expired_messages_wake_a_taker_in_another_shard() {
     let rule = format!("[[queue]]\nname = \"{brief}\"\nttl = \"50ms\"\nexpire_to = \"{late}\"\n");
     let server = start(&data, &rule);
     let (mut taker, mut putter) = (server.client(), server.client());
-    taker.send(format!("get {late}/t=20000\r\n").as_bytes());
+    taker.send(format!("get {late}/t=120000\r\n").as_bytes());
     putter.put(&brief, b"too late");
     taker.expect_value(&late, b"too late");
     putter.take_nothing(&brief);

@@ -209,7 +209,7 @@ fn a_time_to_live_counts_for_every_voice() {
             let queue = format!("{voice:?}");
             let mut holder = house.guest(voice, &queue);
             let mut pinpriq = house.guest(Voice::Pinpriq, &queue);
-            for (key, ttl) in [("1", 700), ("2", 700)] {
+            for (key, ttl) in [("1", 4000), ("2", 4000)] {
                 pinpriq.push(7, ttl, key, "held");
                 assert_eq!(holder.hold().as_deref(), Some("held"));
                 if voice == Voice::Memcache {
@@ -220,7 +220,7 @@ fn a_time_to_live_counts_for_every_voice() {
         });
         house
             .guest(Voice::Pinpriq, "witness")
-            .push(7, 700, "key", "put after them");
+            .push(7, 4000, "key", "put after them");
         house.await_number("witness", "total_expired", 1);
         for (queue, holder) in &mut holders {
             assert_eq!(house.number(queue, "total_expired"), 0, "{queue}");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Instant;
 
 use crate::common::{PATIENCE, text};
 use crate::voices::{Guest, House, PATIENT, QUEUES, VOICES, Voice, reserve};
@@ -169,11 +170,8 @@ fn puts_in_one_segment_serve_a_wait_once() {
 fn deadline_soon_is_told_whatever_is_watched() {
     for shards in [1, 4] {
         let house = House::open(shards, "");
-        let mut workers = QUEUES.map(|queue| {
+        for queue in QUEUES {
             let mut worker = watcher(&house);
-            let mut putter = house.guest(Voice::Beanstalk, queue);
-            putter.job(1, 0, 2, "short");
-            assert_eq!(worker.hold().as_deref(), Some("short"));
             // Only the queue behind it, so that another shard is waited for.
             for other in QUEUES.iter().filter(|other| **other != next(queue)) {
                 worker.wire().send(format!("ignore {other}\r\n").as_bytes());
@@ -182,18 +180,39 @@ fn deadline_soon_is_told_whatever_is_watched() {
                 let reply = format!("WATCHING {left}\r\n");
                 worker.wire().expect(reply.as_bytes());
             }
-            (queue, worker)
-        });
-        for (queue, worker) in &mut workers {
-            // Something to take comes first, even in the last second.
-            house.guest(Voice::Lineup, next(queue)).put("here");
-            assert_eq!(worker.hold().as_deref(), Some("here"));
-            worker.finish();
-            worker.ask(b"reserve\r\n", b"DEADLINE_SOON\r\n");
-            // It was, so it is again.
-            worker.ask(b"reserve-with-timeout 0\r\n", b"DEADLINE_SOON\r\n");
-            worker.finish();
-            worker.ask(b"reserve-with-timeout 0\r\n", b"TIMED_OUT\r\n");
+            let mut putter = house.guest(Voice::Beanstalk, queue);
+            let short = putter.job(1, 0, 1, "short");
+            let here = house
+                .guest(Voice::Beanstalk, next(queue))
+                .job(1, 0, 60, "here");
+            // In one piece, so that no second passes in between. Something to
+            // take comes first, even in the last second; what was told is told
+            // again.
+            let all = format!(
+                "reserve-job {short}\r\nreserve\r\ndelete {here}\r\nreserve\r\n\
+                 reserve-with-timeout 0\r\ndelete {short}\r\nreserve-with-timeout 0\r\n"
+            );
+            let replies = format!(
+                "RESERVED {short} 5\r\nshort\r\nRESERVED {here} 4\r\nhere\r\nDELETED\r\n\
+                 DEADLINE_SOON\r\nDEADLINE_SOON\r\nDELETED\r\nTIMED_OUT\r\n"
+            );
+            worker.ask(all.as_bytes(), replies.as_bytes());
+            // One that waits is told when it begins; where the server slept
+            // through the last second, it is over, and so it waits once more.
+            let later = putter.job(1, 0, 2, "later");
+            let wait = format!("reserve-job {later}\r\nreserve-with-timeout 9\r\n");
+            let began = Instant::now();
+            loop {
+                worker.wire().send(wait.as_bytes());
+                let held = format!("RESERVED {later} 5\r\nlater\r\n");
+                worker.wire().expect(held.as_bytes());
+                let told = text(&worker.wire().until(b"\r\n"));
+                if told == "DEADLINE_SOON\r\n" {
+                    break;
+                }
+                assert_eq!(told, "TIMED_OUT\r\n");
+                assert!(began.elapsed() < PATIENCE, "never told");
+            }
         }
     }
 }

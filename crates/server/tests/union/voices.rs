@@ -455,7 +455,7 @@ impl Guest<'_> {
         let queue = self.queue.clone();
         match self.voice {
             Voice::Memcache => {
-                let request = format!("get {queue}/t=60000\r\n");
+                let request = format!("get {queue}/t=120000\r\n");
                 self.wire().send(request.as_bytes());
             }
             Voice::Jobqueue => self.wire().send(&reserve(&queue, 0)),
@@ -466,7 +466,7 @@ impl Guest<'_> {
                 self.wire().send(b"\x41");
             }
             Voice::CommandLine => {
-                let child = self.command(&["take", &queue, "--wait", "60s"]);
+                let child = self.command(&["take", &queue, "--wait", "2m"]);
                 self.child = Some(child);
             }
             Voice::Lineup => panic!("lineup does not wait"),
