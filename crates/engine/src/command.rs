@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::compound::{Compound, TableAsk};
 use crate::message::{Attachment, Attr, Message, MessageId, State};
 use crate::name::Name;
-use crate::settings::Overrides;
+use crate::settings::{Overrides, Pattern};
 use crate::time::Ms;
 
 /// A connection, a child process or another part of the server that can hold
@@ -505,11 +505,24 @@ pub enum Command {
     },
     /// Discards waiting messages; reserved ones may still come back.
     Flush(Name),
-    /// [`Command::Flush`] on every queue.
+    /// [`Command::Flush`] on every queue in which something waits.
     FlushAll,
     /// Discards the queue and all in it; reserved messages vanish when they
     /// are released.
     Drop(Name),
+    /// Drops the queues whose names match, a slice of them: as many as bear
+    /// looking at in one step, from `from` on. Says how many, and where to go
+    /// on.
+    DropQueues {
+        /// Which.
+        pattern: Pattern,
+        /// Also those that hold messages, with these.
+        messages: bool,
+        /// Only says what it would do.
+        dry_run: bool,
+        /// A shard, and where in it; (0, 0) to begin.
+        from: (u8, u32),
+    },
     /// Discards expired messages now (`None`: everywhere). Answers how many.
     FlushExpired(Option<Name>),
     /// Uses up one id without storing anything (beanstalkd EXPECTED_CRLF).

@@ -14,8 +14,8 @@ use crate::message::{Home, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::referrers::Referrers;
-use crate::settings::Settings;
-use crate::store::{Hash, Queue, Store};
+use crate::settings::{Overrides, Settings};
+use crate::store::{Hash, Queue, Store, queue_weight};
 use crate::time::{Ms, WallAhead};
 use crate::waiters::Waiters;
 
@@ -47,9 +47,11 @@ pub struct Engine {
     pub(crate) home: Home,
     pub(crate) space: Space,
     pub(crate) draining: bool,
-    /// When idle queues are looked for next.
+    /// When idle queues are looked for next, and from where on.
     pub(crate) idle_scan: Ms,
-    pub(crate) any_idle: bool,
+    pub(crate) idle_from: usize,
+    /// The shortest rest after which a queue is dropped, ms; 0: none is.
+    pub(crate) idle_least: u64,
     /// What is needed from runs and was not asked for yet.
     pub(crate) wants: Vec<Want>,
     /// Commands that wait for something from a run, in the order they came.
@@ -152,7 +154,8 @@ impl Engine {
             space: Space::Enough,
             draining: false,
             idle_scan: Ms(0),
-            any_idle: false,
+            idle_from: 0,
+            idle_least: 0,
             wants: Vec::new(),
             parked: Vec::new(),
             known: Known::default(),
@@ -174,11 +177,10 @@ impl Engine {
 
     /// Replaces the configured settings (start, SIGHUP).
     pub fn configure(&mut self, settings: Settings) {
-        self.any_idle = settings.defaults.idle_ms > 0
-            || settings
-                .rules
-                .iter()
-                .any(|(_, rule)| rule.idle_ms.is_some_and(|ms| ms > 0));
+        let rules = settings.rules.iter();
+        let rests = rules.filter_map(|(_, rule)| rule.idle_ms);
+        let rests = rests.chain([settings.defaults.idle_ms]);
+        self.idle_least = rests.filter(|&ms| ms > 0).min().unwrap_or(0);
         self.settings = settings;
         let queues: Vec<QueueId> = self
             .store
@@ -204,7 +206,9 @@ impl Engine {
         if queue.live.recorded {
             settings.memory = memory;
         }
-        self.any_idle |= settings.idle_ms > 0;
+        if settings.idle_ms > 0 && (settings.idle_ms < self.idle_least || self.idle_least == 0) {
+            self.idle_least = settings.idle_ms;
+        }
         queue.live.settings = settings;
         self.store.rearm(id);
     }
@@ -304,6 +308,15 @@ impl Engine {
             Command::Flush(queue) => durable(self.flush(cx, &queue)),
             Command::FlushAll => durable(self.flush_all(cx)),
             Command::Drop(queue) => durable(self.drop_queue(cx, &queue)),
+            Command::DropQueues {
+                pattern,
+                messages,
+                dry_run,
+                from,
+            } => {
+                let dropped = self.drop_queues(cx, &pattern, messages, dry_run, from);
+                Answer::Now(Outcome::Dropped(dropped), Hold::Durable)
+            }
             Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue)),
             Command::BurnId => durable(self.burn_id(cx)),
             Command::Restore(messages) => durable(self.restore(cx, caller.party, messages)),
@@ -361,7 +374,7 @@ impl Engine {
         if let Some((at, _)) = store.mark_ends.first() {
             next = next.min(*at);
         }
-        if self.any_idle {
+        if self.idle_least > 0 {
             next = next.min(self.idle_scan);
         }
         next
@@ -644,7 +657,16 @@ impl Engine {
         if self.store.names.len() >= self.settings.queues_max as usize {
             return Err(Refusal::TooManyQueues);
         }
+        self.may_tell(queue_weight(name, false, &Overrides::default()))?;
         Ok(self.make(name))
+    }
+
+    /// True if a snapshot may be so many bytes longer.
+    pub(crate) fn may_tell(&self, more: u64) -> Result<(), Refusal> {
+        match self.store.snapshot_bytes() + more <= self.settings.snapshot_bytes_max {
+            true => Ok(()),
+            false => Err(Refusal::SnapshotFull),
+        }
     }
 
     /// Makes a queue in memory.

@@ -53,7 +53,7 @@ pub use message::{
     At, Attachment, Attr, Extra, Home, Message, MessageId, QueueId, RANK_DEFAULT, State,
 };
 pub use name::Name;
-pub use outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
+pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{MessageStats, QueueGauges, QueueStats, QueueTotals, ShardStats, StatsReply};

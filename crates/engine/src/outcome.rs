@@ -45,6 +45,9 @@ pub enum Refusal {
     Conflict,
     /// The durable tables hold as much as the settings allow.
     TablesFull,
+    /// Names and settings of queues and the tables take as much as they may
+    /// at the beginning of each segment of the log.
+    SnapshotFull,
 }
 
 impl Refusal {
@@ -68,12 +71,26 @@ impl Refusal {
             Refusal::NotPermitted => "not permitted",
             Refusal::Conflict => "changed while it was being decided",
             Refusal::TablesFull => "tables full",
+            Refusal::SnapshotFull => "snapshot full",
         }
     }
 }
 
 /// Messages handed to a taker, each with the name of the queue it came from.
 pub type Handed = SmallVec<[Message; 1]>;
+
+/// What one call of [`crate::Command::DropQueues`] came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dropped {
+    /// Queues dropped, or that would be.
+    pub queues: u64,
+    /// Messages in them, those under a lease included.
+    pub messages: u64,
+    /// Queues that match and were passed over, as they hold messages.
+    pub passed: u64,
+    /// Where to go on; `None`: all were looked at.
+    pub next: Option<(u8, u32)>,
+}
 
 /// What came of a command.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +123,8 @@ pub enum Outcome {
     },
     /// Entries of a table.
     Entries(Vec<TableEntry>),
+    /// What [`crate::Command::DropQueues`] did.
+    Dropped(Dropped),
     /// Numbers.
     Stats(Box<StatsReply>),
     /// No.

@@ -56,8 +56,9 @@ pub struct QueueSettings {
     /// How long archived messages are kept, ms.
     pub retention_ms: u64,
     /// An empty queue nobody refers to is dropped after this time, ms, or up
-    /// to a second later; 0: never. Waiting takes, fan-out, a pause and own
-    /// settings refer to it. A restart begins the time anew.
+    /// to a thirtieth of it (two seconds at least) later; 0: never. Waiting
+    /// takes, fan-out, a pause, own settings and dedupe marks refer to it. A
+    /// restart begins the time anew.
     pub idle_ms: u64,
     /// Takes are not served.
     pub paused: bool,
@@ -85,7 +86,7 @@ impl Default for QueueSettings {
             when_full: WhenFull::Refuse,
             dedupe_by_key_ms: 0,
             retention_ms: 24 * 3600 * 1000,
-            idle_ms: 0,
+            idle_ms: 3600 * 1000,
             paused: false,
             down: false,
             memory: false,
@@ -198,10 +199,14 @@ pub enum Pattern {
 impl Pattern {
     /// Reads a pattern: a glob if it has `*` or `?` in it, else an exact name.
     pub fn new(text: &str) -> Self {
-        if text.bytes().any(|b| b == b'*' || b == b'?') {
-            Pattern::Glob(text.as_bytes().to_vec())
-        } else {
-            Pattern::Exact(Name::from(text))
+        Self::of_name(text.as_bytes())
+    }
+
+    /// The same of any bytes.
+    pub fn of_name(name: &[u8]) -> Self {
+        match name.iter().any(|b| matches!(b, b'*' | b'?')) {
+            true => Pattern::Glob(name.to_vec()),
+            false => Pattern::Exact(Name::new(name)),
         }
     }
 
@@ -258,6 +263,10 @@ pub struct Settings {
     pub memory_max: u64,
     /// Bytes the durable tables may take ([`crate::TableAsk`]).
     pub tables_bytes_max: u64,
+    /// Bytes the snapshot may take that each segment of the log begins with:
+    /// names and settings of queues, tables. What would make it longer is
+    /// refused; blocks of runs count, and are never refused.
+    pub snapshot_bytes_max: u64,
     /// How much later than engine time says it may be, ms. Spans of time are
     /// so much longer, so that nothing ends early: a server's clock shows the
     /// millisecond that has begun.
@@ -272,6 +281,7 @@ impl Default for Settings {
             queues_max: 100_000,
             waiters_max: 1_000_000,
             tables_bytes_max: 16 << 20,
+            snapshot_bytes_max: 64 << 20,
             memory_max: 0,
             clock_grain_ms: 0,
         }
@@ -279,7 +289,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What the file says about the queue `name`.
+    /// What the file says about the queue `name`. One it names exactly was
+    /// made on purpose, so it stays, unless its own rule has an `idle_ms`.
     pub fn resolve(&self, name: &[u8]) -> QueueSettings {
         let mut settings = self.defaults.clone();
         for (pattern, overrides) in &self.rules {
@@ -287,10 +298,15 @@ impl Settings {
                 overrides.lay_over(&mut settings);
             }
         }
-        for (pattern, overrides) in &self.rules {
-            if matches!(pattern, Pattern::Exact(_)) && pattern.matches(name) {
-                overrides.lay_over(&mut settings);
-            }
+        let exact = |pattern: &Pattern| matches!(pattern, Pattern::Exact(_));
+        let own = self.rules.iter();
+        let own = own.filter(|(pattern, _)| exact(pattern) && pattern.matches(name));
+        for (_, overrides) in own.clone() {
+            overrides.lay_over(&mut settings);
+        }
+        let mut own = own.map(|(_, overrides)| overrides.idle_ms).peekable();
+        if own.peek().is_some() && own.all(|idle| idle.is_none()) {
+            settings.idle_ms = 0;
         }
         settings
     }

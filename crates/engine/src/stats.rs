@@ -183,8 +183,12 @@ pub struct ShardStats {
     pub waiters: u64,
     /// Messages on their way to a queue of another shard.
     pub sent: u64,
-    /// Bytes of memory the messages and their indexes are reckoned to use.
+    /// Bytes of memory the messages, queues and their indexes are reckoned to
+    /// use.
     pub memory_bytes: u64,
+    /// Bytes the beginning of a segment of the log takes at most: names and
+    /// settings of queues, tables, blocks of runs.
+    pub snapshot_bytes: u64,
     /// Messages in runs, those in memory as well included.
     pub cold: ColdStats,
 }

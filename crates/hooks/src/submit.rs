@@ -337,6 +337,7 @@ fn describe(command: &Command) -> (&'static str, Option<&Name>, Option<MessageId
         Command::Commit(id) => ("commit", None, Some(*id)),
         Command::Edit(id, _) => ("edit", None, Some(*id)),
         Command::Pause { queue, .. } => ("pause", Some(queue), None),
+        Command::DropQueues { .. } => ("drop_queues", None, None),
         Command::Configure { queue, .. } => ("configure", Some(queue), None),
         Command::Join { parent, .. } => ("join", Some(parent), None),
         Command::Flush(queue) => ("flush", Some(queue), None),

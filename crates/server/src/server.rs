@@ -563,6 +563,7 @@ impl Server {
         current.memory_max = config.memory_max;
         current.memory = config.memory;
         current.tables_bytes_max = config.tables_bytes_max;
+        current.snapshot_bytes_max = config.snapshot_bytes_max;
         current.hooks = config.hooks;
         current.hook_limits = config.hook_limits;
         self.core.runs.set_budget(config.memory, config.shards);

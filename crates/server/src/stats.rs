@@ -134,6 +134,20 @@ impl Server {
                 StatsReply::Queue(_) | StatsReply::Message(_) => {}
             }
         }
+        let counts = &self.core.counts;
+        for (name, value) in [
+            ("written_bytes", counts.log_written.load(Ordering::Relaxed)),
+            (
+                "written_snapshot_bytes",
+                counts.log_snapshots.load(Ordering::Relaxed),
+            ),
+            (
+                "written_copy_bytes",
+                counts.log_copied.load(Ordering::Relaxed),
+            ),
+        ] {
+            stats.counters.push(("log", name, value));
+        }
         let cold = self.core.runs.numbers(&stats.shard.cold);
         let cold = cold.into_iter().map(|(name, value)| ("cold", name, value));
         stats.counters.extend(cold);

@@ -332,7 +332,10 @@ fn put_at(engines: &mut [Engine], queue: &Name, rank: u32, number: u64, now: Ms)
 }
 
 fn fresh(shards: u8) -> Vec<Engine> {
-    let engine = |n| Engine::new(n, shards, Settings::default());
+    // What is due is that of the test, not that of queues that rest.
+    let mut settings = Settings::default();
+    settings.defaults.idle_ms = 0;
+    let engine = |n| Engine::new(n, shards, settings.clone());
     (0..shards).map(engine).collect()
 }
 

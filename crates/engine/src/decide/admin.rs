@@ -9,8 +9,9 @@ use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Change, Fact, Journal, Pause, Return, Transfer};
 use crate::message::{Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
-use crate::outcome::{Outcome, Refusal};
-use crate::settings::Overrides;
+use crate::outcome::{Dropped, Outcome, Refusal};
+use crate::settings::{Overrides, Pattern};
+use crate::store::queue_weight;
 use crate::time::Ms;
 
 impl Engine {
@@ -298,18 +299,25 @@ impl Engine {
         overrides: Option<Box<Overrides>>,
     ) -> Result<Outcome, Refusal> {
         let id = self.find_or_make(&queue)?;
-        self.record_queue(cx, id);
-        let mut all = self
-            .store
-            .queue(id)
-            .map(|q| q.overrides.clone())
-            .unwrap_or_default();
+        let Some(there) = self.store.queue(id) else {
+            return Err(Refusal::QueueNotFound);
+        };
+        let (before, child) = (there.told_bytes, there.parent.is_some());
+        let mut all = there.overrides.clone();
         match overrides {
             None => all = Overrides::default(),
             Some(newer) => all.merge(&newer),
         }
         // Only the file decides what is logged.
         all.memory = None;
+        let after = queue_weight(&queue, child, &all);
+        if after > before
+            && let Err(refusal) = self.may_tell(after - before)
+        {
+            self.forget_unused(id);
+            return Err(refusal);
+        }
+        self.record_queue(cx, id);
         self.fact(
             cx,
             Fact::QueueConfigured {
@@ -347,6 +355,15 @@ impl Engine {
                 return Err(refusal);
             }
         };
+        let Some(queue) = self.store.queue(child) else {
+            return Err(Refusal::QueueNotFound);
+        };
+        let more = queue_weight(&queue.name, true, &queue.overrides) - queue.told_bytes;
+        if let Err(refusal) = self.may_tell(more) {
+            self.forget_unused(parent);
+            self.forget_unused(child);
+            return Err(refusal);
+        }
         self.record_queue(cx, parent);
         let Some(queue) = self.store.queue(child) else {
             return Err(Refusal::QueueNotFound);
@@ -373,7 +390,10 @@ impl Engine {
     }
 
     pub(crate) fn flush_all<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
-        let queues: Vec<QueueId> = self.store.live_queues().map(|queue| queue.id).collect();
+        // Of those in which nothing waits nothing is told: there may be many,
+        // and the command is short.
+        let queues = self.store.live_queues().filter(|queue| queue.waiting() > 0);
+        let queues: Vec<QueueId> = queues.map(|queue| queue.id).collect();
         Ok(Outcome::Count(
             queues
                 .into_iter()
@@ -428,7 +448,9 @@ impl Engine {
                 idle: false,
             },
         );
-        if named && let Ok(again) = self.find_or_make(name) {
+        if named {
+            // Also beyond the limits: they were there before.
+            let again = self.make(name);
             self.waiters.requeue(&line, id, again);
             self.move_references(id, again);
             if let Some(queue) = self.store.queue_mut(again) {
@@ -436,6 +458,52 @@ impl Engine {
             }
         }
         Ok(Outcome::Done)
+    }
+
+    /// A slice of [`crate::Command::DropQueues`]: no more is looked at than one
+    /// step may take, and messages are only detached.
+    pub(crate) fn drop_queues<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        pattern: &Pattern,
+        messages: bool,
+        dry_run: bool,
+        from: (u8, u32),
+    ) -> Dropped {
+        const LOOKS: usize = 1024;
+        const DROPS: u64 = 128;
+        let mut done = Dropped::default();
+        let mut at = usize::try_from(from.1).unwrap_or(usize::MAX);
+        let all = self.store.queues.len();
+        let end = all.min(at.saturating_add(LOOKS));
+        while at < end && done.queues < DROPS {
+            let queue = self.store.queues[at].as_deref();
+            at += 1;
+            let Some(queue) = queue else { continue };
+            // One that is only waited on is not there to be dropped.
+            if queue.live.dropped || !queue.live.recorded || !pattern.matches(queue.name.as_bytes())
+            {
+                continue;
+            }
+            if !messages && !queue.is_empty() {
+                done.passed += 1;
+                continue;
+            }
+            done.queues += 1;
+            done.messages += queue.messages();
+            if !dry_run {
+                let name = queue.name.clone();
+                // What it can refuse was looked at.
+                self.drop_queue(cx, &name).ok();
+            }
+        }
+        done.next = match at < all {
+            // Queue numbers are 32 bits long.
+            true => Some((from.0, at as u32)),
+            false if self.shard + 1 < self.shards => Some((self.shard + 1, 0)),
+            false => None,
+        };
+        done
     }
 
     pub(crate) fn burn_id<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {

@@ -337,6 +337,7 @@ impl Engine {
             | Command::Drop(_)
             | Command::BurnId
             | Command::Restore(_)
+            | Command::DropQueues { .. }
             | Command::Stats(_) => false,
         }
     }

@@ -6,7 +6,7 @@ use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Return, Transfer};
 use crate::message::{MessageId, State};
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
-use crate::store::table_cost;
+use crate::store::{table_cost, table_told};
 
 /// The longest key of a table.
 const TABLE_KEY_MAX: usize = 65_535;
@@ -139,7 +139,31 @@ impl Engine {
                 return Err(Refusal::TablesFull);
             }
         }
+        if self.may_tell_tables(effects).is_err() {
+            self.store.tables.sweep(self.now);
+            return self.may_tell_tables(effects);
+        }
         Ok(())
+    }
+
+    /// Whether a snapshot can take what is to be set.
+    fn may_tell_tables(&self, effects: &[Effect]) -> Result<(), Refusal> {
+        let tables = &self.store.tables;
+        let (mut more, mut less) = (0, 0);
+        for effect in effects {
+            if let Effect::Set {
+                table, key, value, ..
+            } = effect
+            {
+                less += tables.told_of(table, key);
+                let told = |value: &[u8]| table_told(table, key, value);
+                more += value.as_deref().map_or(0, told);
+            }
+        }
+        match more > less {
+            true => self.may_tell(more - less),
+            false => Ok(()),
+        }
     }
 
     /// Bytes of the tables after these, or more if one is set twice.

@@ -373,13 +373,19 @@ impl Engine {
         runs
     }
 
-    /// The part of [`Engine::memory_bytes`] that what is known of runs takes,
-    /// and that no spilling makes less.
-    pub fn cold_bytes(&self) -> u64 {
-        self.store.cold.memory_bytes()
+    /// The part of [`Engine::memory_bytes`] that queues, tables and what is
+    /// known of runs take, and that no spilling makes less.
+    pub fn fixed_bytes(&self) -> u64 {
+        self.store.fixed_bytes()
     }
 
-    /// Bytes of memory that messages and what is known of runs take.
+    /// Bytes the beginning of a segment of the log takes at most, if it is
+    /// made now.
+    pub fn snapshot_bytes(&self) -> u64 {
+        self.store.snapshot_bytes()
+    }
+
+    /// Bytes of memory that messages, queues and what is known of runs take.
     pub fn memory_bytes(&self) -> u64 {
         self.store.memory_bytes()
     }

@@ -382,11 +382,15 @@ impl Engine {
             self.send(cx, id, name, Transfer::Expired);
             return;
         }
-        match self
-            .expiry_queue(at.queue)
-            .map(|name| self.find_or_make(&name))
-        {
-            Some(Ok(to)) if to != at.queue => self.transfer(cx, id, to, Transfer::Expired),
+        // Made also beyond the limits: the message has to go somewhere, and
+        // only settings name such a queue.
+        let to = self.expiry_queue(at.queue);
+        let to = to.filter(Name::is_possible).map(|name| {
+            let found = self.store.find(&name);
+            found.unwrap_or_else(|| self.make(&name))
+        });
+        match to {
+            Some(to) if to != at.queue => self.transfer(cx, id, to, Transfer::Expired),
             _ => {
                 self.fact(
                     cx,

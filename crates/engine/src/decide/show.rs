@@ -164,6 +164,7 @@ impl Engine {
             waiters: self.waiters.takes() as u64,
             sent: self.store.outbox.len() as u64,
             memory_bytes: self.store.memory_bytes(),
+            snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
         }
     }

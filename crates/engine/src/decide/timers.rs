@@ -14,8 +14,11 @@ use crate::time::Ms;
 const STEPS: usize = 512;
 /// How long a wait goes on beyond its end for what is being read from a run.
 pub(crate) const COLD_WAIT_MS: u64 = 1000;
-/// How often idle queues are looked for, ms.
-const IDLE_SCAN_MS: u64 = 1000;
+/// How often idle queues are looked for, ms: a sixtieth of the shortest rest,
+/// within these.
+const IDLE_SCAN_MS: (u64, u64) = (1000, 60_000);
+/// Queues looked at for it at once.
+const IDLE_LOOKS: usize = 4096;
 
 /// What a wait that brought nothing ends with.
 fn ending(warned: bool) -> Outcome {
@@ -223,23 +226,40 @@ impl Engine {
 
     /// Drops queues nobody has used for as long as their settings say.
     pub(crate) fn drop_idle<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
-        if !self.any_idle || self.now < self.idle_scan {
+        if self.idle_least == 0 || self.now < self.idle_scan {
             return;
         }
-        self.idle_scan = self.now + IDLE_SCAN_MS;
-        let now = self.now;
+        let (now, all) = (self.now, self.store.queues.len());
+        let every = (self.idle_least / 60).clamp(IDLE_SCAN_MS.0, IDLE_SCAN_MS.1);
+        let from = self.idle_from.min(all);
+        let mut at = from;
         let mut idle: Vec<QueueId> = Vec::new();
-        for queue in self.store.queues.iter_mut().flatten() {
+        for queue in self.store.queues[from..].iter_mut().take(IDLE_LOOKS) {
+            if idle.len() >= STEPS {
+                break;
+            }
+            at += 1;
+            let Some(queue) = queue.as_deref_mut() else {
+                continue;
+            };
             if queue.is_referred_to(now) {
-                queue.live.used = now;
+                // It may be so until just before the next look.
+                queue.live.used = now + every;
             } else {
                 let after = queue.live.settings.idle_ms;
-                let over = after > 0 && queue.live.used + after <= now;
-                if over && !queue.live.dropped && idle.len() < STEPS {
+                if after > 0 && queue.live.used + after <= now && !queue.live.dropped {
                     idle.push(queue.id);
                 }
             }
         }
+        // All are looked at in that time, in slices that hold nobody up.
+        let share = match idle.len() < STEPS {
+            true => every * (at - from) as u64 / (all as u64).max(1),
+            false => 1,
+        };
+        let whole = from == 0 && at == all;
+        self.idle_from = if at == all { 0 } else { at };
+        self.idle_scan = now + if whole { every } else { share.max(1) };
         for id in idle {
             let recorded = self
                 .store

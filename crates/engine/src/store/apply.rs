@@ -125,6 +125,7 @@ impl Store {
                 if let Some(queue) = self.queue_mut(queue) {
                     queue.overrides = *overrides;
                 }
+                self.weigh(queue);
             }
             Fact::QueuePaused { queue: id, pause } => {
                 if let Some(queue) = self.queue_mut(id) {
@@ -364,12 +365,25 @@ impl Store {
         }
         self.count_home(memory.home);
         self.mark_ends.insert((memory.until, key.clone()));
+        let queue = key.0;
         if let Some(old) = self.marks.insert(key.clone(), memory) {
             self.uncount_home(old.home);
             if old.until != memory.until {
                 self.mark_ends.remove(&(old.until, key));
             }
+        } else if let Some(queue) = self.queue_mut(queue) {
+            queue.marks += 1;
         }
+    }
+
+    /// A mark is over.
+    pub(super) fn forget_mark(&mut self, key: &MarkKey) -> Option<Memory> {
+        let memory = self.marks.remove(key)?;
+        self.uncount_home(memory.home);
+        if let Some(queue) = self.queue_mut(key.0) {
+            queue.marks -= 1;
+        }
+        Some(memory)
     }
 
     /// Drops marks whose time is over.
@@ -381,10 +395,8 @@ impl Store {
             if *until > now {
                 return;
             }
-            if let Some((_, key)) = self.mark_ends.pop_first()
-                && let Some(memory) = self.marks.remove(&key)
-            {
-                self.uncount_home(memory.home);
+            if let Some((_, key)) = self.mark_ends.pop_first() {
+                self.forget_mark(&key);
             }
         }
     }
@@ -458,6 +470,7 @@ impl Store {
                 }
             }
         }
+        self.weigh(id);
         if let Some(parent) = parent
             && let Some(parent) = self.queue_mut(parent)
             && !parent.children.contains(&id)
@@ -543,14 +556,16 @@ impl Store {
         }
         let (parent, children) = (queue.parent, std::mem::take(&mut queue.children));
         for child in children {
-            if let Some(child) = self.queue_mut(child) {
-                child.parent = None;
+            if let Some(queue) = self.queue_mut(child) {
+                queue.parent = None;
             }
+            self.weigh(child);
         }
         if let Some(parent) = parent.and_then(|parent| self.queue_mut(parent)) {
             parent.children.retain(|&child| child != id);
         }
         self.rearm(id);
+        self.weigh(id);
         self.forget_empty_ghost(id);
     }
 }

@@ -145,19 +145,19 @@ impl Store {
         for key in keys {
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
             let of_memory = queue.map(|queue| queue.live.settings.memory);
-            let Some(memory) = self.marks.get_mut(&key) else {
+            let Some(of_memory) = of_memory else {
+                // Marks go with their queue.
+                if let Some(memory) = self.forget_mark(&key) {
+                    self.mark_ends.remove(&(memory.until, key));
+                }
                 continue;
             };
-            if let Some(of_memory) = of_memory {
+            if let Some(memory) = self.marks.get_mut(&key) {
                 memory.home = into;
                 record(&remembered(&key, memory), of_memory);
                 self.count_home(into);
-            } else {
-                // Marks go with their queue.
-                self.mark_ends.remove(&(memory.until, key.clone()));
-                self.marks.remove(&key);
+                self.uncount_home(home);
             }
-            self.uncount_home(home);
         }
     }
 

@@ -12,6 +12,7 @@ mod queue;
 mod slab;
 mod tables;
 mod verify;
+mod weight;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,8 @@ pub(crate) use outbox::Outbox;
 pub(crate) use queue::{Order, Queue};
 pub(crate) use slab::Slab;
 use tables::Tables;
-pub(crate) use tables::cost as table_cost;
+pub(crate) use tables::{cost as table_cost, told as table_told};
+pub(crate) use weight::of_queue as queue_weight;
 
 use crate::command::Party;
 use crate::fact::{Lease, Mark, ShardCounts};
@@ -84,6 +86,8 @@ pub(crate) struct Store {
     /// The part of the counts that is not remembered: queues without a log.
     pub(crate) memory_counts: ShardCounts,
     pub(crate) body_bytes: u64,
+    /// Bytes that queues take in a snapshot at most, and in memory about.
+    pub(crate) queue_weights: weight::Weights,
     /// The shard's bits, or-ed into every id.
     pub(crate) id_bits: u64,
 }
@@ -146,7 +150,10 @@ impl Store {
             self.queues.resize_with(at + 1, || None);
         }
         self.names.insert(queue.name.clone(), queue.id);
+        self.queue_weights.memory += weight::in_memory(&queue.name);
+        let id = queue.id;
         self.queues[at] = Some(Box::new(queue));
+        self.weigh(id);
     }
 
     /// Forgets a queue that is empty (and, if it was recorded, dropped).
@@ -154,6 +161,8 @@ impl Store {
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };
+        self.queue_weights.memory -= weight::in_memory(&queue.name);
+        self.queue_weights.told -= queue.told_bytes;
         if let Some(at) = queue.live.alarm {
             self.alarms.remove(&(at, id));
         }
@@ -245,14 +254,19 @@ impl Store {
         sum
     }
 
-    /// Bytes of memory in use by messages, reckoned: measured averages of the
-    /// slab, the id pages and the order map (docs/performance.md), plus the
-    /// bodies with the allocator's and the reference count's share.
+    /// Bytes of memory in use by messages, queues and tables, reckoned:
+    /// measured averages of the slab, the id pages and the order map
+    /// (docs/performance.md), plus the bodies with the allocator's and the
+    /// reference count's share.
     pub(crate) fn memory_bytes(&self) -> u64 {
         const PER_MESSAGE: u64 = 163;
         (self.messages.len() + self.outbox.len()) as u64 * PER_MESSAGE
             + self.body_bytes
-            + self.tables.bytes
-            + self.cold.memory_bytes()
+            + self.fixed_bytes()
+    }
+
+    /// The part of it that does not get less when messages leave memory.
+    pub(crate) fn fixed_bytes(&self) -> u64 {
+        self.queue_weights.memory + self.tables.bytes + self.cold.memory_bytes()
     }
 }

@@ -64,6 +64,11 @@ pub(crate) struct Queue {
     /// What of it is in runs; `None`: nothing ever was.
     pub(crate) cold: Option<Box<QueueCold>>,
 
+    /// Marks that puts into it left.
+    pub(crate) marks: u32,
+    /// Bytes it takes in a snapshot at most, as they are counted.
+    pub(crate) told_bytes: u64,
+
     pub(crate) live: Live,
 }
 
@@ -129,6 +134,13 @@ impl Queue {
         self.cold.get_or_insert_default()
     }
 
+    /// Messages in any state.
+    pub(crate) fn messages(&self) -> u64 {
+        let more = self.reserved.len() + self.buried.len() + self.prepared.len();
+        let archived = self.archived.len() as u64 + self.stored(Lane::Archived);
+        self.waiting() + archived + more as u64 + self.stored(Lane::Buried)
+    }
+
     /// No message in any state.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting() == 0
@@ -150,6 +162,7 @@ impl Queue {
             || self.parent.is_some()
             || !self.children.is_empty()
             || self.overrides != Overrides::default()
+            || self.marks > 0
             || paused
     }
 

@@ -1,7 +1,7 @@
 //! Durable tables: small named values that hooks keep.
 //!
 //! Held in memory and told in full at the beginning of each segment, so they
-//! are bounded (`tables_bytes_max`).
+//! are bounded (`tables_bytes_max`, `snapshot_bytes_max`).
 
 use std::collections::BTreeMap;
 
@@ -27,6 +27,8 @@ pub(crate) struct Tables {
     tables: BTreeMap<Name, BTreeMap<Box<[u8]>, Entry>>,
     /// Of keys, values and entries.
     pub(crate) bytes: u64,
+    /// Bytes they take in a snapshot at most.
+    pub(crate) told_bytes: u64,
     /// The newest version given.
     pub(crate) version: u64,
 }
@@ -34,6 +36,12 @@ pub(crate) struct Tables {
 /// What an entry counts for.
 pub(crate) fn cost(key: &[u8], value: &[u8]) -> u64 {
     key.len() as u64 + value.len() as u64 + PER_ENTRY
+}
+
+/// What an entry takes in a snapshot at most: each has its table's name.
+pub(crate) fn told(table: &Name, key: &[u8], value: &[u8]) -> u64 {
+    const REST: u64 = 48;
+    (table.as_bytes().len() + key.len() + value.len()) as u64 + REST
 }
 
 impl Tables {
@@ -53,6 +61,12 @@ impl Tables {
     pub(crate) fn cost_of(&self, table: &Name, key: &[u8]) -> u64 {
         let entry = self.tables.get(table).and_then(|table| table.get(key));
         entry.map_or(0, |entry| cost(key, &entry.value))
+    }
+
+    /// The same in a snapshot.
+    pub(crate) fn told_of(&self, table: &Name, key: &[u8]) -> u64 {
+        let entry = self.tables.get(table).and_then(|table| table.get(key));
+        entry.map_or(0, |entry| told(table, key, &entry.value))
     }
 
     pub(crate) fn list(
@@ -88,10 +102,12 @@ impl Tables {
         version: u64,
     ) {
         self.bytes -= self.cost_of(&name, &key);
+        self.told_bytes -= self.told_of(&name, &key);
         self.version = self.version.max(version);
         match value {
             Some(value) => {
                 self.bytes += cost(&key, &value);
+                self.told_bytes += told(&name, &key, &value);
                 let entry = Entry {
                     value,
                     version,
@@ -113,6 +129,7 @@ impl Tables {
     pub(super) fn drop_table(&mut self, name: &Name) {
         for (key, entry) in self.tables.remove(name).unwrap_or_default() {
             self.bytes -= cost(&key, &entry.value);
+            self.told_bytes -= told(name, &key, &entry.value);
         }
     }
 
@@ -120,12 +137,13 @@ impl Tables {
     /// tells of it, and those that come back with a replay are as dead as
     /// before.
     pub(crate) fn sweep(&mut self, now: Ms) {
-        let bytes = &mut self.bytes;
-        self.tables.retain(|_, table| {
+        let (bytes, told_bytes) = (&mut self.bytes, &mut self.told_bytes);
+        self.tables.retain(|name, table| {
             table.retain(|key, entry| {
                 let keep = alive(entry, now);
                 if !keep {
                     *bytes -= cost(key, &entry.value);
+                    *told_bytes -= told(name, key, &entry.value);
                 }
                 keep
             });
@@ -152,13 +170,21 @@ impl Store {
 
     /// Checks the sum of the tables' bytes.
     pub(super) fn verify_tables(&self) -> Result<(), String> {
-        let tables = self.tables.tables.values().flatten();
-        let bytes: u64 = tables.map(|(key, entry)| cost(key, &entry.value)).sum();
-        if bytes == self.tables.bytes {
+        let (mut bytes, mut told_bytes) = (0, 0);
+        for (name, table) in &self.tables.tables {
+            for (key, entry) in table {
+                bytes += cost(key, &entry.value);
+                told_bytes += told(name, key, &entry.value);
+            }
+        }
+        let counted = (self.tables.bytes, self.tables.told_bytes);
+        if (bytes, told_bytes) == counted {
             Ok(())
         } else {
-            let counted = self.tables.bytes;
-            Err(format!("tables: {bytes} bytes are counted as {counted}"))
+            let found = (bytes, told_bytes);
+            Err(format!(
+                "tables: {found:?} bytes are counted as {counted:?}"
+            ))
         }
     }
 }

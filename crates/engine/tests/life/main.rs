@@ -6,6 +6,7 @@ mod clock;
 mod decided;
 mod found;
 mod past;
+mod told;
 mod world;
 
 use quintet_engine::*;

@@ -13,7 +13,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Settings::default())
+        // What is due is that of the test, not that of queues that rest.
+        let mut settings = Settings::default();
+        settings.defaults.idle_ms = 0;
+        Self::with(settings)
     }
 
     pub(crate) fn with(settings: Settings) -> Self {

@@ -51,6 +51,12 @@ fn engine(outcome: &Outcome) -> Value {
             let entry = |entry: &TableEntry| json!({ "key": text(&entry.key), "value": text(&entry.value) });
             json!({ "entries": entries.iter().map(entry).collect::<Vec<_>>() })
         }
+        Outcome::Dropped(dropped) => json!({
+            "queues": dropped.queues,
+            "messages": dropped.messages,
+            "passed": dropped.passed,
+            "next": dropped.next,
+        }),
         Outcome::Stats(stats) => match &**stats {
             StatsReply::Shard(stats) => json!({ "stats": shard(stats) }),
             StatsReply::Queue(stats) => json!({ "queue": queue(stats) }),
@@ -101,6 +107,7 @@ fn shard(stats: &ShardStats) -> Map<String, Value> {
     map.insert("queues_expired".into(), stats.queues_expired.into());
     map.insert("last_id".into(), stats.last_id.into());
     map.insert("memory_bytes".into(), stats.memory_bytes.into());
+    map.insert("snapshot_bytes".into(), stats.snapshot_bytes.into());
     gauges(&mut map, &stats.gauges);
     totals(&mut map, &stats.totals);
     map

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quintet_engine::{
-    Body, Command, Dedupe, Expiry, ListState, MessageId, Name, Peek, Put, PutMore, StatsOf, Take,
-    Wait, When,
+    Body, Command, Dedupe, Expiry, ListState, MessageId, Name, Pattern, Peek, Put, PutMore,
+    StatsOf, Take, Wait, When,
 };
 use quintet_wire::{Ask, HostAsk};
 use serde_json::Value;
@@ -62,6 +62,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
                 None => Ask::Host(HostAsk::Stats),
             },
         )),
+        "drop" => engine(drop_queues(of)?),
         "queues" => Ok(Request::Ask(Ask::Host(HostAsk::StatsWithQueues))),
         other => Err(format!("\"{other}\" is not a request")),
     }
@@ -183,6 +184,19 @@ fn list(of: &Value) -> Result<Peek, String> {
     })
 }
 
+fn drop_queues(of: &Value) -> Result<Command, String> {
+    let pattern = of.get("pattern").and_then(Value::as_str);
+    let flag = |key: &str| of.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let from = of.get("from").filter(|from| !from.is_null()).cloned();
+    let from = from.map_or(Ok((0, 0)), serde_json::from_value);
+    Ok(Command::DropQueues {
+        pattern: Pattern::of_name(name(pattern.ok_or("which queues?")?).as_bytes()),
+        messages: flag("messages"),
+        dry_run: flag("dry_run"),
+        from: from.map_err(|_| "go on from where?")?,
+    })
+}
+
 /// The messages of an import, all of one queue, and the lengths of their
 /// bodies. With a token, a repeat of all of them is refused.
 fn import(of: &Value) -> Result<(Vec<Put>, Vec<u64>), String> {
@@ -267,6 +281,10 @@ mod tests {
             "{\"import\": {\"messages\": []}}",
             "{\"import\": {\"messages\": [{\"queue\": \"a\"}, {\"queue\": \"b\"}]}}",
             "{\"imported\": {\"queue\": \"a\"}}",
+            "{\"drop\": {}}",
+            "{\"drop\": {\"pattern\": 3}}",
+            "{\"drop\": {\"pattern\": \"*\", \"from\": \"here\"}}",
+            "{\"drop\": {\"pattern\": \"*\", \"from\": [256, 0]}}",
         ] {
             assert!(parse(line.as_bytes()).is_err(), "{line}");
         }

@@ -4,6 +4,7 @@ mod backup;
 mod bench;
 mod check;
 mod client;
+mod drop;
 mod export;
 mod hooks;
 mod import;
@@ -54,6 +55,8 @@ enum Command {
     Stats(show::Stats),
     /// List the queues of the running server.
     Queues(show::Queues),
+    /// Drop the queues of the running server whose names match.
+    Drop(drop::Drop),
     /// Verify the log and the runs of a data directory.
     Check(check::Check),
     /// Make a damaged data directory open again.
@@ -108,6 +111,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Peek(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Queues(command) => command.run(),
+        Command::Drop(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Repair(command) => command.run(),
         Command::Backup(command) => command.run(),

@@ -63,6 +63,7 @@ pub(crate) struct Config {
     pub(crate) queues_max: u64,
     pub(crate) waiters_max: u64,
     pub(crate) tables_bytes_max: u64,
+    pub(crate) snapshot_bytes_max: u64,
     /// File or directory; empty: none.
     pub(crate) hooks: String,
     pub(crate) hook_limits: HookLimits,
@@ -143,6 +144,7 @@ impl Default for Config {
             queues_max: 100_000,
             waiters_max: 1_000_000,
             tables_bytes_max: 16 << 20,
+            snapshot_bytes_max: 0,
             hooks: String::new(),
             hook_limits: HookLimits::default(),
             memory: 256 << 20,
@@ -179,6 +181,7 @@ impl Config {
             queues_max: clamp_u32(self.queues_max),
             waiters_max: clamp_u32(self.waiters_max),
             tables_bytes_max: self.tables_bytes_max,
+            snapshot_bytes_max: self.snapshot_bytes_max() / self.shards.max(1),
             memory_max: self.memory_max() / self.shards.max(1),
             clock_grain_ms: 1,
         }
@@ -200,6 +203,17 @@ impl Config {
         }
     }
 
+    /// Bytes a segment of the log may begin with: as set, or as much as one
+    /// has.
+    fn snapshot_bytes_max(&self) -> u64 {
+        match self.snapshot_bytes_max {
+            0 => self.segment_bytes,
+            set => set,
+        }
+    }
+
+    /// Bytes the messages may take: as set, or three quarters of the machine's
+    /// memory, so that a put is refused before the system kills the server.
     /// Bytes the messages may take: as set, or three quarters of the memory the
     /// machine, or the server's control group, has, so that a put is refused before the system kills the server.
     pub(crate) fn memory_max(&self) -> u64 {

@@ -157,7 +157,9 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "idle",
-        "An empty queue nobody refers to is dropped after this time; 0: never.",
+        "A queue made by mere use is dropped after this time without a message and without anything \
+         that refers to it (a wait, own settings, a pause, fan-out, dedupe marks); 0: never. One that \
+         a [[queue]] table names exactly stays, unless that table says else.",
         idle_ms,
         duration,
         time

@@ -199,6 +199,15 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
     },
     Spec {
+        key: "snapshot_bytes_max",
+        help: "Names and settings of queues, tables of hooks and what is known of runs: each file \
+               of the log begins with all of it, so it may take this much, shared out evenly among \
+               the shards. A queue, a setting or an entry beyond it is refused (snapshot full). 0: \
+               as much as segment_bytes.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.snapshot_bytes_max, 0, 1 << 40),
+    },
+    Spec {
         key: "script_root",
         help: "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. \
                Made if absent; empty: rq in the data directory.",

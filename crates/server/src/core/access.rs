@@ -270,6 +270,9 @@ impl<'a> Access<'a> {
             Command::Table(
                 TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
             ) => queue(table),
+            Command::DropQueues { from, .. } => {
+                Route::One(usize::from(from.0).min(self.core.shards.len() - 1))
+            }
             Command::BurnId => Route::One(0),
             Command::Restore(messages) => messages
                 .first()
@@ -341,5 +344,6 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.waiters += other.waiters;
     sum.sent += other.sent;
     sum.memory_bytes += other.memory_bytes;
+    sum.snapshot_bytes += other.snapshot_bytes;
     sum.cold.add(&other.cold);
 }

@@ -114,7 +114,7 @@ impl Core {
             return Err(ChunkError::NoSpace);
         }
         let mut committer = locked(&self.committer);
-        let written = committer.append_chunk(self, frame);
+        let written = committer.append_chunk(self, frame, false);
         match written {
             Ok(placed) => {
                 // Under the committer's lock, so that a retirement that copies

@@ -112,8 +112,8 @@ mod tests {
     };
     use quintet_log::{Epoch, FrameBuf, FrameKind, Stamp};
 
-    use super::super::commit::fill;
     use super::super::recover::{Layout, Opened, open};
+    use super::super::shard::fill;
     use super::*;
 
     const WORK: &str = "a";
@@ -146,7 +146,7 @@ mod tests {
             .iter_mut()
             .map(|shard| std::mem::take(&mut shard.batch))
             .collect();
-        frame.count = fill(frame.payload_mut(), &mut batches);
+        frame.count = fill(frame.payload_mut(), &mut batches).0;
         let stamp = Stamp {
             epoch: Epoch(opened.recovery.last_epoch.0 + 1),
             time_ms: now.0,

@@ -3,11 +3,11 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Home, Space, varint};
-use quintet_log::{Epoch, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
+use quintet_engine::{Home, Space};
+use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
 use smallvec::SmallVec;
 
-use super::shard::{Batch, Shard};
+use super::shard::{Batch, Shard, fill};
 use super::{Core, Mailbox, locked, stop_for};
 
 /// The log and what is on its way into it. One mutex guards it; whoever holds
@@ -17,17 +17,36 @@ pub(crate) struct Committer {
     frame: FrameBuf,
     /// The shards' batches as taken; swapped, so that their memory is reused.
     taken: Vec<Batch>,
-    /// The frame is filled for this ticket and not yet written (disk full).
+    /// What was taken is for this ticket and not yet written (disk full).
     pending: Option<u64>,
+    /// The frame is filled with the last of it.
+    last: bool,
     /// A segment ends with the pending frame.
     rotate: bool,
     /// A segment was begun that has no frame yet.
     fresh: bool,
     epoch: Epoch,
+    segment_bytes: u64,
     /// A segment with less room than this is ended.
     reserve: u64,
+    /// Bytes of the segment being written, taken ones included, but for the
+    /// snapshot it begins with.
+    own: u64,
+    /// Bytes of that.
+    snapshot: u64,
     /// Bytes written since the last sync began.
     pub(crate) unsynced: u64,
+}
+
+/// When a commit ends the segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// When it is full.
+    IfFull,
+    /// With this frame, also if there is room.
+    Now,
+    /// Not any more: the server stops.
+    Never,
 }
 
 /// What a commit did.
@@ -45,44 +64,57 @@ pub(crate) enum Committed {
 
 impl Committer {
     pub(crate) fn new(log: Box<dyn Log>, epoch: Epoch, shards: usize, segment_bytes: u64) -> Self {
+        let last = log.segments().last().map_or(0, |last| last.bytes);
         Self {
             log,
             frame: FrameBuf::new(FrameKind::Facts),
             taken: (0..shards).map(|_| Batch::default()).collect(),
             pending: None,
+            last: false,
             rotate: false,
             fresh: false,
             epoch,
+            segment_bytes,
             reserve: (segment_bytes / 8).min(4 << 20),
+            own: last,
+            snapshot: 0,
             unsynced: 0,
         }
     }
 
-    /// Writes the open batch. `end_segment`: the next frame begins a new
-    /// segment, also if there is room.
-    pub(crate) fn commit(&mut self, core: &Core, end_segment: bool) -> Committed {
-        if self.pending.is_none() && !self.take(core, end_segment) {
+    /// Writes the open batch.
+    pub(crate) fn commit(&mut self, core: &Core, ending: Ending) -> Committed {
+        if self.pending.is_none() && !self.take(core, ending) {
             return Committed::Nothing;
         }
         let Some(ticket) = self.pending else {
             return Committed::Nothing;
         };
-        let stamp = Stamp {
-            epoch: self.epoch,
-            time_ms: core.clock.now().0,
-        };
-        let expected = self.log.end();
-        match self.log.append(expected, stamp, &mut self.frame) {
-            Ok(_) => {}
-            Err(LogError::NoSpace { .. }) => return Committed::Full,
-            Err(error) => return Committed::Failed(error),
+        loop {
+            if self.frame.is_empty() {
+                self.frame.set_kind(FrameKind::Facts);
+                let payload = self.frame.payload_mut();
+                (self.frame.count, self.last) = fill(payload, &mut self.taken);
+            }
+            let stamp = Stamp {
+                epoch: self.epoch,
+                time_ms: core.clock.now().0,
+            };
+            let expected = self.log.end();
+            match self.log.append(expected, stamp, &mut self.frame) {
+                Ok(_) => {}
+                Err(LogError::NoSpace { .. }) => return Committed::Full,
+                Err(error) => return Committed::Failed(error),
+            }
+            self.fresh = false;
+            self.unsynced += self.frame.len() as u64;
+            core.counts.written(&self.frame);
+            self.frame.clear();
+            self.frame.payload_mut().shrink_to(1 << 20);
+            if self.last {
+                break;
+            }
         }
-        self.fresh = false;
-        self.unsynced += self.frame.len() as u64;
-        let records = u64::from(self.frame.count);
-        core.counts.records.fetch_add(records, Ordering::Relaxed);
-        self.frame.clear();
-        self.frame.payload_mut().shrink_to(1 << 20);
         self.pending = None;
         if std::mem::take(&mut self.rotate) {
             self.begin_segment(core);
@@ -91,13 +123,13 @@ impl Committer {
         Committed::Written
     }
 
-    /// Closes the open batch and makes it the pending frame. False if there
-    /// was nothing in it.
-    fn take(&mut self, core: &Core, end_segment: bool) -> bool {
+    /// Closes the open batch and makes it the pending one. False if there was
+    /// nothing in it.
+    fn take(&mut self, core: &Core, ending: Ending) -> bool {
         let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
             core.shards.iter().map(locked).collect();
         if shards.iter().all(|shard| shard.batch.is_empty()) {
-            if end_segment && !self.fresh {
+            if ending == Ending::Now && !self.fresh {
                 let home = self.home_after();
                 begin_segment(core, &mut shards, home);
                 self.begin_segment(core);
@@ -105,30 +137,37 @@ impl Committer {
             return false;
         }
         let ticket = core.progress.take();
-        let mut bytes = 0;
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
-            bytes += taken.records.len() as u64 + 16;
+            self.own += (taken.records.len() - taken.snapshot) as u64 + 16;
+            self.snapshot += taken.snapshot as u64;
+            core.counts.took(taken);
             core.runs.watch(shard.engine.memory_bytes());
             let last_id = shard.engine.last_id().0;
             if core.waits_for_disk() {
                 shard.ring.push(ticket, last_id, core.progress.durable());
             }
         }
-        let left = self.log.segment_bytes_left().saturating_sub(bytes);
-        if end_segment || left < self.reserve {
+        self.own += FRAME_HEADER_BYTES as u64;
+        if ending == Ending::Now || ending == Ending::IfFull && self.room() < self.reserve {
             // What is decided from here on lands in the next segment, and the
             // state as it is now, between the two batches, goes before it.
             let home = self.home_after();
             begin_segment(core, &mut shards, home);
             self.rotate = true;
         }
-        drop(shards);
-        self.frame.clear();
-        self.frame.set_kind(FrameKind::Facts);
-        self.frame.count = fill(self.frame.payload_mut(), &mut self.taken);
         self.pending = Some(ticket);
         true
+    }
+
+    /// Bytes until the segment is full. The snapshot it began with does not
+    /// count: one as long as a segment would end each with its first frame, and
+    /// be written again and again. A longer one gets as much as it takes
+    /// itself, so that snapshots are never more than half of what is written.
+    fn room(&self) -> u64 {
+        self.segment_bytes
+            .max(self.snapshot)
+            .saturating_sub(self.own)
     }
 
     /// True if a frame waits for space on the disk.
@@ -144,21 +183,29 @@ impl Committer {
     fn begin_segment(&mut self, core: &Core) {
         self.log.begin_segment();
         self.fresh = true;
+        (self.own, self.snapshot) = (0, 0);
         core.counts.rotations.fetch_add(1, Ordering::Relaxed);
         core.upkeep.raise();
         // A full segment is synced soon under every policy.
         core.log_work.raise();
     }
 
-    /// Writes a body's chunk between two batches.
+    /// Writes a body's chunk between two batches; `copy`: it is in the log
+    /// already, and written again.
     pub(crate) fn append_chunk(
         &mut self,
         core: &Core,
         frame: &mut FrameBuf,
+        copy: bool,
     ) -> Result<Placed, Committed> {
-        let needed = frame.len() as u64 + self.reserve;
-        if self.pending.is_some() || self.log.segment_bytes_left() < needed {
-            match self.commit(core, self.pending.is_none()) {
+        let bytes = (frame.len() + FRAME_HEADER_BYTES) as u64;
+        let full = self.own > 0 && self.room() < bytes + self.reserve;
+        if self.pending.is_some() || full {
+            let ending = match self.pending {
+                Some(_) => Ending::IfFull,
+                None => Ending::Now,
+            };
+            match self.commit(core, ending) {
                 Committed::Nothing => {}
                 Committed::Written => core.tell_written(),
                 stuck => return Err(stuck),
@@ -173,6 +220,11 @@ impl Committer {
             Ok(placed) => {
                 self.fresh = false;
                 self.unsynced += frame.len() as u64;
+                self.own += bytes;
+                core.counts.written(frame);
+                if copy {
+                    core.counts.log_copied.fetch_add(bytes, Ordering::Relaxed);
+                }
                 Ok(placed)
             }
             Err(LogError::NoSpace { .. }) => Err(Committed::Full),
@@ -184,6 +236,8 @@ impl Committer {
 /// Puts the shards' state at the front of the segment `home`. If that may be
 /// the last one the disk has room for, it takes no puts.
 fn begin_segment(core: &Core, shards: &mut [MutexGuard<'_, Shard>], home: Home) {
+    let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
+    core.room.snapshot.store(snapshot.sum(), Ordering::Relaxed);
     let tight = core.room.is_tight();
     if tight {
         core.room.full.store(true, Ordering::Relaxed);
@@ -194,22 +248,6 @@ fn begin_segment(core: &Core, shards: &mut [MutexGuard<'_, Shard>], home: Home) 
             shard.engine.set_space(Space::NoPuts);
         }
     }
-}
-
-/// Joins the shards' records: for each shard that has any its number, their
-/// length and the records. Returns how many records there are.
-pub(crate) fn fill(payload: &mut Vec<u8>, batches: &mut [Batch]) -> u32 {
-    let mut count = 0;
-    for (number, batch) in batches.iter_mut().enumerate() {
-        if !batch.is_empty() {
-            varint::put(payload, number as u64);
-            varint::put(payload, batch.records.len() as u64);
-            payload.extend_from_slice(&batch.records);
-            count += batch.count;
-        }
-        batch.clear();
-    }
-    count
 }
 
 impl Core {
@@ -234,7 +272,7 @@ impl Core {
         if self.progress.written() >= ticket {
             return;
         }
-        let committed = committer.commit(self, false);
+        let committed = committer.commit(self, Ending::IfFull);
         drop(committer);
         match committed {
             Committed::Nothing => {}

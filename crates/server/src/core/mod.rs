@@ -21,12 +21,14 @@ mod signal;
 mod sync;
 mod tickets;
 mod timer;
+#[cfg(test)]
+mod written_tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quintet_engine::{Intent, MessageId, Settings};
-use quintet_log::{BodyReader, LogError};
+use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 
 use crate::config::SyncPolicy;
 
@@ -88,6 +90,38 @@ pub(crate) struct Counts {
     pub(crate) records: AtomicU64,
     /// Images among them that replace older ones.
     pub(crate) copied: AtomicU64,
+    /// Bytes of frames written since start, and of snapshots and of copies
+    /// (images, chunks) in them.
+    pub(crate) log_written: AtomicU64,
+    pub(crate) log_snapshots: AtomicU64,
+    pub(crate) log_copied: AtomicU64,
+}
+
+impl Counts {
+    /// A frame was written.
+    fn written(&self, frame: &FrameBuf) {
+        let bytes = (frame.len() + FRAME_HEADER_BYTES) as u64;
+        self.log_written.fetch_add(bytes, Ordering::Relaxed);
+        if frame.kind() == FrameKind::Facts {
+            let records = u64::from(frame.count);
+            self.records.fetch_add(records, Ordering::Relaxed);
+        }
+    }
+
+    /// A batch is on its way into frames.
+    fn took(&self, batch: &shard::Batch) {
+        let add = |to: &AtomicU64, bytes: usize| to.fetch_add(bytes as u64, Ordering::Relaxed);
+        add(&self.log_snapshots, batch.snapshot);
+        add(&self.log_copied, batch.copied);
+    }
+
+    /// Bytes of the log that came of what was asked: neither snapshots nor
+    /// copies.
+    pub(crate) fn log_asked(&self) -> u64 {
+        let get = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let more = get(&self.log_snapshots) + get(&self.log_copied);
+        get(&self.log_written).saturating_sub(more)
+    }
 }
 
 impl Core {

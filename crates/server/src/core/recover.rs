@@ -15,7 +15,7 @@ use quintet_log::{
 
 use super::bodies::{Bodies, read_chunk};
 use super::clock::STEP_MS;
-use super::commit::fill;
+use super::shard::fill;
 use super::{Budget, Clock, Committer, Runs, Shard};
 
 /// A data directory, open and in a new epoch.
@@ -108,7 +108,8 @@ pub(super) fn open_on(
     }
     let runs = open_runs(storage, layout, &shards)?;
     for shard in &mut shards {
-        shard.engine.set_memory_room(runs.budget().limit);
+        let budget = runs.budget().beside(shard.engine.fixed_bytes());
+        shard.engine.set_memory_room(budget.limit);
     }
     let committer = Committer::new(Box::new(log), epoch, shards.len(), layout.segment_bytes);
     Ok(Opened {
@@ -197,23 +198,29 @@ pub(super) fn begin_epoch(
     let mut batches = Vec::new();
     for shard in shards {
         let Shard { engine, batch, .. } = shard;
-        engine.snapshot(&mut |fact| quintet_engine::Journal::record(batch, fact));
+        batch.begin(engine);
         engine.begin_epoch(now, epoch.0, batch);
         for fact in more(engine) {
             quintet_engine::Journal::record(batch, &fact);
         }
         batches.push(std::mem::take(batch));
     }
-    let mut frame = FrameBuf::new(FrameKind::Facts);
-    frame.count = fill(frame.payload_mut(), &mut batches);
     let stamp = Stamp {
         epoch,
         time_ms: now.0,
     };
-    let end = log.end();
-    let placed = log
-        .append(end, stamp, &mut frame)
-        .context("cannot begin to write the log")?;
+    let placed = loop {
+        let mut frame = FrameBuf::new(FrameKind::Facts);
+        let (count, last) = fill(frame.payload_mut(), &mut batches);
+        frame.count = count;
+        let end = log.end();
+        let placed = log
+            .append(end, stamp, &mut frame)
+            .context("cannot begin to write the log")?;
+        if last {
+            break placed;
+        }
+    };
     let point = log.sync_point();
     point.wait().context("cannot sync the log")?;
     log.synced(point);

@@ -7,7 +7,7 @@ use quintet_engine::{ChunkPlace, Home, LargeBody, Space};
 use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
 
 use super::bodies::chunk_place;
-use super::commit::Committed;
+use super::commit::{Committed, Ending};
 use super::{Core, locked, stop_for};
 
 /// Pause between two slices of background writing.
@@ -77,7 +77,7 @@ impl Core {
             if !committer.is_stuck() {
                 return false;
             }
-            committer.commit(self, false)
+            committer.commit(self, Ending::IfFull)
         };
         match committed {
             Committed::Full => return true,
@@ -119,12 +119,22 @@ impl Core {
         if since < GRACE && total <= 2 * log_bytes {
             return false;
         }
+        // What must stay in the log, as leases do, is written again for as much
+        // as is asked for, and no more: else a log of which more than half
+        // lives would be copied for ever.
+        let counts = &self.counts;
+        if counts.log_copied.load(Ordering::Relaxed) > counts.log_asked() + log_bytes {
+            return false;
+        }
         // What waits in it leaves for a run; the few that are reserved, and
         // what a run cannot hold, go to the end of the log.
         if self.lives_much_in(number) && !self.spill_home(Home(number), stop) {
             return false;
         }
-        if !self.copy_bodies(number) || !self.copy_messages(number, stop) || self.lives_in(number) {
+        if !self.copy_bodies(number, stop)
+            || !self.copy_messages(number, stop)
+            || self.lives_in(number)
+        {
             // What could not be copied now (a body that came meanwhile, a
             // lease on a message of a dropped queue) is looked at again later.
             return false;
@@ -159,7 +169,9 @@ impl Core {
             while let Some(cursor) = from {
                 let mut guard = locked(shard);
                 let super::Shard { engine, batch, .. } = &mut *guard;
+                let before = batch.records.len();
                 let copied = engine.copy_out(Home(segment), cursor, SLOTS, batch);
+                batch.copied += batch.records.len() - before;
                 from = copied.next;
                 drop(guard);
                 self.counts
@@ -178,12 +190,14 @@ impl Core {
 
     /// Writes the chunks of a segment's large bodies again. False if the disk
     /// is full or a chunk cannot be read.
-    fn copy_bodies(&self, segment: u32) -> bool {
+    fn copy_bodies(&self, segment: u32, stop: &AtomicBool) -> bool {
         let mut frame = FrameBuf::new(FrameKind::Body);
         for body in self.bodies.with_chunks_through(segment) {
             for (index, place) in body.places().into_iter().enumerate() {
                 if place.segment <= segment {
-                    if !self.copy_chunk(&body, index, place, &mut frame) {
+                    if stop.load(Ordering::SeqCst)
+                        || !self.copy_chunk(&body, index, place, &mut frame)
+                    {
                         return false;
                     }
                     std::thread::sleep(PACE);
@@ -215,7 +229,7 @@ impl Core {
         frame.count = 1;
         frame.payload_mut().extend_from_slice(&payload);
         let mut committer = locked(&self.committer);
-        let placed = match committer.append_chunk(self, frame) {
+        let placed = match committer.append_chunk(self, frame, true) {
             Ok(placed) => placed,
             Err(Committed::Failed(error)) => stop_for(&error),
             Err(_) => return false,
@@ -230,7 +244,7 @@ impl Core {
 
     /// Writes the open batch. False if the disk is full.
     pub(super) fn write_now(&self) -> bool {
-        let committed = locked(&self.committer).commit(self, false);
+        let committed = locked(&self.committer).commit(self, Ending::IfFull);
         match committed {
             Committed::Nothing => true,
             Committed::Written => {

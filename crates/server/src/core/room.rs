@@ -4,7 +4,7 @@
 //! or a delete is a record too.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quintet_engine::Space;
 
@@ -18,6 +18,8 @@ pub(crate) struct Room {
     pub(super) full: AtomicBool,
     /// Every spare segment is there.
     pub(super) spares_ready: AtomicBool,
+    /// Bytes a segment begins with.
+    pub(super) snapshot: AtomicU64,
 }
 
 impl Room {
@@ -27,17 +29,22 @@ impl Room {
             segment_bytes,
             full: AtomicBool::new(false),
             spares_ready: AtomicBool::new(false),
+            snapshot: AtomicU64::new(0),
         }
     }
 
     /// True if a segment that begins now might not be followed by another:
-    /// spares are missing, and there is not room for two more on the disk.
+    /// spares are missing, or its snapshot takes much of one, and there is not
+    /// room for two more on the disk.
     pub(super) fn is_tight(&self) -> bool {
-        if self.spares_ready.load(Ordering::Relaxed) {
+        let snapshot = self.snapshot.load(Ordering::Relaxed);
+        let fits = snapshot <= self.segment_bytes / 8;
+        if fits && self.spares_ready.load(Ordering::Relaxed) {
             return false;
         }
+        let wanted = 2 * self.segment_bytes.saturating_add(snapshot);
         match rustix::fs::statvfs(&self.dir) {
-            Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) < 2 * self.segment_bytes,
+            Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) < wanted,
             // A file system that does not say is found full by writing to it.
             Err(_) => false,
         }

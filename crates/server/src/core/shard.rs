@@ -1,6 +1,6 @@
 //! One shard: its engine and its part of the open batch.
 
-use quintet_engine::{Engine, Fact, Hold, Home, Journal};
+use quintet_engine::{Engine, Fact, Hold, Home, Journal, varint};
 
 use super::tickets::{Need, Progress, Ring};
 
@@ -11,7 +11,20 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<u8>,
     /// How many.
     pub(crate) count: u32,
+    /// Bytes at the front that are the snapshot of a new segment.
+    pub(crate) snapshot: usize,
+    /// Bytes of images that replace older ones.
+    pub(crate) copied: usize,
+    /// Where the snapshot may be cut into frames, rising: bytes, and records
+    /// up to there.
+    cuts: Vec<(usize, u32)>,
+    /// As much of it is in frames already.
+    done: (usize, u32),
 }
+
+/// A snapshot goes into frames of so many bytes: one frame has a limit, and a
+/// start holds each in memory. Small in tests, so that they cut.
+const CUT_BYTES: usize = if cfg!(test) { 512 } else { 64 << 20 };
 
 impl Journal for Batch {
     fn record(&mut self, fact: &Fact) {
@@ -29,8 +42,56 @@ impl Batch {
     pub(crate) fn clear(&mut self) {
         self.records.clear();
         self.records.shrink_to(1 << 20);
-        self.count = 0;
+        self.cuts.clear();
+        (self.count, self.snapshot, self.copied, self.done) = (0, 0, 0, (0, 0));
     }
+
+    /// Begins with the shard's snapshot. Each of its records may be told twice,
+    /// so it need not be in one frame, as what a command decided must.
+    pub(crate) fn begin(&mut self, engine: &Engine) {
+        let mut last = 0;
+        engine.snapshot(&mut |fact| {
+            self.record(fact);
+            if self.records.len() - last >= CUT_BYTES {
+                last = self.records.len();
+                self.cuts.push((last, self.count));
+            }
+        });
+        self.snapshot = self.records.len();
+    }
+}
+
+/// Moves what goes into the next frame to its payload: for each shard that has
+/// any its number, their length and the records. Answers how many records, and
+/// whether it was the last of the batches, which are empty then.
+pub(crate) fn fill(payload: &mut Vec<u8>, batches: &mut [Batch]) -> (u32, bool) {
+    let mut put = |number: usize, records: &[u8]| {
+        if !records.is_empty() {
+            varint::put(payload, number as u64);
+            varint::put(payload, records.len() as u64);
+            payload.extend_from_slice(records);
+        }
+    };
+    for (number, batch) in batches.iter_mut().enumerate() {
+        let (from, counted) = batch.done;
+        let next = batch.cuts.iter().find(|(end, _)| *end > from);
+        if let Some(&(end, count)) = next {
+            put(number, &batch.records[from..end]);
+            batch.done = (end, count);
+            let last = batches.iter().all(|b| b.done.0 == b.records.len());
+            if last {
+                batches.iter_mut().for_each(Batch::clear);
+            }
+            return (count - counted, last);
+        }
+    }
+    let mut count = 0;
+    for (number, batch) in batches.iter_mut().enumerate() {
+        put(number, &batch.records[batch.done.0..]);
+        count += batch.count - batch.done.1;
+        batch.clear();
+    }
+    (count, true)
 }
 
 /// What one mutex guards.
@@ -87,6 +148,6 @@ impl Shard {
     pub(crate) fn begin_segment(&mut self, home: Home) {
         let Self { engine, batch, .. } = self;
         engine.set_home(home);
-        engine.snapshot(&mut |fact| batch.record(fact));
+        batch.begin(engine);
     }
 }

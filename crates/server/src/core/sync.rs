@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::commit::Committed;
+use super::commit::{Committed, Ending};
 use super::{Core, Mailbox, locked, stop_for};
 
 /// How long a frame that found the disk full waits before it is tried again.
@@ -66,7 +66,7 @@ impl Core {
         };
         {
             let mut committer = locked(&self.committer);
-            match committer.commit(self, false) {
+            match committer.commit(self, Ending::IfFull) {
                 Committed::Nothing => {}
                 Committed::Written => self.tell_written(),
                 Committed::Full => return false,
@@ -100,7 +100,7 @@ impl Core {
 
     fn commit_until_durable(&self, stop: &AtomicBool) {
         loop {
-            let committed = locked(&self.committer).commit(self, false);
+            let committed = locked(&self.committer).commit(self, Ending::IfFull);
             match committed {
                 Committed::Written => self.tell_written(),
                 // Somebody else may have written for a body's sake.
@@ -118,6 +118,10 @@ impl Core {
             }
             self.sync();
             self.mail.iter().for_each(Mailbox::tell_durable);
+            // Nobody is served any more; the end of the server writes the rest.
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
         }
     }
 
@@ -150,7 +154,7 @@ impl Core {
     /// False if the disk is full and something could not be written.
     pub(crate) fn finish(&self) -> bool {
         loop {
-            let committed = locked(&self.committer).commit(self, false);
+            let committed = locked(&self.committer).commit(self, Ending::Never);
             match committed {
                 Committed::Nothing => break,
                 Committed::Written => {}

@@ -1,12 +1,12 @@
 //! Acts on stored messages and on queues.
 
 use quintet_engine::{
-    Edit, ListState, Message, MessageId, Name, Outcome, Overrides, QueueId, Refusal, State,
-    Transfer,
+    Dropped, Edit, ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId,
+    Refusal, State, Transfer,
 };
 
 use super::put::due;
-use super::{Item, Model};
+use super::{Item, Model, Queue};
 
 impl Model {
     pub(super) fn kick(&mut self, name: &Name, max: u64) -> Outcome {
@@ -172,7 +172,15 @@ impl Model {
 
     pub(super) fn flush_all(&mut self) -> Outcome {
         let there = self.queues.iter().filter(|queue| !queue.dropped);
-        let names: Vec<Name> = there.map(|queue| queue.name.clone()).collect();
+        let waits = |queue: &&Queue| {
+            !self
+                .ids(queue.number, |m| m.state == State::Ready)
+                .is_empty()
+        };
+        let names: Vec<Name> = there
+            .filter(waits)
+            .map(|queue| queue.name.clone())
+            .collect();
         let mut count = 0;
         for name in names {
             if let Outcome::Count(some) = self.flush(&name) {
@@ -202,6 +210,38 @@ impl Model {
         (queue.dropped, queue.pause) = (true, None);
         (queue.parent, queue.children) = (None, Vec::new());
         Outcome::Done
+    }
+
+    /// All that match, in one go: there are few.
+    pub(super) fn drop_queues(
+        &mut self,
+        pattern: &Pattern,
+        messages: bool,
+        dry_run: bool,
+    ) -> Outcome {
+        let mut done = Dropped::default();
+        let there = self.queues.iter().filter(|queue| queue.made);
+        let there = there.filter(|queue| !queue.dropped);
+        let names: Vec<Name> = there.map(|queue| queue.name.clone()).collect();
+        for name in names {
+            let Some(queue) = self.find(&name) else {
+                continue;
+            };
+            if !pattern.matches(name.as_bytes()) {
+                continue;
+            }
+            let held = self.ids(queue, |_| true).len() as u64;
+            if held > 0 && !messages {
+                done.passed += 1;
+                continue;
+            }
+            done.queues += 1;
+            done.messages += held;
+            if !dry_run {
+                self.drop_queue(&name);
+            }
+        }
+        Outcome::Dropped(done)
     }
 
     pub(super) fn restore(&mut self, messages: Vec<Message>) -> Outcome {

@@ -196,6 +196,12 @@ impl Model {
             Command::Flush(queue) => self.flush(&queue),
             Command::FlushAll => self.flush_all(),
             Command::Drop(queue) => self.drop_queue(&queue),
+            Command::DropQueues {
+                pattern,
+                messages,
+                dry_run,
+                ..
+            } => self.drop_queues(&pattern, messages, dry_run),
             // What has expired went before the command began; the count is
             // the engine's to know.
             Command::FlushExpired(_) => Outcome::Count(0),

@@ -338,10 +338,9 @@ impl Model {
 
     fn expire(&mut self, id: MessageId) {
         let queue = self.item_mut(id).message.queue;
-        let to = self
-            .settings_of(queue)
-            .expire_to
-            .and_then(|to| self.find_or_make(&to).ok());
+        // Made also beyond the limits.
+        let to = self.settings_of(queue).expire_to;
+        let to = to.map(|to| self.find(&to).unwrap_or_else(|| self.make(&to)));
         match to {
             Some(to) if to != queue => self.transfer(id, to, Transfer::Expired),
             _ => {
@@ -374,10 +373,15 @@ impl Model {
                 || queue
                     .pause
                     .is_some_and(|until| until.is_none_or(|until| until > now))
-                || queue.overrides != quintet_engine::Overrides::default();
+                || queue.overrides != quintet_engine::Overrides::default()
+                || self
+                    .marks
+                    .iter()
+                    .any(|mark| mark.queue == number && mark.until > now);
             let after = self.settings_of(number).idle_ms;
             if used {
-                self.queue_mut(number).used = now;
+                // It may be so until just before the next look.
+                self.queue_mut(number).used = now + IDLE_SCAN_MS;
             } else if after > 0 && self.queue(number).used + after <= now {
                 self.drop_queue(&name);
                 self.tidy();

@@ -381,6 +381,14 @@ fn command() -> impl Strategy<Value = Command> {
         1 => name().prop_map(Command::Flush),
         1 => Just(Command::FlushAll),
         2 => name().prop_map(Command::Drop),
+        1 => (of(&["a", "*", "?", "m*", "x"]), any::<bool>(), any::<bool>()).prop_map(
+            |(pattern, messages, dry_run)| Command::DropQueues {
+                pattern: Pattern::new(pattern),
+                messages,
+                dry_run,
+                from: (0, 0),
+            }
+        ),
         1 => Just(Command::BurnId),
         3 => prop_oneof![
             name().prop_map(Peek::Ready),
@@ -497,6 +505,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
         Overrides {
             memory: Some(true),
             messages_max: Some(2),
+            idle_ms: Some(50),
             ..none()
         },
     ));

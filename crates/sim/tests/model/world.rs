@@ -97,7 +97,7 @@ impl World {
     /// run, and a queue rests only when its last message was read.
     /// Who stands in line for what is being read may be one too many.
     fn is_all_hot(&self) -> bool {
-        self.settings.defaults.idle_ms > 0 || self.settings.queues_max < 10
+        self.settings.defaults.idle_ms < 10_000 || self.settings.queues_max < 10
     }
 
     fn party(&self, seat: u8) -> Party {

@@ -115,6 +115,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::NoSpace
         | Refusal::NoMemory
         | Refusal::TablesFull
+        | Refusal::SnapshotFull
         | Refusal::TooManyQueues
         | Refusal::TooManyWaiters => OUT_OF_MEMORY,
         Refusal::HeldLimit

@@ -303,6 +303,7 @@ fn text(refusal: Refusal) -> &'static str {
         Refusal::Duplicate(_) => "Duplicate job",
         Refusal::Conflict => "Changed while it was being decided",
         Refusal::TablesFull => "Tables full",
+        Refusal::SnapshotFull => "Snapshot full",
     }
 }
 

@@ -258,6 +258,7 @@ fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::QueueDown
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::SnapshotFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::TooManyWaiters

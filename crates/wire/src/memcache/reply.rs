@@ -115,6 +115,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::BadName
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::SnapshotFull
         | Refusal::NotPermitted => server_error(refusal.text(), output),
     }
 }
@@ -136,6 +137,7 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::BadName
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::SnapshotFull
         | Refusal::NotPermitted => false,
     }
 }

@@ -9,7 +9,7 @@ mod fetch;
 mod rewrite;
 mod spill;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -86,18 +86,20 @@ impl Budget {
 }
 
 impl Budget {
-    /// What is left of it beside `cold` bytes that what is known of runs
-    /// takes; a quarter of it at least.
-    fn beside(self, cold: u64) -> Self {
-        let cold = cold.min(self.limit / 4 * 3);
+    /// The budget where `fixed` bytes are taken by what does not leave memory:
+    /// queues, tables, what is known of runs. Messages have what is left of
+    /// it, a quarter at least.
+    pub(super) fn beside(self, fixed: u64) -> Self {
+        let room = self.limit.saturating_sub(fixed).max(self.limit / 4);
         let part = |of: u64| {
-            let left = u128::from(self.limit - cold) * u128::from(of);
+            let left = u128::from(room) * u128::from(of);
             u64::try_from(left / u128::from(self.limit.max(1))).unwrap_or(u64::MAX)
         };
         Self {
-            high: cold + part(self.high),
-            low: cold + part(self.low),
+            high: fixed + part(self.high),
+            low: fixed + part(self.low),
             least: part(self.least),
+            limit: fixed + room,
             ..self
         }
     }

@@ -29,8 +29,8 @@ impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
     pub(super) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
-        let cold = locked(&self.shards[number]).engine.cold_bytes();
-        let budget = self.runs.budget().beside(cold);
+        let fixed = locked(&self.shards[number]).engine.fixed_bytes();
+        let budget = self.runs.budget().beside(fixed);
         let memory = || locked(&self.shards[number]).engine.memory_bytes();
         if memory() <= budget.high {
             self.set_room(number, budget.limit);

@@ -18,18 +18,24 @@ use quintet_sim::disk::{Fault, Keep, SimDisk};
 
 use super::Budget;
 use crate::config::SyncPolicy;
+use crate::core::commit::Ending;
 use crate::core::recover::{Layout, open_on};
 use crate::core::{
     Access, Core, Counts, Decided, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
 };
 
-const SEGMENT: u64 = 32 << 10;
+pub(in crate::core) const SEGMENT: u64 = 32 << 10;
 /// Longer than any healthy answer takes. Nothing passes by reaching it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Numbers of a load's steps.
 const STEPS: usize = 70;
 
 fn open(disk: &SimDisk) -> Core {
+    open_with(disk, &Settings::default())
+}
+
+/// A core on this disk, without its threads.
+pub(in crate::core) fn open_with(disk: &SimDisk, settings: &Settings) -> Core {
     let layout = Layout {
         shards: 1,
         segment_bytes: SEGMENT,
@@ -37,7 +43,7 @@ fn open(disk: &SimDisk) -> Core {
         memory: 32 << 20,
     };
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-    let opened = open_on(&storage, &layout, &Settings::default()).expect("it opens");
+    let opened = open_on(&storage, &layout, settings).expect("it opens");
     let poll = Poll::new().expect("a poll");
     let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
     let core = Core {
@@ -75,7 +81,7 @@ fn open(disk: &SimDisk) -> Core {
 }
 
 /// Asks, reads what runs it needs, and waits until the answer is durable.
-fn ask(core: &Core, command: Command) -> Outcome {
+pub(in crate::core) fn ask(core: &Core, command: Command) -> Outcome {
     let (mut scratch, mut out) = (Vec::new(), Vec::new());
     let caller = Caller {
         party: Party(1),
@@ -104,8 +110,18 @@ fn ask(core: &Core, command: Command) -> Outcome {
         }
     };
     core.fetch_all();
-    assert!(core.finish(), "there is space");
+    make_durable(core);
     outcome
+}
+
+/// Writes and syncs what was decided; segments end when they are full.
+fn make_durable(core: &Core) {
+    while core.progress.open() > core.progress.written() + 1
+        || !locked(&core.shards[0]).batch.is_empty()
+    {
+        assert!(core.write_now(), "there is space");
+    }
+    core.sync();
 }
 
 /// What was asked, and what was answered before the power went.
@@ -214,7 +230,7 @@ fn step(core: &Core, random: &mut Random, known: &mut Known) {
         }
         9 => {
             // A new segment, so that there is one to retire.
-            let _ = locked(&core.committer).commit(core, true);
+            let _ = locked(&core.committer).commit(core, Ending::Now);
             core.retire_one(SEGMENT / 2, &mut None, &never);
         }
         10 => {
@@ -240,7 +256,7 @@ fn load(disk: &SimDisk, seed: u64, known: &mut Known) -> [u64; 5] {
     for _ in 0..STEPS {
         step(&core, &mut random, known);
     }
-    assert!(core.finish());
+    make_durable(&core);
     let (counts, runs) = (&core.counts, &core.runs);
     let made = u64::from(runs.next.load(Ordering::Relaxed)) - 1;
     let kept = locked(&runs.open).len() as u64;

@@ -1,0 +1,123 @@
+//! What queues, tables and blocks of runs take in a snapshot, the records each
+//! segment of the log begins with.
+//!
+//! Kept as a sum, so that what would make it too long is refused before it is
+//! there. Everything counts for the most its records can take, and a queue from
+//! the moment it has a name: one that somebody only waits on is recorded with
+//! its first message, which must not fail.
+
+use super::Store;
+use crate::fact::Fact;
+use crate::message::QueueId;
+use crate::name::Name;
+use crate::settings::Overrides;
+
+/// The records of a queue without its name and its settings: that it was made
+/// (21), is paused (26), and its counters (18 totals, 27 beside them), at ten
+/// bytes for each number of 64 bits and five for one of 32.
+const QUEUE: u64 = 256;
+/// The record that it gets copies of another one's puts, without its name.
+const CHILD: u64 = 32;
+/// A block of a run, without the bits of those that left it.
+const BLOCK: u64 = 160;
+/// The id mark and the shard's own counters.
+const SHARD: u64 = 512;
+
+/// What a queue takes in memory beside its name, about: itself, its place in
+/// the tables, the first nodes of its maps.
+const IN_MEMORY: u64 = 1280;
+
+/// Sums over all queues, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weights {
+    /// In a snapshot, at most.
+    pub(crate) told: u64,
+    /// In memory, about.
+    pub(crate) memory: u64,
+}
+
+/// What a queue of this name takes in memory, about: its name is there twice.
+pub(super) fn in_memory(name: &Name) -> u64 {
+    IN_MEMORY + 2 * name.as_bytes().len() as u64
+}
+
+/// What a queue takes in a snapshot at most.
+pub(crate) fn of_queue(name: &Name, has_parent: bool, overrides: &Overrides) -> u64 {
+    let name = name.as_bytes().len() as u64;
+    let as_child = if has_parent { CHILD + name } else { 0 };
+    QUEUE + name + as_child + of_overrides(overrides)
+}
+
+fn of_overrides(overrides: &Overrides) -> u64 {
+    if *overrides == Overrides::default() {
+        return 0;
+    }
+    let mut bytes = Vec::new();
+    let fact = Fact::QueueConfigured {
+        queue: QueueId(u32::MAX),
+        overrides: Box::new(overrides.clone()),
+    };
+    fact.encode(&mut bytes);
+    bytes.len() as u64
+}
+
+impl Store {
+    /// Bytes a snapshot takes at most, if it is made now.
+    pub(crate) fn snapshot_bytes(&self) -> u64 {
+        SHARD
+            + self.queue_weights.told
+            + self.tables.told_bytes
+            + self.cold.blocks * BLOCK
+            + self.cold.dead_bytes
+    }
+
+    /// Counts a queue anew after its settings, its parent, or that it is there
+    /// at all have changed.
+    pub(super) fn weigh(&mut self, id: QueueId) {
+        let Some(queue) = self.queue_mut(id) else {
+            return;
+        };
+        let told = match queue.live.dropped {
+            // No snapshot tells of it any more.
+            true => 0,
+            false => of_queue(&queue.name, queue.parent.is_some(), &queue.overrides),
+        };
+        let before = std::mem::replace(&mut queue.told_bytes, told);
+        self.queue_weights.told = self.queue_weights.told - before + told;
+    }
+
+    /// # Errors
+    /// A sum is not what is there.
+    pub(super) fn verify_weights(&self) -> Result<(), String> {
+        let mut sums = Weights::default();
+        let mut marks = hashbrown::HashMap::<QueueId, u32>::new();
+        for key in self.marks.keys() {
+            *marks.entry(key.0).or_default() += 1;
+        }
+        for queue in self.queues.iter().flatten() {
+            sums.memory += in_memory(&queue.name);
+            sums.told += queue.told_bytes;
+            let told = match queue.live.dropped {
+                true => 0,
+                false => of_queue(&queue.name, queue.parent.is_some(), &queue.overrides),
+            };
+            if told != queue.told_bytes {
+                return Err(format!("{}: {told} bytes told", queue.name));
+            }
+            let left = marks.get(&queue.id).copied().unwrap_or(0);
+            if left != queue.marks {
+                return Err(format!("{}: {left} marks, not {}", queue.name, queue.marks));
+            }
+        }
+        if sums != self.queue_weights {
+            return Err(format!("{sums:?} counted as {:?}", self.queue_weights));
+        }
+        let mut bytes = Vec::new();
+        self.snapshot(&mut |fact| fact.encode(&mut bytes));
+        if bytes.len() as u64 > self.snapshot_bytes() {
+            let most = self.snapshot_bytes();
+            return Err(format!("a snapshot of {} bytes, not {most}", bytes.len()));
+        }
+        Ok(())
+    }
+}
