@@ -41,6 +41,12 @@ pub trait Door: Send + Sync {
         WallAhead::between(self.now(), self.wall()).engine_at(wall)
     }
 
+    /// Why no new work should be sent here now, though what is here is served:
+    /// it is being drained, say. `None`: nothing speaks against it.
+    fn unready(&self) -> Option<&'static str> {
+        None
+    }
+
     /// A new party, to hold leases and to wait. `arrive` gets what its standing
     /// take brings.
     fn enter(&self, arrive: Arrive) -> Party;

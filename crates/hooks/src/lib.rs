@@ -21,6 +21,7 @@ mod pattern;
 mod program;
 mod puts;
 mod register;
+mod repeats;
 mod sandbox;
 mod shared;
 mod state;

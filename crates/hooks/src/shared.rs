@@ -8,6 +8,7 @@ use quintet_engine::Ms;
 
 use crate::error::HookError;
 use crate::event::Event;
+use crate::repeats::Repeats;
 
 /// Counters that exist at most.
 const COUNTERS_MAX: usize = 100_000;
@@ -28,6 +29,7 @@ pub struct Shared {
     /// What `quintet.metric` adds up.
     pub metrics: Metrics,
     events: [Tally; Event::COUNT],
+    repeats: Mutex<Repeats>,
 }
 
 /// Numbers of one event.
@@ -61,10 +63,24 @@ impl Shared {
         tally.ns.fetch_add(ns, Relaxed);
     }
 
-    pub(crate) fn failed(&self, event: Event, error: &HookError) {
+    /// Counts an error; answers the line for the log, if it is time for one.
+    pub(crate) fn failed(&self, event: Event, error: &HookError, now: Ms) -> Option<String> {
         let tally = &self.events[event as usize];
         tally.errors.fetch_add(1, Relaxed);
         *locked(&tally.last) = Some(error.clone());
+        let line = format!("hook {}: {error}", event.name());
+        // The text may differ each time; where it happens does not.
+        let key = match error.line {
+            0 => line.clone(),
+            at => format!("{} {} {at}", event.name(), error.file),
+        };
+        locked(&self.repeats).tell(&key, &line, now)
+    }
+
+    /// Lines for the log about errors that came again and have not been told.
+    /// To be asked once in a second or so.
+    pub fn overdue(&self, now: Ms) -> Vec<String> {
+        locked(&self.repeats).overdue(now)
     }
 
     /// The events that were called for, in their order.

@@ -276,9 +276,10 @@ impl State {
 
     /// Notes and logs that an event's function failed.
     pub(crate) fn report(&self, event: Event, error: &HookError) {
-        self.env.shared.failed(event, error);
-        let text = format!("hook {}: {error}", event.name());
-        self.work().host.log(Level::Error, &text);
+        let now = self.now();
+        if let Some(line) = self.env.shared.failed(event, error, now) {
+            self.work().host.log(Level::Error, &line);
+        }
     }
 
     /// Puts a message before the functions while `run` runs, and takes it back

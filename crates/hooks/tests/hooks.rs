@@ -393,6 +393,34 @@ fn timers_run_and_commands_are_added() {
     assert_eq!(take(&mut t, "cron"), "empty");
 }
 
+#[test]
+fn a_hook_that_fails_each_time_fills_no_log() {
+    let mut t = trial("function before_put(msg) error('broken ' .. msg.body) end");
+    for n in 0..3000 {
+        let put = Put {
+            queue: Name::from("q"),
+            body: Body::new(n.to_string().as_bytes()),
+            ..Put::default()
+        };
+        t.submit(&client(1), Command::Put(put));
+        t.pass(1);
+    }
+    let errors = |t: &Trial| {
+        let log = t.world.take_log().into_iter();
+        let errors = log.filter(|(level, _)| *level == Level::Error);
+        errors.map(|(_, text)| text).collect::<Vec<_>>()
+    };
+    let told = errors(&t);
+    assert_eq!(told.len(), 1, "{told:?}");
+    t.pass(5_000);
+    t.submit(&client(1), Command::Put(Put::default()));
+    let told = errors(&t);
+    assert!(
+        told.len() == 1 && told[0].ends_with("(3000 times)"),
+        "{told:?}"
+    );
+}
+
 /// What is counted in milliseconds does not care about the wall clock; what
 /// goes by the calendar comes when it says so, once for each time it shows.
 #[test]

@@ -37,6 +37,7 @@ pub mod socket;
 mod sweep;
 mod taker;
 mod timers;
+mod unread;
 mod verdict;
 mod yaml;
 
@@ -51,3 +52,4 @@ pub use paths::check_file_name;
 pub use record::STATES;
 pub use router::{ROUTER, RulesState};
 pub use service::{QueueInfo, Rq, Sizes};
+pub use unread::{Unread, unread};

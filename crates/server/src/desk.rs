@@ -75,6 +75,14 @@ impl Door for ServerDoor {
         self.0.core.clock.wall()
     }
 
+    fn unready(&self) -> Option<&'static str> {
+        let server = &self.0;
+        if server.draining.load(Ordering::Relaxed) {
+            return Some("draining");
+        }
+        server.core.is_full().then_some("the disk is full")
+    }
+
     fn enter(&self, arrive: Arrive) -> Party {
         let mut inside = locked(&self.0.desk.inside);
         inside.entered += 1;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use quintet_door::Door;
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_web::Logins;
@@ -121,12 +121,54 @@ fn queues(config: &Config) -> Vec<QueueConfig> {
     queues
 }
 
-fn options(config: &Config, open: &[http::Open]) -> Options {
-    let first = open.first();
-    let root = match config.script_root.as_str() {
+/// The directory of queue scripts.
+fn root(config: &Config) -> PathBuf {
+    match config.script_root.as_str() {
         "" => config.data.join("rq"),
         root => PathBuf::from(root),
+    }
+}
+
+/// Looks for messages RQ itself has left in the directory of queue scripts.
+///
+/// # Errors
+/// There are some, and nobody said that they are to be left alone; names them.
+pub(crate) fn check_unread(config: &Config) -> Result<()> {
+    let root = root(config);
+    let unread = quintet_scripts::unread(&root);
+    let Some((last, more)) = unread.split_last() else {
+        return Ok(());
     };
+    let all: u64 = unread.iter().map(|unread| unread.count).sum();
+    let mut list: String = more
+        .iter()
+        .take(NAMED)
+        .map(|one| format!("{one}, "))
+        .collect();
+    match more.len().saturating_sub(NAMED) {
+        0 => list.push_str(&last.to_string()),
+        rest => list.push_str(&format!("and {} more", rest + 1)),
+    }
+    let found = format!(
+        "{} holds {all} messages that RQ has left and that are not read here: {list}",
+        root.display()
+    );
+    if config.ignore_rq_messages {
+        tracing::warn!("{found}; they stay where they are");
+        return Ok(());
+    }
+    bail!(
+        "{found}. Let RQ finish them first, or set ignore_rq_messages = true to go on without \
+         them; they stay where they are"
+    )
+}
+
+/// Queues and states that a message about them names.
+const NAMED: usize = 20;
+
+fn options(config: &Config, open: &[http::Open]) -> Options {
+    let first = open.first();
+    let root = root(config);
     let host = match config.script_host.as_str() {
         "" => first.map_or_else(
             || format!("http://localhost:{}/", http::PORT),

@@ -23,7 +23,7 @@ use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Bound, Guests, IoThread, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
-use crate::{admin, http, logging, notify};
+use crate::{admin, http, logging, notify, scripts};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -92,6 +92,7 @@ pub(crate) enum Order {
 /// It could not start; nothing was answered to anyone.
 pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level)?;
+    scripts::check_unread(&config)?;
     raise_file_limit();
     let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;

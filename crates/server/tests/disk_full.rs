@@ -54,6 +54,7 @@ fn a_full_disk_refuses_puts_and_recovers() {
             .arg(&mount);
         let start = Start {
             sync: Some(sync),
+            listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
             ..Start::default()
         };
         let serve = Server::command(&data, &start);
@@ -80,6 +81,10 @@ fn a_full_disk_refuses_puts_and_recovers() {
             }
             assert!(stored < 1000, "48 MB do not fit 24");
         }
+        // Whoever sends work elsewhere when asked is told so; it lives.
+        let ready = common::page(&server, "/readyz");
+        assert_eq!(ready, (503, "503 - the disk is full".to_owned()));
+        assert_eq!(common::page(&server, "/healthz"), (200, "ok".to_owned()));
         // A large body is refused too, and nothing is left of it.
         let mut large = server.client();
         large.try_send(b"set v 0 0 300000\r\n");
@@ -98,6 +103,7 @@ fn a_full_disk_refuses_puts_and_recovers() {
             client.send(b"set w 0 0 2\r\nhi\r\n");
             if client.until(b"\r\n") == b"STORED\r\n" {
                 client.take("w", b"hi");
+                assert_eq!(common::page(&server, "/readyz"), (200, "ok".to_owned()));
                 break;
             }
             assert!(

@@ -201,6 +201,61 @@ fn others_need_a_login_or_a_word() {
 }
 
 #[test]
+fn readiness_ends_with_draining_and_health_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = Start {
+        listen: &["http=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&folder.path().join("data"), start);
+    let ok = (200, "ok".to_owned());
+    assert_eq!(common::page(&server, "/readyz"), ok);
+    server.signal(rustix::process::Signal::USR1);
+    let began = std::time::Instant::now();
+    while common::page(&server, "/readyz") == ok {
+        assert!(began.elapsed() < PATIENCE, "it stays ready");
+    }
+    let draining = (503, "503 - draining".to_owned());
+    assert_eq!(common::page(&server, "/readyz"), draining);
+    assert_eq!(common::page(&server, "/healthz"), ok);
+}
+
+#[test]
+fn messages_of_rq_are_not_passed_over_in_silence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("rq");
+    for id in ["20091109.0558.57.780.1", "20091109.0558.57.780.2"] {
+        let message = root.join("queue/mail/que").join(id);
+        std::fs::create_dir_all(&message).expect("made");
+        std::fs::write(message.join("msg"), "{}").expect("written");
+    }
+    let settings = format!("script_root = '{}'\n", root.display());
+    let data = folder.path().join("data");
+    let start = Start {
+        listen: &["http=127.0.0.1:0"],
+        config: Some(&settings),
+        ..Start::default()
+    };
+    let refused = Server::command(&data, &start).output().expect("it runs");
+    let told = common::text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("holds 2 messages") && told.contains("2 in que of mail"),
+        "{told}"
+    );
+    assert!(told.contains("ignore_rq_messages = true"), "{told}");
+    let settings = format!("ignore_rq_messages = true\n{settings}");
+    let server = Server::start_with(
+        &data,
+        Start {
+            config: Some(&settings),
+            ..start
+        },
+    );
+    assert_eq!(common::page(&server, "/healthz").0, 200);
+}
+
+#[test]
 fn a_unix_socket_is_served_and_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("http.sock");

@@ -88,6 +88,15 @@ impl Site {
         if path == "/healthz" {
             return Ok(self.health().await);
         }
+        if path == "/readyz" {
+            return Ok(match self.door.unready() {
+                None => self.health().await,
+                Some(why) => {
+                    let text = format!("503 - {why}");
+                    plain(StatusCode::SERVICE_UNAVAILABLE, text)
+                }
+            });
+        }
         let checked = self
             .guard
             .check(peer, request.method(), request.uri(), request.headers());

@@ -79,6 +79,7 @@ pub(crate) struct Config {
     pub(crate) scripts: Vec<QueueConfig>,
     /// Empty: `rq` in the data directory.
     pub(crate) script_root: String,
+    pub(crate) ignore_rq_messages: bool,
     /// Empty: the address of the first http listener.
     pub(crate) script_host: String,
     pub(crate) script_env: String,
@@ -154,6 +155,7 @@ impl Default for Config {
             rules: Vec::new(),
             scripts: Vec::new(),
             script_root: String::new(),
+            ignore_rq_messages: false,
             script_host: String::new(),
             script_env: "production".to_owned(),
             script_time_ms: 0,

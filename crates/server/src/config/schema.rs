@@ -215,6 +215,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Text(&mut c.script_root),
     },
     Spec {
+        key: "ignore_rq_messages",
+        help: "Start although script_root holds messages that RQ itself has left: nothing here \
+               reads them, and they stay where they are.",
+        reload: false,
+        field: |c| Field::Flag(&mut c.ignore_rq_messages),
+    },
+    Spec {
         key: "script_host",
         help: "How this server is called from elsewhere, http://HOST:PORT/ with the relative root: \
                what the ids of RQ's messages begin with. Empty: the first http listener.",

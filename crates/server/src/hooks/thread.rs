@@ -58,6 +58,9 @@ impl Server {
                 .wait_for(self.hooks_rest(runner.as_ref()));
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
+                for line in self.hooks.shared().overdue(self.core.clock.now()) {
+                    tracing::error!(target: "hooks", "{line}");
+                }
                 let now = self.hooks_path().map(|path| stamp(&path));
                 if now != seen {
                     seen = now;

@@ -338,6 +338,18 @@ impl Client {
     }
 }
 
+/// The status and body of a page of the server's http listener.
+pub(crate) fn page(server: &Server, path: &str) -> (u16, String) {
+    let mut client = server.client_of("http");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    client.send(request.as_bytes());
+    while client.more() > 0 {}
+    let reply = text(&client.buffer);
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
 /// A file's or a reply's text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
