@@ -1,10 +1,12 @@
 //! Hooks over an engine in memory.
 
+mod clock;
+
 use std::sync::Arc;
 
 use quintet_engine::{
     Body, By, Caller, Command, Compound, Effect, Engine, Home, How, LeaseAsk, LeaseOwner,
-    LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait, WallAhead,
+    LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
 };
 use quintet_hooks::trial::{Trial, World, client};
 use quintet_hooks::{Decided, Event, Host, Level, Limits, Program, Reply, Shared, State};
@@ -391,72 +393,6 @@ fn timers_run_and_commands_are_added() {
     t.pass(24 * 3600 * 1000);
     assert_eq!(take(&mut t, "cron"), "1970-01-02T00:01:00.000Z");
     assert_eq!(take(&mut t, "cron"), "empty");
-}
-
-#[test]
-fn a_hook_that_fails_each_time_fills_no_log() {
-    let mut t = trial("function before_put(msg) error('broken ' .. msg.body) end");
-    for n in 0..3000 {
-        let put = Put {
-            queue: Name::from("q"),
-            body: Body::new(n.to_string().as_bytes()),
-            ..Put::default()
-        };
-        t.submit(&client(1), Command::Put(put));
-        t.pass(1);
-    }
-    let errors = |t: &Trial| {
-        let log = t.world.take_log().into_iter();
-        let errors = log.filter(|(level, _)| *level == Level::Error);
-        errors.map(|(_, text)| text).collect::<Vec<_>>()
-    };
-    let told = errors(&t);
-    assert_eq!(told.len(), 1, "{told:?}");
-    t.pass(5_000);
-    t.submit(&client(1), Command::Put(Put::default()));
-    let told = errors(&t);
-    assert!(
-        told.len() == 1 && told[0].ends_with("(3000 times)"),
-        "{told:?}"
-    );
-}
-
-/// What is counted in milliseconds does not care about the wall clock; what
-/// goes by the calendar comes when it says so, once for each time it shows.
-#[test]
-fn timers_while_the_wall_clock_is_set() {
-    const MINUTE: u64 = 60_000;
-    const HOUR: i64 = 3_600_000;
-    let mut t = trial(
-        "quintet.every(60000, function() quintet.put('beat', 'b') end)
-         quintet.at('0 * * * *', function() quintet.put('cron', 'c') end)",
-    );
-    let cron = |t: &mut Trial, minutes: u64| {
-        t.pass(minutes * MINUTE);
-        let mut count = 0;
-        while take(t, "cron") != "empty" {
-            count += 1;
-        }
-        let mut beats = 0;
-        while take(t, "beat") != "empty" {
-            beats += 1;
-        }
-        assert_eq!(beats, minutes, "beats");
-        count
-    };
-    assert_eq!(cron(&mut t, 61), 1);
-    // 01:01, back to 00:31: one o'clock was.
-    t.world.set_wall(WallAhead(-HOUR / 2));
-    assert_eq!(cron(&mut t, 60), 0);
-    assert_eq!(cron(&mut t, 30), 1);
-    // Forward over three times: once, late.
-    t.world.set_wall(WallAhead(3 * HOUR));
-    assert_eq!(cron(&mut t, 1), 1);
-    // A year ahead for a moment.
-    t.world.set_wall(WallAhead(8760 * HOUR));
-    assert_eq!(cron(&mut t, 1), 1);
-    t.world.set_wall(WallAhead(0));
-    assert_eq!(cron(&mut t, 120), 2);
 }
 
 #[test]
