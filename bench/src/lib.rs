@@ -25,7 +25,7 @@ mod worker;
 
 pub use args::Args;
 pub use echo::serve as serve_echo;
-pub use load::{IDLE_MAX, Load, raise_file_limit};
+pub use load::{IDLE_MAX, Load, connections_max, raise_file_limit};
 pub use mix::Mix;
 pub use process::Usage;
 pub use progress::Bar;

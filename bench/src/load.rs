@@ -333,11 +333,21 @@ fn report(found: &Found) -> Report {
     }
 }
 
+/// Files a load may have open beside its connections.
+const OTHER_FILES: u64 = 64;
+
+/// How many connections this process may have open at most, if that is limited.
+pub fn connections_max() -> Option<usize> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.maximum?.saturating_sub(OTHER_FILES);
+    usize::try_from(most).ok()
+}
+
 /// Lets this process have `connections` open files and some more, as far as
 /// the system allows; opening them says so if it does not.
 pub fn raise_file_limit(connections: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = connections as u64 + 64;
+    let wanted = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
         let raised = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));

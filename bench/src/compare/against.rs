@@ -19,7 +19,10 @@ const TURNS_OF_A_PROCESS: usize = 5;
 /// A server or a load fails.
 pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
     println!("\n## {}: {}\n", experiment.name, experiment.title);
-    let contenders = pairs(&experiment.contenders);
+    let active = experiment.scenarios.iter().map(|work| work.connections);
+    let room = quintet_bench::connections_max()
+        .map(|most| most.saturating_sub(active.max().unwrap_or_default()));
+    let contenders = pairs(&experiment.contenders, room);
     let mut tables = Vec::new();
     for scenario in &experiment.scenarios {
         let mut samples = vec![Vec::new(); contenders.len()];
@@ -44,12 +47,20 @@ pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> R
 }
 
 /// Each contender that is Quintet, and behind it the same of the other binary.
-fn pairs(contenders: &[Contender]) -> Vec<Contender> {
+/// All their idle connections are open at once: if there is `room` for fewer,
+/// they share it, and their names tell.
+fn pairs(contenders: &[Contender], room: Option<usize>) -> Vec<Contender> {
     let pair = |ours: &Contender| {
         let kind = ours.kind.against()?;
         Some([*ours, Contender { kind, ..*ours }])
     };
-    contenders.iter().filter_map(pair).flatten().collect()
+    let mut pairs: Vec<Contender> = contenders.iter().filter_map(pair).flatten().collect();
+    let crowded = pairs.iter().filter(|contender| contender.idle > 0).count();
+    let each = room.map_or(usize::MAX, |room| room / crowded.max(1));
+    for contender in &mut pairs {
+        contender.idle = contender.idle.min(each);
+    }
+    pairs
 }
 
 /// A row for each number of each pair: the ratios of what both did in the same
@@ -70,9 +81,11 @@ fn report(tables: &[Table], metric: Metric) -> String {
                     .map(|(new, old)| new / old)
                     .collect();
                 let spread = Spread::of(ratios.iter().copied());
-                let (low, high) = median_range(&ratios);
+                let range = median_range(&ratios).map_or("-".to_owned(), |(low, high)| {
+                    format!("{low:.3} to {high:.3}")
+                });
                 text += &format!(
-                    "| {}: {}, {} | {:.3} | {low:.3} to {high:.3} | {:.3} to {:.3} | {} | {} |\n",
+                    "| {}: {}, {} | {:.3} | {range} | {:.3} to {:.3} | {} | {} |\n",
                     table.scenario.name,
                     ours.name(),
                     metric.title(),
@@ -112,7 +125,7 @@ mod tests {
     #[test]
     fn every_experiment_has_pairs_of_quintets_and_nobody_else() {
         for experiment in experiments::all() {
-            let pairs = pairs(&experiment.contenders);
+            let pairs = pairs(&experiment.contenders, None);
             assert!(pairs.len() >= 2, "{}", experiment.name);
             for pair in pairs.chunks(2) {
                 let [new, old] = pair else {
@@ -126,11 +139,27 @@ mod tests {
     }
 
     #[test]
+    fn idle_connections_share_the_room_there_is() {
+        let alone = Contender::of(Kind::Quintet("50ms", "memcache"));
+        let crowded = Contender {
+            idle: 10_000,
+            ..alone
+        };
+        let idle = |room| -> Vec<usize> {
+            let pairs = pairs(&[alone, crowded], room);
+            pairs.iter().map(|contender| contender.idle).collect()
+        };
+        assert_eq!(idle(None), [0, 0, 10_000, 10_000]);
+        assert_eq!(idle(Some(30_000)), [0, 0, 10_000, 10_000]);
+        assert_eq!(idle(Some(19_000)), [0, 0, 9_500, 9_500]);
+    }
+
+    #[test]
     fn ratios_are_of_the_same_turn() {
         let ours = Contender::of(Kind::Quintet("50ms", "memcache"));
         let table = Table {
             scenario: experiments::all().swap_remove(0).scenarios.swap_remove(0),
-            contenders: pairs(&[ours, Contender::of(Kind::Memcached)]),
+            contenders: pairs(&[ours, Contender::of(Kind::Memcached)], None),
             samples: vec![
                 vec![sample(110.0, 3.0), sample(90.0, 3.0), sample(50.0, 3.0)],
                 vec![sample(100.0, 2.0), sample(100.0, 2.0), sample(50.0, 2.0)],
@@ -141,9 +170,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "| 50 connections: Quintet, sync 50ms, requests/s | 1.000 | 0.900 to 1.100 | 0.900 to 1.100 | 90 | 100 |",
-                "| 50 connections: Quintet, sync 50ms, server CPU per request, us | 1.500 | 1.500 to 1.500 | 1.500 to 1.500 | 3.00 | 2.00 |",
-                "| 50 connections: Quintet, sync 50ms, resident, MiB | 1.000 | 1.000 to 1.000 | 1.000 to 1.000 | 1 | 1 |",
+                "| 50 connections: Quintet, sync 50ms, requests/s | 1.000 | - | 0.900 to 1.100 | 90 | 100 |",
+                "| 50 connections: Quintet, sync 50ms, server CPU per request, us | 1.500 | - | 1.500 to 1.500 | 3.00 | 2.00 |",
+                "| 50 connections: Quintet, sync 50ms, resident, MiB | 1.000 | - | 1.000 to 1.000 | 1 | 1 |",
             ]
         );
         assert_eq!(report(&[], Metric::Cpu).lines().count(), 2);

@@ -77,17 +77,25 @@ impl Spread {
 }
 
 /// Between which of `values` the median of all there could have been lies, with
-/// a probability of 95 %: the median of few, or of uneven ones, says little.
-pub(crate) fn median_range(values: &[f64]) -> (f64, f64) {
+/// a probability of 95 % at least. `None` of fewer than six: they cannot tell.
+pub(crate) fn median_range(values: &[f64]) -> Option<(f64, f64)> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    let count = values.len() as f64;
-    // How many of them lie below it is binomial: count / 2, give or take.
-    let off = 1.96 * count.sqrt() / 2.0;
-    let low = (count / 2.0 - off).floor().max(0.0) as usize;
-    let high = (count / 2.0 + off).ceil().min((count - 1.0).max(0.0)) as usize;
-    let at = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
-    (at(low), at(high))
+    let count = values.len();
+    // Each lies below it as likely as not: how many do is binomial. This is the
+    // probability that it is exactly `below`, and that it is as many at most.
+    let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let (mut at_most, mut low) = (exactly, None);
+    for below in 0..count / 2 {
+        if at_most > 0.025 {
+            break;
+        }
+        low = Some(below);
+        exactly *= (count - below) as f64 / (below + 1) as f64;
+        at_most += exactly;
+    }
+    let low = low?;
+    Some((values[low], values[count - 1 - low]))
 }
 
 /// What a figure should be.
@@ -202,11 +210,13 @@ mod tests {
     #[test]
     fn the_more_values_the_closer_the_median() {
         let values: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(median_range(&values), (41.0, 61.0));
-        assert_eq!(median_range(&values[..25]), (8.0, 19.0));
-        // So few say no more than where they lie.
-        assert_eq!(median_range(&[2.0, 1.0, 3.0]), (1.0, 3.0));
-        assert_eq!(median_range(&[7.0]), (7.0, 7.0));
+        assert_eq!(median_range(&values), Some((40.0, 61.0)));
+        assert_eq!(median_range(&values[..25]), Some((8.0, 18.0)));
+        assert_eq!(median_range(&values[..9]), Some((2.0, 8.0)));
+        assert_eq!(median_range(&values[..6]), Some((1.0, 6.0)));
+        for few in 0..6 {
+            assert_eq!(median_range(&values[..few]), None);
+        }
     }
 
     #[test]
