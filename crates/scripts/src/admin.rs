@@ -79,6 +79,7 @@ impl Rq {
     /// What the files say, and sees to it that everybody else goes by it.
     pub(crate) fn look_at_admin(&self, name: &str) -> Admin {
         let admin = self.admin_files(name);
+        let _deciding = lock(&self.deciding);
         if let Some(queue) = self.scripted(name)
             && queue.note_admin(admin)
         {
@@ -108,7 +109,10 @@ impl Rq {
             return Err(error.into());
         }
         // Also for queues without a script, which nobody looks after.
+        let deciding = lock(&self.deciding);
+        self.must_have(name)?;
         self.set_down(name, self.admin_files(name) == Admin::Down);
+        drop(deciding);
         self.look_at_admin(name);
         if let Some(queue) = self.scripted(name) {
             queue.kick();
@@ -181,6 +185,7 @@ impl Rq {
             return Err(error.into());
         }
         drop(folders);
+        let _deciding = lock(&self.deciding);
         for what in ["down", "pause"] {
             if let Err(error) = std::fs::remove_file(self.admin_file(name, what))
                 && error.kind() != std::io::ErrorKind::NotFound

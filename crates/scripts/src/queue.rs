@@ -1,7 +1,7 @@
 //! A queue with a script: what its taker and its runs share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
@@ -36,6 +36,8 @@ struct Work {
     kicked: bool,
     /// No more runs are started; those there are finish.
     retired: bool,
+    /// Its taker has left and stands in no line any more.
+    left: bool,
 }
 
 /// A message whose script runs.
@@ -99,6 +101,7 @@ impl Queue {
                 script_errors: 0,
                 kicked: true,
                 retired: false,
+                left: false,
             }),
             changed: Condvar::new(),
             ended: Mutex::default(),
@@ -176,19 +179,13 @@ impl Queue {
     }
 
     /// Waits until something happened, or for `at_most`. `None` when the queue
-    /// is retired and its last run is over.
+    /// is retired.
     pub(crate) fn next_look(&self, at_most: Duration) -> Option<Look> {
         let work = lock(&self.work);
         let (mut work, _timeout) = self
             .changed
             .wait_timeout_while(work, at_most, |work| !work.kicked && !work.retired)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        while work.retired && !work.running.is_empty() {
-            work = self
-                .changed
-                .wait(work)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
+            .unwrap_or_else(PoisonError::into_inner);
         if work.retired {
             return None;
         }
@@ -197,6 +194,35 @@ impl Queue {
             config: Arc::clone(&work.config),
             running: work.running.len(),
         })
+    }
+
+    /// Its taker has left, or there is none.
+    pub(crate) fn note_left(&self) {
+        lock(&self.work).left = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the taker of a retired queue has left.
+    pub(crate) fn await_left(&self) {
+        self.await_work(|work| work.left);
+    }
+
+    /// Waits until the last run of a retired queue is over.
+    pub(crate) fn await_runs(&self) {
+        self.await_work(|work| work.running.is_empty());
+    }
+
+    fn await_work(&self, over: impl Fn(&Work) -> bool) {
+        let work = lock(&self.work);
+        let _work = self
+            .changed
+            .wait_while(work, |work| !over(work))
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+
+    /// True if a run is not over.
+    pub(crate) fn runs(&self) -> bool {
+        !lock(&self.work).running.is_empty()
     }
 
     /// A run begins; false if the queue ends.

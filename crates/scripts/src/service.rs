@@ -32,6 +32,11 @@ pub struct Rq {
     pub(crate) paths: Paths,
     pub(crate) started: Instant,
     queues: Mutex<BTreeMap<String, Arc<Queue>>>,
+    /// Queues that were forgotten while scripts of theirs ran.
+    forgotten: Mutex<Vec<Arc<Queue>>>,
+    /// One at a time makes a queue in the engine what its admin files say, or
+    /// deletes it: whoever comes later would make it again.
+    pub(crate) deciding: Mutex<()>,
     /// Names from the server's settings; those from folders are not here.
     from_settings: Mutex<Vec<String>>,
     /// Settings in folders that were read, and when they had been changed.
@@ -134,6 +139,8 @@ impl Rq {
             paths,
             started: Instant::now(),
             queues: Mutex::default(),
+            forgotten: Mutex::default(),
+            deciding: Mutex::default(),
             from_settings: Mutex::default(),
             folders: Mutex::default(),
             preparing: std::array::from_fn(|_| Mutex::default()),
@@ -173,9 +180,11 @@ impl Rq {
         if let Some(sockets) = self.sockets.get() {
             sockets.stop();
         }
-        for queue in lock(&self.queues).values() {
+        let queues = lock(&self.queues);
+        for queue in queues.values().chain(&*lock(&self.forgotten)) {
             queue.stop();
         }
+        drop(queues);
         self.wake_keeper();
         loop {
             let Some(thread) = lock(&self.threads).pop() else {
@@ -226,32 +235,44 @@ impl Rq {
         queues.insert(name.clone(), Arc::clone(&queue));
         drop(queues);
         // So that it exists, and is as the admin files say.
+        let deciding = lock(&self.deciding);
         let down = self.admin_files(&name) == Admin::Down;
         self.set_down(&name, down);
+        drop(deciding);
         if let Some(sockets) = self.sockets.get() {
             let path = self.paths.queue(&name).join("queue.sock");
             sockets.open(Some(name.clone()), path);
         }
-        let rq = Arc::clone(self);
+        let (rq, its) = (Arc::clone(self), Arc::clone(&queue));
         let taker = std::thread::Builder::new()
             .name(format!("rq {name}"))
-            .spawn(move || crate::taker::take(&rq, &queue));
+            .spawn(move || crate::taker::take(&rq, &its));
         match taker {
             Ok(thread) => lock(&self.threads).push(thread),
-            Err(error) => tracing::error!(queue = name, %error, "no thread for the queue"),
+            Err(error) => {
+                tracing::error!(queue = name, %error, "no thread for the queue");
+                queue.note_left();
+            }
         }
     }
 
-    /// The queue's script takes no more; what runs finishes.
-    pub(crate) fn forget_queue(&self, name: &str) -> bool {
-        let queue = lock(&self.queues).remove(name);
-        if let Some(queue) = &queue {
-            if let Some(sockets) = self.sockets.get() {
-                sockets.close(name);
-            }
-            queue.retire();
+    /// The queue's script takes no more; what runs finishes, unless the service
+    /// stops. Returns when nothing of it stands in a line any more.
+    pub(crate) fn forget_queue(&self, name: &str) {
+        let mut queues = lock(&self.queues);
+        let Some(queue) = queues.remove(name) else {
+            return;
+        };
+        // Under the lock of all: a stop that comes now finds it here.
+        let mut forgotten = lock(&self.forgotten);
+        forgotten.retain(|queue| queue.runs());
+        forgotten.push(Arc::clone(&queue));
+        drop((queues, forgotten));
+        queue.retire();
+        queue.await_left();
+        if let Some(sockets) = self.sockets.get() {
+            sockets.close(name);
         }
-        queue.is_some()
     }
 
     /// A queue with a script.

@@ -89,8 +89,26 @@ impl Drop for Guest {
     }
 }
 
-/// Starts scripts until the queue is retired and its last run over.
+/// Starts scripts until the queue is retired, and waits for its last run.
 pub(crate) fn take(rq: &Arc<Rq>, queue: &Arc<Queue>) {
+    look(rq, queue);
+    queue.await_runs();
+}
+
+/// Tells, when it is dropped, that the taker has left.
+struct Leaving<'a>(&'a Queue);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.note_left();
+    }
+}
+
+/// Starts scripts until the queue is retired. Nothing of it stands in a line
+/// then: a queue that is waited for is made again when it is deleted.
+fn look(rq: &Arc<Rq>, queue: &Arc<Queue>) {
+    // Dropped behind the watcher.
+    let _leaving = Leaving(queue);
     let watching = Arc::new(AtomicBool::new(false));
     let (seen, woken) = (Arc::clone(&watching), Arc::clone(queue));
     let watcher = Guest::new(

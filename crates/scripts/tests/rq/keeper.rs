@@ -3,9 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 use std::time::Duration;
 
-use quintet_engine::{Command, Ms, Name, Outcome, Put, PutMore, Settings, WallAhead};
+use quintet_engine::{
+    Command, Ms, Name, Outcome, Put, PutMore, Settings, StatsOf, StatsReply, WallAhead,
+};
 use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig};
 use quintet_sim::door::SimDoor;
 use serde_json::json;
@@ -320,4 +323,39 @@ fn settings_of_the_server_come_and_go() {
     let id = world.put("own", json!({}));
     assert_eq!(world.state("own", &id), "que");
     assert!(!world.rq.queue("own").expect("a queue").has_script);
+}
+
+/// Its taker stood in its line until its last run was over, and a queue that is
+/// waited for is made again when it is deleted.
+#[test]
+fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
+    let world = World::new();
+    let gate = world.gate("deleted");
+    let script = format!("read go < {}", gate.display());
+    world.queue_with("test", &script, json!({"num_workers": 2}));
+    let id = world.put("test", json!({}));
+    let lookers = || match world.ask(Command::Stats(StatsOf::Queue("test".into()))) {
+        Outcome::Stats(stats) => match *stats {
+            StatsReply::Queue(stats) => stats.gauges.lookers,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    eventually("its taker waits for a second one", || {
+        (world.state("test", &id) == "run" && lookers() == 1).then_some(())
+    });
+    world.rq.delete_queue("test").expect("deleted");
+    assert!(!world.rq.has_queue("test"));
+    assert_eq!(world.rq.queues(), [""; 0]);
+    // So is one that is deleted as soon as it is made, whatever its taker does.
+    for round in 0..100 {
+        world.queue("test", "exit 0");
+        world.rq.delete_queue("test").expect("deleted");
+        assert!(!world.rq.has_queue("test"), "{round}");
+    }
+    // The script still runs, and ends with the service.
+    let rq = Arc::clone(&world.rq);
+    let stop = std::thread::spawn(move || rq.stop());
+    eventually("the service stops", || stop.is_finished().then_some(()));
+    stop.join().expect("stopped");
 }
