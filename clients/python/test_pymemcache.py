@@ -149,7 +149,6 @@ def test_a_listener_set_up_for_memcached_clients(start, connect, tmp_path):
         voice = "memcache"
         address = "127.0.0.1:0"
         max_item_size = "1KiB"
-        flush_all_reply = "ok"
         """
     )
     queue = connect(start("--config", str(config)))

@@ -12,7 +12,7 @@ use mio::{Poll, Waker};
 use quintet_door::ByteBudget;
 use quintet_engine::Settings;
 use quintet_log::DirLock;
-use quintet_wire::{Listener, VOICES};
+use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::config::{Address, Config, Given, Places, Served, SyncPolicy, load};
 use crate::core::{
@@ -64,6 +64,21 @@ pub(crate) struct Listening {
     /// Name of the voice.
     pub(crate) voice: &'static str,
     pub(crate) idle_ms: u64,
+    /// Where it listens.
+    pub(crate) address: String,
+    /// What speaks something else has been told of, by kind.
+    pub(crate) foreign_told: [AtomicBool; 2],
+}
+
+impl Listening {
+    /// Says once that clients come here who speak something else; how many is
+    /// among the counters.
+    pub(crate) fn tell_foreign(&self, foreign: Foreign) {
+        if !self.foreign_told[foreign as usize].swap(true, Ordering::Relaxed) {
+            let (voice, address) = (self.voice, &self.address);
+            tracing::warn!("{voice} at {address}: {}", foreign.text());
+        }
+    }
 }
 
 /// Limits that connections keep to; some change on reload.
@@ -154,6 +169,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         };
         let opener = (voice.listener)(&listen.options).map_err(|why| anyhow!(why))?;
         let open = bind(voice.name, &listen.address)?;
+        let address = open.address.to_string();
         addresses.push((voice.name, open.address.clone()));
         bound.push(open);
         let tally = VOICES
@@ -165,6 +181,8 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             tally,
             voice: voice.name,
             idle_ms: listen.idle_ms,
+            address,
+            foreign_told: Default::default(),
         });
     }
     if let Some(path) = config.admin_path() {
@@ -180,6 +198,8 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             tally: VOICES.len(),
             voice: voice.name,
             idle_ms: 0,
+            address: path.display().to_string(),
+            foreign_told: Default::default(),
         });
     }
     Ok(Opened {

@@ -16,6 +16,10 @@ impl Server {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally, false))),
             HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats(listening.tally, true))),
+            HostAsk::Foreign(foreign) => {
+                listening.tell_foreign(foreign);
+                Given::Own
+            }
             HostAsk::Reload => Given::Host(self.order(Order::Reload)),
             HostAsk::Config => Given::Host(Ok(print(&locked(&self.config)))),
             HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {

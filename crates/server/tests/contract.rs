@@ -368,7 +368,7 @@ fn queues_divide_over_shards() {
         client.take(queue, &common::noise(100_000));
     }
     client.send(b"flush_all\r\n");
-    client.expect(b"Flushed all queues.\r\n");
+    client.expect(b"OK\r\n");
     assert_eq!(client.stat("curr_items"), 0);
     assert!(server.stop().success());
 

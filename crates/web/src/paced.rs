@@ -8,20 +8,26 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+/// Told the first byte that comes.
+pub(crate) type First = Box<dyn FnOnce(u8) + Send>;
+
 /// Ends the connection if nothing of a reply could be written for a time.
 /// Reading has limits where it is known what is read.
 pub(crate) struct Paced<S> {
     inner: S,
     idle: Duration,
+    /// Told the first byte, once.
+    first: Option<First>,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(inner: S, idle: Duration) -> Self {
+    pub(crate) fn new(inner: S, idle: Duration, first: First) -> Self {
         Self {
             inner,
             idle,
+            first: Some(first),
             waiting: None,
         }
     }
@@ -54,7 +60,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, into)
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, into);
+        if let Some(&byte) = into.filled().get(before)
+            && let Some(first) = self.first.take()
+        {
+            first(byte);
+        }
+        read
     }
 }
 

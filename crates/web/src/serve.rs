@@ -164,7 +164,9 @@ fn connection<S>(
 {
     let limits = &site.settings().limits;
     let site = Arc::clone(site);
-    let stream = Paced::new(stream, limits.timeout);
+    let told = Arc::clone(&site);
+    let first = move |byte| told.note_first(byte);
+    let stream = Paced::new(stream, limits.timeout, Box::new(first));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)

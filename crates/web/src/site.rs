@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -30,7 +31,12 @@ pub struct Site {
     guard: Guard,
     door: Arc<dyn Door>,
     router: axum::Router,
+    /// That clients come with TLS has been said.
+    tls_told: AtomicBool,
 }
+
+/// The first byte of TLS: a record of a handshake.
+const TLS: u8 = 0x16;
 
 impl std::fmt::Debug for Site {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,7 +60,16 @@ impl Site {
             guard,
             door,
             router,
+            tls_told: AtomicBool::new(false),
         })
+    }
+
+    /// Takes note of a connection's first byte. TLS is no request and answered
+    /// so; that it comes is said once.
+    pub(crate) fn note_first(&self, byte: u8) {
+        if byte == TLS && !self.tls_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!("http: a client speaks TLS, which has to end before this server");
+        }
     }
 
     pub(crate) fn settings(&self) -> &Settings {

@@ -2,6 +2,7 @@
 //! line of registration in [`VOICES`].
 
 mod beanstalk;
+mod foreign;
 mod jobqueue;
 mod lines;
 mod lineup;
@@ -12,6 +13,7 @@ mod session;
 mod tally;
 mod voice;
 
+pub use foreign::Foreign;
 pub use output::Output;
 pub use session::{
     Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,

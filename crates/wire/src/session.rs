@@ -2,6 +2,7 @@
 
 use quintet_engine::{Body, Command, LargeBody, Ms, Name, Outcome, Put};
 
+use crate::foreign::Foreign;
 use crate::output::Output;
 use crate::tally::Tally;
 
@@ -144,6 +145,9 @@ pub enum HostAsk {
     Reload,
     /// The effective configuration as text (Kestrel `dump_config`).
     Config,
+    /// Note that the client speaks something else; the connection closes with
+    /// the reply.
+    Foreign(Foreign),
     /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
     Shutdown,
 }

@@ -549,7 +549,7 @@ fn ends_batch(ask: &Ask) -> bool {
         Ask::EngineAlone(_)
         | Ask::Unknown(_)
         | Ask::Close
-        | Ask::Host(HostAsk::Shutdown | HostAsk::Reload) => true,
+        | Ask::Host(HostAsk::Shutdown | HostAsk::Reload | HostAsk::Foreign(_)) => true,
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
         Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues | HostAsk::Config) => true,

@@ -37,6 +37,8 @@ pub(super) enum Reply {
     Stats,
     Tubes,
     Watched(Vec<Name>),
+    /// To a client that speaks TLS, then the connection closes.
+    Tls,
 }
 
 impl Reply {

@@ -10,6 +10,7 @@ use quintet_engine::{Body, Command, LargeBody, Name, Outcome, Put, Refusal, Take
 use super::reply::{self, CRLF, Reply};
 use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
 use super::{Count, Shared, stats};
+use crate::foreign::{self, Foreign};
 use crate::output::Output;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
 
@@ -88,6 +89,12 @@ impl BeanstalkSession {
     fn line(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if !self.known && !input.is_empty() {
             self.known = true;
+            if input[0] == foreign::TLS {
+                env.tally.bump(Count::Fault as usize);
+                self.state = State::Over;
+                let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+                return self.ask(0, ask, Reply::Tls);
+            }
             let default = refer(self.used.clone(), Some(true), Some(true));
             return self.ask(0, Ask::Engine(default), Reply::Silent);
         }
@@ -334,6 +341,10 @@ impl Session for BeanstalkSession {
             (Some(Reply::NowWatching(name)), given) if done => {
                 self.reserve.queues.push(name);
                 Reply::Watching(self.reserve.queues.len()).write(given, output);
+            }
+            (Some(Reply::Tls), _) => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
             }
             (Some(Reply::Stats), Given::Server(server)) => {
                 stats::server(server, &self.shared, output);

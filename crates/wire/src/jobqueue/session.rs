@@ -10,8 +10,9 @@ use quintet_engine::{
 
 use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
 use super::{Count, Shared};
+use crate::foreign::{First, Foreign};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
 
 /// Priority, ttp and the length of the data.
 const NUMBERS: usize = 12;
@@ -33,6 +34,7 @@ const TOO_LARGE: &str = "Job data too large";
 /// Protocol state of one connection.
 pub(super) struct JobqueueSession {
     shared: Arc<Shared>,
+    first: First,
     name_end: NameEnd,
     state: State,
     replies: VecDeque<Reply>,
@@ -88,12 +90,15 @@ enum Reply {
     Unknown(Box<[u8]>),
     /// The end without a word.
     End,
+    /// To a client that speaks TLS, then the end.
+    Tls,
 }
 
 impl JobqueueSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
+            first: First::new(),
             name_end: NameEnd::default(),
             state: State::Word,
             replies: VecDeque::new(),
@@ -117,6 +122,14 @@ impl JobqueueSession {
         self.replies.push_back(reply);
         let ask = Ask::Engine(command);
         Step::Ask { used, ask }
+    }
+
+    fn tls(&mut self, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        self.state = State::Over;
+        self.replies.push_back(Reply::Tls);
+        let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+        Step::Ask { used: 0, ask }
     }
 
     fn word(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -332,6 +345,9 @@ fn reserved(output: &mut Output, message: &Message) {
 
 impl Session for JobqueueSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        if self.first.is_tls(input) {
+            return self.tls(env);
+        }
         match std::mem::replace(&mut self.state, State::Word) {
             State::Word => self.word(input, env),
             State::Name(verb) => self.name(input, verb, env),
@@ -380,6 +396,10 @@ impl Session for JobqueueSession {
             _ => None,
         };
         match (reply, outcome) {
+            (Reply::Tls, _) => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
+            }
             (Reply::Connected, _) | (Reply::Deleted(_), Some(Outcome::Done)) => {
                 output.put(b"OK\0");
             }

@@ -8,9 +8,10 @@ use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal, Take};
 
 use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
+use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HostAsk, Next, STREAM_OVER, Said, Session, Step};
 
 const CRLF: &[u8] = b"\r\n";
 /// A message over this many times the limit is not read to its end.
@@ -19,6 +20,7 @@ const SWALLOW_TIMES: u64 = 16;
 /// Protocol state of one connection.
 pub(super) struct LineupSession {
     shared: Arc<Shared>,
+    first: First,
     lines: Lines,
     state: State,
     replies: VecDeque<Reply>,
@@ -60,6 +62,8 @@ enum Reply {
     Last(&'static str),
     /// The end without a word.
     End,
+    /// To a client that speaks TLS, then the end.
+    Tls,
 }
 
 impl LineupSession {
@@ -67,6 +71,7 @@ impl LineupSession {
         let (lines, replies) = (Lines::default(), VecDeque::new());
         Self {
             shared,
+            first: First::new(),
             lines,
             state: State::Line,
             replies,
@@ -86,6 +91,14 @@ impl LineupSession {
         }
         self.replies.push_back(reply);
         Step::Ask { used, ask }
+    }
+
+    fn tls(&mut self, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        self.state = State::Over;
+        self.replies.push_back(Reply::Tls);
+        let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+        Step::Ask { used: 0, ask }
     }
 
     fn command(&mut self, line: &[u8], env: &Env<'_>) -> Step {
@@ -284,6 +297,9 @@ fn error(output: &mut Output, text: &str) {
 
 impl Session for LineupSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        if self.first.is_tls(input) {
+            return self.tls(env);
+        }
         match std::mem::replace(&mut self.state, State::Line) {
             State::Line => match self.lines.first(input, self.shared.line_max) {
                 Line::Whole(line) => self.command(line, env),
@@ -367,6 +383,10 @@ impl Session for LineupSession {
                 return Next::Close;
             }
             (Reply::End, _) => return Next::Close,
+            (Reply::Tls, _) => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
+            }
             (Reply::Pushed | Reply::Popped, _) => error(output, INVALID),
         }
         Next::Done

@@ -61,9 +61,9 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "flush_all_reply",
-        default: Value::Text("kestrel"),
-        help: "\"kestrel\" answers flush_all with \"Flushed all queues.\", \"ok\" with \"OK\" as \
-               memcached does",
+        default: Value::Text("ok"),
+        help: "\"ok\" answers flush_all with \"OK\" as memcached does, \"kestrel\" with \"Flushed all \
+               queues.\"",
     },
     OptionSpec {
         name: "version",

@@ -3,6 +3,7 @@
 
 use quintet_engine::{Ms, Name, Refusal};
 
+use crate::foreign::Foreign;
 use crate::output::Output;
 
 /// A protocol error's reply line. All of them close the connection.
@@ -42,6 +43,8 @@ pub(super) enum Reply {
     Line(&'static str),
     /// An error, then the connection closes.
     Fault(Fault),
+    /// To a client of another protocol, then the connection closes.
+    Foreign(Foreign),
     /// What the host refused about a data block, then the connection closes.
     Refused(Refusal),
     /// To a set.

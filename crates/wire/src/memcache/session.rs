@@ -10,9 +10,10 @@ use quintet_engine::{
 
 use super::reply::{Fault, Monitor, Reply, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
+use crate::foreign::{self, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
 
 /// What follows every data block.
 const CRLF: &[u8] = b"\r\n";
@@ -114,6 +115,14 @@ impl MemcacheSession {
         self.state = State::Over;
         self.parts.clear();
         self.ask(used, Ask::Close, Reply::Fault(fault))
+    }
+
+    /// Tells the host of another protocol, and closes.
+    fn foreign(&mut self, foreign: Foreign, env: &Env<'_>) -> Step {
+        env.tally.bump(Count::Fault as usize);
+        self.state = State::Over;
+        let ask = Ask::Host(HostAsk::Foreign(foreign));
+        self.ask(0, ask, Reply::Foreign(foreign))
     }
 
     /// Goes on with a data block.
@@ -348,6 +357,12 @@ fn no_queue_no_matter(given: &Given) -> &Given {
 impl Session for MemcacheSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if matches!(self.state, State::Line) && self.parts.is_empty() {
+            // No command begins so.
+            match input.first() {
+                Some(&foreign::TLS) => return self.foreign(Foreign::Tls, env),
+                Some(&foreign::BINARY) => return self.foreign(Foreign::MemcacheBinary, env),
+                _ => {}
+            }
             let line = match self.lines.first(input, self.shared.line_max) {
                 Line::Whole(line) => line,
                 Line::Part => return Step::More,
@@ -404,6 +419,10 @@ impl Session for MemcacheSession {
             }
             (Reply::Silent, _) => {}
             (Reply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
+            (Reply::Foreign(foreign), _) => {
+                output.put(foreign.answer());
+                return self.close();
+            }
             (Reply::Fault(fault), _) => {
                 output.put(fault.0.as_bytes());
                 return self.close();

@@ -10,8 +10,9 @@ use quintet_engine::{
 
 use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};
+use crate::foreign::{First, Foreign};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, Next, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
 
 /// Rank of packets that are never selected: behind all that a push can name.
 const RANK_HELD_BACK: u32 = 256;
@@ -19,6 +20,7 @@ const RANK_HELD_BACK: u32 = 256;
 /// Protocol state of one connection.
 pub(super) struct PinpriqSession {
     shared: Arc<Shared>,
+    first: First,
     subscribed: Vec<Name>,
     subscribed_bytes: usize,
     /// The client is ready for a group: a standing take stands, or what it got
@@ -37,12 +39,15 @@ enum Reply {
     Pushed,
     /// A group, or an empty one.
     Popped,
+    /// To a client that speaks TLS, then the connection closes.
+    Tls,
 }
 
 impl PinpriqSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
+            first: First::new(),
             subscribed: Vec::new(),
             subscribed_bytes: 0,
             ready: false,
@@ -175,6 +180,13 @@ impl PinpriqSession {
 
 impl Session for PinpriqSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        if self.first.is_tls(input) {
+            env.tally.bump(Count::Fault as usize);
+            // Nothing behind it is read.
+            self.unwanted = usize::MAX;
+            let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+            return self.ask(0, ask, Reply::Tls);
+        }
         if self.unwanted > 0 {
             return self.drop_unwanted(input);
         }
@@ -206,6 +218,10 @@ impl Session for PinpriqSession {
                 env.tally.bump(Count::Dropped as usize);
             }
             (Some(Reply::Nothing | Reply::Pushed), _) => {}
+            (Some(Reply::Tls), _) => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
+            }
             (Some(Reply::Popped), Given::Engine(Outcome::Messages(messages), _)) => {
                 env.tally.bump(Count::Hit as usize);
                 frame::group(messages, output);

@@ -347,6 +347,7 @@ impl Host {
     fn host(&mut self, ask: HostAsk) -> Given {
         match ask {
             HostAsk::Stats | HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats())),
+            HostAsk::Foreign(_) => Given::Own,
             HostAsk::Reload => Given::Host(Ok(String::new())),
             HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),
             HostAsk::Config => Given::Host(Ok("a = 1\nb = 2\n".to_owned())),

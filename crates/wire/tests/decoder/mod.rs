@@ -135,7 +135,7 @@ impl Driver<'_> {
             Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => Given::Server(Box::default()),
             Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
-            Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
+            Ask::Host(HostAsk::Foreign(_)) | Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
         };
         let close = close || or_close && matches!(given, Given::Engine(Outcome::Refused(_), _));
         self.given.push_back(given);
