@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quintet_engine::{Command, Name, Outcome};
 use serde_json::Value;
@@ -138,15 +139,17 @@ impl Rq {
         Ok(())
     }
 
-    /// Makes a queue whose settings are a file elsewhere, which is linked to.
+    /// Makes a queue whose settings are a file elsewhere, which is linked to: a
+    /// full path, or one from the root folder.
     ///
     /// # Errors
     /// As [`Rq::create_queue`]; or the file cannot be read.
     pub fn create_queue_link(self: &Arc<Self>, path: &Path) -> Result<(), Fault> {
         self.may_change_queues()?;
-        if !path.is_absolute() {
-            return Err(Fault::BadName("json_path is not a full path".to_owned()));
+        if path.as_os_str().is_empty() {
+            return Err(Fault::BadName("json_path is empty".to_owned()));
         }
+        let path = &self.paths.absolute(path);
         let config = read_config(path, None)?;
         if self.scripted(&config.name).is_some() {
             return Err(Fault::Denied("queue already created".to_owned()));
@@ -243,6 +246,16 @@ impl Rq {
         }
     }
 
+    /// Looks at once at all that is otherwise looked at now and then: settings
+    /// in folders, also if their time of change does not tell, then links and
+    /// timers.
+    pub fn reload(self: &Arc<Self>) {
+        lock(&self.folders).clear();
+        self.read_folders();
+        self.keeper.rescan.store(true, Ordering::SeqCst);
+        self.wake_keeper();
+    }
+
     /// Starts the queues that have a folder with settings, and tells those
     /// whose settings were changed there.
     pub(crate) fn read_folders(self: &Arc<Self>) {
@@ -291,9 +304,9 @@ impl Rq {
 
 /// Reads a `config.json`, of 1 MiB at most.
 pub(crate) fn read_config(path: &Path, name: Option<&str>) -> Result<QueueConfig, Fault> {
-    let bytes = read_small(path)?;
-    let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Fault::Failed(format!("{}: {error}", path.display())))?;
+    let named = |why: &dyn std::fmt::Display| Fault::Failed(format!("{}: {why}", path.display()));
+    let bytes = read_small(path).map_err(|fault| named(&fault))?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| named(&error))?;
     QueueConfig::from_json(&value, name)
 }
 
@@ -306,7 +319,7 @@ pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>, Fault> {
         .take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(Fault::Failed(format!("{}: over 1 MiB", path.display())));
+        return Err(Fault::Failed("over 1 MiB".to_owned()));
     }
     Ok(bytes)
 }

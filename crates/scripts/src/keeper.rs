@@ -45,14 +45,15 @@ impl Rq {
         while !self.stopping.load(Ordering::SeqCst) {
             self.read_folders();
             self.look_at_rules();
-            if scan_links.is_due() {
+            let rescan = self.keeper.rescan.swap(false, Ordering::SeqCst);
+            if scan_links.is_due() || rescan {
                 links.scan(self);
             }
             for queue in self.all_scripted() {
                 self.look_at_admin(&queue.name);
             }
             schedules.look(self);
-            if scan_timers.is_due() {
+            if scan_timers.is_due() || rescan {
                 timers.scan(self);
             }
             timers.look(self);

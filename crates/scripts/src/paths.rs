@@ -23,6 +23,7 @@ use crate::record::attr_text;
 /// | `queue/NAME/msg/DAY/ID/attach/` | its attachments |
 /// | `config/rq_router_rules.toml` | rules of `rq_router` |
 /// | `log/rq_router.log` | what its rules log |
+/// | `config/queuemgr.pid`, `queue/NAME/queue.pid` | number of the process that looks after all, and after a queue, while it does |
 /// | `lock` | locked while a service runs |
 /// | `run/ID` | the process group of a running script |
 /// | `scandir/`, `timers/` | links |
@@ -82,6 +83,26 @@ impl Paths {
 
     pub(crate) fn queue_config(&self, queue: &str) -> PathBuf {
         self.queue(queue).join("config.json")
+    }
+
+    pub(crate) fn queue_pid(&self, queue: &str) -> PathBuf {
+        self.queue(queue).join("queue.pid")
+    }
+
+    pub(crate) fn manager_pid(&self) -> PathBuf {
+        self.config().join("queuemgr.pid")
+    }
+
+    /// Removes all files with the number of a process, as nothing runs.
+    pub(crate) fn forget_pids(&self) {
+        forget(&self.manager_pid());
+        for queue in std::fs::read_dir(self.queues())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            forget(&queue.path().join("queue.pid"));
+        }
     }
 
     pub(crate) fn records(&self) -> PathBuf {
@@ -162,6 +183,25 @@ pub fn check_file_name(name: &str) -> Result<(), Fault> {
         )));
     }
     Ok(())
+}
+
+/// Writes the number of this process into a file, whole. It tells of the
+/// present, so it need not outlive a power cut.
+pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(folder)?;
+    let new = path.with_extension("pid.new");
+    std::fs::write(&new, format!("{}\n", std::process::id()))?;
+    std::fs::rename(&new, path)
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn forget(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::debug!("cannot remove {}: {error}", path.display());
+    }
 }
 
 /// Replaces a file whole: a crash leaves the old one or the new one.

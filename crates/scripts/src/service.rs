@@ -1,6 +1,7 @@
 //! The service: queues, their threads, and how they begin and end.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -18,7 +19,7 @@ use crate::config::{QueueConfig, check_queue_name};
 use crate::errack::Errack;
 use crate::fault::Fault;
 use crate::options::Options;
-use crate::paths::{Paths, RootLock};
+use crate::paths::{self, Paths, RootLock};
 use crate::queue::Queue;
 use crate::router::{Router, RulesState};
 use crate::socket::Sockets;
@@ -60,6 +61,8 @@ pub struct Rq {
 #[derive(Default)]
 pub(crate) struct Keeper {
     pub(crate) asked: Mutex<bool>,
+    /// It is to look for links and timers, too.
+    pub(crate) rescan: AtomicBool,
     pub(crate) changed: Condvar,
 }
 
@@ -113,6 +116,14 @@ impl Sizes {
     }
 }
 
+/// Leaves word which process looks after a queue or all of them, for those who
+/// look for RQ's.
+fn write_pid(path: &Path) {
+    if let Err(error) = paths::write_pid(path) {
+        tracing::warn!("cannot write {}: {error}", path.display());
+    }
+}
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panic left behind is still a value; the thread's end was logged.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -154,6 +165,7 @@ impl Rq {
             sockets: OnceLock::new(),
             root_lock: Mutex::new(Some(root_lock)),
         });
+        rq.paths.forget_pids();
         // Without its rules all would go where they were to keep it from.
         if rq.rules() == RulesState::OnlyRuby {
             return Err(Fault::Failed(rq.only_ruby()));
@@ -162,6 +174,7 @@ impl Rq {
         lock(&rq.threads).push(thread);
         // Nobody has set it before.
         let _first = rq.sockets.set(sockets);
+        write_pid(&rq.paths.manager_pid());
         rq.configure(queues);
         rq.read_folders();
         rq.look_at_rules();
@@ -194,6 +207,7 @@ impl Rq {
                 tracing::error!("a thread of RQ had panicked");
             }
         }
+        self.paths.forget_pids();
         *lock(&self.root_lock) = None;
     }
 
@@ -243,6 +257,7 @@ impl Rq {
             let path = self.paths.queue(&name).join("queue.sock");
             sockets.open(Some(name.clone()), path);
         }
+        write_pid(&self.paths.queue_pid(&name));
         let (rq, its) = (Arc::clone(self), Arc::clone(&queue));
         let taker = std::thread::Builder::new()
             .name(format!("rq {name}"))
@@ -273,6 +288,7 @@ impl Rq {
         if let Some(sockets) = self.sockets.get() {
             sockets.close(name);
         }
+        paths::forget(&self.paths.queue_pid(name));
     }
 
     /// A queue with a script.

@@ -78,11 +78,14 @@ impl Scripts {
         Ok(rq)
     }
 
-    /// Goes by what the configuration says of queues now.
+    /// Goes by what the configuration and the folders of queues say now.
     pub(crate) fn configure(&mut self, server: &Server) {
         let config = locked(&server.config).clone();
         match &self.rq {
-            Some(rq) => rq.configure(queues(&config)),
+            Some(rq) => {
+                rq.configure(queues(&config));
+                rq.reload();
+            }
             None if config.scripts.is_empty() => {}
             None => {
                 if let Err(error) = self.start_rq(queues(&config)) {

@@ -148,6 +148,33 @@ fn a_queue_of_the_settings_runs_its_script() {
 }
 
 #[test]
+fn sighup_makes_changed_settings_in_a_folder_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let server = start(&data, &config(&script(folder.path(), "echo done >&3"), ""));
+    let own = data.join("rq/queue/own");
+    std::fs::create_dir_all(&own).expect("made");
+    let path = own.join("config.json");
+    let mut changed = None;
+    for workers in [3, 5] {
+        let text = json!({"script": "/bin/true", "num_workers": workers}).to_string();
+        std::fs::write(&path, text).expect("written");
+        let file = std::fs::File::options().append(true).open(&path);
+        let file = file.expect("opened");
+        let about = file.metadata().expect("told");
+        // By the time of its change it would not be looked at again.
+        let first = *changed.get_or_insert(about.modified().expect("told"));
+        file.set_modified(first).expect("set");
+        server.signal(rustix::process::Signal::HUP);
+        eventually("it counts", || {
+            let reply = get(&server, "/q/own/config.json");
+            (reply.status == 200 && reply.json()["num_workers"] == workers).then_some(())
+        });
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
 fn what_ran_when_the_server_died_runs_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");

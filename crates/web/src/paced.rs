@@ -117,7 +117,7 @@ mod tests {
             .expect("a runtime");
         runtime.block_on(async {
             let (ours, _theirs) = tokio::io::duplex(10);
-            let mut paced = Paced::new(ours, Duration::from_secs(30));
+            let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}));
             let began = Instant::now();
             let error = paced.write_all(&[0; 100]).await.expect_err("given up");
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -13,7 +13,8 @@ fn the_first_page_and_the_lists_of_queues() {
     let page = world.get("/");
     assert_eq!(page.status, 200);
     assert!(
-        page.text().contains("QUEUEMGR: OPERATIONAL"),
+        page.text().contains("QUEUEMGR: OPERATIONAL")
+            && page.text().contains("QUEUE MGR is OPERATIONAL"),
         "{}",
         page.text()
     );
@@ -405,6 +406,22 @@ fn making_and_deleting_queues() {
     let shown = world.get(reply.leads_to()).text();
     assert!(shown.contains("queue created - awesome"), "{shown}");
     assert_eq!(world.get("/q/linked.txt").status, 200);
+    // As RQ's own tests do: from its folder on.
+    let config = json!({"name": "near", "script": script, "exec_prefix": ""});
+    std::fs::write(world.root().join("config/near.json"), config.to_string()).expect("written");
+    let reply = world.post("/new_queue_link", "queue[json_path]=./config/near.json");
+    let shown = world.get(reply.leads_to()).text();
+    assert!(shown.contains("queue created - awesome"), "{shown}");
+    let id = world.message("near", json!({}));
+    assert_eq!(world.end("near", &id), "done - made");
+    for (path, why) in [
+        ("", "json_path is empty"),
+        ("./config/no.json", "No such file"),
+    ] {
+        let reply = world.post("/new_queue_link", &format!("queue[json_path]={path}"));
+        let shown = world.get(reply.leads_to()).text();
+        assert!(shown.contains(why), "{shown}");
+    }
 
     let reply = world.post("/delete_queue", "queue_name=made");
     assert_eq!(reply.status, 303);

@@ -99,6 +99,25 @@ fn case_13_dup_to_another_server() {
 }
 
 #[test]
+fn its_log_has_the_lines_of_rq() {
+    let to = World::new();
+    to.paused_queue("in");
+    let from = sender("0");
+    let dest = format!("http://{}/q/in", to.address);
+    for (forced, lines) in [(false, 0), (true, 1)] {
+        let id = from.message("relay", json!({"dest": dest, "force_remote": forced}));
+        let status = from.end("relay", &id);
+        assert!(status.starts_with("relayed - "), "{status}");
+        let log = from.get(&format!("/q/relay/{id}/log/stdio.log")).text();
+        assert!(
+            log.contains(&format!(" - attempting remote {dest}\n")),
+            "{log}"
+        );
+        assert_eq!(log.matches(" - FORCE REMOTE\n").count(), lines, "{log}");
+    }
+}
+
+#[test]
 fn a_message_that_comes_back_is_not_sent_round() {
     let from = sender("0");
     let dest = format!("http://{}/q/in", from.address);

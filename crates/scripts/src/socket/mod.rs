@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::paths::forget;
 use crate::service::{Rq, lock};
 
 pub use frame::{FrameError, PAYLOAD_MAX, frame, parse};
@@ -187,14 +188,6 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     listener.set_nonblocking(true)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
-}
-
-fn forget(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::debug!("cannot remove {}: {error}", path.display());
-    }
 }
 
 fn serve(rq: &Arc<Rq>, queue: Option<&str>, mut stream: UnixStream) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quintet_engine::{
     Command, Ms, Name, Outcome, Put, PutMore, Settings, StatsOf, StatsReply, WallAhead,
 };
-use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig};
+use quintet_scripts::{AdminOp, Method, NewMessage, QueueConfig, Rq};
 use quintet_sim::door::SimDoor;
 use serde_json::json;
 
@@ -301,6 +301,64 @@ fn settings_changed_by_hand() {
     assert!(world.rq.restart("test").is_err());
     assert_eq!(workers(), 5);
     assert_eq!(world.run("test", json!({})).1, "done");
+}
+
+#[test]
+fn a_reload_looks_at_all_at_once() {
+    let day = Duration::from_secs(24 * 3600);
+    let world = World::with(|options| {
+        let limits = &mut options.limits;
+        (limits.look_every, limits.scandir_every) = (day, day);
+    });
+    world.queue("test", "echo done >&3");
+    let path = world.root().join("queue/test/config.json");
+    let changed = fs::metadata(&path)
+        .expect("there")
+        .modified()
+        .expect("told");
+    let mut config = world.rq.queue_config("test").expect("a config");
+    config["num_workers"] = json!(5);
+    // Nothing but the reload can tell: the time of its change is the old one.
+    fs::write(&path, config.to_string()).expect("written");
+    let file = fs::File::options().append(true).open(&path).expect("there");
+    file.set_modified(changed).expect("set");
+    world.rq.reload();
+    let workers = world.rq.queue_config("test").expect("a config")["num_workers"].clone();
+    assert_eq!(workers, 5);
+    let linked = world.folder.path().join("linked");
+    fs::create_dir(&linked).expect("made");
+    write_script(&linked.join("run"), "echo done >&3");
+    symlink(&linked, world.root().join("scandir/linked")).expect("linked");
+    world.rq.reload();
+    eventually("the link is seen", || {
+        world.rq.has_queue("linked").then_some(())
+    });
+}
+
+#[test]
+fn files_tell_the_process_while_it_looks_after_queues() {
+    let world = World::new();
+    world.queue("test", "echo done >&3");
+    let pid = |name: &str| fs::read_to_string(world.root().join(name)).ok();
+    let own = Some(format!("{}\n", std::process::id()));
+    assert_eq!(pid("config/queuemgr.pid"), own);
+    assert_eq!(pid("queue/test/queue.pid"), own);
+    world.queue("gone", "echo done >&3");
+    assert_eq!(pid("queue/gone/queue.pid"), own);
+    world.rq.delete_queue("gone").expect("deleted");
+    assert_eq!(pid("queue/gone/queue.pid"), None);
+    // What a process left that was killed says nothing any more.
+    let left = world.root().join("queue/gone/queue.pid");
+    fs::write(&left, "1\n").expect("written");
+    world.rq.stop();
+    assert_eq!(pid("config/queuemgr.pid"), None);
+    assert_eq!(pid("queue/test/queue.pid"), None);
+    fs::write(&left, "1\n").expect("written");
+    let options = options(world.folder.path());
+    let again = Rq::start(world.door.clone(), options, Vec::new()).expect("started");
+    assert_eq!(pid("queue/gone/queue.pid"), None);
+    assert_eq!(pid("queue/test/queue.pid"), own);
+    again.stop();
 }
 
 #[test]

@@ -153,7 +153,11 @@ impl Relay {
         fields.insert("relay_token".to_owned(), json!(token));
         let mesg = Value::Object(fields).to_string();
         let url = format!("{}/new_message", self.dest);
-        log(&format!("preparing at {}", self.dest));
+        // Both in RQ's words, which scripts look for.
+        if !variable("RQ_FORCE_REMOTE").is_empty() {
+            log("FORCE REMOTE");
+        }
+        log(&format!("attempting remote {}", self.dest));
         let reply = self
             .client
             .form(&url, &[("x_format", "json"), ("mesg", &mesg)]);
