@@ -86,6 +86,7 @@ impl<'a> Child<'a> {
         let process = Command::new(program)
             .args(first)
             .arg(start.limits.address_space_bytes.to_string())
+            .arg(format!("{:o}", start.limits.umask))
             .args(start.words)
             .envs(start.environment)
             .current_dir(start.job)

@@ -18,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
 use rustix::stdio;
 
@@ -29,7 +30,7 @@ const CANNOT_START: u8 = 127;
 
 /// Becomes the script. `args` are what the service hands to
 /// [`crate::Options::launcher`]: bytes of address space (0: no limit), the
-/// program, its arguments.
+/// umask in octal, the program, its arguments.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match become_script(args) {
         Ok(None) => ExitCode::SUCCESS,
@@ -51,6 +52,12 @@ fn become_script(args: impl IntoIterator<Item = OsString>) -> io::Result<Option<
         .and_then(OsStr::to_str)
         .and_then(|text| text.parse().ok())
         .ok_or_else(invalid)?;
+    let umask = args
+        .next()
+        .as_deref()
+        .and_then(OsStr::to_str)
+        .and_then(|text| u32::from_str_radix(text, 8).ok())
+        .ok_or_else(invalid)?;
     let program = args.next().ok_or_else(invalid)?;
     if rustix::io::read(stdio::stdin(), &mut [0u8; 1])? == 0 {
         return Ok(None);
@@ -62,6 +69,7 @@ fn become_script(args: impl IntoIterator<Item = OsString>) -> io::Result<Option<
     let nothing = std::fs::File::open("/dev/null")?;
     stdio::dup2_stdin(&nothing)?;
     stdio::dup2_stdout(stdio::stderr())?;
+    rustix::process::umask(Mode::from_bits_truncate(umask));
     setpriority_process(None, NICE)?;
     if space > 0 {
         let limit = Rlimit {

@@ -44,6 +44,8 @@ pub struct Limits {
     pub grace: Duration,
     /// Address space of each of a run's processes in bytes; 0: no limit.
     pub address_space_bytes: u64,
+    /// The umask of scripts; the server's own keeps everybody else out.
+    pub umask: u32,
     /// Bytes of standard output and error kept of one run; what is over is
     /// dropped, with a line in `stdio.log` that says so.
     pub log_bytes_max: u64,
@@ -76,6 +78,7 @@ impl Default for Limits {
             run_time: Duration::ZERO,
             grace: Duration::from_secs(5),
             address_space_bytes: 0,
+            umask: 0o022,
             log_bytes_max: 64 << 20,
             text_bytes_max: 64 << 10,
             param_bytes_max: (128 << 10) - 64,

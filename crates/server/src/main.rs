@@ -9,6 +9,7 @@ mod hooks;
 mod http;
 mod io;
 mod logging;
+mod modes;
 mod notify;
 mod scripts;
 mod server;
@@ -24,6 +25,9 @@ fn main() -> std::process::ExitCode {
             let name = args.next().unwrap_or_default();
             quintet_web::builtin::main(&name.to_string_lossy())
         }
-        _ => cli::run(),
+        _ => {
+            modes::keep_private();
+            cli::run()
+        }
     }
 }

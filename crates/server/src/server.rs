@@ -23,7 +23,7 @@ use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Bound, Guests, IoThread, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
-use crate::{admin, http, logging, notify, scripts};
+use crate::{admin, http, logging, modes, notify, scripts};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -111,6 +111,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     raise_file_limit();
     let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;
+    modes::tell_wider(&config.data);
     let (orders, inbox) = channel();
     crate::signals::listen(orders.clone())?;
 

@@ -380,3 +380,121 @@ fn queues_divide_over_shards() {
     let error = text(&refused.stderr);
     assert!(error.contains("shards = 3"), "{error}");
 }
+
+/// Whatever the umask: nobody else reads messages. Scripts have the umask the
+/// operator gave.
+#[test]
+fn what_the_server_writes_is_its_own() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let script = dir.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\numask\necho done >&3\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = format!(
+        "[[queue]]\nname = 's'\nexec_prefix = ''\nscript = '{}'\n",
+        script.display()
+    );
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    let serve = Server::command(&data, &start);
+    let mut loose = std::process::Command::new("sh");
+    loose.args(["-c", "umask 013 && exec \"$@\"", "sh"]);
+    loose.arg(serve.get_program()).args(serve.get_args());
+    let server = Server::await_ready(&data, loose);
+    server.client().put("w", b"secret");
+    server.client().put("s", b"x");
+    let backup = dir.path().join("backup");
+    let export = dir.path().join("export");
+    assert!(
+        server
+            .run(&["backup", backup.to_str().unwrap()])
+            .status
+            .success()
+    );
+    let to = ["export", "w", "--output", export.to_str().unwrap()];
+    assert!(server.run(&to).status.success());
+    let logs = || {
+        walk(&data)
+            .into_iter()
+            .find(|path| path.ends_with("stdio.log"))
+    };
+    let began = std::time::Instant::now();
+    let log = loop {
+        let text = logs().and_then(|path| std::fs::read_to_string(path).ok());
+        if let Some(text) = text.filter(|text| text.contains("013")) {
+            break text;
+        }
+        assert!(began.elapsed() < common::PATIENCE, "no log of the script");
+    };
+    assert!(log.contains("0013\n"), "{log}");
+    let mut seen = 0;
+    for path in [walk(&data), walk(&backup), vec![export]].concat() {
+        let about = std::fs::symlink_metadata(&path).unwrap();
+        let mode = about.permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen} files");
+}
+
+/// A folder and all in it.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    let mut at = 0;
+    while at < all.len() {
+        let entries = std::fs::read_dir(&all[at]).into_iter().flatten().flatten();
+        all.extend(entries.map(|entry| entry.path()).collect::<Vec<_>>());
+        at += 1;
+    }
+    all
+}
+
+#[test]
+fn only_sockets_make_way_for_listeners() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious");
+    for (listen, config) in [
+        (
+            format!("memcache=unix:{}", precious.display()),
+            String::new(),
+        ),
+        (
+            "memcache=127.0.0.1:0".to_owned(),
+            format!("admin_socket = '{}'\n", precious.display()),
+        ),
+    ] {
+        std::fs::write(&precious, "mine").unwrap();
+        let start = Start {
+            listen: &[&listen],
+            config: Some(&config),
+            ..Start::default()
+        };
+        let refused = Server::command(&dir.path().join("data"), &start)
+            .output()
+            .unwrap();
+        let told = text(&refused.stderr);
+        assert!(
+            !refused.status.success() && told.contains("no socket"),
+            "{told}"
+        );
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+    }
+    // A socket nobody listens on any more does.
+    std::fs::remove_file(&precious).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&precious).unwrap());
+    let listen = format!("memcache=unix:{}", precious.display());
+    let start = Start {
+        listen: &[&listen],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    Client::unix(&precious).put("w", b"x");
+    // Nor is what somebody puts there meanwhile removed in the end.
+    std::fs::remove_file(&precious).unwrap();
+    std::fs::write(&precious, "mine").unwrap();
+    assert!(server.stop().success());
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+}

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -180,8 +180,9 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         std::fs::create_dir_all(parent)?;
     }
     // The data directory is locked: nobody else listens there.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+    match std::fs::symlink_metadata(path) {
+        Ok(about) if about.file_type().is_socket() => std::fs::remove_file(path)?,
+        // What is not ours stays, and binding says that it is in the way.
         _ => {}
     }
     let listener = UnixListener::bind(path)?;

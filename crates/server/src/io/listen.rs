@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::net;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use rustix::net::sockopt;
 
 use super::Stream;
 use crate::config::Address;
+use crate::modes;
 
 /// Connections that may wait to be accepted; the system may allow fewer. The
 /// standard library's 128 overflow when a thousand clients come at once, and
@@ -63,6 +65,9 @@ impl Bound {
             Address::Unix(path) => {
                 remove_stale(path)?;
                 let listener = unix::UnixListener::bind(path)?;
+                // Who may connect is the operator's to say, by the umask.
+                let mode = 0o777 & !modes::given_umask();
+                fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
                 listener.set_nonblocking(true)?;
                 let socket = Socket::Unix(UnixListener::from_std(listener));
                 Ok(Self {
@@ -109,7 +114,9 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
+        // Somebody may have put something else there.
         if let Some(path) = &self.file
+            && is_socket(path)
             && let Err(error) = fs::remove_file(path)
         {
             tracing::debug!("cannot remove {}: {error}", path.display());
@@ -117,15 +124,25 @@ impl Drop for Bound {
     }
 }
 
-/// Removes the socket file of a server that is gone.
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket())
+}
+
+/// Removes the socket file of a server that is gone; nothing else.
 fn remove_stale(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() && !is_socket(path) {
+        return Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "something that is no socket is there",
+        ));
+    }
     match unix::UnixStream::connect(path) {
         Ok(_) => Err(io::Error::new(
             ErrorKind::AddrInUse,
             "another process listens there",
         )),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
-        // Not there, or not a socket: binding says what is wrong.
+        // Not there, or not ours: binding says what is wrong.
         Err(_) => Ok(()),
     }
 }
