@@ -390,14 +390,21 @@ impl Rq {
         })
     }
 
-    /// A queue's settings, as RQ's `config.json`. A queue without a script has
-    /// only a name.
+    /// A queue's settings, as RQ's `config.json`, with `***` for the values of
+    /// its script's variables: they are secrets mostly, and who asks may not be
+    /// who set them. A queue without a script has only a name.
     ///
     /// # Errors
     /// [`Fault::QueueNotFound`].
     pub fn queue_config(&self, name: &str) -> Result<Value, Fault> {
         match self.scripted(name) {
-            Some(queue) => Ok(queue.config().to_json()),
+            Some(queue) => {
+                let mut config = QueueConfig::clone(&queue.config());
+                for value in config.env_vars.values_mut() {
+                    *value = "***".to_owned();
+                }
+                Ok(config.to_json())
+            }
             None => {
                 self.must_have(name)?;
                 Ok(serde_json::json!({"name": name}))

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quintet_engine::{Caller, Command, Outcome, StatsOf, StatsReply};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
 
-use crate::config::print;
+use crate::config::{Secrets, print};
 use crate::core::{Access, Decided, locked};
 use crate::server::{Listening, Order, Server};
 
@@ -21,7 +21,7 @@ impl Server {
                 Given::Own
             }
             HostAsk::Reload => Given::Host(self.order(Order::Reload)),
-            HostAsk::Config => Given::Host(Ok(print(&locked(&self.config)))),
+            HostAsk::Config => Given::Host(Ok(print(&locked(&self.config), Secrets::Hidden))),
             HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {
                 Given::Host(self.order(Order::Stop))
             }

@@ -498,3 +498,35 @@ fn only_sockets_make_way_for_listeners() {
     assert!(server.stop().success());
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
 }
+
+#[test]
+fn no_voice_shows_a_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[queue]]\nname = 's'\nscript = '/bin/true'\nenv_vars = { KEY = 'hush' }\n\
+                  [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nusers = 'ann:hush'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let mut client = server.client();
+    client.send(b"dump_config\r\n");
+    let dumped = text(&client.until(b"END\r\n"));
+    assert!(
+        dumped.contains("ann:***") && !dumped.contains("hush"),
+        "{dumped}"
+    );
+    let (status, page) = common::page(&server, "/q/s/config.json");
+    assert!(status == 200 && page.contains("KEY"), "{page}");
+    assert!(!page.contains("hush"), "{page}");
+    let path = dir.path().join("data.toml");
+    let path = path.to_str().unwrap();
+    let print = |more: &[&str]| {
+        let args = [&["serve", "--config", path, "--print-config"], more].concat();
+        text(&quintet(&args).output().unwrap().stdout)
+    };
+    assert!(!print(&[]).contains("hush"));
+    assert!(print(&["--secrets"]).contains("ann:hush"));
+}

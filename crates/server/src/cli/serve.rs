@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::config::{Given, load, print};
+use crate::config::{Given, Secrets, load, print};
 use crate::server;
 
 const EXAMPLES: &str = "\
@@ -40,6 +40,9 @@ pub(super) struct Serve {
     /// Print the effective configuration and exit.
     #[arg(long)]
     print_config: bool,
+    /// With --print-config: show passwords and scripts' variables too.
+    #[arg(long, requires = "print_config")]
+    secrets: bool,
 }
 
 impl Serve {
@@ -52,7 +55,11 @@ impl Serve {
         };
         let config = load(&given)?;
         if self.print_config {
-            print_out(&print(&config))?;
+            let secrets = match self.secrets {
+                true => Secrets::Shown,
+                false => Secrets::Hidden,
+            };
+            print_out(&print(&config, secrets))?;
             return Ok(ExitCode::SUCCESS);
         }
         server::run(config, given)?;

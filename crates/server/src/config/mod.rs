@@ -23,7 +23,7 @@ use quintet_wire::Options;
 pub(crate) use address::Address;
 pub(crate) use files::{Places, RESERVE};
 pub(crate) use load::{Given, load};
-pub(crate) use print::print;
+pub(crate) use print::{Secrets, print};
 pub(crate) use served::Served;
 pub(crate) use units::parse_duration_ms;
 

@@ -10,9 +10,25 @@ use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
 use super::{Config, scripts};
 
+/// What becomes of passwords and the like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Secrets {
+    /// They are shown: what is printed can be used as it is.
+    Shown,
+    /// [`HIDDEN`] stands for each.
+    Hidden,
+}
+
+/// Stands for a secret.
+const HIDDEN: &str = "***";
+/// Options of listeners that hold passwords, as `NAME:PASSWORD` pairs.
+const PASSWORDS: &[&str] = &["users"];
+/// Tables of queues whose values are secrets mostly.
+const VARIABLES: &[&str] = &["env_vars"];
+
 /// Annotated TOML. Writing it to a file and starting with that file gives the
-/// same configuration.
-pub(crate) fn print(config: &Config) -> String {
+/// same configuration, if the secrets are shown.
+pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
     let mut config = config.clone();
     let mut out = String::new();
     for spec in SETTINGS {
@@ -58,7 +74,12 @@ pub(crate) fn print(config: &Config) -> String {
             }
         }
         for (key, value) in scripts::of(&config.scripts, name) {
-            line(&mut out, key, &value);
+            let hides = secrets == Secrets::Hidden && VARIABLES.contains(&key);
+            line(
+                &mut out,
+                key,
+                &if hides { without_values(&value) } else { value },
+            );
         }
     }
     out.push('\n');
@@ -82,14 +103,35 @@ pub(crate) fn print(config: &Config) -> String {
         line(&mut out, "idle", &quoted(&show_duration(listen.idle_ms)));
         for spec in listen.served.options() {
             comment(&mut out, spec.help);
-            line(
-                &mut out,
-                spec.name,
-                &option(&listen.options, spec.name, spec.default),
-            );
+            let value = match secrets {
+                Secrets::Hidden if PASSWORDS.contains(&spec.name) => {
+                    quoted(&without_passwords(listen.options.text(spec.name)))
+                }
+                _ => option(&listen.options, spec.name, spec.default),
+            };
+            line(&mut out, spec.name, &value);
         }
     }
     out
+}
+
+/// `NAME:PASSWORD` pairs with the names alone.
+fn without_passwords(pairs: &str) -> String {
+    let names = pairs.split_whitespace().map(|pair| {
+        let name = pair.split_once(':').map_or("", |(name, _)| name);
+        format!("{name}:{HIDDEN}")
+    });
+    names.collect::<Vec<_>>().join(" ")
+}
+
+/// An inline table with the keys alone.
+fn without_values(table: &str) -> String {
+    let read = format!("t = {table}").parse::<toml::Table>();
+    let Some(toml::Value::Table(values)) = read.ok().and_then(|mut read| read.remove("t")) else {
+        return "{}".to_owned();
+    };
+    let hidden = values.into_iter().map(|(key, _)| (key, HIDDEN.into()));
+    toml::Value::Table(hidden.collect()).to_string()
 }
 
 fn option(options: &Options, name: &str, default: Value<'_>) -> String {
@@ -129,7 +171,7 @@ mod tests {
     use super::super::queues::QUEUE_SETTINGS;
     use super::super::schema::SETTINGS;
     use super::super::{Given, load};
-    use super::print;
+    use super::{Secrets, print};
 
     #[test]
     fn what_is_printed_reads_back_the_same() {
@@ -137,8 +179,11 @@ mod tests {
         config.rules = from_text("[[queue]]\nname='a?'\npaused=true\nttl='5s'")
             .expect("rule")
             .rules;
-        let printed = print(&config);
-        let again = print(&from_text(&printed).expect("printed text reads back"));
+        let printed = print(&config, Secrets::Shown);
+        let again = print(
+            &from_text(&printed).expect("printed text reads back"),
+            Secrets::Shown,
+        );
         assert_eq!(printed, again);
     }
 
@@ -148,7 +193,7 @@ mod tests {
     fn documentation_lists_every_setting() {
         let page = include_str!("../../../../docs/configuration.md");
         let config = load(&Given::default()).expect("defaults");
-        let printed = print(&config);
+        let printed = print(&config, Secrets::Shown);
         let rows: Vec<(&str, &str)> = printed
             .lines()
             .filter(|line| !line.starts_with('#'))
@@ -160,6 +205,41 @@ mod tests {
                 page.contains(&format!("| `{key}` | `{value}` |")),
                 "docs/configuration.md has no row \"| `{key}` | `{value}` |\""
             );
+        }
+    }
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_stand() {
+        let text = "[[queue]]\nname = 'm'\nscript = '/m'\nenv_vars = { KEY = 'hush', B = 'hush too' }\n\
+                    [[listen]]\nvoice = 'http'\naddress = '0'\nusers = 'ann:hush bob:h:ush'\n";
+        let config = from_text(text).expect("read");
+        let shown = print(&config, Secrets::Shown);
+        assert!(shown.contains("ann:hush bob:h:ush") && shown.contains("KEY = \"hush\""));
+        let hidden = print(&config, Secrets::Hidden);
+        assert!(
+            !hidden.contains("hush") && !hidden.contains("h:ush"),
+            "{hidden}"
+        );
+        assert!(hidden.contains("users = \"ann:*** bob:***\""), "{hidden}");
+        assert!(
+            hidden.contains("KEY = \"***\"") && hidden.contains("B = \"***\""),
+            "{hidden}"
+        );
+        // It still is a configuration.
+        from_text(&hidden).expect("reads back");
+    }
+
+    /// An option that takes a secret is in the list above.
+    #[test]
+    fn no_option_with_a_password_is_forgotten() {
+        for served in super::super::Served::all() {
+            for spec in served.options() {
+                let about = format!("{} {}", spec.name, spec.help).to_lowercase();
+                let secret = ["password", "secret", "token"];
+                if secret.iter().any(|word| about.contains(word)) {
+                    assert!(super::PASSWORDS.contains(&spec.name), "{}", spec.name);
+                }
+            }
         }
     }
 }

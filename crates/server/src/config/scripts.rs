@@ -52,7 +52,7 @@ pub(super) fn of(scripts: &[QueueConfig], name: &str) -> Vec<(&'static str, Stri
 #[cfg(test)]
 mod tests {
     use super::super::load::from_text;
-    use super::super::print;
+    use super::super::{Secrets, print};
 
     const FULL: &str = "[[queue]]\nname = 'mail'\nscript = '/srv/mail'\nnum_workers = 3\n\
                         exec_prefix = ''\nenv_vars = { A = '1' }\ncoalesce_params = [1, 2]\n\
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!((mail.name.as_str(), mail.num_workers), ("mail", 3));
         assert_eq!(mail.coalesce_params, [1, 2]);
         assert_eq!(mail.schedule[0].params[0].as_deref(), Some("x"));
-        let printed = print(&config);
+        let printed = print(&config, Secrets::Shown);
         let again = from_text(&printed).expect("printed text reads back");
         assert_eq!(again.scripts, config.scripts, "{printed}");
     }
