@@ -35,7 +35,7 @@ of their names, as for cargo test.
 What a run that failed printed is kept in target/repeat.
 
   cargo xtask repeat                                       every one, 200 times under a load of 8
-  cargo xtask repeat --times 20 --test limits              one file
+  cargo xtask repeat --times 20 --test quintet-log:limits  one file; builds no more
   cargo xtask repeat --times 500 backups_beside_a_busy     one test
 ";
 
@@ -78,6 +78,12 @@ impl Asked {
         Ok(Some(asked))
     }
 
+    /// The packages of the tests, if all are named with theirs.
+    fn packages(&self) -> Vec<&str> {
+        let packages = self.tests.iter().map(|test| Some(test.split_once(':')?.0));
+        packages.collect::<Option<_>>().unwrap_or_default()
+    }
+
     /// Whether `package`'s test file `name` is asked for.
     fn wants(&self, package: &str, name: &str) -> bool {
         if self.tests.is_empty() {
@@ -109,7 +115,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         print!("{HELP}");
         return Ok(());
     };
-    let programs: Vec<Program> = build(root)?
+    let programs: Vec<Program> = build(root, &asked.packages())?
         .into_iter()
         .filter(|program| asked.wants(&program.package, &program.name))
         .collect();
@@ -223,10 +229,18 @@ fn failed_tests(text: &str) -> Vec<String> {
     text.lines().filter_map(named).collect()
 }
 
-/// Builds all test programs.
-fn build(root: &Path) -> Result<Vec<Program>> {
+/// Builds the test programs of these packages, or all if there are none.
+fn build(root: &Path, packages: &[&str]) -> Result<Vec<Program>> {
+    let mut which = Vec::new();
+    for package in packages {
+        which.extend(["-p", package]);
+    }
+    if which.is_empty() {
+        which.push("--workspace");
+    }
     let output = crate::cargo_command()
-        .args(["test", "--workspace", "--no-run", "--message-format=json"])
+        .args(["test", "--no-run", "--message-format=json"])
+        .args(which)
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
@@ -285,6 +299,9 @@ mod tests {
         assert_eq!((some.times, some.load), (3, 0));
         assert_eq!(some.filters, ["a_b", "c"]);
         assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));
+        assert_eq!(some.packages(), [""; 0]);
+        let named = asked("--test quintet-log:limits --test quintet-web:lib");
+        assert_eq!(named.packages(), ["quintet-log", "quintet-web"]);
         assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "union"));
         for bad in [
             &["--times"][..],
