@@ -19,7 +19,7 @@ def connect(uri):
     clients = []
 
     def connector(**options):
-        clients.append(BeanstalkClient.from_uri(uri, socket_timeout=120, **options))
+        clients.append(BeanstalkClient.from_uri(uri, socket_timeout=130, **options))
         return clients[-1]
 
     yield connector
@@ -127,7 +127,7 @@ def test_pool(start, uri):
     elsewhere = BeanstalkClient("127.0.0.1", 1, socket_timeout=5)
     with pytest.raises(BeanstalkConnectionError):
         elsewhere.ping()
-    pool = ProductionPool([elsewhere, BeanstalkClient.from_uri(uri, socket_timeout=120)])
+    pool = ProductionPool([elsewhere, BeanstalkClient.from_uri(uri, socket_timeout=130)])
     pool.use("pool")
     pool.put_job("a")
     pool.put_job_into("pool", "b")
