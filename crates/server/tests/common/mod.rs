@@ -366,3 +366,38 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     };
     (0..len).map(|_| next()).collect()
 }
+
+/// Faults for servers on `data`, which is absolute; the control file lies
+/// beside it.
+pub(crate) fn faults(data: &Path) -> quintet_faults::Faults {
+    let build = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    quintet_faults::Faults::new(build, &data.with_extension("faults"), data)
+        .expect("a C compiler, and a folder to write to")
+}
+
+impl Server {
+    /// Starts under these faults.
+    pub(crate) fn start_under(
+        faults: &quintet_faults::Faults,
+        data: &Path,
+        start: &Start<'_>,
+    ) -> Self {
+        let mut command = Self::command(data, start);
+        faults.attach(&mut command);
+        let server = Self::await_ready(data, command);
+        assert!(faults.is_attached(), "the library was not loaded");
+        server
+    }
+
+    /// It has ended by itself, or by a cut.
+    pub(crate) fn ended(mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waited") {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "the server goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
