@@ -407,9 +407,9 @@ fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
     assert_eq!(world.rq.queues(), [""; 0]);
     // So is one that is deleted as soon as it is made, whatever its taker does.
     for round in 0..100 {
-        world.queue("test", "exit 0");
-        world.rq.delete_queue("test").expect("deleted");
-        assert!(!world.rq.has_queue("test"), "{round}");
+        world.queue("other", "exit 0");
+        world.rq.delete_queue("other").expect("deleted");
+        assert!(!world.rq.has_queue("other"), "{round}");
     }
     // The script still runs, and ends with the service.
     let rq = Arc::clone(&world.rq);
