@@ -23,7 +23,8 @@ fn main() -> std::process::ExitCode {
         Some(word) if word == scripts::CHILD => quintet_scripts::launch::main(args),
         Some(word) if word == scripts::BUILT_IN => {
             let name = args.next().unwrap_or_default();
-            quintet_web::builtin::main(&name.to_string_lossy())
+            let hosts = args.next().unwrap_or_default();
+            quintet_web::builtin::main(&name.to_string_lossy(), &hosts.to_string_lossy())
         }
         _ => {
             modes::keep_private();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::Door;
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_web::Logins;
@@ -132,11 +132,19 @@ fn root(config: &Config) -> PathBuf {
     }
 }
 
-/// Looks for messages RQ itself has left in the directory of queue scripts.
+/// Looks at the settings of scripts, and for messages RQ itself has left in
+/// their directory.
 ///
 /// # Errors
-/// There are some, and nobody said that they are to be left alone; names them.
-pub(crate) fn check_unread(config: &Config) -> Result<()> {
+/// A setting makes no sense; or there are such messages, and nobody said that
+/// they are to be left alone; names them.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    for (setting, hosts) in [
+        ("relay_hosts", &config.relay_hosts),
+        ("webhook_hosts", &config.webhook_hosts),
+    ] {
+        quintet_web::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
+    }
     let root = root(config);
     let unread = quintet_scripts::unread(&root);
     let Some((last, more)) = unread.split_last() else {
@@ -183,11 +191,17 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
     // put another in its place.
     let program = || OsString::from("/proc/self/exe");
     let mut options = Options::new(root, host, vec![program(), CHILD.into()]);
+    let hosts = [
+        ("relay", config.relay_hosts.clone()),
+        ("webhook", config.webhook_hosts.clone()),
+    ];
     options.builtin = Arc::new(move |name| {
+        let asks = hosts.iter().find(|(script, _)| *script == name);
+        let hosts = asks.map_or("", |(_, hosts)| hosts.as_str());
         // The router's queue is there only while it has rules.
         let mut known = BUILT_IN_QUEUES.iter().map(|(known, _)| *known);
         let known = known.any(|known| known == name) || name == ROUTER;
-        known.then(|| vec![program(), BUILT_IN.into(), name.into()])
+        known.then(|| vec![program(), BUILT_IN.into(), name.into(), hosts.into()])
     });
     options.env.clone_from(&config.script_env);
     options.port = first.map_or(http::PORT, http::Open::port);

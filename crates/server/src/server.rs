@@ -107,7 +107,7 @@ pub(crate) enum Order {
 /// It could not start; nothing was answered to anyone.
 pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level)?;
-    scripts::check_unread(&config)?;
+    scripts::check(&config)?;
     raise_file_limit();
     let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;

@@ -62,7 +62,7 @@ fn get(server: &Server, path: &str) -> Value {
 fn each_message_arrives_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let (near, far) = (folder.path().join("near"), folder.path().join("far"));
-    let near_config = "[[queue]]\nname = 'relay'\nscript = 'builtin:relay'\nnum_workers = 4\n\
+    let near_config = "relay_hosts = '127.0.0.1'\n[[queue]]\nname = 'relay'\nscript = 'builtin:relay'\nnum_workers = 4\n\
                        env_vars = { RETRY_UNIT_S = '0' }";
     // Nobody takes there: what arrives stays to be counted.
     let far_config = "[[queue]]\nname = 'in'\nscript = '/bin/true'\npaused = true";

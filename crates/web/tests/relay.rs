@@ -14,7 +14,12 @@ use serde_json::json;
 /// A service whose relay tries again after so many seconds (times the square of
 /// the count); `0`: at once.
 fn sender(retry_s: &str) -> World {
-    let world = World::new();
+    sender_to("*", retry_s)
+}
+
+/// The same, that may ask these hosts.
+fn sender_to(hosts: &'static str, retry_s: &str) -> World {
+    let world = World::asking(hosts, |_| {});
     for name in ["relay", "webhook"] {
         let config = json!({
             "name": name, "script": format!("builtin:{name}"), "num_workers": 4,
@@ -308,4 +313,38 @@ fn hooks_are_told_until_they_take_it() {
     });
     assert_eq!(from.json("webhook", &hooks)["status"], "done - 204");
     assert_eq!(from.json("webhook", &hooks)["count"], 1);
+}
+
+/// An address comes with a message, so from anybody.
+#[test]
+fn nobody_is_asked_whom_the_settings_do_not_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    for hosts in ["", "localhost 127.0.0.1:1 *.0.0.1"] {
+        let world = sender_to(hosts, "0");
+        let url = format!("http://{address}/");
+        for (queue, setting, message) in [
+            (
+                "webhook",
+                "webhook_hosts",
+                json!({"param1": url, "param2": "{}"}),
+            ),
+            ("relay", "relay_hosts", json!({"dest": format!("{url}q/x")})),
+        ] {
+            let made = world.post_json(&format!("/q/{queue}/new_message"), &message);
+            let id = made.json()[1].as_str().expect("an id").to_owned();
+            let id = id.rsplit('/').next().expect("a short id").to_owned();
+            let message = eventually("it is over", || {
+                let message = world.get(&format!("/q/{queue}/{id}.json")).json();
+                (message["state"] == "err").then_some(message)
+            });
+            let status = message["status"].as_str().expect("a status");
+            assert!(
+                status.contains(&format!("127.0.0.1 is not among {setting}")),
+                "{status}"
+            );
+        }
+    }
+    listener.set_nonblocking(true).expect("set");
+    assert!(listener.accept().is_err(), "somebody was asked");
 }

@@ -80,6 +80,8 @@ pub(crate) struct Config {
     /// Empty: `rq` in the data directory.
     pub(crate) script_root: String,
     pub(crate) ignore_rq_messages: bool,
+    pub(crate) relay_hosts: String,
+    pub(crate) webhook_hosts: String,
     /// Empty: the address of the first http listener.
     pub(crate) script_host: String,
     pub(crate) script_env: String,
@@ -156,6 +158,8 @@ impl Default for Config {
             scripts: Vec::new(),
             script_root: String::new(),
             ignore_rq_messages: false,
+            relay_hosts: String::new(),
+            webhook_hosts: String::new(),
             script_host: String::new(),
             script_env: "production".to_owned(),
             script_time_ms: 0,

@@ -222,6 +222,20 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Flag(&mut c.ignore_rq_messages),
     },
     Spec {
+        key: "relay_hosts",
+        help: "Hosts that relay may bring messages to: HOST, HOST:PORT or *.NAME, separated by \
+               spaces; \"*\": all, as RQ does. An address comes with a message, so from anybody \
+               who may put one. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.relay_hosts),
+    },
+    Spec {
+        key: "webhook_hosts",
+        help: "Hosts that webhook may tell what became of a message; as relay_hosts.",
+        reload: false,
+        field: |c| Field::Text(&mut c.webhook_hosts),
+    },
+    Spec {
         key: "script_host",
         help: "How this server is called from elsewhere, http://HOST:PORT/ with the relative root: \
                what the ids of RQ's messages begin with. Empty: the first http listener.",

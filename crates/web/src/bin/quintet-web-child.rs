@@ -6,7 +6,8 @@ fn main() -> std::process::ExitCode {
     match args.next().as_ref().and_then(|word| word.to_str()) {
         Some("script") => {
             let name = args.next().unwrap_or_default();
-            quintet_web::builtin::main(&name.to_string_lossy())
+            let hosts = args.next().unwrap_or_default();
+            quintet_web::builtin::main(&name.to_string_lossy(), &hosts.to_string_lossy())
         }
         _ => quintet_scripts::launch::main(args),
     }

@@ -3,6 +3,7 @@
 //! run as children like any script, and speak the same protocol on their pipe.
 
 mod client;
+mod hosts;
 mod relay;
 mod router;
 mod webhook;
@@ -13,13 +14,17 @@ use std::process::ExitCode;
 
 use quintet_scripts::ROUTER;
 
+pub use hosts::Hosts;
+
 /// Runs the built-in script of that name, as a child of the runner: with its
-/// variables, in its folder. What it says is on the pipe.
-pub fn main(name: &str) -> ExitCode {
-    let end = match name {
-        "relay" => relay::run(),
-        ROUTER => router::run(),
-        "webhook" => webhook::run(),
+/// variables, in its folder. What it says is on the pipe. `hosts` are those it
+/// may ask ([`Hosts::read`]).
+pub fn main(name: &str, hosts: &str) -> ExitCode {
+    let end = match (name, Hosts::read(hosts)) {
+        ("relay", Ok(hosts)) => relay::run(&hosts),
+        (ROUTER, _) => router::run(),
+        ("webhook", Ok(hosts)) => webhook::run(&hosts),
+        (_, Err(why)) => End::Err(format!("{name}_hosts {why}")),
         _ => End::Err(format!("there is no built-in script {name}")),
     };
     log(&end.line());
@@ -53,6 +58,14 @@ impl End {
             End::Resend(seconds, why) => format!("resend {seconds}-{}", plain(why)),
         }
     }
+}
+
+/// The end of a message whose address may not be asked.
+fn not_among(setting: &str, url: &str) -> End {
+    let host = hosts::target(url).map_or_else(|| url.to_owned(), |(host, _)| host);
+    End::Err(format!(
+        "{host} is not among {setting}: {setting} = \"{host}\" in the server's settings allows it"
+    ))
 }
 
 /// RQ gives up a message of more runs than this.

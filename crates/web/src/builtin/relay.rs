@@ -17,7 +17,7 @@ use md5::{Digest as _, Md5};
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Reply};
-use super::{COUNT_MAX, End, count, keep, later, log, read, variable};
+use super::{COUNT_MAX, End, Hosts, count, keep, later, log, not_among, read, variable};
 
 /// RQ's unit of the time until the next try, s.
 const UNIT_S: u64 = 10;
@@ -43,7 +43,7 @@ const FIELDS: [&str; 10] = [
     "force_remote",
 ];
 
-pub(super) fn run() -> End {
+pub(super) fn run(hosts: &Hosts) -> End {
     let count = count();
     if count > COUNT_MAX {
         return End::Err(format!("RQ_COUNT > {COUNT_MAX} FAIL"));
@@ -55,6 +55,9 @@ pub(super) fn run() -> End {
     let Some((base, _)) = dest.rsplit_once("/q/") else {
         return End::Err(format!("no address of a queue: {dest}"));
     };
+    if !hosts.allow(&dest) {
+        return not_among("relay_hosts", &dest);
+    }
     let relay = Relay {
         client: Client::new(),
         base: base.to_owned(),

@@ -2,18 +2,21 @@
 //! address, the second the message.
 
 use super::client::Client;
-use super::{COUNT_MAX, End, count, later, log, variable};
+use super::{COUNT_MAX, End, Hosts, count, later, log, not_among, variable};
 
 /// RQ's unit of the time until the next try, s.
 const UNIT_S: u64 = 60;
 
-pub(super) fn run() -> End {
+pub(super) fn run(hosts: &Hosts) -> End {
     if count() > COUNT_MAX {
         return End::Err(format!("RQ_COUNT > {COUNT_MAX} FAIL"));
     }
     let url = variable("RQ_PARAM1");
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return End::Err(format!("no address: {url}"));
+    }
+    if !hosts.allow(&url) {
+        return not_among("webhook_hosts", &url);
     }
     let payload = variable("RQ_PARAM2");
     let fields = [("x_format", "json"), ("payload", payload.as_str())];

@@ -44,6 +44,11 @@ impl World {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::asking("*", change)
+    }
+
+    /// One whose built-in scripts may ask these hosts.
+    pub(crate) fn asking(hosts: &'static str, change: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -61,9 +66,14 @@ impl World {
             ],
         );
         options.allow_new_queue = true;
-        options.builtin = Arc::new(|name| {
+        options.builtin = Arc::new(move |name| {
             let child = env!("CARGO_BIN_EXE_quintet-web-child");
-            Some(vec![child.into(), "script".into(), name.into()])
+            Some(vec![
+                child.into(),
+                "script".into(),
+                name.into(),
+                hosts.into(),
+            ])
         });
         options.limits = Limits {
             grace: Duration::from_millis(300),
