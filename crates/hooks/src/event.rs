@@ -121,6 +121,23 @@ impl Event {
 pub struct Events(u32);
 
 impl Events {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// All of them.
+    pub const ALL: Self = Self((1 << Event::COUNT) - 1);
+
+    /// The events with one more.
+    #[must_use]
+    pub fn with(mut self, event: Event) -> Self {
+        self.insert(event);
+        self
+    }
+
+    /// One by one, in the order of [`Event::ALL`].
+    pub fn each(self) -> impl Iterator<Item = Event> {
+        Event::ALL.into_iter().filter(move |event| self.has(*event))
+    }
+
     /// Adds one.
     pub fn insert(&mut self, event: Event) {
         self.0 |= 1 << event as u32;

@@ -1,5 +1,7 @@
 //! What a hook may use.
 
+use crate::event::Events;
+
 /// Budgets of hooks. Each is counted anew for every call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -20,9 +22,9 @@ pub struct Limits {
     pub attempts_max: u32,
     /// How deep puts of `after_put` may cause further `after_put`.
     pub depth_max: u32,
-    /// True: a command whose hook fails is refused. False: it goes on as if
-    /// there were no hook.
-    pub refuse_on_error: bool,
+    /// A command whose function for one of these events fails is refused; for
+    /// the others it goes on as if there were no hook.
+    pub refuse_on_error: Events,
 }
 
 impl Default for Limits {
@@ -35,7 +37,7 @@ impl Default for Limits {
             effect_bytes_max: 64 << 20,
             attempts_max: 8,
             depth_max: 8,
-            refuse_on_error: false,
+            refuse_on_error: Events::NONE,
         }
     }
 }

@@ -203,6 +203,7 @@ impl State {
                 self.program
                     .limits
                     .refuse_on_error
+                    .has(event)
                     .then(|| "refused: a hook failed".to_owned())
             }
             Missed::Conflict => Some("busy: what a hook reads changes too fast".to_owned()),

@@ -9,7 +9,7 @@ use quintet_engine::{
     LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
 };
 use quintet_hooks::trial::{Trial, World, client};
-use quintet_hooks::{Decided, Event, Host, Level, Limits, Program, Reply, Shared, State};
+use quintet_hooks::{Decided, Event, Events, Host, Level, Limits, Program, Reply, Shared, State};
 
 fn trial(text: &str) -> Trial {
     trial_with(text, Limits::default(), Settings::default())
@@ -114,7 +114,7 @@ fn an_error_harms_nothing_and_says_where() {
     assert_eq!(stats[0].last.as_ref().unwrap().line, 4);
 
     let limits = Limits {
-        refuse_on_error: true,
+        refuse_on_error: Events::NONE.with(Event::BeforePut),
         ..Limits::default()
     };
     let mut t = trial_with(
@@ -393,6 +393,27 @@ fn timers_run_and_commands_are_added() {
     t.pass(24 * 3600 * 1000);
     assert_eq!(take(&mut t, "cron"), "1970-01-02T00:01:00.000Z");
     assert_eq!(take(&mut t, "cron"), "empty");
+}
+
+#[test]
+fn a_list_of_events_refuses_for_these_alone() {
+    let limits = Limits {
+        refuse_on_error: Events::NONE.with(Event::Settle),
+        ..Limits::default()
+    };
+    let mut t = trial_with(
+        "function before_put(msg) error('x') end
+         function settle() error('y') end",
+        limits,
+        Settings::default(),
+    );
+    assert_eq!(put(&mut t, "a", "whole"), "1");
+    let delete = Command::Delete {
+        id: MessageId(1),
+        by: By::Anyone,
+    };
+    let deleted = said(t.submit(&client(1), delete));
+    assert_eq!(deleted, "denied: refused: a hook failed");
 }
 
 #[test]

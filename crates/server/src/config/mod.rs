@@ -17,6 +17,7 @@ mod units;
 use std::path::PathBuf;
 
 use quintet_engine::{Overrides, Pattern, QueueSettings, Settings};
+use quintet_hooks::Events;
 use quintet_scripts::QueueConfig;
 use quintet_wire::Options;
 
@@ -111,7 +112,7 @@ pub(crate) struct HookLimits {
     pub(crate) instructions_max: u64,
     pub(crate) time_ms: u64,
     pub(crate) memory_bytes_max: u64,
-    pub(crate) refuse_on_error: bool,
+    pub(crate) refuse_on_error: Events,
 }
 
 impl Default for HookLimits {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use quintet_hooks::{Event, Events};
+
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
 use super::{Config, SyncPolicy};
 
@@ -26,6 +28,8 @@ pub(crate) enum Field<'a> {
     Number(&'a mut u64, u64, u64),
     Text(&'a mut String),
     Flag(&'a mut bool),
+    /// Events of hooks: true, false, or a list of names.
+    Events(&'a mut Events),
     Path(&'a mut PathBuf),
     Sync(&'a mut SyncPolicy),
     Level(&'a mut String),
@@ -187,9 +191,10 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "hook_refuse_on_error",
-        help: "A command whose hook fails is refused; else it goes on as if there were none.",
+        help: "A command whose hook fails is refused; else it goes on as if there were none. A list \
+               of events, such as [\"before_put\"]: only if the function of one of these fails.",
         reload: true,
-        field: |c| Field::Flag(&mut c.hook_limits.refuse_on_error),
+        field: |c| Field::Events(&mut c.hook_limits.refuse_on_error),
     },
     Spec {
         key: "tables_bytes_max",
@@ -314,6 +319,7 @@ impl Field<'_> {
             }
             Field::Text(at) => *at = text(value)?.to_owned(),
             Field::Flag(at) => *at = flag(value)?,
+            Field::Events(at) => *at = events(value)?,
             Field::Path(at) => {
                 let path = text(value)?;
                 if path.is_empty() {
@@ -341,6 +347,12 @@ impl Field<'_> {
             Field::Number(number, _, _) => number.to_string(),
             Field::Text(text) | Field::Level(text) => quoted(text),
             Field::Flag(flag) => flag.to_string(),
+            Field::Events(events) if **events == Events::NONE => "false".to_owned(),
+            Field::Events(events) if **events == Events::ALL => "true".to_owned(),
+            Field::Events(events) => {
+                let names: Vec<String> = events.each().map(|one| quoted(one.name())).collect();
+                format!("[{}]", names.join(", "))
+            }
             Field::Path(path) => quoted(&path.to_string_lossy()),
             Field::Sync(SyncPolicy::Always) => quoted("always"),
             Field::Sync(SyncPolicy::Never) => quoted("never"),
@@ -362,6 +374,23 @@ pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
             _ => Err("takes \"always\", \"never\" or an interval from \"1ms\" to \"60s\"".into()),
         },
     }
+}
+
+fn events(value: &toml::Value) -> Result<Events, String> {
+    let names = match value {
+        toml::Value::Boolean(true) => return Ok(Events::ALL),
+        toml::Value::Boolean(false) => return Ok(Events::NONE),
+        toml::Value::Array(names) => names,
+        _ => return Err("takes true, false or a list of events".to_owned()),
+    };
+    names.iter().try_fold(Events::NONE, |all, name| {
+        let known = |event: &Event| name.as_str() == Some(event.name());
+        let event = Event::ALL.into_iter().find(known).ok_or_else(|| {
+            let names = Event::ALL.map(Event::name).join(", ");
+            format!("{name} is no event; there are {names}")
+        })?;
+        Ok(all.with(event))
+    })
 }
 
 pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
