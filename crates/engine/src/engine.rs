@@ -29,8 +29,9 @@ pub enum Space {
     Enough,
     /// The disk is full: no puts. Leases, settles and deletes still work.
     NoPuts,
-    /// The reserve runs out too: no leases either. Settles and deletes work.
-    NoLeases,
+    /// Nothing more can be written: no takes either. What ends leases and
+    /// deletes is decided, and answered when there is room.
+    NoTakes,
 }
 
 /// One shard: durable state, and those who wait.

@@ -37,6 +37,8 @@ pub enum LogError {
     NoSpace {
         /// The file that could not grow.
         file: String,
+        /// What the system said: the disk, a quota, or the process's limit on files is full.
+        why: String,
     },
     /// No such segment: it was retired, or never existed.
     NoSegment(SegmentNumber),
@@ -151,6 +153,7 @@ impl LogError {
         if is_full(&source) {
             Self::NoSpace {
                 file: file.to_owned(),
+                why: source.to_string(),
             }
         } else {
             Self::io(doing, file, offset, source)
@@ -179,7 +182,10 @@ impl LogError {
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            // Beyond the limit on a process's files (RLIMIT_FSIZE).
+            | io::ErrorKind::FileTooLarge
     )
 }
 
@@ -201,10 +207,10 @@ impl fmt::Display for LogError {
                     "a frame of {bytes} bytes is over the limit of {limit} bytes"
                 )
             }
-            Self::NoSpace { file } => {
+            Self::NoSpace { file, why } => {
                 write!(
                     f,
-                    "no space left to write {file}: free some, or delete messages"
+                    "no space left to write {file} ({why}): free some, or delete messages"
                 )
             }
             Self::NoSegment(number) => write!(f, "segment {number} is not in the log"),

@@ -9,6 +9,7 @@ use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
     Position, Recovery, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
     StorageFile, SyncPoint, SyncWork,
+    error::is_full,
     failure::Failure,
     files::Files,
     recovery,
@@ -56,6 +57,8 @@ pub struct LocalLog {
     current: Option<Arc<dyn StorageFile>>,
     next_number: SegmentNumber,
     begin: bool,
+    /// The current file has its length since before it was begun.
+    whole: bool,
     end: Position,
     durable: Position,
     epoch: Epoch,
@@ -114,20 +117,37 @@ impl LocalLog {
         }
         let end = found.recovery.end;
         let rooted = !found.segments.is_empty();
+        let spares = Spares::new(
+            Arc::clone(&storage),
+            segment_bytes,
+            options.spares,
+            spares,
+            next_spare,
+        );
+        let whole = match &found.current {
+            Some(file) => {
+                let len = file.len();
+                len.map_err(|error| LogError::io("measure", "the last segment", 0, error))?
+                    >= segment_bytes
+            }
+            None => false,
+        };
+        let mut begin = found.current.is_none() || found.recovery.cut.is_some();
+        if options.spares > 0 && (begin || !whole) {
+            spares.ahead()?;
+            // One that was not made ahead (by a version before this, by a backup, or on a disk that
+            // was full) is not gone on with if there is another.
+            begin |= spares.any();
+        }
         let log = Self {
-            spares: Spares::new(
-                Arc::clone(&storage),
-                segment_bytes,
-                options.spares,
-                spares,
-                next_spare,
-            ),
+            spares,
             storage,
             segment_bytes,
             shard: options.shard,
             files,
             failure: Failure::default(),
-            begin: found.current.is_none() || found.recovery.cut.is_some(),
+            begin,
+            whole,
             segments: found.segments,
             current: found.current,
             next_number: found.next_number,
@@ -190,11 +210,14 @@ impl LocalLog {
             }
             return Err(error);
         }
-        if is_spare {
-            self.storage
-                .rename(&from, &name)
-                .map_err(|error| self.failure.record(LogError::io("rename", &from, 0, error)))?;
+        if is_spare && let Err(error) = self.storage.rename(&from, &name) {
+            let error = self.refused("rename", &from, 0, error);
+            if matches!(error, LogError::NoSpace { .. }) {
+                self.spares.give((from, file));
+            }
+            return Err(error);
         }
+        self.whole = is_spare;
         self.begun += 1;
         self.next_number = SegmentNumber(number.0 + 1);
         self.files.add(number, Some(Arc::clone(&file)));
@@ -338,6 +361,14 @@ impl Log for LocalLog {
             .saturating_sub(used + FRAME_HEADER_BYTES as u64)
     }
 
+    fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    fn has_next(&self) -> bool {
+        self.spares.any()
+    }
+
     fn sync_point(&mut self) -> SyncPoint {
         let work = (!self.unsynced.is_empty()).then(|| {
             Box::new(Sync {
@@ -448,10 +479,19 @@ impl Retire {
         // Renamed before its links are counted: a backup links by segment name, so afterwards
         // their number can only fall.
         let spare = self.spares.new_name();
-        self.storage
-            .rename(&name, &spare)
-            .and_then(|()| self.storage.sync_dir())
-            .map_err(|error| fail("rename", error))?;
+        match self.storage.rename(&name, &spare) {
+            // Removing needs no room.
+            Err(error) if is_full(&error) => {
+                self.storage
+                    .remove(&name)
+                    .and_then(|()| self.storage.sync_dir())
+                    .map_err(|error| fail("remove", error))?;
+                return Ok(bytes);
+            }
+            done => done
+                .and_then(|()| self.storage.sync_dir())
+                .map_err(|error| fail("rename", error))?,
+        }
         if file.links().map_err(|error| fail("inspect", error))? > 1 {
             self.storage
                 .remove(&spare)

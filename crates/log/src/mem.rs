@@ -344,6 +344,10 @@ impl StorageFile for MemFile {
         Err(io::ErrorKind::PermissionDenied.into())
     }
 
+    fn allocate(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }

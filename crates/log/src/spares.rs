@@ -1,6 +1,7 @@
 //! Spare segments: whole files made ahead of need, because syncing a file that need not grow costs
 //! a third to a half less, and because a full disk must leave room for what frees it.
 
+use std::io::ErrorKind;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
@@ -39,6 +40,8 @@ struct Keeper {
     ready: Mutex<Ready>,
     filling: Mutex<Option<Filling>>,
     low: AtomicBool,
+    /// What the system said when it became so.
+    why: Mutex<String>,
 }
 
 #[derive(Default)]
@@ -51,6 +54,8 @@ struct Filling {
     number: u32,
     file: Arc<dyn StorageFile>,
     done: u64,
+    /// It has a spare's name, which may not be durable.
+    named: bool,
 }
 
 /// How the spares stand.
@@ -83,6 +88,7 @@ impl Spares {
             }),
             filling: Mutex::new(None),
             low: AtomicBool::new(false),
+            why: Mutex::default(),
         }))
     }
 
@@ -116,8 +122,7 @@ impl Spares {
             Err(error @ LogError::NoSpace { .. }) => {
                 // What is filled so far is kept: it is the first thing the spare needs, and
                 // starting over would write it again at every try.
-                drop(error);
-                keeper.low.store(true, Ordering::Release);
+                keeper.become_low(&error);
                 Ok(SpareState::Low)
             }
             Err(error) => {
@@ -148,6 +153,39 @@ impl Spares {
     /// Becomes false once a whole spare could be made, or one was recycled.
     pub fn low(&self) -> bool {
         self.0.low.load(Ordering::Acquire)
+    }
+
+    /// What the system said when [`Spares::low`] became true last.
+    pub fn why(&self) -> String {
+        let why = self.0.why.lock().unwrap_or_else(PoisonError::into_inner);
+        why.clone()
+    }
+
+    /// Whether there is one.
+    pub fn any(&self) -> bool {
+        !self.0.ready().files.is_empty()
+    }
+
+    /// Sees to it that there is one, at once: the first segment must not be one that a full disk
+    /// keeps from growing. The room is taken without writing, where the file system can.
+    ///
+    /// # Errors
+    /// The storage failed. That the disk is full is none: the log can go on as far as it gets.
+    pub(crate) fn ahead(&self) -> Result<(), LogError> {
+        let keeper = &*self.0;
+        if self.any() {
+            return Ok(());
+        }
+        let number = keeper.ready().take_number();
+        match keeper.allocate(number) {
+            Err(error @ LogError::NoSpace { .. }) => {
+                // Best effort: the next start removes it.
+                keeper.storage.remove(&spare_tmp_name(number)).ok();
+                keeper.become_low(&error);
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// A spare, if there is one.
@@ -182,6 +220,35 @@ impl Keeper {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn become_low(&self, error: &LogError) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
+        self.low.store(true, Ordering::Release);
+    }
+
+    /// A whole spare in one go.
+    fn allocate(&self, number: u32) -> Result<(), LogError> {
+        let tmp = spare_tmp_name(number);
+        let file = self
+            .storage
+            .create(&tmp)
+            .map_err(|error| failed("create", &tmp, error))?;
+        match file.allocate(self.bytes) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                zero_fill(&*file, 0, self.bytes)
+            }
+            done => done,
+        }
+        .and_then(|()| file.sync_data())
+        .map_err(|error| failed("make room for", &tmp, error))?;
+        let name = spare_name(number);
+        self.storage
+            .rename(&tmp, &name)
+            .and_then(|()| self.storage.sync_dir())
+            .map_err(|error| failed("rename", &tmp, error))?;
+        self.ready().files.push((name, file));
+        Ok(())
+    }
+
     /// One slice; true when it completed a spare.
     fn fill(&self, filling: &mut Option<Filling>) -> Result<bool, LogError> {
         let current = match filling {
@@ -197,23 +264,31 @@ impl Keeper {
                     number,
                     file,
                     done: 0,
+                    named: false,
                 })
             }
         };
         let tmp = spare_tmp_name(current.number);
         let slice = (self.bytes - current.done).min(SLICE_BYTES as u64);
-        zero_fill(&*current.file, current.done, slice)
-            .and_then(|()| current.file.sync_data())
-            .map_err(|error| failed("zero-fill", &tmp, error))?;
-        current.done += slice;
+        if slice > 0 {
+            zero_fill(&*current.file, current.done, slice)
+                .and_then(|()| current.file.sync_data())
+                .map_err(|error| failed("zero-fill", &tmp, error))?;
+            current.done += slice;
+        }
         if current.done < self.bytes {
             return Ok(false);
         }
         let name = spare_name(current.number);
+        if !current.named {
+            self.storage
+                .rename(&tmp, &name)
+                .map_err(|error| failed("rename", &tmp, error))?;
+            current.named = true;
+        }
         self.storage
-            .rename(&tmp, &name)
-            .and_then(|()| self.storage.sync_dir())
-            .map_err(|error| failed("rename", &tmp, error))?;
+            .sync_dir()
+            .map_err(|error| failed("sync the directory of", &name, error))?;
         let file = Arc::clone(&current.file);
         *filling = None;
         self.ready().files.push((name, file));

@@ -55,6 +55,18 @@ pub trait Log: Send {
     /// of an empty segment.
     fn segment_bytes_left(&self) -> u64;
 
+    /// Whether the segment being written was made ahead, so that it can be filled whatever becomes
+    /// of the disk.
+    fn is_whole(&self) -> bool {
+        true
+    }
+
+    /// Whether the next segment is there already, so that it can be begun whatever becomes of the
+    /// disk.
+    fn has_next(&self) -> bool {
+        true
+    }
+
     /// Everything appended so far, as a thing to wait for without holding the log.
     fn sync_point(&mut self) -> SyncPoint;
 

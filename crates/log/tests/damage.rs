@@ -356,7 +356,7 @@ fn a_body_that_forges_frames_makes_no_damage_of_a_torn_tail() {
     append(&mut log, 1, &body);
     let name = name_of(SegmentNumber(1));
     let mut content = disk.content(&name).expect("a segment");
-    let last = content.len() - 1;
+    let last = 4096 + log.end().0 as usize - 1;
     content[last] ^= 1;
     disk.set_content(&name, &content);
     let (_, recovery, seen) = open(Arc::new(disk.fork())).expect("a torn tail");

@@ -9,7 +9,8 @@ use std::sync::{
 
 use common::{open, open_with};
 use quintet_log::{
-    DirLock, Disk, Log, LogError, Options, SegmentNumber, SpareState, Storage, backup, check,
+    DirLock, Disk, LocalLog, Log, LogError, Options, SegmentNumber, SpareState, Storage, backup,
+    check,
 };
 use quintet_sim::{
     disk::{Fault, Keep, SimDisk},
@@ -262,7 +263,7 @@ fn retired_segments_become_spares_and_then_segments() {
     assert_eq!((seen.len(), recovery.cut), (1, None));
     assert_eq!(log.segment(), SegmentNumber(12));
     let files = std::fs::read_dir(dir.path()).expect("list").count();
-    assert_eq!(files, 1, "spares of another size are removed");
+    assert_eq!(files, 2, "spares of another size are removed, one is made");
 }
 
 #[test]
@@ -435,6 +436,143 @@ fn files_of_others_are_left_alone() {
     names.sort_unstable();
     assert_eq!(
         names,
-        ["lock", "notes.tmp", "quintet.toml", "segment-1.log"]
+        [
+            "lock",
+            "notes.tmp",
+            "quintet.toml",
+            "segment-1.log",
+            "spare-0000000001.log"
+        ]
     );
+}
+
+/// Room left in the segment being written is used to the last frame.
+fn fill_segment(log: &mut dyn Log) -> u64 {
+    let mut frames = 0;
+    while log.segment_bytes_left() >= 1000 {
+        append(log, 1, &[7; 1000]);
+        frames += 1;
+    }
+    frames
+}
+
+#[test]
+fn the_first_segment_is_made_ahead() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+    disk.set_capacity(disk.used());
+    assert!(
+        fill_segment(&mut log) > 10,
+        "the disk was full from the first byte on"
+    );
+    assert!(log.is_whole());
+    sync(&mut log);
+    log.begin_segment();
+    let refused = log.append(log.end(), stamp(), &mut facts(b"no more"));
+    assert!(
+        matches!(refused, Err(LogError::NoSpace { .. })),
+        "{refused:?}"
+    );
+    // So is one that follows a tail that was cut, or one that could grow.
+    disk.set_capacity(u64::MAX);
+    append(&mut log, 1, b"in a file that grows");
+    sync(&mut log);
+    assert!(!log.is_whole());
+    let last = log.segment();
+    drop(log);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open again");
+    disk.set_capacity(disk.used());
+    assert!(fill_segment(&mut log) > 10);
+    assert_eq!(log.segment().0, last.0 + 1);
+}
+
+#[test]
+fn a_log_on_a_full_disk_opens_and_goes_on_as_far_as_it_gets() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(8 << 10);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+    append(&mut log, 1, b"one");
+    sync(&mut log);
+    let spares = log.spares();
+    assert!(!log.is_whole() && !spares.any() && spares.low());
+    assert!(spares.why().contains("no space left"), "{}", spares.why());
+    disk.set_capacity(u64::MAX);
+    let stop = AtomicBool::new(false);
+    assert_eq!(spares.fill(&stop).expect("fill"), SpareState::Ready);
+    log.begin_segment();
+    append(&mut log, 1, b"two");
+    assert!(log.is_whole());
+    sync(&mut log);
+    drop(log);
+    assert_eq!(
+        open_with(Arc::new(disk), small(2)).expect("open").2.len(),
+        2
+    );
+}
+
+/// ENOSPC, EDQUOT and EFBIG, out of every call that may say so.
+#[test]
+fn every_word_for_a_full_disk_is_heard() {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    for kind in [StorageFull, QuotaExceeded, FileTooLarge] {
+        let full = |first| Fault::Refused(kind, first);
+        let disk = SimDisk::new(1);
+        let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+        let spares = log.spares();
+        append(&mut log, 1, b"one");
+        sync(&mut log);
+        let again = |log: &mut LocalLog, payload: &[u8]| {
+            let end = log.end();
+            let refused = log.append(end, stamp(), &mut facts(payload));
+            assert!(
+                matches!(refused, Err(LogError::NoSpace { .. })),
+                "{kind:?}: {refused:?}"
+            );
+            assert_eq!(log.end(), end);
+            append(log, 1, payload);
+        };
+        // A frame, whole or in part.
+        for first in [0, 3] {
+            disk.fault_at(disk.operations() + 1, full(first));
+            again(&mut log, b"two");
+        }
+        // Making a spare: its file, zeros, sync, name, directory.
+        let before = disk.operations();
+        assert_eq!(
+            spares.fill(&AtomicBool::new(false)).expect("fill"),
+            SpareState::Ready
+        );
+        let (each, spare) = ((disk.operations() - before) / 2, log.spares());
+        for at in 1..=each {
+            let disk = SimDisk::new(at);
+            let (log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
+            disk.fault_at(disk.operations() + at, full(0));
+            let spares = log.spares();
+            while spares.fill_slice().expect("not the end") == SpareState::Filling {}
+            assert!(spares.low() || spares.any(), "{kind:?} at {at}");
+            let stop = AtomicBool::new(false);
+            assert_eq!(spares.fill(&stop).expect("fill"), SpareState::Ready);
+        }
+        // Beginning a segment: the header, the name.
+        for at in 1..=2 {
+            log.begin_segment();
+            disk.fault_at(disk.operations() + at, full(9));
+            again(&mut log, b"in the next");
+            sync(&mut log);
+        }
+        assert!(spare.any() || log.is_whole());
+        // Giving one up: the name of a spare. Removing needs no room.
+        disk.fault_at(disk.operations() + 1, full(0));
+        assert!(log.retire(SegmentNumber(1)).expect("retire") > 0);
+        let seen = open_with(Arc::new(disk.fork()), small(2)).expect("open").2;
+        assert_eq!(seen.len(), 2, "{kind:?}");
+        // A sync that says so may have lost anything: that is the end.
+        append(&mut log, 1, b"lost?");
+        disk.fault_at(disk.operations() + 1, full(0));
+        let point = log.sync_point();
+        let failed = point.wait().expect_err("the sync fails");
+        assert!(failed.is_final(), "{kind:?}: {failed}");
+        let refused = log.append(log.end(), stamp(), &mut facts(b"more"));
+        assert!(matches!(refused, Err(LogError::Stopped { .. })));
+    }
 }

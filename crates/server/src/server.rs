@@ -125,6 +125,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let (server, polls, spares) = open(config, given, listening, orders, places)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
+    server.core.look_at_room();
     server.core.catch_up();
     let (workers, desk) = start_workers(&server, polls, bound)?;
     let mut scripts = Scripts::start(&server, http)?;

@@ -1,9 +1,10 @@
 //! Signals become orders.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::server::Order;
@@ -17,6 +18,8 @@ const IMPATIENT: i32 = 1;
 /// # Errors
 /// The system does not let this process handle signals.
 pub(crate) fn listen(orders: Sender<Order>) -> Result<()> {
+    // A file that may not grow is a full disk, not an end: the write says so.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot handle signals")?;
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).context("cannot handle signals")?;
     let thread = std::thread::Builder::new().name("signals".to_owned());

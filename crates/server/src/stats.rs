@@ -140,6 +140,7 @@ impl Server {
         }
         let counts = &self.core.counts;
         for (name, value) in [
+            ("shortage", self.core.shortage()),
             ("written_bytes", counts.log_written.load(Ordering::Relaxed)),
             (
                 "written_snapshot_bytes",

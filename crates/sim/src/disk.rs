@@ -34,6 +34,8 @@ pub enum Fault {
     /// It fails with ENOSPC; a write has stored the given number of bytes
     /// first, though never all.
     NoSpace(usize),
+    /// The same with another error for want of room: EDQUOT, EFBIG.
+    Refused(io::ErrorKind, usize),
     /// A write stores at most this many bytes (at least 1) and says so.
     Short(usize),
     /// The power goes: a write has stored this many bytes in the cache, anything else did nothing,
@@ -293,6 +295,7 @@ impl State {
         match self.operation()? {
             None | Some(Fault::Short(_)) => Ok(()),
             Some(Fault::NoSpace(_)) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::Refused(kind, _)) => Err(kind.into()),
             Some(Fault::PowerOff(_)) => {
                 self.off = true;
                 Err(power_off())
@@ -570,6 +573,7 @@ impl StorageFile for SimFile {
                 first.min(bytes.len()),
                 Err(io::ErrorKind::StorageFull.into()),
             ),
+            Some(Fault::Refused(kind, first)) => (first.min(bytes.len()), Err(kind.into())),
             Some(Fault::Short(most)) => {
                 let some = most.clamp(1, bytes.len().max(1)).min(bytes.len());
                 (some, Ok(some))
@@ -613,6 +617,20 @@ impl StorageFile for SimFile {
                 let content = page_of(&inode.cache, page);
                 inode.dirty.entry(page).or_default().push(content);
             }
+        })
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.whole_operation()?;
+        let to = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let here = self.with(&mut state, |inode| inode.cache.len() as u64)?;
+        if len.saturating_sub(here) > state.capacity.saturating_sub(state.used()) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.with(&mut state, |inode| {
+            let longer = inode.cache.len().max(to);
+            inode.cache.resize(longer, 0);
         })
     }
 

@@ -195,7 +195,12 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
     ) -> Result<(), Refusal> {
-        if take.lease.is_some() && self.space == Space::NoLeases {
+        let logged = |&id: &QueueId| {
+            let queue = self.store.queue(id);
+            queue.is_some_and(|queue| !queue.live.settings.memory)
+        };
+        // Nobody could be told of it.
+        if !take.look && self.space == Space::NoTakes && queues.iter().any(logged) {
             return Err(Refusal::NoSpace);
         }
         if let (1, [only]) = (take.queues.len(), queues)
@@ -625,7 +630,7 @@ impl Engine {
         ask: LeaseAsk,
     ) -> Answer {
         let refused = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
-        if self.space == Space::NoLeases {
+        if self.space == Space::NoTakes {
             return refused(Refusal::NoSpace);
         }
         let Some(slot) = self.store.slot(id) else {

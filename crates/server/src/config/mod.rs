@@ -219,8 +219,6 @@ impl Config {
         }
     }
 
-    /// Bytes the messages may take: as set, or three quarters of the machine's
-    /// memory, so that a put is refused before the system kills the server.
     /// Bytes the messages may take: as set, or three quarters of the memory the
     /// machine, or the server's control group, has, so that a put is refused before the system kills the server.
     pub(crate) fn memory_max(&self) -> u64 {

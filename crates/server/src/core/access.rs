@@ -8,8 +8,8 @@ mod tests;
 use std::sync::MutexGuard;
 
 use quintet_engine::{
-    Across, Answer, Caller, Command, Delivery, Message, Ms, Name, Outcome, Party, Peek, QueueStats,
-    ShardStats, StatsOf, StatsReply, TableAsk,
+    Across, Answer, Caller, Command, Delivery, Hold, Message, Ms, Name, Outcome, Party, Peek,
+    QueueStats, Refusal, ShardStats, StatsOf, StatsReply, TableAsk,
 };
 
 use super::{Core, Need, Shard};
@@ -309,8 +309,21 @@ fn decided(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
             .unwrap_or_default(),
         _ => Name::default(),
     };
+    let hold = match outcome {
+        Outcome::Refused(refusal) => hold_of(refusal),
+        _ => hold,
+    };
     let need = shard.need(hold, &core.progress, core.waits_for_disk());
     Decided::Now(outcome, name, need)
+}
+
+/// What a refusal waits for. That there is no room rests on nothing in the
+/// log, and could never be said if it waited for it.
+fn hold_of(refusal: Refusal) -> Hold {
+    match refusal {
+        Refusal::NoSpace | Refusal::Draining => Hold::Turn,
+        _ => Hold::Durable,
+    }
 }
 
 /// Joins the answers of two shards to one command.

@@ -102,8 +102,11 @@ impl Committer {
             };
             let expected = self.log.end();
             match self.log.append(expected, stamp, &mut self.frame) {
-                Ok(_) => {}
-                Err(LogError::NoSpace { .. }) => return Committed::Full,
+                Ok(_) => core.set_stuck(false),
+                Err(LogError::NoSpace { .. }) => {
+                    core.set_stuck(true);
+                    return Committed::Full;
+                }
                 Err(error) => return Committed::Failed(error),
             }
             self.fresh = false;
@@ -129,7 +132,7 @@ impl Committer {
         let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
             core.shards.iter().map(locked).collect();
         if shards.iter().all(|shard| shard.batch.is_empty()) {
-            if ending == Ending::Now && !self.fresh {
+            if ending == Ending::Now && !self.fresh && self.may_end(core, &mut shards) {
                 let home = self.home_after();
                 begin_segment(core, &mut shards, home);
                 self.begin_segment(core);
@@ -149,7 +152,10 @@ impl Committer {
             }
         }
         self.own += FRAME_HEADER_BYTES as u64;
-        if ending == Ending::Now || ending == Ending::IfFull && self.room() < self.reserve {
+        let full = self.room() < self.reserve;
+        if (ending == Ending::Now || ending == Ending::IfFull && full)
+            && self.may_end(core, &mut shards)
+        {
             // What is decided from here on lands in the next segment, and the
             // state as it is now, between the two batches, goes before it.
             let home = self.home_after();
@@ -158,6 +164,21 @@ impl Committer {
         }
         self.pending = Some(ticket);
         true
+    }
+
+    /// True if another segment can be begun. If not, the rest of this one is
+    /// for what frees space.
+    fn may_end(&self, core: &Core, shards: &mut [MutexGuard<'_, Shard>]) -> bool {
+        let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
+        let fits = snapshot.sum::<u64>() + self.reserve <= self.segment_bytes;
+        if self.log.has_next() && fits || !core.room.is_short() {
+            return true;
+        }
+        core.room.full.store(true, Ordering::Relaxed);
+        for shard in shards {
+            shard.engine.set_space(Space::NoPuts);
+        }
+        false
     }
 
     /// Bytes until the segment is full. The snapshot it began with does not

@@ -52,8 +52,10 @@ impl Core {
             };
             let ready = state == SpareState::Ready;
             self.room.spares_ready.store(ready, Ordering::Relaxed);
+            let whole = stuck || self.go_on_whole(spares);
             let space = match stuck {
-                true => Space::NoLeases,
+                true => Space::NoTakes,
+                false if !whole && self.room.is_short() => Space::NoPuts,
                 false if spares.low() || self.room.is_tight() => Space::NoPuts,
                 false => Space::Enough,
             };
@@ -61,13 +63,34 @@ impl Core {
                 self.set_space(space);
             }
             if (space == Space::Enough) != (told == Space::Enough) {
-                tell(space);
+                tell(space, &spares.why());
             }
             told = space;
             if self.retire_one(log_bytes(), &mut over, stop) {
                 pause = PACE;
             }
         }
+    }
+
+    /// Leaves a segment that was not made ahead as soon as there is one that
+    /// was: a full disk would keep it from growing. False: there is none yet.
+    fn go_on_whole(&self, spares: &Spares) -> bool {
+        {
+            let mut committer = locked(&self.committer);
+            if committer.log.is_whole() {
+                return true;
+            }
+            if !spares.any() {
+                return false;
+            }
+            match committer.commit(self, Ending::Now) {
+                Committed::Written | Committed::Nothing => {}
+                Committed::Full => return false,
+                Committed::Failed(error) => stop_for(&error),
+            }
+        }
+        self.tell_written();
+        self.write_now() && locked(&self.committer).log.is_whole()
     }
 
     /// Writes what found the disk full before. True if it still is.
@@ -280,10 +303,17 @@ impl Core {
     }
 }
 
-fn tell(space: Space) {
+fn tell(space: Space, why: &str) {
     if space == Space::Enough {
         tracing::info!("there is space on the disk again: puts are accepted");
     } else {
-        tracing::error!("the disk is full: puts are refused until there is space again");
+        tracing::error!(
+            "the disk is full: puts are refused until there is space again; {}",
+            if why.is_empty() {
+                "less is free than two files of the log"
+            } else {
+                why
+            }
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quintet_engine::Space;
 
-use super::{Core, locked};
+use super::{Core, Mailbox, locked};
 
 /// What is known of the disk.
 pub(crate) struct Room {
@@ -18,6 +18,8 @@ pub(crate) struct Room {
     pub(super) full: AtomicBool,
     /// Every spare segment is there.
     pub(super) spares_ready: AtomicBool,
+    /// What is decided cannot be written.
+    pub(super) stuck: AtomicBool,
     /// Bytes a segment begins with.
     pub(super) snapshot: AtomicU64,
 }
@@ -29,6 +31,7 @@ impl Room {
             segment_bytes,
             full: AtomicBool::new(false),
             spares_ready: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             snapshot: AtomicU64::new(0),
         }
     }
@@ -42,6 +45,12 @@ impl Room {
         if fits && self.spares_ready.load(Ordering::Relaxed) {
             return false;
         }
+        self.is_short()
+    }
+
+    /// True if there is not room for two more segments on the disk.
+    pub(super) fn is_short(&self) -> bool {
+        let snapshot = self.snapshot.load(Ordering::Relaxed);
         let wanted = 2 * self.segment_bytes.saturating_add(snapshot);
         match rustix::fs::statvfs(&self.dir) {
             Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) < wanted,
@@ -52,6 +61,45 @@ impl Room {
 }
 
 impl Core {
+    /// True while what is decided cannot be written.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.room.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Something could be written, or not. Those who hold replies look who is
+    /// still there to get them. No shard is locked.
+    pub(super) fn set_stuck(&self, stuck: bool) {
+        if self.room.stuck.load(Ordering::Relaxed) == stuck {
+            return;
+        }
+        self.room.stuck.store(stuck, Ordering::Relaxed);
+        if stuck {
+            self.set_space(Space::NoTakes);
+            self.mail.iter().for_each(Mailbox::wake);
+        } else {
+            // The maintenance thread says whether there is more.
+            self.set_space(Space::NoPuts);
+            self.upkeep.raise();
+        }
+    }
+
+    /// Before the first client: a log whose segment could not be made ahead
+    /// takes no puts yet.
+    pub(crate) fn look_at_room(&self) {
+        if !locked(&self.committer).log.is_whole() {
+            self.set_space(Space::NoPuts);
+        }
+    }
+
+    /// How it stands, for statistics: 0 there is room, 1 puts are refused, 2
+    /// takes too.
+    pub(crate) fn shortage(&self) -> u64 {
+        match (self.is_stuck(), self.is_full()) {
+            (true, _) => 2,
+            (false, full) => u64::from(full),
+        }
+    }
+
     /// Tells the engine how much room there is.
     pub(super) fn set_space(&self, space: Space) {
         self.room

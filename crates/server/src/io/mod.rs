@@ -2,6 +2,7 @@
 
 mod conn;
 mod gather;
+mod gone;
 mod guests;
 mod hooked;
 mod listen;

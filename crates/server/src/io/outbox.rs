@@ -155,6 +155,12 @@ impl Outbox {
         flushed
     }
 
+    /// True if something was removed for a reply that may not leave yet.
+    pub(super) fn owes(&self) -> bool {
+        let last = self.kept.back();
+        last.is_some_and(|(start, _)| *start >= self.free.0)
+    }
+
     /// The messages whose replies never began to leave.
     pub(super) fn take_unsent(&mut self) -> Vec<Message> {
         self.kept_bytes = 0;

@@ -192,6 +192,7 @@ impl IoThread {
             self.deliver_local();
             self.write();
             self.see_to_disk(idle);
+            self.part_from_the_gone();
             self.flush();
             self.keep_memory();
             self.close_idle();

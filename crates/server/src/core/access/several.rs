@@ -217,6 +217,7 @@ struct Part {
 }
 
 pub(super) fn refused(core: &Core, shard: &mut Shard, refusal: Refusal) -> Decided {
-    let need = shard.need(Hold::Durable, &core.progress, core.waits_for_disk());
+    let hold = super::hold_of(refusal);
+    let need = shard.need(hold, &core.progress, core.waits_for_disk());
     Decided::Now(Outcome::Refused(refusal), Name::default(), need)
 }
