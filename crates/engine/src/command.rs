@@ -365,8 +365,12 @@ pub enum StatsOf {
     Shard,
     /// One queue.
     Queue(Name),
-    /// Every queue, by name.
-    Queues,
+    /// Some of the queues, in the order they were made: as many as bear looking
+    /// at in one step, from `from` on. Says where to go on.
+    Queues {
+        /// A shard, and where in it; (0, 0) to begin.
+        from: (u8, u32),
+    },
     /// One message.
     Message(MessageId),
 }

@@ -56,5 +56,7 @@ pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
-pub use stats::{MessageStats, QueueGauges, QueueStats, QueueTotals, ShardStats, StatsReply};
+pub use stats::{
+    MessageStats, QueueGauges, QueuePage, QueueStats, QueueTotals, ShardStats, StatsReply,
+};
 pub use time::{Ms, WallAhead};

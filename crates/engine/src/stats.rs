@@ -228,6 +228,17 @@ impl MessageStats {
     }
 }
 
+/// Some of the queues. One that is there from the first page to the last is in
+/// exactly one of them; one that is made or dropped meanwhile may be in none.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct QueuePage {
+    /// In the order they were made.
+    pub queues: Vec<QueueStats>,
+    /// Where to go on ([`StatsOf::Queues`](crate::StatsOf::Queues)); `None`:
+    /// that was all.
+    pub next: Option<(u8, u32)>,
+}
+
 /// An answer to a stats command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StatsReply {
@@ -235,8 +246,8 @@ pub enum StatsReply {
     Shard(ShardStats),
     /// One queue.
     Queue(QueueStats),
-    /// All queues, sorted by name.
-    Queues(ShardStats, Vec<QueueStats>),
+    /// Some of the queues.
+    Queues(QueuePage),
     /// One message.
     Message(MessageStats),
 }

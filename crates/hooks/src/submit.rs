@@ -354,7 +354,7 @@ fn describe(command: &Command) -> (&'static str, Option<&Name>, Option<MessageId
         Command::Stats(of) => match of {
             StatsOf::Queue(queue) => ("stats", Some(queue), None),
             StatsOf::Message(id) => ("stats", None, Some(*id)),
-            StatsOf::Shard | StatsOf::Queues => ("stats", None, None),
+            StatsOf::Shard | StatsOf::Queues { .. } => ("stats", None, None),
         },
     }
 }

@@ -353,11 +353,15 @@ impl Rq {
     /// others whose name RQ allows.
     pub fn queues(&self) -> Vec<String> {
         let mut names: Vec<String> = lock(&self.queues).keys().cloned().collect();
-        if let Outcome::Stats(stats) = self.ask(Command::Stats(StatsOf::Queues))
-            && let StatsReply::Queues(_, all) = *stats
-        {
-            let text = |name: &Name| String::from_utf8(name.as_bytes().to_vec()).ok();
-            names.extend(all.iter().filter_map(|stats| text(&stats.name)));
+        let mut next = Some((0, 0));
+        while let Some(from) = next.take() {
+            if let Outcome::Stats(stats) = self.ask(Command::Stats(StatsOf::Queues { from }))
+                && let StatsReply::Queues(page) = *stats
+            {
+                let text = |name: &Name| String::from_utf8(name.as_bytes().to_vec()).ok();
+                names.extend(page.queues.iter().filter_map(|stats| text(&stats.name)));
+                next = page.next;
+            }
         }
         names.retain(|name| check_queue_name(name).is_ok());
         names.sort_unstable();

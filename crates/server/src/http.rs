@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use quintet_door::Door;
+use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
 use quintet_web::{Limits, Logins, Settings, Site, Socket, Web};
 use quintet_wire::{OptionSpec, Options, Value};
@@ -113,6 +113,7 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
             .collect(),
         allow_new_queue: options.flag("allow_new_queue"),
         insecure: options.flag("insecure"),
+        memory: None,
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
             form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
@@ -205,6 +206,7 @@ impl Running {
         rq: &Arc<Rq>,
         door: &Arc<dyn Door>,
         logins: &Logins,
+        memory: &Arc<ByteBudget>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
@@ -214,6 +216,7 @@ impl Running {
         } in open
         {
             settings.logins = Some(logins.clone());
+            settings.memory = Some(Arc::clone(memory));
             let socket = match &bound.address {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
                 Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),

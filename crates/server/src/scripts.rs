@@ -65,7 +65,9 @@ impl Scripts {
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             let logins = logins(server);
-            scripts.http = Some(http::Running::start(open, &rq, &scripts.door, &logins)?);
+            let memory = &server.connection_memory;
+            let running = http::Running::start(open, &rq, &scripts.door, &logins, memory)?;
+            scripts.http = Some(running);
         }
         Ok(scripts)
     }

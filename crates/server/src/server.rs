@@ -45,6 +45,8 @@ pub(crate) struct Server {
     pub(crate) guests: Guests,
     /// Times the system had no file or memory for a connection.
     pub(crate) accepts_failed: AtomicU64,
+    /// Connections that spoke HTTP to a voice that is none.
+    pub(crate) spoke_http: AtomicU64,
     /// What all connections together hold for input, uploads and output.
     pub(crate) connection_memory: Arc<ByteBudget>,
     /// What large messages on their way in may take of the disk, together.
@@ -67,7 +69,7 @@ pub(crate) struct Listening {
     /// Where it listens.
     pub(crate) address: String,
     /// What speaks something else has been told of, by kind.
-    pub(crate) foreign_told: [AtomicBool; 2],
+    pub(crate) foreign_told: [AtomicBool; 3],
 }
 
 impl Listening {
@@ -316,6 +318,7 @@ fn open(
         draining: AtomicBool::new(false),
         guests: Guests::new(places.connections),
         accepts_failed: AtomicU64::new(0),
+        spoke_http: AtomicU64::new(0),
         orders,
         given,
     };

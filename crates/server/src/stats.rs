@@ -14,8 +14,7 @@ impl Server {
     /// Answers what a session of this listener asks the host.
     pub(crate) fn answer(&self, ask: HostAsk, listening: &Listening) -> Given {
         match ask {
-            HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally, false))),
-            HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats(listening.tally, true))),
+            HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
             HostAsk::Foreign(foreign) => {
                 listening.tell_foreign(foreign);
                 Given::Own
@@ -86,7 +85,7 @@ impl Server {
         Ok(String::new())
     }
 
-    fn stats(&self, tally: usize, with_queues: bool) -> ServerStats {
+    fn stats(&self, tally: usize) -> ServerStats {
         let mut stats = ServerStats {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
@@ -118,25 +117,14 @@ impl Server {
         stats.counters = self.counters();
         self.hook_stats(&mut stats);
         process(&mut stats);
-        let of = if with_queues {
-            StatsOf::Queues
-        } else {
-            StatsOf::Shard
-        };
         let (mut deliveries, mut out) = (Vec::new(), Vec::new());
         let now = self.core.clock.now();
         let mut access = Access::new(&self.core, now, &mut deliveries, &mut out);
         if let Decided::Now(Outcome::Stats(reply), ..) =
-            access.submit(Caller::default(), Command::Stats(of))
+            access.submit(Caller::default(), Command::Stats(StatsOf::Shard))
+            && let StatsReply::Shard(shard) = *reply
         {
-            match *reply {
-                StatsReply::Shard(shard) => stats.shard = shard,
-                StatsReply::Queues(shard, queues) => {
-                    stats.shard = shard;
-                    stats.queues = queues;
-                }
-                StatsReply::Queue(_) | StatsReply::Message(_) => {}
-            }
+            stats.shard = shard;
         }
         let counts = &self.core.counts;
         for (name, value) in [
@@ -163,6 +151,7 @@ impl Server {
             ("closed_for_memory", memory.turned_away()),
             ("refused", self.guests.refused()),
             ("accept_failed", self.accepts_failed.load(Ordering::Relaxed)),
+            ("spoke_http", self.spoke_http.load(Ordering::Relaxed)),
             ("upload_bytes", self.uploads.used()),
             ("uploads_refused", self.uploads.turned_away()),
         ] {

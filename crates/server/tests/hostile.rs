@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use common::{Client, PATIENCE, Server, Start, noise};
@@ -87,6 +89,169 @@ fn unread_replies_keep_to_the_budget() {
     eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
     goes_on(&server);
     drop(greedy);
+    eventually(&server, "connections_memory_bytes", |n| n == 0);
+}
+
+/// Queues with long names, so that listings of them are long.
+fn many_queues(server: &Server, count: usize) {
+    let mut client = server.client();
+    for from in (0..count).step_by(500) {
+        let mut puts = Vec::new();
+        for n in from..from + 500 {
+            puts.extend(format!("set {} 0 0 1\r\nx\r\n", listed(n)).bytes());
+        }
+        client.send(&puts);
+        client.expect(&b"STORED\r\n".repeat(500));
+    }
+}
+
+fn listed(n: usize) -> String {
+    format!("{:a>100}", format!("-{n}"))
+}
+
+/// A listing is made as it is read, so a client that reads none of it takes
+/// little; others do not wait for it.
+#[test]
+fn unread_listings_keep_to_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some("connection_memory = '8MiB'\nsync = '50ms'\n"),
+            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+            ..Start::default()
+        },
+    );
+    many_queues(&server, 5000);
+    let mut greedy = Vec::new();
+    for n in 0..20 {
+        let mut client = server.client();
+        client.try_send(if n % 2 == 0 {
+            b"stats\r\n"
+        } else {
+            b"dump_stats\r\n"
+        });
+        greedy.push(client);
+        let mut client = server.client_of("beanstalk");
+        client.try_send(&b"list-tubes\r\n".repeat(20));
+        greedy.push(client);
+    }
+    goes_on(&server);
+    eventually(&server, "connections_closed_for_memory", |n| n >= 1);
+    eventually(&server, "connections_memory_bytes", |n| n <= BUDGET);
+    goes_on(&server);
+    drop(greedy);
+    eventually(&server, "connections_memory_bytes", |n| n == 0);
+}
+
+/// Pages of a listing are of different moments, and what is there all the time
+/// is in it once.
+#[test]
+fn listings_are_whole_while_queues_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some("shards = 2\nsync = '50ms'\n"),
+            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+            ..Start::default()
+        },
+    );
+    many_queues(&server, 3000);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.client();
+            for n in 0.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let name = format!("passing{}", n % 700);
+                client.put(&name, b"x");
+                client.send(format!("delete {name}\r\n").as_bytes());
+                client.until(b"\r\n");
+            }
+        });
+        let all: BTreeSet<String> = (0..3000).map(listed).collect();
+        for _ in 0..3 {
+            let stays = |name: &&str| !name.starts_with("passing") && *name != "default";
+            let once = |names: Vec<&str>| {
+                let stay: Vec<&str> = names.into_iter().filter(stays).collect();
+                assert_eq!(stay.len(), all.len());
+                assert!(stay.iter().all(|name| all.contains(*name)));
+                assert_eq!(stay.iter().collect::<BTreeSet<_>>().len(), all.len());
+            };
+            let mut client = server.client();
+            client.send(b"stats\r\n");
+            let text = String::from_utf8(client.until(b"END\r\n")).unwrap();
+            let items = text.lines().filter_map(|line| {
+                let (name, _) = line.strip_prefix("STAT queue_")?.split_once("_items ")?;
+                (!name.contains('_')).then_some(name)
+            });
+            once(items.collect());
+            client.send(b"dump_stats\r\n");
+            let text = String::from_utf8(client.until(b"END\r\n")).unwrap();
+            let names = text.lines().filter_map(|line| line.strip_prefix("queue '"));
+            once(names.filter_map(|line| line.strip_suffix("' {")).collect());
+            let mut client = server.client_of("beanstalk");
+            client.send(b"list-tubes\r\n");
+            let head = String::from_utf8(client.until(b"\r\n")).unwrap();
+            let len = head.trim().strip_prefix("OK ").unwrap().parse().unwrap();
+            let text = String::from_utf8(client.exact(len)).unwrap();
+            client.expect(b"\r\n");
+            let names = text.lines().filter_map(|line| line.strip_prefix("- "));
+            once(names.collect());
+            client.send(b"stats\r\n");
+            let text = String::from_utf8(client.until(b"id: ")).unwrap();
+            let tubes = text.lines().find_map(|l| l.strip_prefix("current-tubes: "));
+            assert!(tubes.unwrap().parse::<usize>().unwrap() > 3000);
+            let listing = server.run(&["queues", "--json"]).stdout;
+            let listing = String::from_utf8(listing).unwrap();
+            let queues = listing.lines().map(|line| {
+                let queue: serde_json::Value = serde_json::from_str(line).unwrap();
+                queue["name"].as_str().unwrap().to_owned()
+            });
+            let queues: Vec<String> = queues.collect();
+            assert!(queues.is_sorted());
+            once(queues.iter().map(String::as_str).collect());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// HTTP has no memory of its own.
+#[test]
+fn http_keeps_to_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_as_configured(
+        &dir.path().join("data"),
+        Start {
+            config: Some(
+                "connection_memory = '8MiB'\nsync = '50ms'\n\
+                 [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
+                 [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nmax_form = '4MiB'\n",
+            ),
+            ..Start::default()
+        },
+    );
+    let post = |server: &Server, len: usize| {
+        let mut client = server.client_of("http");
+        let head = format!(
+            "POST /q/webhook/new_message HTTP/1.1\r\nHost: localhost\r\n\
+             Content-Type: application/json\r\nContent-Length: {len}\r\n\r\n"
+        );
+        client.send(head.as_bytes());
+        client.try_send(&noise(3_000_000));
+        client
+    };
+    let mut greedy: Vec<Client> = (0..2).map(|_| post(&server, 3_500_000)).collect();
+    eventually(&server, "connections_memory_bytes", |n| n >= 6_000_000);
+    for _ in 0..5 {
+        post(&server, 3_500_000).until(b"connection_memory");
+    }
+    eventually(&server, "connections_closed_for_memory", |n| n >= 5);
+    goes_on(&server);
+    greedy.clear();
     eventually(&server, "connections_memory_bytes", |n| n == 0);
 }
 

@@ -78,14 +78,21 @@ impl App {
         form.add_urlencoded(request.uri().query().unwrap_or_default().as_bytes(), limits)?;
         let kind = form::kind(content_type(request.headers()));
         let body = request.into_body();
-        let json = match &kind {
-            Kind::Json => Some(form::whole(body, limits).await?),
+        let (json, share) = match &kind {
+            Kind::Json => {
+                let (json, share) = form::whole(body, &self.settings).await?;
+                (Some(json), share)
+            }
             kind => {
-                form::read(kind, body, &mut form, limits).await?;
-                None
+                let share = form::read(kind, body, &mut form, &self.settings).await?;
+                (None, share)
             }
         };
-        Ok(Given { form, json })
+        Ok(Given {
+            form,
+            json,
+            _share: share,
+        })
     }
 
     /// The query as a form.
@@ -128,6 +135,8 @@ impl App {
 pub(crate) struct Given {
     pub(crate) form: Form,
     pub(crate) json: Option<bytes::Bytes>,
+    /// What it takes of the memory for connections.
+    _share: Option<quintet_door::Share>,
 }
 
 pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {

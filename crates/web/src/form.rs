@@ -1,12 +1,13 @@
 //! Forms: query strings, urlencoded and multipart bodies, and the nesting that
 //! Rack gives names such as `mesg[param1]` and `queue[coalesce_params][]`.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use quintet_door::Share;
 use serde_json::{Map, Value};
 
 use crate::reply::Problem;
-use crate::settings::Limits;
+use crate::settings::{Limits, Settings};
 
 /// Fields in the order they came. The last of a name counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,21 +84,66 @@ impl Form {
     }
 }
 
+/// A body, and its share of what connections may hold.
+pub(crate) type Whole = (Bytes, Option<Share>);
+
 /// Reads a body whole; for forms and JSON, never for files.
 ///
 /// # Errors
-/// It is over `form_bytes_max`, too slow, or broke off.
-pub(crate) async fn whole(body: axum::body::Body, limits: &Limits) -> Result<Bytes, Problem> {
-    let limited = http_body_util::Limited::new(body, limits.form_bytes_max);
-    match tokio::time::timeout(limits.timeout, limited.collect()).await {
+/// It is over `form_bytes_max`, too slow, or broke off; or connections hold as
+/// much as they may.
+pub(crate) async fn whole(body: axum::body::Body, settings: &Settings) -> Result<Whole, Problem> {
+    let timeout = settings.limits.timeout;
+    match tokio::time::timeout(timeout, collected(body, settings)).await {
         Err(_) => Err(Problem::TooSlow),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Problem::FormTooLarge(limits.form_bytes_max))
-        }
-        Ok(Err(_)) => Err(Problem::BrokeOff),
+        Ok(whole) => whole,
     }
 }
+
+async fn collected(mut body: axum::body::Body, settings: &Settings) -> Result<Whole, Problem> {
+    let max = settings.limits.form_bytes_max;
+    let mut bytes = BytesMut::new();
+    let mut share = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::BrokeOff)?;
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
+        let len = bytes.len() + data.len();
+        if len > max {
+            return Err(Problem::FormTooLarge(max));
+        }
+        if len > bytes.capacity() {
+            // As much again as there was, so that little is moved.
+            let capacity = len.max(bytes.capacity() * 2);
+            hold(settings, &mut share, capacity - bytes.capacity())?;
+            bytes.reserve(capacity - bytes.len());
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok((bytes.freeze(), share))
+}
+
+/// Takes so much more for a connection. The first pieces, which every one may
+/// have, are not counted.
+fn hold(settings: &Settings, share: &mut Option<Share>, more: usize) -> Result<(), Problem> {
+    let Some(memory) = &settings.memory else {
+        return Ok(());
+    };
+    let more = more as u64;
+    let held = match share {
+        Some(share) => share.grow(more),
+        None if more <= FREE_BYTES => true,
+        None => {
+            *share = memory.take(more);
+            share.is_some()
+        }
+    };
+    held.then_some(()).ok_or(Problem::NoMemory)
+}
+
+/// What a connection may hold without its being counted, bytes.
+pub(crate) const FREE_BYTES: u64 = 8 << 10;
 
 /// What a form's body is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -122,7 +168,8 @@ pub(crate) fn kind(content_type: Option<&str>) -> Kind {
     }
 }
 
-/// Reads a form's body of either kind into `form`. A file among the fields of a
+/// Reads a form's body of either kind into `form`; answers its share of what
+/// connections may hold. A file among the fields of a
 /// multipart body is a field like any other.
 ///
 /// # Errors
@@ -131,11 +178,13 @@ pub(crate) async fn read(
     kind: &Kind,
     body: axum::body::Body,
     form: &mut Form,
-    limits: &Limits,
-) -> Result<(), Problem> {
-    let bytes = whole(body, limits).await?;
+    settings: &Settings,
+) -> Result<Option<Share>, Problem> {
+    let limits = &settings.limits;
+    let (bytes, share) = whole(body, settings).await?;
     let Kind::Multipart(boundary) = kind else {
-        return form.add_urlencoded(&bytes, limits);
+        form.add_urlencoded(&bytes, limits)?;
+        return Ok(share);
     };
     let once = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(bytes)]);
     let mut parts = multer::Multipart::new(once, boundary.as_str());
@@ -146,7 +195,7 @@ pub(crate) async fn read(
         let value = String::from_utf8_lossy(&value).into_owned();
         form.add(name, value, limits)?;
     }
-    Ok(())
+    Ok(share)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod files;
 mod flash;
 mod form;
 mod guard;
+mod held;
 mod paced;
 mod pages;
 mod paths;

@@ -15,6 +15,8 @@ pub(crate) enum Problem {
     FormTooLarge(usize),
     /// The body did not come in time.
     TooSlow,
+    /// All connections together hold as much memory as they may.
+    NoMemory,
     /// The body ended early.
     BrokeOff,
     /// The body is no form, in the parser's words.
@@ -58,6 +60,10 @@ impl Problem {
                 StatusCode::REQUEST_TIMEOUT,
                 "the body did not arrive in time (timeout)".to_owned(),
             ),
+            Problem::NoMemory => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "clients hold as much memory as they may (connection_memory)".to_owned(),
+            ),
             Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
             Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
             Problem::Said(status, text) => (*status, text.clone()),
@@ -84,7 +90,12 @@ pub(crate) fn page(status: StatusCode, html: String) -> Response {
 
 /// A JSON document.
 pub(crate) fn document(value: &Value) -> Response {
-    typed(StatusCode::OK, "application/json", value.to_string())
+    written(value.to_string())
+}
+
+/// The same, already written.
+pub(crate) fn written(json: String) -> Response {
+    typed(StatusCode::OK, "application/json", json)
 }
 
 /// `["ok", x]`, or `["fail", text]`, both with 200, as RQ answers.

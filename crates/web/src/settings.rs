@@ -1,9 +1,11 @@
 //! What a listener is told.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use quintet_door::ByteBudget;
 
 use crate::guard::{Logins, User};
 
@@ -28,6 +30,9 @@ pub struct Settings {
     pub allow_new_queue: bool,
     /// Listening beyond loopback without a login is meant.
     pub insecure: bool,
+    /// What forms on their way in and replies on their way out may take of the
+    /// memory, together with all other connections; `None`: no bound.
+    pub memory: Option<Arc<ByteBudget>>,
     /// Limits.
     pub limits: Limits,
 }
@@ -43,6 +48,7 @@ impl Default for Settings {
             hosts: Vec::new(),
             allow_new_queue: false,
             insecure: false,
+            memory: None,
             limits: Limits::default(),
         }
     }

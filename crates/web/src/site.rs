@@ -17,6 +17,7 @@ use quintet_scripts::Rq;
 
 use crate::app::App;
 use crate::guard::{Denied, Guard};
+use crate::held;
 use crate::paths;
 use crate::reply::{self, Problem, plain};
 use crate::routes;
@@ -82,10 +83,11 @@ impl Site {
         peer: Option<IpAddr>,
         request: hyper::Request<Incoming>,
     ) -> Response {
-        let mut response = match self.route(peer, request).await {
+        let response = match self.route(peer, request).await {
             Ok(response) => response,
             Err(problem) => problem.into_response(),
         };
+        let mut response = held::count(response, self.settings()).await;
         reply::protect(response.headers_mut());
         response
     }

@@ -13,7 +13,7 @@ mod session;
 mod tally;
 mod voice;
 
-pub use foreign::Foreign;
+pub use foreign::{Foreign, Http};
 pub use output::Output;
 pub use session::{
     Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,

@@ -51,6 +51,12 @@ pub trait Session: Send {
     fn half_closed(&mut self) -> HalfClose {
         HalfClose::Close
     }
+
+    /// Bytes of memory held for a reply that cannot be written before all of
+    /// it is known.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// What a session may know of the world around it.
@@ -138,9 +144,6 @@ pub enum Ask {
 pub enum HostAsk {
     /// Numbers of the server ([`Given::Server`]).
     Stats,
-    /// Numbers of the server and of every queue ([`Given::Server`] with
-    /// `queues`).
-    StatsWithQueues,
     /// Reload hooks and settings (Kestrel `reload`, as SIGHUP).
     Reload,
     /// The effective configuration as text (Kestrel `dump_config`).
@@ -172,8 +175,8 @@ pub enum Next {
     /// The request is answered.
     Done,
     /// The request goes on with this command before later ones are looked at;
-    /// `encode` is called again with its outcome (Kestrel `monitor`). Only
-    /// after [`Ask::EngineAlone`].
+    /// `encode` is called again with its outcome (Kestrel `monitor`, pages of
+    /// numbers). Only after [`Ask::EngineAlone`] and [`HostAsk::Stats`].
     Again(Box<Command>),
     /// The reply ends the connection.
     Close,
@@ -195,7 +198,7 @@ pub enum HalfClose {
 }
 
 /// Numbers of the server around the engine.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerStats {
     /// Version of the server, as in `CARGO_PKG_VERSION`.
     pub version: &'static str,
@@ -257,8 +260,6 @@ pub struct ServerStats {
     pub hook_errors: Vec<(String, String)>,
     /// The shards summed.
     pub shard: quintet_engine::ShardStats,
-    /// Every queue by name, if asked for.
-    pub queues: Vec<quintet_engine::QueueStats>,
 }
 
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of

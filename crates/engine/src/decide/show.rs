@@ -7,7 +7,7 @@ use crate::command::{ListState, Peek, StatsOf};
 use crate::engine::Engine;
 use crate::message::{Message, QueueId, State};
 use crate::outcome::{Outcome, Refusal};
-use crate::stats::{MessageStats, QueueGauges, QueueStats, ShardStats, StatsReply};
+use crate::stats::{MessageStats, QueueGauges, QueuePage, QueueStats, ShardStats, StatsReply};
 use crate::store::Queue;
 use crate::store::cold::QueueCold;
 
@@ -120,17 +120,36 @@ impl Engine {
                 self.promote_all();
                 Ok(StatsReply::Shard(self.shard_stats()))
             }
-            StatsOf::Queues => {
-                self.promote_all();
-                let mut queues: Vec<QueueStats> = self
-                    .store
-                    .live_queues()
-                    .map(|queue| self.queue_stats(queue))
-                    .collect();
-                queues.sort_by(|a, b| a.name.cmp(&b.name));
-                Ok(StatsReply::Queues(self.shard_stats(), queues))
+            StatsOf::Queues { from } => Ok(StatsReply::Queues(self.queue_page(*from))),
+        }
+    }
+
+    /// The queues from `from.1` on, as many as one step looks at.
+    fn queue_page(&mut self, from: (u8, u32)) -> QueuePage {
+        const LOOKS: usize = 1024;
+        const QUEUES: usize = 256;
+        const NAME_BYTES: usize = 64 << 10;
+        let mut page = QueuePage::default();
+        let mut name_bytes = 0;
+        let mut at = usize::try_from(from.1).unwrap_or(usize::MAX);
+        let all = self.store.queues.len();
+        let end = all.min(at.saturating_add(LOOKS));
+        while at < end && page.queues.len() < QUEUES && name_bytes < NAME_BYTES {
+            // Queue numbers are 32 bits long.
+            self.store.promote(crate::QueueId(at as u32), self.now);
+            let queue = self.store.queues[at].as_deref();
+            at += 1;
+            if let Some(queue) = queue.filter(|queue| !queue.live.dropped) {
+                name_bytes += queue.name.as_bytes().len();
+                page.queues.push(self.queue_stats(queue));
             }
         }
+        page.next = match at < all {
+            true => Some((from.0, at as u32)),
+            false if self.shard + 1 < self.shards => Some((self.shard + 1, 0)),
+            false => None,
+        };
+        page
     }
 
     /// So that what is due counts as ready.

@@ -272,13 +272,19 @@ fn queues_of_mere_use_go_after_an_hour_and_those_made_on_purpose_stay() {
     }
     assert_eq!(w.take(2, waiting("waited")), "waits");
     let there = |w: &mut World| {
-        let Some(Outcome::Stats(stats)) = w.ask(1, Command::Stats(StatsOf::Queues)) else {
+        let Some(Outcome::Stats(stats)) =
+            w.ask(1, Command::Stats(StatsOf::Queues { from: (0, 0) }))
+        else {
             panic!("no numbers");
         };
-        let StatsReply::Queues(_, queues) = *stats else {
+        let StatsReply::Queues(page) = *stats else {
             panic!("other numbers");
         };
-        let mut names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
+        let mut names: Vec<String> = page
+            .queues
+            .iter()
+            .map(|queue| queue.name.to_string())
+            .collect();
         names.sort();
         names.join(" ")
     };

@@ -182,12 +182,16 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
     };
     let queues = env.function(lua, "quintet.queues", move |lua, env, ()| {
         let names = lua.create_table().map_err(failed)?;
-        if let Some(Outcome::Stats(stats)) = ask(env, StatsOf::Queues)?
-            && let StatsReply::Queues(_, queues) = *stats
-        {
-            for (at, queue) in queues.iter().enumerate() {
-                let name = lua.create_string(queue.name.as_bytes()).map_err(failed)?;
-                names.raw_set(at + 1, name).map_err(failed)?;
+        let mut next = Some((0, 0));
+        while let Some(from) = next.take() {
+            if let Some(Outcome::Stats(stats)) = ask(env, StatsOf::Queues { from })?
+                && let StatsReply::Queues(page) = *stats
+            {
+                for queue in &page.queues {
+                    let name = lua.create_string(queue.name.as_bytes()).map_err(failed)?;
+                    names.raw_push(name).map_err(failed)?;
+                }
+                next = page.next;
             }
         }
         Ok(names)

@@ -230,12 +230,17 @@ fn shown(body: &Body) -> String {
 
 /// What is in the queues.
 fn contents(trial: &mut Trial, out: &mut String) {
-    let Some(Outcome::Stats(stats)) = past(trial, Command::Stats(StatsOf::Queues)) else {
-        return;
-    };
-    let StatsReply::Queues(_, queues) = *stats else {
-        return;
-    };
+    let mut queues = Vec::new();
+    let mut next = Some((0, 0));
+    while let Some(from) = next.take() {
+        if let Some(Outcome::Stats(stats)) = past(trial, Command::Stats(StatsOf::Queues { from }))
+            && let StatsReply::Queues(page) = *stats
+        {
+            queues.extend(page.queues);
+            next = page.next;
+        }
+    }
+    queues.sort_by(|a, b| a.name.cmp(&b.name));
     for queue in queues {
         for (state, word) in [
             (ListState::Ready, "ready"),

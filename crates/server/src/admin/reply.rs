@@ -60,9 +60,10 @@ fn engine(outcome: &Outcome) -> Value {
         Outcome::Stats(stats) => match &**stats {
             StatsReply::Shard(stats) => json!({ "stats": shard(stats) }),
             StatsReply::Queue(stats) => json!({ "queue": queue(stats) }),
-            StatsReply::Queues(_, stats) => {
-                json!({ "queues": stats.iter().map(queue).collect::<Vec<_>>() })
-            }
+            StatsReply::Queues(page) => json!({
+                "queues": page.queues.iter().map(queue).collect::<Vec<_>>(),
+                "next": page.next,
+            }),
             StatsReply::Message(stats) => {
                 json!({ "message": message(&stats.message, &stats.queue) })
             }
@@ -156,7 +157,7 @@ fn server(stats: &ServerStats) -> Value {
     map.extend(numbers.map(|(name, value)| (name.clone(), number(*value))));
     let errors = stats.hook_errors.iter();
     map.extend(errors.map(|(name, text)| (name.clone(), text.as_str().into())));
-    json!({ "stats": map, "queues": stats.queues.iter().map(queue).collect::<Vec<_>>() })
+    json!({ "stats": map })
 }
 
 /// Whole numbers without a point.

@@ -63,7 +63,10 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
             },
         )),
         "drop" => engine(drop_queues(of)?),
-        "queues" => Ok(Request::Ask(Ask::Host(HostAsk::StatsWithQueues))),
+        "queues" => {
+            let from = from(of)?;
+            engine(Command::Stats(StatsOf::Queues { from }))
+        }
         other => Err(format!("\"{other}\" is not a request")),
     }
 }
@@ -187,14 +190,19 @@ fn list(of: &Value) -> Result<Peek, String> {
 fn drop_queues(of: &Value) -> Result<Command, String> {
     let pattern = of.get("pattern").and_then(Value::as_str);
     let flag = |key: &str| of.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let from = of.get("from").filter(|from| !from.is_null()).cloned();
-    let from = from.map_or(Ok((0, 0)), serde_json::from_value);
     Ok(Command::DropQueues {
         pattern: Pattern::of_name(name(pattern.ok_or("which queues?")?).as_bytes()),
         messages: flag("messages"),
         dry_run: flag("dry_run"),
-        from: from.map_err(|_| "go on from where?")?,
+        from: from(of)?,
     })
+}
+
+/// Where to go on: what the reply before said is `next`.
+fn from(of: &Value) -> Result<(u8, u32), String> {
+    let from = of.get("from").filter(|from| !from.is_null()).cloned();
+    let from = from.map_or(Ok((0, 0)), serde_json::from_value);
+    from.map_err(|_| "go on from where?".to_owned())
 }
 
 /// The messages of an import, all of one queue, and the lengths of their

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Where;
 use crate::config::ADMIN_SOCKET;
@@ -78,6 +78,34 @@ impl Client {
             bail!("{why}");
         }
         Ok(reply)
+    }
+
+    /// All queues with their numbers, by name.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(super) fn queues(&mut self) -> Result<Vec<Value>> {
+        let mut all = Vec::new();
+        let mut from = Value::Null;
+        loop {
+            let request = json!({ "queues": { "from": from } });
+            let mut page = self.ask(&request, &mut std::io::empty())?;
+            let (Some(Value::Array(queues)), Some(next)) = (
+                page.get_mut("queues").map(Value::take),
+                page.get_mut("next").map(Value::take),
+            ) else {
+                bail!("the server is of another version");
+            };
+            all.extend(queues);
+            if next.is_null() {
+                break;
+            }
+            from = next;
+        }
+        // Of one that was made anew while the pages came the first is shown.
+        all.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        all.dedup_by(|a, b| a["name"] == b["name"]);
+        Ok(all)
     }
 
     /// Sends a request, with the body it announces. Its reply comes in its

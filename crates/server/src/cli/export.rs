@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Where;
 use super::client::Client;
@@ -96,9 +96,7 @@ impl Export {
     /// Names of the queues, in the order of the file, and how many messages
     /// are in them.
     fn queues(&self, client: &mut Client) -> Result<(Vec<String>, u64)> {
-        let reply = client.ask(&json!({ "queues": {} }), &mut std::io::empty())?;
-        let all = reply.get("queues").and_then(Value::as_array);
-        let all = all.context("the server is of another version")?;
+        let all = client.queues()?;
         let named = |name: &str| {
             all.iter()
                 .find(|queue| queue["name"].as_str() == Some(name))

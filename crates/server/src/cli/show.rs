@@ -63,13 +63,7 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let request = json!({ "queues": {} });
-        let reply = Client::connect(&self.at)?.ask(&request, &mut std::io::empty())?;
-        let queues = reply
-            .get("queues")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
+        let queues = Client::connect(&self.at)?.queues()?;
         let mut out = stdout().lock();
         if self.json {
             for queue in queues {

@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 
 use quintet_engine::{
     Across, Answer, Caller, Command, Delivery, Hold, Message, Ms, Name, Outcome, Party, Peek,
-    QueueStats, Refusal, ShardStats, StatsOf, StatsReply, TableAsk,
+    Refusal, ShardStats, StatsOf, StatsReply, TableAsk,
 };
 
 use super::{Core, Need, Shard};
@@ -189,12 +189,7 @@ impl<'a> Access<'a> {
                 Some((before, earlier)) => (join(before, outcome), earlier.and(need)),
             });
         }
-        let (mut outcome, need) = joined.unwrap_or((Outcome::Done, Need::default()));
-        if let Outcome::Stats(stats) = &mut outcome
-            && let StatsReply::Queues(_, queues) = &mut **stats
-        {
-            queues.sort_by(|a: &QueueStats, b| a.name.cmp(&b.name));
-        }
+        let (outcome, need) = joined.unwrap_or((Outcome::Done, Need::default()));
         Decided::Now(outcome, Name::default(), need)
     }
 
@@ -270,7 +265,7 @@ impl<'a> Access<'a> {
             Command::Table(
                 TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
             ) => queue(table),
-            Command::DropQueues { from, .. } => {
+            Command::DropQueues { from, .. } | Command::Stats(StatsOf::Queues { from }) => {
                 Route::One(usize::from(from.0).min(self.core.shards.len() - 1))
             }
             Command::BurnId => Route::One(0),
@@ -282,7 +277,7 @@ impl<'a> Access<'a> {
             | Command::SettleHeld { queue: None, .. }
             | Command::FlushAll
             | Command::FlushExpired(None)
-            | Command::Stats(StatsOf::Shard | StatsOf::Queues) => Route::All,
+            | Command::Stats(StatsOf::Shard) => Route::All,
         }
     }
 }
@@ -331,13 +326,8 @@ fn join(a: Outcome, b: Outcome) -> Outcome {
     match (a, b) {
         (Outcome::Count(a), Outcome::Count(b)) => Outcome::Count(a + b),
         (Outcome::Stats(mut a), Outcome::Stats(b)) => {
-            match (&mut *a, *b) {
-                (StatsReply::Shard(a), StatsReply::Shard(b)) => add(a, &b),
-                (StatsReply::Queues(a, queues), StatsReply::Queues(b, more)) => {
-                    add(a, &b);
-                    queues.extend(more);
-                }
-                _ => {}
+            if let (StatsReply::Shard(a), StatsReply::Shard(b)) = (&mut *a, *b) {
+                add(a, &b);
             }
             Outcome::Stats(a)
         }

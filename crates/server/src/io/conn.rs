@@ -27,6 +27,8 @@ pub(super) struct Conn {
     pub(super) caller: Caller,
     /// Number of the listener it came by.
     pub(super) listener: usize,
+    /// What it speaks has not been seen: its first line may be HTTP's.
+    pub(super) is_new: bool,
     /// Bytes read and not decoded.
     pub(super) input: Vec<u8>,
     /// Requests decoded and not decided.
@@ -145,6 +147,7 @@ impl Conn {
             session,
             caller,
             listener,
+            is_new: true,
             input: Vec::new(),
             pending: VecDeque::new(),
             waiting: None,
@@ -179,7 +182,8 @@ impl Conn {
     pub(super) fn footprint(&self) -> u64 {
         let pending: usize = self.pending.iter().map(bytes_in_ask).sum();
         let upload = self.upload.as_ref().map_or(0, Upload::footprint);
-        let all = self.input.capacity() + self.out.footprint() + upload + pending;
+        let held = self.session.held_bytes();
+        let all = self.input.capacity() + self.out.footprint() + upload + pending + held;
         if all > FREE_BYTES { all as u64 } else { 0 }
     }
 

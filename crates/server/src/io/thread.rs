@@ -378,6 +378,7 @@ impl IoThread {
         let session = self.server.listeners[listener].opener.open();
         let mut conn = Conn::new(stream, origin, session, caller, listener);
         conn.active = self.instant;
+        conn.is_new = !self.server.is_operator(listener);
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
             self.close(key.slot);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take};
 use quintet_hooks::Decided as Hooked;
-use quintet_wire::{Ask, Env, Given, HalfClose, HostAsk, Next, Session, Step};
+use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
 
 use super::conn::{Conn, FREE_BYTES, Reply};
 use super::hooked::reply;
@@ -105,6 +105,17 @@ impl IoThread {
                 } else {
                     dry = true;
                 }
+            } else if conn.is_new && !input.is_empty() {
+                // Whether its first line is HTTP's is known before a session
+                // sees a byte: what follows such a line is no command.
+                match Http::of(input) {
+                    Http::Maybe if !conn.eof => dry = true,
+                    Http::Yes => {
+                        self.refuse_http(slot, &server);
+                        break Stop::Quiet;
+                    }
+                    Http::No | Http::Maybe => conn.is_new = false,
+                }
             } else if !dry {
                 let listener = &server.listeners[conn.listener];
                 let tally = &server.threads[self.index].tallies[listener.tally];
@@ -126,6 +137,10 @@ impl IoThread {
             if !self.asks.is_empty() {
                 requests += self.asks.len();
                 self.decide(slot, &server);
+                if self.goes_on(slot) {
+                    // Pages of a long reply: others get a turn in between.
+                    requests += REQUESTS / 4;
+                }
                 continue;
             }
             if !dry {
@@ -150,6 +165,10 @@ impl IoThread {
                 Ok(0) => {
                     conn.readable = false;
                     conn.eof = true;
+                    if conn.is_new && !conn.input.is_empty() {
+                        // It will not become HTTP any more.
+                        continue;
+                    }
                     break Stop::Quiet;
                 }
                 Ok(n) => {
@@ -190,6 +209,25 @@ impl IoThread {
             }
         }
         stop
+    }
+
+    /// Answers a client that speaks HTTP, counts it, and closes.
+    fn refuse_http(&mut self, slot: u32, server: &Server) {
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        server.spoke_http.fetch_add(1, Ordering::Relaxed);
+        server.listeners[conn.listener].tell_foreign(Foreign::Http);
+        let start = conn.out.output.len();
+        conn.out.output.put(Foreign::Http.answer());
+        conn.out.end_reply(start, Need::default(), None);
+        conn.close_after_flush();
+    }
+
+    /// True if the last reply of a connection is in its middle.
+    fn goes_on(&mut self, slot: u32) -> bool {
+        let conn = self.conns.get_mut(slot);
+        conn.is_some_and(|conn| matches!(conn.pending.front(), Some(Ask::EngineAlone(_))))
     }
 
     /// A connection has nothing more to do; sees to one whose client closed
@@ -552,7 +590,7 @@ fn ends_batch(ask: &Ask) -> bool {
         | Ask::Host(HostAsk::Shutdown | HostAsk::Reload | HostAsk::Foreign(_)) => true,
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
-        Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues | HostAsk::Config) => true,
+        Ask::Host(HostAsk::Stats | HostAsk::Config) => true,
         Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::EngineSynced(_) | Ask::Own => false,
     }
 }

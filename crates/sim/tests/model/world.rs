@@ -322,15 +322,17 @@ impl World {
 
         // Looking does what is due, so it is done to both.
         self.model
-            .submit(self.now, Party(99), Command::Stats(StatsOf::Queues));
-        let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues));
+            .submit(self.now, Party(99), Command::Stats(StatsOf::Shard));
+        let from = (0, 0);
+        let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues { from }));
         let Some(Outcome::Stats(stats)) = stats else {
             return Err(TestCaseError::fail("no numbers"));
         };
-        let StatsReply::Queues(_, queues) = *stats else {
+        let StatsReply::Queues(page) = *stats else {
             return Err(TestCaseError::fail("other numbers"));
         };
-        let mut ours: Vec<_> = queues
+        let mut ours: Vec<_> = page
+            .queues
             .into_iter()
             .map(|queue| {
                 // The model has no runs.

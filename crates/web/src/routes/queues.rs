@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
-use crate::reply::{Problem, document, plain};
+use crate::reply::{self, Problem, document, plain};
 
 /// Ids a page or a JSON document lists of each state.
 const LISTED: usize = 100;
@@ -20,22 +20,27 @@ const LISTED: usize = 100;
 const BUILT_IN: [&str; 4] = ["cleaner", "relay", ROUTER, "webhook"];
 
 pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let (queues, warning) = app.ask(|rq| (sorted(rq), rq.rules_warning())).await?;
-    let row = |(name, info): (String, QueueInfo)| pages::QueueRow {
-        name,
-        sizes: sizes(&info).map(|(_, size)| size),
-        status: info.status,
-    };
-    let page = pages::Main {
-        root: &app.settings().relative_root,
-        notice: app.notice(&uri),
-        warning,
-        queues: queues.into_iter().map(row).collect(),
-        uptime: app.uptime(),
-        version: env!("CARGO_PKG_VERSION"),
-        allow_new_queue: app.settings().allow_new_queue,
-    };
-    Ok(pages::show(StatusCode::OK, &page))
+    let notice = app.notice(&uri);
+    let shown = Arc::clone(&app);
+    // Of many queues it is long: written where nobody waits for it.
+    let page = app.ask(move |rq| {
+        let row = |(name, info): (String, QueueInfo)| pages::QueueRow {
+            name,
+            sizes: sizes(&info).map(|(_, size)| size),
+            status: info.status,
+        };
+        let page = pages::Main {
+            root: &shown.settings().relative_root,
+            notice,
+            warning: rq.rules_warning(),
+            queues: sorted(rq).into_iter().map(row).collect(),
+            uptime: shown.uptime(),
+            version: env!("CARGO_PKG_VERSION"),
+            allow_new_queue: shown.settings().allow_new_queue,
+        };
+        pages::show(StatusCode::OK, &page)
+    });
+    page.await
 }
 
 /// The addresses of their texts, for scripts that watch them all.
@@ -48,7 +53,13 @@ pub(super) async fn list_text(State(app): State<Arc<App>>) -> Result<Response, P
 }
 
 pub(super) async fn list_json(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let queues = app.ask(|rq| sorted(rq)).await?;
+    let uptime = app.uptime();
+    // Of many queues it is long: written where nobody waits for it.
+    let written = app.ask(move |rq| list_of(&sorted(rq), uptime).to_string());
+    Ok(reply::written(written.await?))
+}
+
+fn list_of(queues: &[(String, QueueInfo)], uptime: u64) -> Value {
     let queue = |(name, info): &(String, QueueInfo)| {
         let counts: serde_json::Map<_, _> = sizes(info)
             .map(|(state, size)| (state.to_owned(), Value::from(size)))
@@ -63,15 +74,15 @@ pub(super) async fn list_json(State(app): State<Arc<App>>) -> Result<Response, P
             "counts": counts,
         })
     };
-    Ok(document(&json!({
+    json!({
         "status": "OPERATIONAL",
         "ping": "pong",
         "pid": std::process::id(),
-        "uptime": app.uptime(),
+        "uptime": uptime,
         "version": env!("CARGO_PKG_VERSION"),
         "time": now(),
         "queues": queues.iter().map(queue).collect::<Vec<_>>(),
-    })))
+    })
 }
 
 /// A queue's page, text or JSON, by the end of its name: no queue's name has a

@@ -2,9 +2,9 @@
 
 use quintet_engine::{Handed, Name, Outcome, QueueStats, Refusal, StatsReply};
 
-use super::stats;
+use super::stats::{self, Tubes};
 use crate::output::Output;
-use crate::session::Given;
+use crate::session::{Given, ServerStats};
 
 pub(super) const CRLF: &[u8] = b"\r\n";
 pub(super) const BAD_FORMAT: &[u8] = b"BAD_FORMAT\r\n";
@@ -16,7 +16,7 @@ pub(super) const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
 /// What a request is owed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Reply {
     /// Nothing.
     Silent,
@@ -35,7 +35,10 @@ pub(super) enum Reply {
     StatsJob,
     StatsTube(Name),
     Stats,
-    Tubes,
+    /// The same, with the tubes found so far.
+    Counted(Box<ServerStats>, usize),
+    /// The names found so far.
+    Tubes(Tubes),
     Watched(Vec<Name>),
     /// To a client that speaks TLS, then the connection closes.
     Tls,
@@ -66,10 +69,11 @@ impl Reply {
                 output.put(CRLF);
             }
             (Reply::Watched(names), _) => stats::list(names.iter().map(Name::as_bytes), output),
-            (Reply::StatsJob | Reply::Tubes, Outcome::Stats(reply)) => match &**reply {
+            (Reply::StatsJob, Outcome::Stats(reply)) => match &**reply {
                 StatsReply::Message(message) => stats::job(message, output),
-                StatsReply::Queues(_, queues) => stats::list(stats::tubes(queues), output),
-                StatsReply::Shard(_) | StatsReply::Queue(_) => output.put(INTERNAL_ERROR),
+                StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Queues(_) => {
+                    output.put(INTERNAL_ERROR);
+                }
             },
             (_, _) => output.put(INTERNAL_ERROR),
         }

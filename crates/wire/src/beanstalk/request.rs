@@ -26,7 +26,7 @@ pub(super) const LEASE: LeaseAsk = LeaseAsk {
 };
 
 /// What a line asks for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Request<'a> {
     /// This of the engine, to be told so.
     Engine(Command, Reply),
@@ -36,6 +36,7 @@ pub(super) enum Request<'a> {
     Watch(&'a [u8]),
     Ignore(&'a [u8]),
     Stats,
+    ListTubes,
     ListTubeUsed,
     ListTubesWatched,
     Quit,
@@ -70,10 +71,7 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
         (b"peek-delayed", None) => (Count::PeekDelayed, found(Peek::Delayed(used()))),
         (b"peek-buried", None) => (Count::PeekBuried, found(Peek::Buried(used()))),
         (b"stats", None) => (Count::Stats, Request::Stats),
-        (b"list-tubes", None) => {
-            let tubes = Command::Stats(StatsOf::Queues);
-            (Count::ListTubes, engine(tubes, Reply::Tubes))
-        }
+        (b"list-tubes", None) => (Count::ListTubes, Request::ListTubes),
         (b"list-tube-used", None) => (Count::ListTubeUsed, Request::ListTubeUsed),
         (b"list-tubes-watched", None) => (Count::ListTubesWatched, Request::ListTubesWatched),
         (b"quit", None) => (Count::Other, Request::Quit),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
-use quintet_engine::{Body, Command, LargeBody, Name, Outcome, Put, Refusal, Take};
+use quintet_engine::{
+    Body, Command, LargeBody, Name, Outcome, Put, Refusal, StatsOf, StatsReply, Take,
+};
 
 use super::reply::{self, CRLF, Reply};
 use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
@@ -156,7 +158,11 @@ impl BeanstalkSession {
                     }
                 }
             }
-            Request::Stats => self.ask(end, Ask::Host(HostAsk::StatsWithQueues), Reply::Stats),
+            Request::Stats => self.ask(end, Ask::Host(HostAsk::Stats), Reply::Stats),
+            Request::ListTubes => {
+                let tubes = Ask::EngineAlone(queues((0, 0)));
+                self.ask(end, tubes, Reply::Tubes(stats::Tubes::new()))
+            }
             Request::ListTubeUsed => self.own(end, Reply::Using(self.used.clone())),
             Request::ListTubesWatched => self.own(end, Reply::Watched(watched.to_vec())),
             Request::Quit => {
@@ -264,6 +270,11 @@ fn refer(queue: Name, uses: Option<bool>, watches: Option<bool>) -> Command {
     }
 }
 
+/// Asks for a page of queues.
+fn queues(from: (u8, u32)) -> Command {
+    Command::Stats(StatsOf::Queues { from })
+}
+
 /// Counts a connection that does something for the first time.
 fn count_once(done: &mut bool, count: &AtomicU64) {
     if !*done {
@@ -347,10 +358,33 @@ impl Session for BeanstalkSession {
                 return Next::Close;
             }
             (Some(Reply::Stats), Given::Server(server)) => {
-                stats::server(server, &self.shared, output);
+                self.replies.push_front(Reply::Counted(server.clone(), 1));
+                return Next::Again(Box::new(queues((0, 0))));
+            }
+            (Some(Reply::Counted(server, tubes)), Given::Engine(Outcome::Stats(page), _)) => {
+                let (count, next) = match &**page {
+                    StatsReply::Queues(page) => (stats::tubes(&page.queues).count(), page.next),
+                    _ => (0, None),
+                };
+                let tubes = tubes + count;
+                if let Some(from) = next {
+                    self.replies.push_front(Reply::Counted(server, tubes));
+                    return Next::Again(Box::new(queues(from)));
+                }
+                stats::server(&server, tubes, &self.shared, output);
+            }
+            (Some(Reply::Tubes(mut tubes)), Given::Engine(Outcome::Stats(page), _)) => {
+                if let StatsReply::Queues(page) = &**page {
+                    stats::tubes(&page.queues).for_each(|name| tubes.add(name));
+                    if let Some(from) = page.next {
+                        self.replies.push_front(Reply::Tubes(tubes));
+                        return Next::Again(Box::new(queues(from)));
+                    }
+                }
+                tubes.send(output);
             }
             (Some(reply), given) => {
-                if done && reply == Reply::ReservedId {
+                if done && matches!(reply, Reply::ReservedId) {
                     count_once(&mut self.is_worker, &self.shared.workers);
                 }
                 reply.write(given, output);
@@ -389,6 +423,14 @@ impl Session for BeanstalkSession {
 
     fn half_closed(&mut self) -> HalfClose {
         HalfClose::StopWaiting
+    }
+
+    fn held_bytes(&self) -> usize {
+        // One that is in its middle is the oldest.
+        match self.replies.front() {
+            Some(Reply::Tubes(tubes)) => tubes.capacity(),
+            _ => 0,
+        }
     }
 }
 

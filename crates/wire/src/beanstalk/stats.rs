@@ -14,6 +14,7 @@ use crate::session::ServerStats;
 pub(super) const DEFAULT: &[u8] = b"default";
 
 /// A document being written.
+#[derive(Debug, PartialEq)]
 struct Yaml(String);
 
 impl Yaml {
@@ -28,6 +29,13 @@ impl Yaml {
 
     fn text(&mut self, key: &str, value: impl fmt::Display) {
         self.pair(key, format_args!("\"{value}\""));
+    }
+
+    fn item(&mut self, name: &[u8]) {
+        self.0.push_str("- ");
+        // Legal names are ASCII.
+        self.0.extend(name.iter().map(|&byte| char::from(byte)));
+        self.0.push('\n');
     }
 
     fn send(self, output: &mut Output) {
@@ -55,21 +63,59 @@ pub(super) fn is_shown(queue: &QueueStats) -> bool {
     is_tube(name) && (alive || name == DEFAULT)
 }
 
-/// The names of the tubes there are, `default` first.
+/// The names of the tubes among these queues, but for `default`, which is
+/// always there.
 pub(super) fn tubes(queues: &[QueueStats]) -> impl Iterator<Item = &[u8]> {
-    let others = queues.iter().filter(|queue| is_shown(queue));
-    let others = others.map(|queue| queue.name.as_bytes());
-    std::iter::once(DEFAULT).chain(others.filter(|name| *name != DEFAULT))
+    let shown = queues.iter().filter(|queue| is_shown(queue));
+    let names = shown.map(|queue| queue.name.as_bytes());
+    names.filter(|name| *name != DEFAULT)
+}
+
+/// So many tubes are listed in order; more would hold others up.
+const SORTED_MAX: usize = 1024;
+
+/// A list of tubes being made: its length goes ahead of it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Tubes {
+    yaml: Yaml,
+    count: usize,
+}
+
+impl Tubes {
+    /// With `default`.
+    pub(super) fn new() -> Self {
+        let mut yaml = Yaml::new();
+        yaml.item(DEFAULT);
+        Self { yaml, count: 0 }
+    }
+
+    /// Adds one that is not `default`.
+    pub(super) fn add(&mut self, name: &[u8]) {
+        self.yaml.item(name);
+        self.count += 1;
+    }
+
+    /// Bytes of memory it takes.
+    pub(super) fn capacity(&self) -> usize {
+        self.yaml.0.capacity()
+    }
+
+    pub(super) fn send(self, output: &mut Output) {
+        if self.count > SORTED_MAX {
+            return self.yaml.send(output);
+        }
+        let mut lines: Vec<&str> = self.yaml.0.split_inclusive('\n').collect();
+        // Behind the head of the document and `default`.
+        if let Some(names) = lines.get_mut(2..) {
+            names.sort_unstable();
+        }
+        Yaml(lines.concat()).send(output);
+    }
 }
 
 pub(super) fn list<'a>(names: impl Iterator<Item = &'a [u8]>, output: &mut Output) {
     let mut yaml = Yaml::new();
-    for name in names {
-        yaml.0.push_str("- ");
-        // Legal names are ASCII.
-        yaml.0.extend(name.iter().map(|&byte| char::from(byte)));
-        yaml.0.push('\n');
-    }
+    names.for_each(|name| yaml.item(name));
     yaml.send(output);
 }
 
@@ -129,7 +175,7 @@ pub(super) fn tube(name: &Name, stats: &QueueStats, output: &mut Output) {
     yaml.send(output);
 }
 
-pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) {
+pub(super) fn server(stats: &ServerStats, tubes: usize, shared: &Shared, output: &mut Output) {
     let shard = &stats.shard;
     let mut yaml = Yaml::new();
     jobs(&mut yaml, &shard.gauges);
@@ -141,7 +187,7 @@ pub(super) fn server(stats: &ServerStats, shared: &Shared, output: &mut Output) 
     yaml.pair("job-timeouts", shard.totals.timeouts);
     yaml.pair("total-jobs", shard.totals.puts);
     yaml.pair("max-job-size", shared.job_max);
-    yaml.pair("current-tubes", tubes(&stats.queues).count());
+    yaml.pair("current-tubes", tubes);
     yaml.pair("current-connections", stats.connections);
     for (key, count) in [
         ("current-producers", &shared.producers),

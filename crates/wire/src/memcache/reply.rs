@@ -61,6 +61,8 @@ pub(super) enum Reply {
     Stats,
     /// Kestrel's statistics, of these queues or of all.
     DumpStats(Box<[Name]>),
+    /// More of either.
+    Queues(Box<Listing>),
     /// The effective configuration.
     Config,
     /// `Reloaded config.`
@@ -76,6 +78,15 @@ impl Reply {
     pub(super) fn not_stored(noreply: bool) -> Self {
         Self::Line(if noreply { "" } else { "NOT_STORED\r\n" })
     }
+}
+
+/// Numbers of queues, which come page by page.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// `dump_stats`: of these queues or, if there are none, of all.
+    pub(super) dump: Option<Box<[Name]>>,
+    /// What is told with every queue: segments retired and begun.
+    pub(super) log: (u64, u64),
 }
 
 /// A Kestrel monitor.

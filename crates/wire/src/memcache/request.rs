@@ -251,12 +251,12 @@ impl MemcacheSession {
     /// Commands about the server, not about messages.
     fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
         let (ask, reply) = match verb {
-            b"stats" => (Ask::Host(HostAsk::StatsWithQueues), Reply::Stats),
+            b"stats" => (Ask::Host(HostAsk::Stats), Reply::Stats),
             b"dump_stats" => {
                 let only = words
                     .map(|word| self.queue(Some(word)))
                     .collect::<Result<_, _>>()?;
-                (Ask::Host(HostAsk::StatsWithQueues), Reply::DumpStats(only))
+                (Ask::Host(HostAsk::Stats), Reply::DumpStats(only))
             }
             b"status" => {
                 let line = self.status_reply(words.next())?;

@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use quintet_engine::{
     Body, Command, Expiry, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, Refusal,
-    Take, Wait, When,
+    StatsOf, StatsReply, Take, Wait, When,
 };
 
-use super::reply::{Fault, Monitor, Reply, not_stored, refused, server_error};
+use super::reply::{Fault, Listing, Monitor, Reply, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::foreign::{self, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{
+    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
+};
 
 /// What follows every data block.
 const CRLF: &[u8] = b"\r\n";
@@ -331,6 +333,27 @@ impl MemcacheSession {
         Next::Done
     }
 
+    /// Goes on with the numbers of queues.
+    fn list(&mut self, dump: Option<Box<[Name]>>, server: &ServerStats) -> Next {
+        let log = (server.log_retired, server.log_rotations);
+        let listing = Box::new(Listing { dump, log });
+        self.replies.push_front(Reply::Queues(listing));
+        let from = (0, 0);
+        Next::Again(Box::new(Command::Stats(StatsOf::Queues { from })))
+    }
+
+    fn listed(&mut self, listing: Box<Listing>, page: &StatsReply, output: &mut Output) -> Next {
+        if let StatsReply::Queues(page) = page {
+            stats::write_queues(&page.queues, &listing, output);
+            if let Some(from) = page.next {
+                self.replies.push_front(Reply::Queues(listing));
+                return Next::Again(Box::new(Command::Stats(StatsOf::Queues { from })));
+            }
+        }
+        output.put(b"END\r\n");
+        Next::Done
+    }
+
     /// A refusal, or an answer that does not fit the question.
     fn unexpected(&mut self, given: &Given, output: &mut Output) -> Next {
         match given {
@@ -444,10 +467,14 @@ impl Session for MemcacheSession {
                 output.put(CRLF);
             }
             (Reply::Stats, Given::Server(server)) => {
-                stats::write_stats(server, &self.shared.version, output);
+                stats::write_server(server, &self.shared.version, output);
+                return self.list(None, server);
             }
             (Reply::DumpStats(only), Given::Server(server)) => {
-                stats::write_dump(server, &only, output);
+                return self.list(Some(only), server);
+            }
+            (Reply::Queues(listing), Given::Engine(Outcome::Stats(page), _)) => {
+                return self.listed(listing, page, output);
             }
             (Reply::Config, Given::Host(Ok(text))) => {
                 for line in text.lines() {
@@ -470,6 +497,7 @@ impl Session for MemcacheSession {
                 | Reply::Count
                 | Reply::Stats
                 | Reply::DumpStats(_)
+                | Reply::Queues(_)
                 | Reply::Config
                 | Reply::Reloaded,
                 given,

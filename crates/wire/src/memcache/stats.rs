@@ -3,11 +3,12 @@
 use quintet_engine::{Name, QueueStats};
 
 use super::Count;
+use super::reply::Listing;
 use crate::output::Output;
 use crate::session::ServerStats;
 
-/// Writes the reply to `stats`.
-pub(super) fn write_stats(server: &ServerStats, version: &str, output: &mut Output) {
+/// Writes what the reply to `stats` says of the server.
+pub(super) fn write_server(server: &ServerStats, version: &str, output: &mut Output) {
     let shard = &server.shard;
     let tally = |count: Count| server.tally.get(count as usize).copied().unwrap_or(0);
     stat(output, "uptime", server.uptime_s);
@@ -37,31 +38,30 @@ pub(super) fn write_stats(server: &ServerStats, version: &str, output: &mut Outp
     ] {
         stat(output, key, value);
     }
-    for queue in server.queues.iter().filter(|queue| shown(&queue.name)) {
-        for (key, value) in numbers(queue, server) {
-            output.put(b"STAT queue_");
-            output.put(queue.name.as_bytes());
-            output.put(b"_");
-            output.put(key.as_bytes());
-            output.put(b" ");
-            output.number(value);
-            output.put(b"\r\n");
-        }
-    }
-    output.put(b"END\r\n");
 }
 
-/// Writes the reply to `dump_stats`, about the queues `only` or, if there are
-/// none, about all.
-pub(super) fn write_dump(server: &ServerStats, only: &[Name], output: &mut Output) {
-    for queue in &server.queues {
-        if !shown(&queue.name) || !only.is_empty() && !only.contains(&queue.name) {
+/// Writes what the reply to `stats` or `dump_stats` says of these queues.
+pub(super) fn write_queues(queues: &[QueueStats], listing: &Listing, output: &mut Output) {
+    for queue in queues.iter().filter(|queue| shown(&queue.name)) {
+        let Some(only) = &listing.dump else {
+            for (key, value) in numbers(queue, listing) {
+                output.put(b"STAT queue_");
+                output.put(queue.name.as_bytes());
+                output.put(b"_");
+                output.put(key.as_bytes());
+                output.put(b" ");
+                output.number(value);
+                output.put(b"\r\n");
+            }
+            continue;
+        };
+        if !only.is_empty() && !only.contains(&queue.name) {
             continue;
         }
         output.put(b"queue '");
         output.put(queue.name.as_bytes());
         output.put(b"' {\r\n");
-        for (key, value) in numbers(queue, server) {
+        for (key, value) in numbers(queue, listing) {
             output.put(b"  ");
             output.put(key.as_bytes());
             output.put(b"=");
@@ -70,13 +70,12 @@ pub(super) fn write_dump(server: &ServerStats, only: &[Name], output: &mut Outpu
         }
         output.put(b"}\r\n");
     }
-    output.put(b"END\r\n");
 }
 
 /// One queue's numbers. Items and bytes exclude open reads. One log holds all
 /// queues: the size of a queue's share is that of its bodies, and what the log
 /// did is told with every queue.
-fn numbers(queue: &QueueStats, server: &ServerStats) -> [(&'static str, u64); 16] {
+fn numbers(queue: &QueueStats, listing: &Listing) -> [(&'static str, u64); 16] {
     let (gauges, totals) = (&queue.gauges, &queue.totals);
     let items = waiting(gauges);
     let canceled = totals.cancels + totals.releases + totals.timeouts;
@@ -95,8 +94,8 @@ fn numbers(queue: &QueueStats, server: &ServerStats) -> [(&'static str, u64); 16
         ("transactions", totals.leases),
         ("canceled_transactions", canceled),
         ("total_flushes", totals.flushes),
-        ("journal_rewrites", server.log_retired),
-        ("journal_rotations", server.log_rotations),
+        ("journal_rewrites", listing.log.0),
+        ("journal_rotations", listing.log.1),
     ]
 }
 

@@ -346,7 +346,7 @@ impl Host {
 
     fn host(&mut self, ask: HostAsk) -> Given {
         match ask {
-            HostAsk::Stats | HostAsk::StatsWithQueues => Given::Server(Box::new(self.stats())),
+            HostAsk::Stats => Given::Server(Box::new(self.stats())),
             HostAsk::Foreign(_) => Given::Own,
             HostAsk::Reload => Given::Host(Ok(String::new())),
             HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),
@@ -363,12 +363,11 @@ impl Host {
             ..ServerStats::default()
         };
         self.tally.add_to(&mut stats.tally);
-        let asked = self.submit(Party(0), Command::Stats(StatsOf::Queues));
+        let asked = self.submit(Party(0), Command::Stats(StatsOf::Shard));
         if let Some(Given::Engine(Outcome::Stats(reply), _)) = asked
-            && let StatsReply::Queues(shard, queues) = *reply
+            && let StatsReply::Shard(shard) = *reply
         {
             stats.shard = shard;
-            stats.queues = queues;
         }
         stats
     }

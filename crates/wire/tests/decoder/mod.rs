@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use quintet_engine::{
     Answer, Body, Caller, Command, Engine, Fact, LargeBody, Message, MessageId, MessageStats, Ms,
-    Name, Outcome, Put, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
+    Name, Outcome, Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply,
+    Take,
 };
 use quintet_wire::{
     Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, Session, Step, Tally, Voice,
@@ -119,9 +120,7 @@ impl Driver<'_> {
         // As in a server: numbers are those of the moment they are asked for.
         let alone = matches!(
             ask,
-            Ask::EngineAlone(_)
-                | Ask::Unknown(_)
-                | Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues)
+            Ask::EngineAlone(_) | Ask::Unknown(_) | Ask::Host(HostAsk::Stats)
         );
         let or_close = matches!(ask, Ask::EngineOrClose(_));
         let close = matches!(ask, Ask::Close);
@@ -132,7 +131,7 @@ impl Driver<'_> {
             | Ask::EngineSynced(command) => {
                 Given::Engine(outcome(&command, turn), Name::from("queue"))
             }
-            Ask::Host(HostAsk::Stats | HostAsk::StatsWithQueues) => Given::Server(Box::default()),
+            Ask::Host(HostAsk::Stats) => Given::Server(Box::default()),
             Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
             Ask::Host(HostAsk::Foreign(_)) | Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
@@ -211,7 +210,7 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
 fn numbers(of: &StatsOf) -> StatsReply {
     match of {
         StatsOf::Shard => StatsReply::Shard(ShardStats::default()),
-        StatsOf::Queues => StatsReply::Queues(ShardStats::default(), Vec::new()),
+        StatsOf::Queues { .. } => StatsReply::Queues(QueuePage::default()),
         StatsOf::Queue(name) => StatsReply::Queue(QueueStats {
             name: name.clone(),
             ..QueueStats::default()
