@@ -3,6 +3,7 @@
 mod clients;
 mod compare;
 mod parts;
+mod plant;
 mod repeat;
 mod tidy;
 
@@ -23,6 +24,8 @@ Tasks:
   tidy, unit, ...  Each part is a task of its own too
   repeat    Tests that wait or race, 200 times on a busy machine;
             takes options: cargo xtask repeat --help
+  plant     Defects planted one by one: do the tests notice? Says so in a table;
+            takes options: cargo xtask plant --help
   bench     A short comparison with memcached and Redis, printed alone
   compare   The whole comparison, written to bench/results and docs/performance.md;
             takes options: cargo xtask compare --help
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         }
         "lint" => parts::run(&root(), &parts::LINT),
         "clients" => parts::run(&root(), &parts::CLIENTS),
+        "plant" => plant::run(&root(), &arguments),
         "repeat" => repeat::run(&root(), &arguments),
         "bench" => compare::short(&root()),
         "compare" => compare::run(&root(), &arguments),

@@ -534,7 +534,8 @@ static int synced(int fd, int data) {
     struct verdict v = judge(C_SYNC, kind);
     if (v.error) {
         lock();
-        struct file *file = file_of(fd, 0, NULL);
+        /* What was only interrupted is tried again, and may come right. */
+        struct file *file = v.error == EINTR ? NULL : file_of(fd, 0, NULL);
         if (file)
             for (struct record *one = file->newest; one; one = one->older) one->lost = 1;
         unlock();
@@ -733,6 +734,7 @@ __attribute__((constructor)) static void begin(void) {
     unsetenv("QUINTET_FAULTS");
     unsetenv("QUINTET_FAULTS_DATA");
     set(W_UNSYNCED, 0);
+    set(W_CUT, 0);
     set(W_PID, (uint64_t)getpid());
     pthread_atfork(NULL, NULL, in_child);
     sigset_t all, before;

@@ -315,7 +315,8 @@ impl Faults {
         self.set(CLOCK_MS, ms.cast_unsigned());
     }
 
-    /// Cuts the power. The server's process ends by SIGKILL within a few ms.
+    /// Cuts the power. The server's process ends by SIGKILL within a few ms; a
+    /// server that starts later does not hear of it.
     pub fn cut(&self) {
         self.set(CUT, 1);
     }

@@ -156,3 +156,54 @@ fn old_messages_move_out_of_old_segments() {
     client.take_nothing("w");
     assert!(server.stop().success());
 }
+
+/// A body over several segments, reserved, so that it cannot leave for a run:
+/// each segment is kept, or its chunks are written again, until it is taken.
+#[test]
+fn no_segment_is_retired_with_chunks_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || {
+        Server::start_with(
+            &data,
+            Start {
+                sync: Some("never"),
+                config: Some(SMALL_LOG),
+                ..Start::default()
+            },
+        )
+    };
+    let large = noise(10 << 20);
+    let server = start();
+    let mut holder = server.client();
+    holder.put("old", &large);
+    holder.send(b"get old/open\r\n");
+    holder.expect_value("old", &large);
+    // Until none of its first segments has its name any more.
+    let newest = |end: &dyn Fn(std::vec::IntoIter<String>) -> Option<String>| {
+        let names = std::fs::read_dir(&data).unwrap();
+        let names = names.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        let names: Vec<String> = names.filter(|n| n.starts_with("segment-")).collect();
+        end(names.into_iter()).expect("a segment")
+    };
+    let last = newest(&|names| names.max());
+    let filler = noise(50_000);
+    let mut client = server.client();
+    let began = std::time::Instant::now();
+    while newest(&|names| names.min()) <= last {
+        for _ in 0..100 {
+            client.put("w", &filler);
+            client.take("w", &filler);
+        }
+        assert!(
+            began.elapsed() < common::PATIENCE * 2,
+            "no segment was retired"
+        );
+    }
+    server.kill();
+    let server = start();
+    let mut client = server.client();
+    client.take("old", &large);
+    client.take_nothing("old");
+    assert!(server.stop().success());
+}

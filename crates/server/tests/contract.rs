@@ -39,7 +39,9 @@ fn it_tells_where_it_listens_then_that_it_is_ready() {
 
 #[test]
 fn messages_survive_stop_and_kill_in_every_sync_mode() {
-    for sync in ["always", "50ms", "never"] {
+    let threads = ["", "io_threads = 4\n"];
+    let modes = ["always", "50ms", "never"].map(|sync| threads.map(|threads| (sync, threads)));
+    for (sync, threads) in modes.into_iter().flatten() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let start = || {
@@ -47,6 +49,7 @@ fn messages_survive_stop_and_kill_in_every_sync_mode() {
                 &data,
                 Start {
                     sync: Some(sync),
+                    config: Some(threads),
                     ..Start::default()
                 },
             )

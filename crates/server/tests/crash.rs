@@ -1,7 +1,9 @@
-//! `kill -9` under load, again and again, on the real binary.
+//! `kill -9` and power cuts under load, again and again, on the real binary.
 //!
 //! Producers and consumers over several connections; the server is killed at a
-//! random moment and started again on the same directory. What must hold:
+//! random moment, or the power cut at one or beside a random call, which undoes
+//! what was not synced. It is started again on the same directory. What must
+//! hold:
 //!
 //! - an acknowledged put is never lost, but for at most one removing take in
 //!   flight per connection and kill;
@@ -9,7 +11,7 @@
 //! - each connection sees each producer's messages in order;
 //! - nothing appears that was never put, and bodies are whole.
 //!
-//! `QUINTET_CRASH_ROUNDS` sets the kills per sync policy (default 30) and
+//! `QUINTET_CRASH_ROUNDS` sets the kills of each test (default 30, of power cuts fewer) and
 //! `QUINTET_CRASH_SEED` repeats a run's random choices.
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +20,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use quintet_faults::{Action, Call, Faults, Rule, Undo, files};
 
 /// A message: its producer and its number there.
 type Id = (u32, u64);
@@ -46,16 +50,26 @@ struct Server {
 }
 
 impl Server {
-    fn start(data: &Path, sync: &str, shards: u32) -> Self {
+    fn start(data: &Path, life: Life, faults: Option<&Faults>) -> Self {
+        let Life {
+            sync,
+            shards,
+            io_threads,
+            ..
+        } = life;
         let config = data.with_extension("toml");
         // Small files, so that segments rotate and retire all the time.
         // And as little memory as works, so that messages leave it all the time.
         let text = format!(
-            "shards = {shards}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\nmemory = \"{}MiB\"\n",
+            "shards = {shards}\nio_threads = {io_threads}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\nmemory = \"{}MiB\"\n",
             24 + 8 * shards
         );
         std::fs::write(&config, text).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_quintet"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
+        if let Some(faults) = faults {
+            faults.attach(&mut command);
+        }
+        let mut child = command
             .args([
                 "serve",
                 "--listen",
@@ -89,6 +103,17 @@ impl Server {
     fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("reaped");
+    }
+
+    /// The power goes now, if no rule had it go before.
+    fn cut(mut self, faults: &Faults) {
+        faults.cut();
+        let began = Instant::now();
+        while self.child.try_wait().expect("waited").is_none() {
+            assert!(began.elapsed() < PATIENCE, "the library does not cut");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        faults.end_rules();
     }
 }
 
@@ -337,28 +362,88 @@ enum Takers {
     Seldom,
 }
 
-fn kill_loop(sync: &str, shards: u32, takers: Takers) {
+/// How a server lives and ends.
+#[derive(Clone, Copy)]
+struct Life {
+    sync: &'static str,
+    shards: u32,
+    io_threads: u32,
+    takers: Takers,
+    /// The power is cut; else `kill -9`.
+    cuts: bool,
+}
+
+const LIFE: Life = Life {
+    sync: "always",
+    shards: 1,
+    io_threads: 0,
+    takers: Takers::Always,
+    cuts: false,
+};
+
+/// Where the power may go, beside any moment.
+const CUTS: [(Call, u64); 8] = [
+    (Call::Sync, files::SEGMENT),
+    (Call::Sync, files::RUN),
+    (Call::Sync, files::DIRECTORY),
+    (Call::Send, files::SOCKET),
+    (Call::Write, files::SEGMENT),
+    (Call::Rename, files::OURS),
+    (Call::Create, files::OURS),
+    (Call::Unlink, files::OURS),
+];
+
+fn kill_loop(life: Life) {
+    let Life {
+        sync,
+        shards,
+        io_threads,
+        takers,
+        cuts,
+    } = life;
+    let rounds = match (cuts, takers) {
+        (false, _) => 30,
+        (true, Takers::Always) => 20,
+        // Each is long.
+        (true, Takers::Seldom) => 6,
+    };
     let number = |name: &str, default: u64| {
         std::env::var(name)
             .ok()
             .and_then(|value| value.parse().ok())
             .unwrap_or(default)
     };
-    let rounds = number("QUINTET_CRASH_ROUNDS", 30);
+    let rounds = number("QUINTET_CRASH_ROUNDS", rounds);
     let now = std::time::UNIX_EPOCH
         .elapsed()
         .map_or(1, |time| time.as_nanos() as u64);
     let seed = number("QUINTET_CRASH_SEED", now | 1);
     println!(
-        "crash test: sync {sync}, {shards} shards, {rounds} rounds, QUINTET_CRASH_SEED={seed}"
+        "crash test: sync {sync}, {shards} shards, io_threads {io_threads}, cuts {cuts}, {rounds} \
+         rounds, QUINTET_CRASH_SEED={seed}"
     );
     let mut random = Random(seed);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
+    let faults = cuts.then(|| {
+        let build = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        Faults::new(build, &folder.path().join("faults"), &data).unwrap()
+    });
     let known = Arc::new(Mutex::new(Known::default()));
     for round in 0..rounds {
         let takes = takers == Takers::Always || round % 5 == 4;
-        let server = Server::start(&data, sync, shards);
+        if let Some(faults) = &faults {
+            let kinds = [Undo::Pages, Undo::PagesAndNames, Undo::SomePages];
+            faults.undo(kinds[random.below(3) as usize]);
+            faults.seed(random.below(1 << 40));
+        }
+        let server = Server::start(&data, life, faults.as_ref());
+        if let Some(faults) = faults.as_ref().filter(|_| random.below(4) > 0) {
+            let (call, of) = CUTS[random.below(CUTS.len() as u64) as usize];
+            let action = [Action::CutBefore, Action::CutAfter][random.below(2) as usize];
+            let rule = Rule::once(call, action).on(of).after(random.below(60));
+            faults.rule(0, rule);
+        }
         let mut workers = Vec::new();
         for producer in 0..PRODUCERS {
             let (address, known) = (server.address.clone(), known.clone());
@@ -377,12 +462,25 @@ fn kill_loop(sync: &str, shards: u32, takers: Takers) {
         // The moment of the kill is the random thing here; nothing waits on it.
         let longest = if takers == Takers::Always { 250 } else { 900 };
         std::thread::sleep(Duration::from_millis(random.below(longest)));
-        server.kill();
+        match &faults {
+            Some(faults) => server.cut(faults),
+            None => server.kill(),
+        }
         for worker in workers {
             worker.join().expect("no client saw anything wrong");
         }
     }
-    let server = Server::start(&data, sync, shards);
+    if let Some(faults) = &faults {
+        println!("crash test: {} bytes undone", faults.undone());
+        assert_eq!(faults.cuts(), rounds, "each round ends by a cut");
+        assert!(faults.undone() > 0, "nothing was ever undone");
+    }
+    // What is taken now needs no disk.
+    let last = Life {
+        sync: "never",
+        ..life
+    };
+    let server = Server::start(&data, last, None);
     drain(&server.address, &known);
     server.kill();
 
@@ -409,30 +507,78 @@ fn kill_loop(sync: &str, shards: u32, takers: Takers) {
 
 #[test]
 fn kill_9_with_sync_always() {
-    kill_loop("always", 1, Takers::Always);
+    kill_loop(LIFE);
 }
 
 #[test]
 fn kill_9_with_sync_at_an_interval() {
-    kill_loop("50ms", 1, Takers::Always);
+    kill_loop(Life {
+        sync: "50ms",
+        ..LIFE
+    });
 }
 
 #[test]
 fn kill_9_with_sync_never() {
-    kill_loop("never", 1, Takers::Always);
+    kill_loop(Life {
+        sync: "never",
+        ..LIFE
+    });
 }
 
 #[test]
 fn kill_9_with_several_shards() {
-    kill_loop("always", 4, Takers::Always);
+    kill_loop(Life { shards: 4, ..LIFE });
+}
+
+#[test]
+fn kill_9_with_several_io_threads() {
+    kill_loop(Life {
+        shards: 2,
+        io_threads: 4,
+        ..LIFE
+    });
 }
 
 #[test]
 fn kill_9_with_a_backlog() {
-    kill_loop("50ms", 1, Takers::Seldom);
+    kill_loop(Life {
+        sync: "50ms",
+        takers: Takers::Seldom,
+        ..LIFE
+    });
 }
 
 #[test]
 fn kill_9_with_a_backlog_in_several_shards() {
-    kill_loop("never", 2, Takers::Seldom);
+    kill_loop(Life {
+        sync: "never",
+        shards: 2,
+        takers: Takers::Seldom,
+        ..LIFE
+    });
+}
+
+#[test]
+fn power_cuts_lose_nothing_acknowledged() {
+    kill_loop(Life { cuts: true, ..LIFE });
+}
+
+#[test]
+fn power_cuts_with_several_shards_and_io_threads() {
+    kill_loop(Life {
+        shards: 2,
+        io_threads: 4,
+        cuts: true,
+        ..LIFE
+    });
+}
+
+#[test]
+fn power_cuts_with_a_backlog() {
+    kill_loop(Life {
+        takers: Takers::Seldom,
+        cuts: true,
+        ..LIFE
+    });
 }

@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use common::{PATIENCE, Server, Start, faults, noise, text};
-use quintet_faults::{Call, Faults, Undo};
+use common::{Client, PATIENCE, Server, Start, faults, noise, text};
+use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 
 const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'\nmemory = '32MiB'\n";
 
@@ -161,4 +161,317 @@ fn a_power_cut_undoes_what_was_not_synced() {
             false => server.client().take_nothing("w"),
         }
     }
+}
+
+/// Sends a request, and cuts the power with its reply.
+fn cut_with_reply(faults: &Faults, client: &mut Client, request: &[u8], reply: &[u8]) {
+    let rule = Rule::once(Call::Send, Action::CutAfter).on(files::SOCKET);
+    faults.rule(0, rule);
+    client.send(request);
+    client.expect(reply);
+}
+
+/// With `always`, the power goes in the moment in which a reply has left: what
+/// it said is so after the restart. A put, a take that removes, a lease and its
+/// end; with one I/O thread, which syncs itself, and with four.
+#[test]
+fn what_a_reply_says_survives_a_power_cut_right_behind_it() {
+    for config in ["", "io_threads = 4\nshards = 2\n"] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let faults = faults(&data);
+        faults.undo(Undo::PagesAndNames);
+        let life = |what: &mut dyn FnMut(&mut Client)| {
+            let before = faults.cuts();
+            let server = start(&faults, &data, "always", config);
+            let mut client = server.client();
+            // A connection for each I/O thread, of which the last is ours.
+            let others: Vec<Client> = (0..3).map(|_| server.client()).collect();
+            what(&mut client);
+            cut(server, &faults, before + 1);
+            drop(others);
+        };
+        for round in 0..3 {
+            life(&mut |client| {
+                cut_with_reply(&faults, client, b"set a 0 0 3\r\none\r\n", b"STORED\r\n");
+            });
+            life(&mut |client| {
+                // Several at once share a sync.
+                let request = b"set a 0 0 3\r\ntwo\r\n".repeat(3);
+                cut_with_reply(&faults, client, &request, b"STORED\r\n");
+            });
+            life(&mut |client| {
+                let reply = b"VALUE a 0 3\r\none\r\nEND\r\n";
+                cut_with_reply(&faults, client, b"get a\r\n", reply);
+            });
+            life(&mut |client| {
+                let reply = b"VALUE a 0 3\r\ntwo\r\nEND\r\n";
+                cut_with_reply(&faults, client, b"get a/open\r\n", reply);
+            });
+            life(&mut |client| {
+                client.send(b"get a/open\r\n");
+                client.expect_value("a", b"two");
+                cut_with_reply(&faults, client, b"get a/close\r\n", b"END\r\n");
+            });
+            let server = start(&faults, &data, "always", config);
+            let mut client = server.client();
+            // Two of three, as one was taken for good.
+            client.take("a", b"two");
+            client.take("a", b"two");
+            client.take_nothing("a");
+            assert!(server.stop().success(), "round {round}");
+        }
+    }
+}
+
+/// A put that serves a taker on another I/O thread: neither is answered before
+/// the put is durable.
+#[test]
+fn a_waiting_taker_is_not_served_what_a_power_cut_undoes() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    for round in 1..=8 {
+        let server = start(&faults, &data, "always", "io_threads = 4\n");
+        let mut taker = server.client();
+        let mut putter = server.client();
+        putter.put("gone", b"x");
+        putter.take("gone", b"x");
+        taker.send(b"get w/t=60000/open\r\n");
+        putter.await_stat("queue_w_waiters", |waiters| waiters == 1);
+        faults.rule(
+            0,
+            Rule::once(Call::Send, Action::CutAfter).on(files::SOCKET),
+        );
+        putter.send(b"set w 0 0 1\r\nx\r\n");
+        cut(server, &faults, round);
+        let server = start(&faults, &data, "always", "");
+        server.client().take("w", b"x");
+        assert!(server.stop().success());
+    }
+}
+
+/// What the server says when it ends by itself.
+fn end_of(faults: &Faults, data: &Path, what: impl FnOnce(&Server)) -> (Option<i32>, String) {
+    let log = data.with_extension("stderr");
+    let mut command = Server::command(data, &START_ALWAYS);
+    faults.attach(&mut command);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::await_ready(data, command);
+    what(&server);
+    let status = server.ended();
+    (status.code(), std::fs::read_to_string(&log).unwrap())
+}
+
+const START_ALWAYS: Start<'static> = Start {
+    sync: Some("always"),
+    listen: &[],
+    config: Some(SMALL_LOG),
+};
+
+/// A sync that fails is final: no reply of what it was for, the process ends
+/// with the reason, and what the disk lost is lost, not half there. The disk
+/// forgets what it could not write, as Linux does, so that a second try would
+/// seem to succeed.
+#[test]
+fn a_sync_that_fails_answers_nobody_and_ends_the_server() {
+    for error in [errno::EIO, errno::ENOSPC, errno::EDQUOT] {
+        for pipelined in [1, 20] {
+            let dir = tempfile::tempdir().unwrap();
+            let data = dir.path().join("data");
+            let faults = faults(&data);
+            let (code, said) = end_of(&faults, &data, |server| {
+                let mut client = server.client();
+                client.put("w", b"kept");
+                let fail = Rule::once(Call::Sync, Action::Fail(error)).on(files::SEGMENT);
+                faults.rule(0, fail);
+                client.send(&b"set w 0 0 4\r\nlost\r\n".repeat(pipelined));
+                client.expect_end();
+            });
+            assert_eq!(faults.fired(0).1, 1);
+            assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
+            assert!(said.contains("cannot sync segment-"), "{said}");
+            faults.end_rules();
+            let server = start(&faults, &data, "always", SMALL_LOG);
+            let mut client = server.client();
+            client.take("w", b"kept");
+        }
+    }
+}
+
+/// The same for whatever else is synced, of the log, its spares and the runs.
+#[test]
+fn no_sync_that_fails_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    for (at, of) in [files::SEGMENT, files::RUN, files::DIRECTORY]
+        .into_iter()
+        .enumerate()
+    {
+        let data = dir.path().join(format!("data{at}"));
+        let faults = faults(&data);
+        let mut stored = 0;
+        let body = noise(50_000);
+        let (code, said) = end_of(&faults, &data, |server| {
+            let mut client = server.client();
+            faults.rule(
+                0,
+                Rule::once(Call::Sync, Action::Fail(errno::EIO))
+                    .on(of)
+                    .after(4),
+            );
+            // 100 MB, with memory for 32: runs are written soon.
+            for _ in 0..2000 {
+                client.try_send(format!("set w 0 0 {}\r\n", body.len()).as_bytes());
+                client.try_send(&body);
+                client.try_send(b"\r\n");
+                match &client.exact(8)[..] {
+                    b"STORED\r\n" => stored += 1,
+                    _ => break,
+                }
+            }
+        });
+        assert_eq!(faults.fired(0).1, 1, "kind {of} after {stored}");
+        assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
+        assert!(said.contains("sync"), "{said}");
+        faults.end_rules();
+        let server = start(&faults, &data, "always", SMALL_LOG);
+        let mut client = server.client();
+        for _ in 0..stored {
+            client.take("w", &body);
+        }
+    }
+}
+
+/// The power goes in the moment in which a run's file is deleted: that nobody
+/// needs it was durable before, under every policy.
+#[test]
+fn a_run_is_deleted_only_after_that_is_durable() {
+    for sync in ["never", "always"] {
+        for skip in 0..2 {
+            let dir = tempfile::tempdir().unwrap();
+            let data = dir.path().join("data");
+            let faults = faults(&data);
+            let server = start(&faults, &data, sync, SMALL_LOG);
+            let mut client = server.client();
+            let body = noise(20_000);
+            let began = Instant::now();
+            let mut put = 0;
+            // Four runs of cold messages at least, then all are taken.
+            while number(&server, "cold_runs") < 4 {
+                for _ in 0..200 {
+                    client.put("w", &body);
+                }
+                put += 200;
+                assert!(began.elapsed() < PATIENCE, "nothing leaves memory");
+            }
+            let rule = Rule::once(Call::Unlink, Action::CutAfter);
+            faults.rule(0, rule.on(files::RUN).after(skip));
+            let mut taken = 0;
+            while taken < put {
+                client.try_send(b"get w\r\n");
+                let expected = format!("VALUE w 0 {}\r\n", body.len());
+                if client.exact(expected.len()) != expected.as_bytes() {
+                    break;
+                }
+                if client.exact(body.len() + 7) != [&body[..], b"\r\nEND\r\n"].concat() {
+                    break;
+                }
+                taken += 1;
+            }
+            cut(server, &faults, 1);
+            // What was taken may be back, where nothing waits for the disk;
+            // nothing refers to a file that is gone.
+            let server = start(&faults, &data, "always", SMALL_LOG);
+            let mut client = server.client();
+            let left = number(&server, "ready");
+            assert!(left + taken + 1 >= put, "{left} of {put}, {taken} taken");
+            for _ in 0..left {
+                client.take("w", &body);
+            }
+            client.take_nothing("w");
+        }
+    }
+}
+
+/// The wall clock is set, forth and back and by years, while the server runs
+/// and between two starts: what was acknowledged is there, waits and delays end
+/// in their time and not before, and each step is counted.
+#[test]
+fn acknowledged_messages_outlive_steps_of_the_clock() {
+    const YEAR: i64 = 366 * 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let beans = Start {
+        sync: Some("always"),
+        listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+        config: None,
+    };
+    let mut put = 0;
+    for steps in [[0, YEAR, 0], [-30_000, 0, 30_000], [YEAR, -YEAR, 0]] {
+        let server = Server::start_under(&faults, &data, &beans);
+        for step in steps {
+            let mut client = server.client();
+            // An hour to live; kept whatever the clock shows meanwhile.
+            client.send(b"set w 0 3600 1\r\nx\r\n");
+            client.expect(b"STORED\r\n");
+            put += 1;
+            let mut job = server.client_of("beanstalk");
+            job.send(b"use t\r\nput 0 1 60 1\r\nj\r\n");
+            job.until(b"INSERTED ");
+            job.until(b"\r\n");
+            let began = Instant::now();
+            faults.shift_clock(step);
+            job.send(b"watch t\r\nreserve-with-timeout 100\r\n");
+            job.until(b"RESERVED ");
+            let id = text(&job.until(b" "));
+            job.until(b"j\r\n");
+            let passed = began.elapsed();
+            assert!(
+                passed.as_millis() >= 990,
+                "due after {passed:?} of a second"
+            );
+            assert!(passed.as_secs() < 60, "a second's delay took {passed:?}");
+            job.send(format!("delete {}\r\n", id.trim()).as_bytes());
+            job.expect(b"DELETED\r\n");
+        }
+        assert_eq!(number(&server, "ready"), put);
+        server.kill();
+    }
+    let server = Server::start_under(&faults, &data, &beans);
+    for _ in 0..put {
+        server.client().take("w", b"x");
+    }
+    server.client().take_nothing("w");
+    assert!(faults.calls(Call::Clock).all > 0);
+}
+
+/// A put on one I/O thread serves a taker on another, which sleeps by the time
+/// the put is durable: the first one, which synced it, tells the other.
+#[test]
+fn a_taker_on_another_thread_is_told_what_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    faults.skip_syncs();
+    let server = start(&faults, &data, "always", "io_threads = 4\n");
+    let mut putter = server.client();
+    let mut takers: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    for _ in 0..3 {
+        for taker in &mut takers {
+            // Syncs are fast, so the thread of the put does this one itself,
+            // though it takes long.
+            for _ in 0..40 {
+                putter.put("fast", b"x");
+                putter.take("fast", b"x");
+            }
+            taker.send(b"get w/t=600000\r\n");
+            putter.await_stat("queue_w_waiters", |waiters| waiters == 1);
+            let slow = Action::Delay(50_000);
+            faults.rule(0, Rule::once(Call::Sync, slow).on(files::SEGMENT));
+            putter.put("w", b"served");
+            taker.expect_value("w", b"served");
+        }
+    }
+    assert!(server.stop().success());
 }

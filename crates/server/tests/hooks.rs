@@ -147,6 +147,21 @@ fn a_put_is_changed_sent_elsewhere_and_split() {
     client.take_nothing("split");
 }
 
+/// Time ends a call as instructions do, where these would not for hours.
+#[test]
+fn a_hook_s_time_is_bounded_whatever_it_may_count() {
+    let place = Place::new("function before_put(msg) while true do end end").with(
+        "hook_refuse_on_error = true\nhook_time = '20ms'\nhook_instructions_max = 1000000000000\n",
+    );
+    let server = place.start();
+    let mut client = server.client_of("memcache");
+    client.send(b"set w 0 0 1\r\nx\r\n");
+    let refused = text(&client.until(b"\r\n"));
+    assert!(refused.starts_with("SERVER_ERROR"), "{refused}");
+    let stats = text(&server.run(&["stats", "--json"]).stdout);
+    assert!(stats.contains("ran longer than 20 ms"), "{stats}");
+}
+
 #[test]
 fn lineup_gets_new_commands_and_others_keep_their_errors() {
     let place = Place::new(

@@ -12,13 +12,13 @@ use quintet_engine::shard_of_queue;
 
 const SHARDS: usize = 4;
 
-/// Starts with four shards and more configuration.
+/// Starts with four shards, as many I/O threads and more configuration.
 fn start(data: &Path, more: &str) -> Server {
     start_with(data, "50ms", more)
 }
 
 fn start_with(data: &Path, sync: &str, more: &str) -> Server {
-    let config = format!("shards = {SHARDS}\nlog_level = \"warn\"\n{more}");
+    let config = format!("shards = {SHARDS}\nio_threads = 4\nlog_level = \"warn\"\n{more}");
     Server::start_with(
         data,
         Start {

@@ -37,6 +37,12 @@ impl Contents {
         Ok(Self(Replay::new(shards_of(dir)?, &Settings::default())?))
     }
 
+    /// The whole state of each shard.
+    #[cfg(test)]
+    pub(super) fn images(&self) -> Vec<Vec<Fact>> {
+        self.0.engines.iter().map(Engine::image).collect()
+    }
+
     /// What the log of a directory leads to.
     ///
     /// # Errors

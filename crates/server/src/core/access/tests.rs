@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use quintet_engine::{
-    Body, By, Compound, Effect, Guard, ListState, MessageId, Overrides, Pattern, Put, Refusal,
-    Settings, TableAsk, Take, shard_of_id, shard_of_queue,
+    BackTo, Body, By, Compound, Effect, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
+    MessageId, Overrides, Pattern, Put, Refusal, Settings, TableAsk, Take, shard_of_id,
+    shard_of_queue,
 };
 
 use super::*;
 use crate::config::SyncPolicy;
-use crate::core::{Counts, Layout, Looks, Progress, Room, Signal, Timer, locked, open};
+use crate::core::{Contents, Counts, Layout, Looks, Progress, Room, Signal, Timer, locked, open};
 
 const SHARDS: usize = 3;
 
@@ -136,6 +137,67 @@ fn many_puts_are_stored_all_or_none_over_shards() {
     assert_eq!(take_many(&core, &q, 3), ["a", "b", "c"]);
     assert_eq!(take_many(&core, &q, 9), ["d"]);
     assert_eq!(take_many(&core, &q, 9), [""; 0]);
+}
+
+/// What a start reads from the log is what was there, to the last lease's end:
+/// replay in the server leaves out no kind of fact.
+#[test]
+fn what_is_read_from_the_log_is_what_was_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let q = names();
+    let core = core(folder.path(), &Settings::default());
+    let ids = put_many(&core, (0..9).map(|n| put(&q[n % 3], 1, "x")).collect());
+    let take = |owner| {
+        Command::Take(Take {
+            queues: [q[0].clone()].into_iter().collect(),
+            lease: Some(LeaseAsk {
+                owner,
+                time: LeaseTime::Fixed(60_000),
+                back_to: BackTo::Place,
+                held_max: 0,
+            }),
+            ..Take::default()
+        })
+    };
+    let mut images = Vec::new();
+    let mut see = |core: &Core| {
+        core.sync();
+        let there: Vec<_> = core
+            .shards
+            .iter()
+            .map(|s| locked(s).engine.image())
+            .collect();
+        let read = Contents::read(folder.path()).expect("readable");
+        assert_eq!(read.images(), there);
+        assert_ne!(images, there, "nothing has changed");
+        images = there;
+    };
+    see(&core);
+    for owner in [
+        LeaseOwner::Connection,
+        LeaseOwner::Time,
+        LeaseOwner::Process,
+    ] {
+        assert!(matches!(ask(&core, take(owner)), Outcome::Messages(_)));
+        see(&core);
+    }
+    // The lease of the connection, to which time has passed since.
+    let taken = core.clock.now();
+    while core.clock.now() == taken {}
+    assert_eq!(ask(&core, Command::Touch(ids[0])), Outcome::Done);
+    see(&core);
+    let delete = Command::Delete {
+        id: ids[0],
+        by: By::Owner,
+    };
+    assert_eq!(ask(&core, delete), Outcome::Done);
+    see(&core);
+    let moved = Command::Move {
+        id: ids[1],
+        to: q[2].clone(),
+    };
+    assert_eq!(ask(&core, moved), Outcome::Done);
+    see(&core);
 }
 
 #[test]
