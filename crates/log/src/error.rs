@@ -178,7 +178,8 @@ impl LogError {
     }
 }
 
-/// Whether the system refused for want of room, which is not a failure of the disk.
+/// Whether the system refused for want of room, on the disk or of its own, which is not a failure
+/// of the disk: what was asked for was not done, and may be tried again.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -186,7 +187,17 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
             | io::ErrorKind::QuotaExceeded
             // Beyond the limit on a process's files (RLIMIT_FSIZE).
             | io::ErrorKind::FileTooLarge
-    )
+    ) || is_scarce(error)
+}
+
+/// Whether the system has no file descriptor or memory to give now. Others that have them give
+/// them back sooner or later.
+pub(crate) fn is_scarce(error: &io::Error) -> bool {
+    /// The process, and the system, have as many files open as they may (errno(3)).
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    error.kind() == io::ErrorKind::OutOfMemory
+        || matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
 impl fmt::Display for LogError {

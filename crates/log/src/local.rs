@@ -9,7 +9,7 @@ use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
     Position, Recovery, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
     StorageFile, SyncPoint, SyncWork,
-    error::is_full,
+    error::{is_full, is_scarce},
     failure::Failure,
     files::Files,
     recovery,
@@ -459,21 +459,26 @@ impl Retire {
     ) -> Result<u64, LogError> {
         let name = segment_name(number);
         let fail = |doing, error| self.failure.record(LogError::io(doing, &name, 0, error));
-        let file = match file {
-            Some(file) => file,
-            None => self
-                .storage
-                .open(&name)
-                .map_err(|error| fail("open", error))?,
+        let remove = |name: &str| {
+            patiently(|| self.storage.remove(name)).map_err(|error| fail("remove", error))?;
+            self.storage
+                .sync_dir()
+                .map_err(|error| self.failure.record(dir_failed(error)))
+        };
+        let file = match file.map_or_else(|| self.storage.open(&name), Ok) {
+            Ok(file) => file,
+            // It is not needed for what matters.
+            Err(error) if is_scarce(&error) => {
+                remove(&name)?;
+                return Ok(self.spares.bytes());
+            }
+            Err(error) => return Err(fail("open", error)),
         };
         let bytes = file.len().map_err(|error| fail("measure", error))?;
         let recycle =
             self.spares.wanted() && bytes >= self.spares.bytes() && Arc::strong_count(&file) == 1;
         if !recycle {
-            self.storage
-                .remove(&name)
-                .and_then(|()| self.storage.sync_dir())
-                .map_err(|error| fail("remove", error))?;
+            remove(&name)?;
             return Ok(bytes);
         }
         // Renamed before its links are counted: a backup links by segment name, so afterwards
@@ -482,21 +487,16 @@ impl Retire {
         match self.storage.rename(&name, &spare) {
             // Removing needs no room.
             Err(error) if is_full(&error) => {
-                self.storage
-                    .remove(&name)
-                    .and_then(|()| self.storage.sync_dir())
-                    .map_err(|error| fail("remove", error))?;
+                remove(&name)?;
                 return Ok(bytes);
             }
-            done => done
-                .and_then(|()| self.storage.sync_dir())
-                .map_err(|error| fail("rename", error))?,
+            done => done.map_err(|error| fail("rename", error))?,
         }
+        self.storage
+            .sync_dir()
+            .map_err(|error| self.failure.record(dir_failed(error)))?;
         if file.links().map_err(|error| fail("inspect", error))? > 1 {
-            self.storage
-                .remove(&spare)
-                .and_then(|()| self.storage.sync_dir())
-                .map_err(|error| fail("remove", error))?;
+            remove(&spare)?;
             return Ok(bytes);
         }
         if bytes > self.spares.bytes() {
@@ -534,8 +534,7 @@ impl SyncWork for Sync {
             let mut named = named.lock().unwrap_or_else(PoisonError::into_inner);
             if !*named {
                 let begun = begun_name(unsynced.number);
-                self.storage
-                    .rename(&begun, &name())
+                patiently(|| self.storage.rename(&begun, &name()))
                     .map_err(|error| fail("rename", &begun, error))?;
                 *named = true;
             }
@@ -547,6 +546,20 @@ impl SyncWork for Sync {
         }
         Ok(())
     }
+}
+
+/// Does what was not done for want of the system's memory again, for some seconds at most: it is
+/// called in the background, and what it does cannot be left undone.
+fn patiently(mut run: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
+    const TRIES: u32 = 250;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+    for _ in 0..TRIES {
+        match run() {
+            Err(error) if is_scarce(&error) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    run()
 }
 
 fn dir_failed(error: std::io::Error) -> LogError {

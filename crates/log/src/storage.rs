@@ -106,6 +106,9 @@ pub(crate) fn read_full(
 #[derive(Debug)]
 pub struct Disk {
     dir: PathBuf,
+    /// The directory, open: it must be synced also when the process has as many files open as it
+    /// may.
+    open: Option<File>,
     random: RandomState,
 }
 
@@ -114,8 +117,10 @@ impl Disk {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         // `RandomState` is keyed from the system's random source; a hash under a secret key is as
         // hard to guess as the key, and saves a dependency.
+        let dir = dir.into();
         Self {
-            dir: dir.into(),
+            open: File::open(&dir).ok(),
+            dir,
             random: RandomState::new(),
         }
     }
@@ -161,7 +166,10 @@ impl Storage for Disk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
+        match &self.open {
+            Some(dir) => dir.sync_all(),
+            None => File::open(&self.dir)?.sync_all(),
+        }
     }
 
     fn link_into(&self, name: &str, target: &dyn Storage) -> io::Result<bool> {

@@ -510,11 +510,11 @@ fn a_log_on_a_full_disk_opens_and_goes_on_as_far_as_it_gets() {
     );
 }
 
-/// ENOSPC, EDQUOT and EFBIG, out of every call that may say so.
+/// ENOSPC, EDQUOT, EFBIG and ENOMEM (as EMFILE and ENFILE), out of every call that may say so.
 #[test]
 fn every_word_for_a_full_disk_is_heard() {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    for kind in [StorageFull, QuotaExceeded, FileTooLarge] {
+    use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    for kind in [StorageFull, QuotaExceeded, FileTooLarge, OutOfMemory] {
         let full = |first| Fault::Refused(kind, first);
         let disk = SimDisk::new(1);
         let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
@@ -575,4 +575,64 @@ fn every_word_for_a_full_disk_is_heard() {
         let refused = log.append(log.end(), stamp(), &mut facts(b"more"));
         assert!(matches!(refused, Err(LogError::Stopped { .. })));
     }
+}
+
+/// A background step that the system has no memory or file for is done later, whichever it is.
+#[test]
+fn want_of_memory_ends_nothing_but_a_sync() {
+    let life = |log: &mut LocalLog| -> Result<u32, LogError> {
+        let spares = log.spares();
+        let mut stored = 0;
+        for number in 0..4_u32 {
+            loop {
+                let end = log.end();
+                match log.append(end, stamp(), &mut facts(&number.to_be_bytes())) {
+                    Ok(_) => break,
+                    Err(LogError::NoSpace { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            stored += 1;
+            let point = log.sync_point();
+            point.wait()?;
+            log.synced(point);
+            log.begin_segment();
+            spares.fill(&AtomicBool::new(false))?;
+            if number == 2 {
+                log.retire(SegmentNumber(1))?;
+            }
+        }
+        Ok(stored)
+    };
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open_with(Arc::new(disk.clone()), small(1)).expect("open");
+    let before = disk.operations();
+    assert_eq!(life(&mut log).expect("no fault"), 4);
+    let operations = disk.operations() - before;
+    assert!(operations > 30, "{operations}");
+    let mut ended = 0;
+    for at in 1..=operations {
+        let disk = SimDisk::new(1);
+        let (mut log, ..) = open_with(Arc::new(disk.clone()), small(1)).expect("open");
+        let fault = Fault::Refused(std::io::ErrorKind::OutOfMemory, 0);
+        disk.fault_at(disk.operations() + at, fault);
+        match life(&mut log) {
+            Ok(stored) => assert_eq!(stored, 4),
+            Err(error) => {
+                assert!(
+                    error.to_string().starts_with("cannot sync"),
+                    "at {at}: {error}"
+                );
+                ended += 1;
+            }
+        }
+        drop(log);
+        let (_, _, seen) = open_with(Arc::new(disk), small(1)).expect("open");
+        assert!(
+            seen.len() <= 3 && (ended > 0 || seen.len() == 3),
+            "{}",
+            seen.len()
+        );
+    }
+    assert!(ended < operations / 3, "{ended} of {operations} end it");
 }

@@ -137,12 +137,21 @@ fn a_queue_of_the_settings_runs_its_script() {
     let queues = get(&server, "/q.txt").text();
     assert_eq!(queues, "/q/relay.txt\n/q/test.txt\n/q/webhook.txt\n");
     // What changed in the file counts from now on.
-    let changed = text.replace("'hello'", "'bye'");
+    let changed = text.replace(
+        "{ GREETING = 'hello' }",
+        "{ GREETING = 'bye' }\nnum_workers = 2",
+    );
     std::fs::write(data.with_extension("toml"), changed).expect("written");
     server.signal(rustix::process::Signal::HUP);
     eventually("it counts", || {
         let config = get(&server, "/q/test/config").json();
-        (config["env_vars"]["GREETING"] == "bye").then_some(())
+        (config["num_workers"] == 2).then_some(())
+    });
+    let made = post(&server, "/q/test/new_message", &json!({"param1": "three"})).json();
+    let full = made[1].as_str().expect("an id").to_owned();
+    let id = full.rsplit('/').next().expect("a short id");
+    eventually("it is done", || {
+        (status(id) == "done - three testing bye").then_some(())
     });
     assert!(server.stop().success());
 }

@@ -280,6 +280,63 @@ fn running_out_of_files_is_survived() {
     first.take("w", b"after");
 }
 
+/// What the log needs of the system is there, or waited for.
+#[test]
+fn without_a_file_to_be_had_the_log_goes_on_or_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        config: Some(
+            "segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\nmemory = '32MiB'\n",
+        ),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let body = common::noise(60_000);
+    let mut client = server.client();
+    client.put("w", &body);
+    let pid = rustix::process::Pid::from_child(&server.child);
+    let limit = |files: u64| {
+        let limit = rustix::process::Rlimit {
+            current: Some(files),
+            maximum: Some(20_000),
+        };
+        rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit).unwrap();
+    };
+    limit(3);
+    let mut stored = 1;
+    // Ten segments and more: spares, retirements and runs among it.
+    while stored < 800 {
+        client.send(format!("set w 0 0 {}\r\n", body.len()).as_bytes());
+        client.send(&body);
+        client.send(b"\r\n");
+        match &client.until(b"\r\n")[..] {
+            b"STORED\r\n" => stored += 1,
+            b"SERVER_ERROR disk full\r\n" => break,
+            other => panic!("{}", text(other)),
+        }
+    }
+    limit(1000);
+    let began = std::time::Instant::now();
+    loop {
+        // One whose message was refused is closed.
+        let mut client = server.client();
+        client.send(b"set w 0 0 60000\r\n");
+        client.send(&body);
+        client.send(b"\r\n");
+        if client.until(b"\r\n") == b"STORED\r\n" {
+            stored += 1;
+            break;
+        }
+        assert!(began.elapsed() < common::PATIENCE, "it never goes on");
+    }
+    let mut client = server.client();
+    for _ in 0..stored {
+        client.take("w", &body);
+    }
+    client.take_nothing("w");
+    assert!(server.stop().success());
+}
+
 /// As many connections as the process may have files for, and a warning.
 #[test]
 fn connections_fit_the_limit_on_open_files() {
