@@ -255,6 +255,41 @@ fn http_keeps_to_the_budget() {
     eventually(&server, "connections_memory_bytes", |n| n == 0);
 }
 
+/// Connections that say nothing, or half a head, make way for who speaks.
+#[test]
+fn silent_connections_keep_no_probe_out() {
+    let dir = tempfile::tempdir().unwrap();
+    // Without making way they would stay for an hour.
+    let server = Server::start_as_configured(
+        &dir.path().join("data"),
+        Start {
+            config: Some(
+                "sync = '50ms'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+                 timeout = '1h'\n",
+            ),
+            ..Start::default()
+        },
+    );
+    let probe = |path: &str| {
+        let mut client = server.client_of("http");
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        client.until(b"HTTP/1.1 200 OK\r\n");
+        client
+    };
+    let mut silent: Vec<Client> = Vec::new();
+    // One that asks and then keeps its place is as silent.
+    silent.extend((0..20).map(|_| probe("/healthz")));
+    for n in 0..500 {
+        let mut client = server.client_of("http");
+        client.try_send(&b"GET / HT"[..n % 9]);
+        silent.push(client);
+    }
+    for path in ["/healthz", "/readyz", "/healthz"] {
+        probe(path);
+    }
+    assert!(server.run(&["stats"]).status.success());
+}
+
 /// Near the bound, who holds something waits, and goes on when others left.
 #[test]
 fn who_waits_for_memory_goes_on() {

@@ -16,6 +16,7 @@ mod held;
 mod paced;
 mod pages;
 mod paths;
+mod places;
 mod range;
 mod reply;
 mod routes;

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,16 +20,19 @@ pub(crate) struct Paced<S> {
     idle: Duration,
     /// Told the first byte, once.
     first: Option<First>,
+    /// A write waits.
+    blocked: Arc<AtomicBool>,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(inner: S, idle: Duration, first: First) -> Self {
+    pub(crate) fn new(inner: S, idle: Duration, first: First, blocked: Arc<AtomicBool>) -> Self {
         Self {
             inner,
             idle,
             first: Some(first),
+            blocked,
             waiting: None,
         }
     }
@@ -40,9 +45,12 @@ impl<S> Paced<S> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.waiting = None;
+            if self.waiting.take().is_some() {
+                self.blocked.store(false, Ordering::Relaxed);
+            }
             return written;
         }
+        self.blocked.store(true, Ordering::Relaxed);
         let idle = self.idle;
         let waiting = self
             .waiting
@@ -117,7 +125,12 @@ mod tests {
             .expect("a runtime");
         runtime.block_on(async {
             let (ours, _theirs) = tokio::io::duplex(10);
-            let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}));
+            let mut paced = Paced::new(
+                ours,
+                Duration::from_secs(30),
+                Box::new(|_| {}),
+                Arc::default(),
+            );
             let began = Instant::now();
             let error = paced.write_all(&[0; 100]).await.expect_err("given up");
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);

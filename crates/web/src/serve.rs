@@ -12,9 +12,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::paced::Paced;
+use crate::places::{Busy, Places, Seat};
 use crate::site::Site;
 
 /// Threads that wait for the shards and the disk; further requests wait for
@@ -116,28 +117,31 @@ async fn serve(listeners: Vec<(Listener, Arc<Site>)>, stopped: oneshot::Receiver
 }
 
 async fn accept(listener: Listener, site: Arc<Site>, graceful: Arc<GracefulShutdown>) {
-    let places = Arc::new(Semaphore::new(site.settings().limits.connections_max));
+    let places = Places::new(site.settings().limits.connections_max);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
+        let place = places.seat().await;
         let accepted = match &listener {
-            Listener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
-                // Without it a reply in several writes waits for the peer.
-                let _slower = stream.set_nodelay(true);
-                (Stream::Tcp(stream), Some(peer.ip()))
-            }),
-            Listener::Unix(listener) => listener
-                .accept()
+            Listener::Tcp(listener) => {
+                places
+                    .watched(listener.accept())
+                    .await
+                    .map(|(stream, peer)| {
+                        // Without it a reply in several writes waits for the peer.
+                        let _slower = stream.set_nodelay(true);
+                        (Stream::Tcp(stream), Some(peer.ip()))
+                    })
+            }
+            Listener::Unix(listener) => places
+                .watched(listener.accept())
                 .await
                 .map(|(stream, _)| (Stream::Unix(stream), None)),
         };
         match accepted {
             Ok((Stream::Tcp(stream), peer)) => {
-                connection(stream, peer, &site, &graceful, place);
+                connection(stream, peer, &site, &graceful, Seat::new(&places, place));
             }
             Ok((Stream::Unix(stream), peer)) => {
-                connection(stream, peer, &site, &graceful, place);
+                connection(stream, peer, &site, &graceful, Seat::new(&places, place));
             }
             Err(error) => {
                 // Out of files, mostly: those who hold them need time to end.
@@ -158,7 +162,7 @@ fn connection<S>(
     peer: Option<IpAddr>,
     site: &Arc<Site>,
     graceful: &GracefulShutdown,
-    place: tokio::sync::OwnedSemaphorePermit,
+    seat: Arc<Seat>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -166,7 +170,13 @@ fn connection<S>(
     let site = Arc::clone(site);
     let told = Arc::clone(&site);
     let first = move |byte| told.note_first(byte);
-    let stream = Paced::new(stream, limits.timeout, Box::new(first));
+    let stream = Paced::new(
+        stream,
+        limits.timeout,
+        Box::new(first),
+        Arc::clone(&seat.blocked),
+    );
+    let asking = Arc::clone(&seat);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
@@ -176,14 +186,27 @@ fn connection<S>(
             TokioIo::new(stream),
             service_fn(move |request| {
                 let site = Arc::clone(&site);
-                async move { Ok::<_, std::convert::Infallible>(site.answer(peer, request).await) }
+                asking.is_busy();
+                let seat = Arc::clone(&asking);
+                async move {
+                    let response = site.answer(peer, request).await;
+                    let response = response.map(|body| Busy::new(body, seat));
+                    Ok::<_, std::convert::Infallible>(response)
+                }
             }),
         );
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!("http: connection ended: {error}");
+        tokio::select! {
+            ended = connection => {
+                if let Err(error) = ended {
+                    tracing::debug!("http: connection ended: {error}");
+                }
+            }
+            () = seat.makes_way() => {
+                tracing::debug!("http: a silent connection makes way");
+            }
         }
-        drop(place);
+        seat.leave();
     });
 }

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use hyper::{StatusCode, Uri};
 use quintet_door::{Door, Visit};
-use quintet_engine::{Command, Outcome, StatsOf};
+use quintet_engine::{Command, Outcome};
 use quintet_scripts::Rq;
 
 use crate::app::App;
@@ -155,15 +155,13 @@ impl Site {
         plain(StatusCode::FORBIDDEN, text)
     }
 
-    /// Well if every shard answers.
+    /// Well if every shard answers what costs nothing however many queues it
+    /// has.
     async fn health(&self) -> Response {
         let door = Arc::clone(&self.door);
         let asked = tokio::task::spawn_blocking(move || {
             let visit = Visit::new(&*door);
-            !matches!(
-                visit.ask(Command::Stats(StatsOf::Shard)),
-                Outcome::Refused(_)
-            )
+            !matches!(visit.ask(Command::StopWaiting), Outcome::Refused(_))
         });
         match tokio::time::timeout(HEALTH_WAIT, asked).await {
             Ok(Ok(true)) => plain(StatusCode::OK, "ok"),
