@@ -6,6 +6,7 @@ mod parts;
 mod plant;
 mod repeat;
 mod tidy;
+mod torment;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -26,6 +27,8 @@ Tasks:
             takes options: cargo xtask repeat --help
   plant     Defects planted one by one: do the tests notice? Says so in a table;
             takes options: cargo xtask plant --help
+  torment   The real binary under load, faults, kills and hostile clients, and a
+            check of what it acknowledged: cargo xtask torment --help
   bench     A short comparison with memcached and Redis, printed alone
   compare   The whole comparison, written to bench/results and docs/performance.md;
             takes options: cargo xtask compare --help
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         "clients" => parts::run(&root(), &parts::CLIENTS),
         "plant" => plant::run(&root(), &arguments),
         "repeat" => repeat::run(&root(), &arguments),
+        "torment" => torment::run(&root(), &arguments),
         "bench" => compare::short(&root()),
         "compare" => compare::run(&root(), &arguments),
         "backlog" => compare::backlog(&root(), &arguments),

@@ -1,0 +1,514 @@
+//! What was asked, what was answered, and what may therefore be found.
+//!
+//! A message is known by a number, which its body carries in front of bytes
+//! that follow from it. An operation whose reply did not come is *unknown*: it
+//! may have happened or not.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::time::Instant;
+
+/// The protocols, and RQ's scripts; the index of a count.
+pub(crate) const VOICES: [&str; 7] = [
+    "memcache",
+    "lineup",
+    "jobqueue",
+    "pinpriq",
+    "beanstalk",
+    "control",
+    "http",
+];
+
+/// What is known of a put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Put {
+    /// Sent; nothing came back.
+    Unknown,
+    /// Acknowledged, or seen by a taker.
+    Stored,
+    /// Refused, never sent whole, or not there when it was looked for.
+    Absent,
+}
+
+struct Event {
+    at: Instant,
+    round: u64,
+    voice: usize,
+    what: &'static str,
+}
+
+struct Message {
+    queue: &'static str,
+    put: Put,
+    /// When the reply to its removal or finish had come.
+    finished: Option<Instant>,
+    /// It came out by a take that removes.
+    removed: bool,
+    /// A finish was sent whose reply did not come, or said nothing.
+    finish_unknown: bool,
+    events: Vec<Event>,
+}
+
+/// Counts of a voice.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) puts: u64,
+    pub(crate) refused: u64,
+    pub(crate) finishes: u64,
+    pub(crate) unknown: u64,
+}
+
+/// All there is to know; behind a lock.
+pub(crate) struct Ledger {
+    began: Instant,
+    next: u64,
+    pub(crate) round: u64,
+    messages: HashMap<u64, Message>,
+    /// By queue: takes that remove, whose reply did not come.
+    unknown_takes: BTreeMap<&'static str, u64>,
+    pub(crate) counts: [Counts; VOICES.len()],
+    /// Messages that must be there.
+    pub(crate) live: u64,
+    pub(crate) lost: u64,
+    pub(crate) twice: u64,
+    /// Acknowledged and not found, but as many removals are unknown.
+    pub(crate) explained: u64,
+    pub(crate) violations: Vec<String>,
+}
+
+/// The longest head of a body.
+const HEAD: usize = 27;
+
+/// The body of message `number`, at least as long as its head.
+pub(crate) fn body(number: u64, len: usize) -> Vec<u8> {
+    let len = len.max(HEAD);
+    let mut body = format!("T{number:016x}:{len:08}:").into_bytes();
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    while body.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let more = state.to_le_bytes();
+        let room = (len - body.len()).min(8);
+        body.extend_from_slice(&more[..room]);
+    }
+    body
+}
+
+/// The number of a body, if it is whole.
+pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
+    let head = std::str::from_utf8(bytes.get(..HEAD)?).ok()?;
+    let number = u64::from_str_radix(head.get(1..17)?, 16).ok()?;
+    (body(number, bytes.len()) == bytes).then_some(number)
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            next: 1,
+            round: 0,
+            messages: HashMap::new(),
+            unknown_takes: BTreeMap::new(),
+            counts: [Counts::default(); VOICES.len()],
+            live: 0,
+            lost: 0,
+            twice: 0,
+            explained: 0,
+            violations: Vec::new(),
+        }
+    }
+
+    /// A number for a message that is about to be put.
+    pub(crate) fn begin_put(&mut self, voice: usize, queue: &'static str) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let message = Message {
+            queue,
+            put: Put::Unknown,
+            finished: None,
+            removed: false,
+            finish_unknown: false,
+            events: Vec::new(),
+        };
+        self.messages.insert(number, message);
+        self.note(number, voice, "put sent");
+        number
+    }
+
+    /// The reply to a put has come, or not (`None`).
+    pub(crate) fn end_put(&mut self, number: u64, voice: usize, stored: Option<bool>) {
+        let what = match stored {
+            Some(true) => "put acknowledged",
+            Some(false) => "put refused",
+            None => "no reply to the put",
+        };
+        self.note(number, voice, what);
+        let counts = &mut self.counts[voice];
+        match stored {
+            Some(true) => counts.puts += 1,
+            Some(false) => counts.refused += 1,
+            None => counts.unknown += 1,
+        }
+        let Some(message) = self.messages.get_mut(&number) else {
+            return;
+        };
+        match stored {
+            // A taker may have seen it before the reply was read.
+            Some(true) if message.put == Put::Unknown => {
+                message.put = Put::Stored;
+                self.live += 1;
+            }
+            Some(false) if message.put == Put::Stored => {
+                self.violation(number, "it was refused, and somebody took it");
+            }
+            Some(false) => message.put = Put::Absent,
+            _ => {}
+        }
+    }
+
+    /// A message that is never sent whole.
+    pub(crate) fn half_put(&mut self, voice: usize, queue: &'static str) -> u64 {
+        let number = self.begin_put(voice, queue);
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.put = Put::Absent;
+        }
+        self.note(number, voice, "only half of it is sent");
+        number
+    }
+
+    /// Somebody was given these bytes by a take that was sent at `asked`.
+    /// Returns the number.
+    pub(crate) fn taken(
+        &mut self,
+        bytes: &[u8],
+        voice: usize,
+        queue: &'static str,
+        asked: Instant,
+        removes: bool,
+    ) -> Option<u64> {
+        let known = number(bytes).filter(|number| self.messages.contains_key(number));
+        let Some(number) = known else {
+            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
+            let (len, voice) = (bytes.len(), VOICES[voice]);
+            self.violations.push(format!(
+                "{voice} gave out of {queue} a body of {len} bytes that nobody put so: {start:?}"
+            ));
+            return None;
+        };
+        let what = match removes {
+            true => "taken and removed",
+            false => "reserved",
+        };
+        self.note(number, voice, what);
+        let message = self.messages.get_mut(&number)?;
+        let mut wrong = Vec::new();
+        if message.queue != queue {
+            wrong.push("it came out of another queue");
+        }
+        if message.put == Put::Absent {
+            wrong.push("it was refused, half sent or gone, and somebody got it");
+        }
+        let late = message.finished.is_some_and(|finished| asked > finished);
+        let again = late || (removes && message.removed);
+        if again {
+            wrong.push("it came again after its finish or removal was acknowledged");
+        }
+        if message.put == Put::Unknown {
+            message.put = Put::Stored;
+            self.live += 1;
+        }
+        if removes {
+            message.removed = true;
+            self.finish(number, voice);
+        }
+        self.twice += u64::from(again);
+        for wrong in wrong {
+            self.violation(number, wrong);
+        }
+        Some(number)
+    }
+
+    /// A take that removes was sent and its reply did not come.
+    pub(crate) fn take_unknown(&mut self, voice: usize, queue: &'static str) {
+        *self.unknown_takes.entry(queue).or_default() += 1;
+        self.counts[voice].unknown += 1;
+    }
+
+    /// A finish is about to be sent.
+    pub(crate) fn begin_finish(&mut self, number: u64, voice: usize) {
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.finish_unknown = true;
+        }
+        self.note(number, voice, "finish sent");
+    }
+
+    /// The reply to a finish: done, refused or without meaning, none.
+    pub(crate) fn end_finish(&mut self, number: u64, voice: usize, done: Option<bool>) {
+        match done {
+            Some(true) => self.finish(number, voice),
+            Some(false) => self.note(number, voice, "the finish was too late"),
+            None => {
+                self.note(number, voice, "no reply to the finish");
+                self.counts[voice].unknown += 1;
+            }
+        }
+    }
+
+    fn finish(&mut self, number: u64, voice: usize) {
+        self.note(number, voice, "finish acknowledged");
+        self.counts[voice].finishes += 1;
+        let Some(message) = self.messages.get_mut(&number) else {
+            return;
+        };
+        if message.finished.is_none() {
+            message.finished = Some(Instant::now());
+            self.live = self.live.saturating_sub(1);
+        }
+    }
+
+    /// Messages of `queue` that must be there: acknowledged, no finish sent.
+    /// The number of unknown removals that may explain some that are not.
+    pub(crate) fn missing(&self, queue: &str) -> (Vec<u64>, u64) {
+        let mut missing: Vec<u64> = self
+            .messages
+            .iter()
+            .filter(|(_, m)| m.queue == queue && m.put == Put::Stored)
+            .filter(|(_, m)| m.finished.is_none() && !m.finish_unknown)
+            .map(|(number, _)| *number)
+            .collect();
+        missing.sort_unstable();
+        let unknown = self.unknown_takes.get(queue).copied().unwrap_or(0);
+        (missing, unknown)
+    }
+
+    /// The queue was emptied: what did not come is gone for good, and lost if
+    /// nothing explains that.
+    pub(crate) fn close(&mut self, queue: &str) {
+        let (missing, unknown) = self.missing(queue);
+        if missing.len() as u64 > unknown {
+            self.lost += missing.len() as u64 - unknown;
+            for number in missing.iter().take(5) {
+                let text = format!(
+                    "lost: {} messages of {queue} were acknowledged and are not there, {unknown} \
+                     removals are unknown",
+                    missing.len()
+                );
+                self.violation(*number, &text);
+            }
+        } else {
+            self.explained += missing.len() as u64;
+        }
+        for message in self.messages.values_mut() {
+            if message.queue == queue && message.finished.is_none() {
+                if message.put == Put::Stored {
+                    self.live = self.live.saturating_sub(1);
+                }
+                message.put = Put::Absent;
+            }
+        }
+        self.unknown_takes.remove(queue);
+    }
+
+    /// Every message of this queue is done: those whose script ran are finished;
+    /// of the others `failed` are explained, as they stand in `err`.
+    pub(crate) fn scripts_ran(
+        &mut self,
+        queue: &'static str,
+        counts: &HashMap<String, u64>,
+        failed: u64,
+    ) {
+        let http = VOICES.len() - 1;
+        let done: Vec<u64> = self
+            .messages
+            .iter()
+            .filter(|(number, message)| {
+                let name = String::from_utf8_lossy(&body(**number, HEAD)[..17]).into_owned();
+                message.queue == queue && message.finished.is_none() && counts.contains_key(&name)
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in done {
+            let message = self.messages.get_mut(&number);
+            if message.as_ref().is_some_and(|m| m.put == Put::Absent) {
+                self.violation(number, "it was refused, and its script ran");
+            } else if let Some(message) = message {
+                if message.put == Put::Unknown {
+                    message.put = Put::Stored;
+                    self.live += 1;
+                }
+                self.finish(number, http);
+            }
+        }
+        if failed > 0 {
+            self.unknown_takes.insert(queue, failed);
+        }
+        self.close(queue);
+    }
+
+    /// Forgets all messages: their directory is gone.
+    pub(crate) fn forget(&mut self) {
+        self.messages.clear();
+        self.unknown_takes.clear();
+        self.live = 0;
+    }
+
+    pub(crate) fn note(&mut self, number: u64, voice: usize, what: &'static str) {
+        let round = self.round;
+        if let Some(message) = self.messages.get_mut(&number) {
+            let at = Instant::now();
+            message.events.push(Event {
+                at,
+                round,
+                voice,
+                what,
+            });
+        }
+    }
+
+    /// Says that something is wrong with a message, and its history.
+    pub(crate) fn violation(&mut self, number: u64, what: &str) {
+        let mut text = format!("message {number}: {what}\n");
+        if let Some(message) = self.messages.get(&number) {
+            writeln!(text, "  queue {}", message.queue).ok();
+            for event in &message.events {
+                let ms = event.at.duration_since(self.began).as_millis();
+                let (round, voice) = (event.round, VOICES[event.voice]);
+                writeln!(
+                    text,
+                    "  {ms:>9} ms  round {round:<4} {voice:9} {}",
+                    event.what
+                )
+                .ok();
+            }
+        }
+        self.violations.push(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{Ledger, body, number};
+
+    const MEMCACHE: usize = 0;
+
+    fn stored(ledger: &mut Ledger) -> (u64, Vec<u8>) {
+        let number = ledger.begin_put(MEMCACHE, "q");
+        ledger.end_put(number, MEMCACHE, Some(true));
+        (number, body(number, 100))
+    }
+
+    #[test]
+    fn a_body_is_known_whole_only() {
+        let bytes = body(7, 1000);
+        assert_eq!(number(&bytes), Some(7));
+        assert_eq!(number(&bytes[..999]), None);
+        let mut other = bytes;
+        other[500] ^= 1;
+        assert_eq!(number(&other), None);
+        assert_eq!(number(b"short"), None);
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_not_there_is_lost() {
+        let mut ledger = Ledger::new();
+        stored(&mut ledger);
+        ledger.close("q");
+        assert_eq!((ledger.lost, ledger.violations.len()), (1, 1));
+        assert!(ledger.violations[0].contains("put acknowledged"));
+    }
+
+    #[test]
+    fn an_unknown_removal_explains_one_and_not_two() {
+        let mut ledger = Ledger::new();
+        stored(&mut ledger);
+        ledger.take_unknown(MEMCACHE, "q");
+        ledger.close("q");
+        assert_eq!((ledger.lost, ledger.explained), (0, 1));
+        stored(&mut ledger);
+        stored(&mut ledger);
+        ledger.take_unknown(MEMCACHE, "q");
+        ledger.close("q");
+        assert_eq!(ledger.lost, 1);
+    }
+
+    #[test]
+    fn an_unknown_put_may_be_there_or_not() {
+        let mut ledger = Ledger::new();
+        let absent = ledger.begin_put(MEMCACHE, "q");
+        ledger.end_put(absent, MEMCACHE, None);
+        let there = ledger.begin_put(MEMCACHE, "q");
+        ledger.end_put(there, MEMCACHE, None);
+        let asked = Instant::now();
+        ledger.taken(&body(there, 50), MEMCACHE, "q", asked, true);
+        ledger.close("q");
+        assert!(ledger.violations.is_empty(), "{:?}", ledger.violations);
+        // It was not there; it cannot be there later.
+        ledger.taken(&body(absent, 50), MEMCACHE, "q", asked, true);
+        assert_eq!(ledger.violations.len(), 1);
+    }
+
+    #[test]
+    fn what_was_seen_must_stay() {
+        let mut ledger = Ledger::new();
+        let number = ledger.begin_put(MEMCACHE, "q");
+        ledger.end_put(number, MEMCACHE, None);
+        ledger.taken(&body(number, 50), MEMCACHE, "q", Instant::now(), false);
+        ledger.close("q");
+        assert_eq!(ledger.lost, 1);
+    }
+
+    #[test]
+    fn twice_is_after_the_acknowledgement_only() {
+        let mut ledger = Ledger::new();
+        let (number, body) = stored(&mut ledger);
+        let before = Instant::now();
+        ledger.taken(&body, MEMCACHE, "q", before, false);
+        ledger.begin_finish(number, MEMCACHE);
+        ledger.end_finish(number, MEMCACHE, Some(true));
+        // Asked before that: the lease had ended and this taker was faster.
+        ledger.taken(&body, MEMCACHE, "q", before, false);
+        assert_eq!(ledger.twice, 0);
+        ledger.taken(&body, MEMCACHE, "q", Instant::now(), false);
+        assert_eq!((ledger.twice, ledger.violations.len()), (1, 1));
+    }
+
+    #[test]
+    fn two_removals_of_one_message_are_one_too_many() {
+        let mut ledger = Ledger::new();
+        let (_, body) = stored(&mut ledger);
+        let asked = Instant::now();
+        ledger.taken(&body, MEMCACHE, "q", asked, true);
+        ledger.taken(&body, MEMCACHE, "q", asked, true);
+        assert_eq!(ledger.twice, 1);
+    }
+
+    #[test]
+    fn what_was_refused_or_sent_by_half_or_never_put_must_not_come() {
+        let mut ledger = Ledger::new();
+        let asked = Instant::now();
+        let refused = ledger.begin_put(MEMCACHE, "q");
+        ledger.end_put(refused, MEMCACHE, Some(false));
+        ledger.taken(&body(refused, 50), MEMCACHE, "q", asked, true);
+        let half = ledger.half_put(MEMCACHE, "q");
+        ledger.taken(&body(half, 50), MEMCACHE, "q", asked, true);
+        ledger.taken(b"something else", MEMCACHE, "q", asked, true);
+        let (_, other) = stored(&mut ledger);
+        ledger.taken(&other, MEMCACHE, "elsewhere", asked, true);
+        assert_eq!(ledger.violations.len(), 4, "{:?}", ledger.violations);
+    }
+
+    #[test]
+    fn an_unknown_finish_leaves_both_open() {
+        let mut ledger = Ledger::new();
+        let (number, bytes) = stored(&mut ledger);
+        ledger.taken(&bytes, MEMCACHE, "q", Instant::now(), false);
+        ledger.begin_finish(number, MEMCACHE);
+        ledger.end_finish(number, MEMCACHE, None);
+        ledger.taken(&bytes, MEMCACHE, "q", Instant::now(), false);
+        ledger.close("q");
+        assert!(ledger.violations.is_empty(), "{:?}", ledger.violations);
+    }
+}

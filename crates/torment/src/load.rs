@@ -1,0 +1,211 @@
+//! Well-behaved clients: one thread for each voice, on queues by chance.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quintet_sim::Random;
+
+use crate::ledger::{Ledger, body};
+use crate::voices::{
+    Addresses, BEANSTALK, CONTROL, Client, HTTP, JOBQUEUE, LEASE_S, LINEUP, LINEUP_QUEUE, MEMCACHE,
+    PINPRIQ,
+};
+
+/// Queues in which every take is a lease: nothing may be missing in them.
+pub(crate) const STRICT: [&str; 4] = ["strict-a", "strict-b", "strict-c", "strict-d"];
+/// Queues in which some takes remove.
+pub(crate) const LOOSE: [&str; 4] = [LINEUP_QUEUE, "loose-a", "loose-b", "loose-c"];
+/// The queue with a script.
+pub(crate) const SCRIPTED: &str = "rq";
+
+/// What the threads of a round share.
+pub(crate) struct Load {
+    pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) stop: AtomicBool,
+    /// Raised whenever a fault or a hostile client begins or ends.
+    pub(crate) epoch: AtomicU64,
+    /// Hostile clients are at work, and no fault.
+    pub(crate) hostile: AtomicBool,
+    /// Longest wait of a request beside hostile clients, microseconds.
+    pub(crate) longest_us: AtomicU64,
+    /// How much must be there before takers outweigh putters.
+    pub(crate) backlog: AtomicU64,
+}
+
+impl Load {
+    pub(crate) fn new() -> Self {
+        Self {
+            ledger: Mutex::new(Ledger::new()),
+            stop: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+            hostile: AtomicBool::new(false),
+            longest_us: AtomicU64::new(0),
+            backlog: AtomicU64::new(2000),
+        }
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // A thread that panicked ends the campaign where it is joined.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works as a client of `voice` until the round stops.
+    pub(crate) fn work(&self, addresses: &Addresses, voice: usize, seed: u64) {
+        let mut random = Random::new(seed);
+        while !self.stop.load(Relaxed) {
+            let Ok(mut client) = Client::open(addresses, voice) else {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            };
+            // Each connection lives for some requests, or to its first error.
+            for _ in 0..1 + random.below(400) {
+                if self.stop.load(Relaxed) {
+                    return;
+                }
+                let epoch = self.epoch.load(Relaxed);
+                let measured = self.hostile.load(Relaxed);
+                let began = Instant::now();
+                let went_well = self.step(&mut client, voice, &mut random);
+                let took = began.elapsed();
+                // A reserve of jobqueue waits for a second where nothing is.
+                let waits = voice == JOBQUEUE && took > Duration::from_millis(900);
+                if measured && !waits && went_well.is_ok() && self.epoch.load(Relaxed) == epoch {
+                    self.longest_us.fetch_max(took.as_micros() as u64, Relaxed);
+                }
+                match voice {
+                    CONTROL => std::thread::sleep(Duration::from_millis(60)),
+                    HTTP => std::thread::sleep(Duration::from_millis(100)),
+                    // So that the voices that are cheapest do not crowd out others.
+                    _ => std::thread::sleep(Duration::from_micros(300)),
+                }
+                if went_well.is_err() || voice == HTTP {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn step(&self, client: &mut Client, voice: usize, random: &mut Random) -> io::Result<()> {
+        let enough = self.ledger().live >= self.backlog.load(Relaxed);
+        let queue = match voice {
+            LINEUP => LINEUP_QUEUE,
+            HTTP => SCRIPTED,
+            PINPRIQ | CONTROL => LOOSE[random.index(LOOSE.len())],
+            _ if random.chance(2, 3) => STRICT[random.index(STRICT.len())],
+            _ => LOOSE[random.index(LOOSE.len())],
+        };
+        if voice == HTTP || random.chance(if enough { 3 } else { 6 }, 10) {
+            return self.put(client, voice, queue, random);
+        }
+        let may_remove = LOOSE.contains(&queue);
+        let removes = match voice {
+            LINEUP | PINPRIQ | CONTROL => true,
+            MEMCACHE => may_remove && random.chance(1, 2),
+            _ => false,
+        };
+        self.take(client, voice, queue, removes, random).map(drop)
+    }
+
+    fn put(
+        &self,
+        client: &mut Client,
+        voice: usize,
+        queue: &'static str,
+        random: &mut Random,
+    ) -> io::Result<()> {
+        let len = match random.below(100) {
+            0..3 if voice != PINPRIQ => 65_000 + random.index(400_000),
+            0..20 => 2_000 + random.index(60_000),
+            _ => random.index(2_000),
+        };
+        let number = self.ledger().begin_put(voice, queue);
+        let rank = random.below(2000) as u32;
+        let done = client.put(queue, &body(number, len), rank);
+        self.ledger()
+            .end_put(number, voice, done.as_ref().ok().copied());
+        done.map(drop)
+    }
+
+    /// Takes, and finishes what is a lease, mostly. False: there was nothing.
+    ///
+    /// # Errors
+    /// A reply did not come.
+    pub(crate) fn take(
+        &self,
+        client: &mut Client,
+        voice: usize,
+        queue: &'static str,
+        removes: bool,
+        random: &mut Random,
+    ) -> io::Result<bool> {
+        let asked = Instant::now();
+        let taken = match client.take(queue, removes) {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                if removes {
+                    self.ledger().take_unknown(voice, queue);
+                }
+                return Err(error);
+            }
+        };
+        let number = self
+            .ledger()
+            .taken(&taken.body, voice, queue, asked, removes);
+        let Some(number) = number else {
+            return Ok(true);
+        };
+        if removes {
+            return Ok(true);
+        }
+        match random.below(20) {
+            0 => {
+                client.release(queue, &taken)?;
+                return Ok(true);
+            }
+            // Its lease ends with the connection, or with its time.
+            1 => return Err(io::ErrorKind::ConnectionAborted.into()),
+            _ => {}
+        }
+        self.ledger().begin_finish(number, voice);
+        let done = client.finish(queue, &taken);
+        // memcache says END whether there was something to close or not; the
+        // lease may have ended if the message came with a time to run.
+        let sure = voice != MEMCACHE || asked.elapsed() < Duration::from_millis(LEASE_S * 750);
+        let verdict = done.as_ref().ok().map(|done| *done && sure);
+        self.ledger().end_finish(number, voice, verdict);
+        done.map(|_| true)
+    }
+
+    /// Takes out of `queue` until it is empty.
+    ///
+    /// # Errors
+    /// The server does not answer as it should, which is wrong at this time.
+    pub(crate) fn drain(
+        &self,
+        addresses: &Addresses,
+        queue: &'static str,
+        random: &mut Random,
+    ) -> io::Result<u64> {
+        let voice = [MEMCACHE, BEANSTALK][random.index(2)];
+        let mut client = Client::open(addresses, voice)?;
+        let mut taken = 0;
+        loop {
+            let asked = Instant::now();
+            let Some(got) = client.take(queue, voice == MEMCACHE)? else {
+                return Ok(taken);
+            };
+            taken += 1;
+            let removes = voice == MEMCACHE;
+            let number = self.ledger().taken(&got.body, voice, queue, asked, removes);
+            let Some(number) = number.filter(|_| !removes) else {
+                continue;
+            };
+            self.ledger().begin_finish(number, voice);
+            let done = client.finish(queue, &got)?;
+            self.ledger().end_finish(number, voice, Some(done));
+        }
+    }
+}

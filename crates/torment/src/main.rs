@@ -1,0 +1,54 @@
+//! `cargo xtask torment`: the real binary with all voices under load, faults,
+//! kills and hostile clients, and a check of what it acknowledged.
+
+mod acts;
+mod campaign;
+mod hostile;
+mod ledger;
+mod load;
+mod server;
+mod table;
+mod voices;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Torments the real server: load over all voices, kills, power cuts, failing
+/// calls, clock steps, hostile clients; then compares what is there with what
+/// was acknowledged.
+#[derive(Parser, Debug)]
+#[command(name = "torment")]
+pub(crate) struct Args {
+    /// How long, minutes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    minutes: u64,
+    /// The order of faults, settings and requests; without it one is chosen
+    /// and printed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Fails unless every voice acknowledged, and every kind of fault happened,
+    /// so often
+    #[arg(long, default_value_t = 0)]
+    at_least: u64,
+    /// The server's binary
+    #[arg(long)]
+    quintet: PathBuf,
+    /// Folder for its data; that of a violation is kept
+    #[arg(long)]
+    scratch: PathBuf,
+    /// The command that repeats this, without its seed
+    #[arg(long, default_value = "cargo xtask torment")]
+    command: String,
+}
+
+fn main() -> ExitCode {
+    match campaign::run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("torment: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

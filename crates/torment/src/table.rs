@@ -1,0 +1,133 @@
+//! What came out, as text.
+
+use std::fmt::Write as _;
+
+use crate::ledger::{Ledger, VOICES};
+
+/// How often a kind of fault was tried, did something, and to how many calls.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) tried: u64,
+    pub(crate) happened: u64,
+    pub(crate) calls: u64,
+}
+
+/// All of a campaign.
+pub(crate) struct Sums {
+    pub(crate) rounds: u64,
+    pub(crate) checks: u64,
+    pub(crate) seconds: u64,
+    /// By name, in the order they are shown; whether `--at-least` counts it.
+    pub(crate) kinds: Vec<(&'static str, Tally, bool)>,
+    pub(crate) longest_us: u64,
+    pub(crate) undone: u64,
+    pub(crate) script_runs: u64,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, name: &'static str, calls: u64) {
+        if let Some((_, tally, _)) = self.kinds.iter_mut().find(|(kind, ..)| *kind == name) {
+            tally.tried += 1;
+            tally.happened += u64::from(calls > 0);
+            tally.calls += calls;
+        }
+    }
+
+    /// What did not come often enough.
+    pub(crate) fn too_few(&self, ledger: &Ledger, at_least: u64) -> Vec<String> {
+        let voices = VOICES.iter().zip(&ledger.counts);
+        let mut few: Vec<String> = voices
+            .filter(|(_, counts)| counts.puts < at_least)
+            .map(|(voice, counts)| format!("{voice}: {} puts", counts.puts))
+            .collect();
+        let kinds = self.kinds.iter().filter(|(.., required)| *required);
+        few.extend(
+            kinds
+                .filter(|(_, tally, _)| tally.happened < at_least)
+                .map(|(name, tally, _)| format!("{name}: {} times", tally.happened)),
+        );
+        few
+    }
+
+    pub(crate) fn table(&self, ledger: &Ledger) -> String {
+        let mut text = String::new();
+        let out = &mut text;
+        // Writing to a String does not fail.
+        let (rounds, checks, seconds) = (self.rounds, self.checks, self.seconds);
+        writeln!(out, "{rounds} rounds and {checks} checks in {seconds} s\n").ok();
+        let head = ["voice", "puts", "refused", "finishes", "unknown"];
+        let [a, b, c, d, e] = head;
+        writeln!(out, "{a:10} {b:>9} {c:>9} {d:>9} {e:>9}").ok();
+        let mut sum = [0; 4];
+        for (voice, counts) in VOICES.iter().zip(&ledger.counts) {
+            let row = [counts.puts, counts.refused, counts.finishes, counts.unknown];
+            let [b, c, d, e] = row;
+            writeln!(out, "{voice:10} {b:>9} {c:>9} {d:>9} {e:>9}").ok();
+            for (sum, value) in sum.iter_mut().zip(row) {
+                *sum += value;
+            }
+        }
+        let [b, c, d, e] = sum;
+        writeln!(out, "{:10} {b:>9} {c:>9} {d:>9} {e:>9}\n", "all").ok();
+        let head = ["fault", "tried", "happened", "calls"];
+        let [a, b, c, d] = head;
+        writeln!(out, "{a:24} {b:>9} {c:>9} {d:>9}").ok();
+        for (name, tally, _) in &self.kinds {
+            let (b, c, d) = (tally.tried, tally.happened, tally.calls);
+            writeln!(out, "{name:24} {b:>9} {c:>9} {d:>9}").ok();
+        }
+        let longest = self.longest_us / 1000;
+        writeln!(out, "\nlost {}, twice {}", ledger.lost, ledger.twice).ok();
+        writeln!(
+            out,
+            "not there, and as many removals without a reply: {}",
+            ledger.explained
+        )
+        .ok();
+        writeln!(out, "undone by power cuts: {} bytes", self.undone).ok();
+        writeln!(out, "runs of the script: {}", self.script_runs).ok();
+        writeln!(
+            out,
+            "longest wait of a well-behaved client beside hostile ones: {longest} ms"
+        )
+        .ok();
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sums, Tally};
+    use crate::ledger::{Ledger, VOICES};
+
+    #[test]
+    fn what_came_too_seldom_is_named() {
+        let mut sums = Sums {
+            rounds: 1,
+            checks: 1,
+            seconds: 1,
+            kinds: vec![
+                ("often", Tally::default(), true),
+                ("seldom", Tally::default(), true),
+            ],
+            longest_us: 0,
+            undone: 0,
+            script_runs: 0,
+        };
+        let mut ledger = Ledger::new();
+        for counts in &mut ledger.counts[1..] {
+            counts.puts = 3;
+        }
+        for _ in 0..3 {
+            sums.add("often", 5);
+            // Tried is not enough.
+            sums.add("seldom", 0);
+        }
+        let few = sums.too_few(&ledger, 3);
+        assert_eq!(
+            few,
+            [format!("{}: 0 puts", VOICES[0]), "seldom: 0 times".into()]
+        );
+        assert!(sums.too_few(&ledger, 0).is_empty());
+    }
+}

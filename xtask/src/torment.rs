@@ -1,0 +1,131 @@
+//! The campaign against the real binary: `crates/torment`, built and run.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::cargo;
+
+const HELP: &str = "\
+Usage: cargo xtask torment [--minutes N] [--seed S] [--at-least N] [--release]
+
+The real binary with all voices under random load, kill -9, power cuts, failing
+calls, clock steps and hostile clients; what it acknowledged is compared with
+what is there. Ends with a table; a violation is told with the message's
+history, and the data directory is kept.
+
+  --minutes N   How long [5]
+  --seed S      The order of settings, faults and requests; without it one is
+                chosen and printed
+  --at-least N  Fail unless each voice and each kind of fault came so often [0]
+  --release     The optimised binary, as for an hour of it
+";
+
+/// What `cargo xtask test` asks for.
+const IN_TEST: [&str; 4] = ["--minutes", "5", "--at-least", "10"];
+
+/// How it is run.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Wanted {
+    release: bool,
+    /// For the campaign itself.
+    arguments: Vec<String>,
+}
+
+/// None if help is wanted.
+///
+/// # Errors
+/// There is no such option, or its value is missing or no number.
+fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
+    let mut wanted = Wanted::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "--release" => wanted.release = true,
+            "--minutes" | "--seed" | "--at-least" => {
+                let value = arguments.next();
+                let Some(value) = value.filter(|value| value.parse::<u64>().is_ok()) else {
+                    bail!("{argument} takes a number\n\n{HELP}");
+                };
+                wanted.arguments.extend([argument.clone(), value.clone()]);
+            }
+            other => bail!("no option \"{other}\"\n\n{HELP}"),
+        }
+    }
+    Ok(Some(wanted))
+}
+
+/// The part of `cargo xtask test`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn in_test(root: &Path) -> Result<()> {
+    run(root, &IN_TEST.map(str::to_owned))
+}
+
+/// Builds the server and the campaign and runs it as `arguments` say.
+///
+/// # Errors
+/// A wrong option; it does not build; a promise was broken, or something came
+/// too seldom.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let Some(wanted) = wanted(arguments)? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    // The whole workspace, as in its tests: so nothing is built twice.
+    let mut build = vec!["build", "--workspace", "--bins"];
+    let mut again = "cargo xtask torment".to_owned();
+    if wanted.release {
+        build.push("--release");
+        again.push_str(" --release");
+    }
+    cargo(&build)?;
+    let target = crate::target(root);
+    let built = target.join(if wanted.release { "release" } else { "debug" });
+    crate::run(
+        Command::new(built.join("quintet-torment"))
+            .arg("--quintet")
+            .arg(built.join("quintet"))
+            .arg("--scratch")
+            .arg(target.join("torment"))
+            .args(["--command", &again])
+            .args(&wanted.arguments)
+            .current_dir(root),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IN_TEST, Wanted, wanted};
+
+    fn said(words: &[&str]) -> anyhow::Result<Option<Wanted>> {
+        wanted(
+            &words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn options_are_checked_and_passed_on() {
+        let all = said(&["--seed", "7", "--release", "--minutes", "60"]);
+        let all = all.expect("options").expect("no help");
+        assert!(all.release);
+        assert_eq!(all.arguments, ["--seed", "7", "--minutes", "60"]);
+        assert_eq!(said(&["--help"]).expect("help"), None);
+        for wrong in [&["--seed"][..], &["--minutes", "x"], &["--hours", "1"]] {
+            let error = said(wrong).expect_err("wrong").to_string();
+            assert!(error.contains("Usage"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_part_of_the_test_command_asks_for_ten_of_each() {
+        let part = said(&IN_TEST).expect("options").expect("no help");
+        assert_eq!(part.arguments, ["--minutes", "5", "--at-least", "10"]);
+    }
+}
