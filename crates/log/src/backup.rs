@@ -6,6 +6,7 @@
 
 use crate::{
     LogError, Position, Storage, StorageFile,
+    extent::Extent,
     scan::{Scan, Step, Window},
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name, segment_tmp_name},
     storage::{read_full, write_all},
@@ -118,8 +119,32 @@ fn try_backup(
     target
         .sync_dir()
         .map_err(|error| LogError::io("sync", "the target", 0, error))?;
+    tell_extent(target, &segments[..summary.segments as usize], summary.end)?;
     summary.linked = linked.len() as u64;
     Ok(Some(summary))
+}
+
+/// Says what must be there in the copy.
+fn tell_extent(
+    target: &dyn Storage,
+    copied: &[SegmentFile],
+    durable: Position,
+) -> Result<(), LogError> {
+    let (Some(first), Some(last)) = (copied.first(), copied.last()) else {
+        return Ok(());
+    };
+    let extent = Extent {
+        oldest: first.number,
+        newest: last.number,
+        durable,
+    };
+    let name = extent.name();
+    target
+        .create(&name)
+        .map_err(|error| failed("create", &name, error))?;
+    target
+        .sync_dir()
+        .map_err(|error| LogError::io("sync", "the target", 0, error))
 }
 
 fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool, LogError> {
@@ -162,7 +187,11 @@ fn copy_segment(
         None => None,
     };
     let (name, file) = segment.open_read(source)?;
-    let header = SegmentHeader::read(&*file, &name)?;
+    // The copy ends with what is in it.
+    let header = SegmentHeader {
+        made: 0,
+        ..SegmentHeader::read(&*file, &name)?
+    };
     let mut scan = Scan::new(&*file, &name, &header, limit, window)?;
     let mut end = header.first;
     loop {
@@ -218,7 +247,8 @@ fn remove_all(target: &dyn Storage) -> Result<(), LogError> {
         .list()
         .map_err(|error| LogError::io("list", "the target", 0, error))?;
     for name in names {
-        if SegmentFile::parse(&name).is_some() || crate::segment::is_tmp_name(&name) {
+        let ours = SegmentFile::parse(&name).is_some() || Extent::parse(&name).is_some();
+        if ours || crate::segment::is_tmp_name(&name) {
             target
                 .remove(&name)
                 .map_err(|error| LogError::io("remove", &name, 0, error))?;

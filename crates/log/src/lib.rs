@@ -11,6 +11,7 @@
 mod backup;
 mod check;
 mod error;
+mod extent;
 mod failure;
 mod files;
 mod frame;

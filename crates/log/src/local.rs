@@ -10,6 +10,7 @@ use crate::{
     Position, Recovery, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
     StorageFile, SyncPoint, SyncWork,
     error::{is_full, is_scarce},
+    extent::{Extent, Extents},
     failure::Failure,
     files::Files,
     recovery,
@@ -50,6 +51,7 @@ pub struct LocalLog {
     shard: u16,
     files: Arc<Files>,
     spares: Spares,
+    extents: Arc<Extents>,
     failure: Failure,
     /// Oldest first; the last one is written to, unless `begin` says that a new one comes first.
     segments: VecDeque<Segment>,
@@ -139,8 +141,21 @@ impl LocalLog {
             // was full) is not gone on with if there is another.
             begin |= spares.any();
         }
+        let extents = Extents::new(Arc::clone(&storage), found.extent, found.extent_names)
+            .map_err(|error| LogError::io("remove", "an extent", 0, error))?;
+        if let (Some(first), Some(last)) = (found.segments.front(), found.segments.back()) {
+            // All of it is durable by now, with its names.
+            extents
+                .tell(Extent {
+                    oldest: first.header.number,
+                    newest: last.header.number,
+                    durable: end,
+                })
+                .map_err(|error| LogError::io("rename", "the extent", 0, error))?;
+        }
         let log = Self {
             spares,
+            extents: Arc::new(extents),
             storage,
             segment_bytes,
             shard: options.shard,
@@ -172,13 +187,14 @@ impl LocalLog {
     fn rotate(&mut self, time_ms: u64) -> Result<(), LogError> {
         let number = self.next_number;
         let name = begun_name(number);
-        let header = SegmentHeader {
+        let mut header = SegmentHeader {
             shard: self.shard,
             number,
             salt: self.storage.random(),
             first: self.end,
             created_ms: time_ms,
             synced_through: self.durable,
+            made: 0,
         };
         // The name of the segment before may still be lost in a crash. That loses a tail that was
         // not durable; but if it is the first and this one's name survived without it, the log
@@ -199,6 +215,9 @@ impl LocalLog {
                 (name.clone(), made)
             }
         };
+        if is_spare {
+            header.made = self.spares.bytes();
+        }
         if let Err(error) = write_all(&*file, 0, &header.encode()) {
             let error = self.refused("begin", &name, 0, error);
             if matches!(error, LogError::NoSpace { .. }) {
@@ -371,11 +390,18 @@ impl Log for LocalLog {
 
     fn sync_point(&mut self) -> SyncPoint {
         let work = (!self.unsynced.is_empty()).then(|| {
+            let oldest = self.segments.front().map(|first| first.header.number);
             Box::new(Sync {
                 storage: Arc::clone(&self.storage),
+                extents: Arc::clone(&self.extents),
                 failure: self.failure.clone(),
                 files: self.unsynced.clone(),
                 dir: self.begun > self.begun_durable,
+                then: Extent {
+                    oldest: oldest.unwrap_or_default(),
+                    newest: self.segment(),
+                    durable: self.end,
+                },
             }) as Box<dyn SyncWork>
         });
         let mut point = SyncPoint::new(self.end, work);
@@ -429,13 +455,45 @@ impl Log for LocalLog {
             spares: self.spares.clone(),
             failure: self.failure.clone(),
         };
+        let extents = Arc::clone(&self.extents);
+        let then = Extent {
+            oldest: self.segments[0].header.number,
+            newest: SegmentNumber(0),
+            durable: self.durable,
+        };
         Ok(Retiring::new(move || {
             let mut freed = 0;
+            if !given_up.is_empty() {
+                // First it is said that they are not needed.
+                patiently(|| extents.tell(then))
+                    .map_err(|error| retire.failure.record(extent_failed(error)))?;
+                retire
+                    .storage
+                    .sync_dir()
+                    .map_err(|error| retire.failure.record(dir_failed(error)))?;
+            }
             for (number, file) in given_up {
                 freed += retire.one(number, file)?;
             }
             Ok(freed)
         }))
+    }
+
+    fn end_in_order(&mut self) -> Result<(), LogError> {
+        self.failure.check()?;
+        let Some(oldest) = self.segments.front().map(|first| first.header.number) else {
+            return Ok(());
+        };
+        let then = Extent {
+            oldest,
+            newest: self.segment(),
+            durable: self.durable,
+        };
+        patiently(|| self.extents.tell(then))
+            .map_err(|error| self.failure.record(extent_failed(error)))?;
+        self.storage
+            .sync_dir()
+            .map_err(|error| self.failure.record(dir_failed(error)))
     }
 
     fn reader(&self) -> BodyReader {
@@ -511,10 +569,13 @@ impl Retire {
 /// What waiting for a sync point does.
 struct Sync {
     storage: Arc<dyn Storage>,
+    extents: Arc<Extents>,
     failure: Failure,
     files: Vec<Unsynced>,
     /// The directory has names that are not known to be durable.
     dir: bool,
+    /// What is so when all of that is durable.
+    then: Extent,
 }
 
 impl SyncWork for Sync {
@@ -543,6 +604,9 @@ impl SyncWork for Sync {
             self.storage
                 .sync_dir()
                 .map_err(|error| self.failure.record(dir_failed(error)))?;
+            // It need not be durable itself: the one before says less.
+            patiently(|| self.extents.tell(self.then))
+                .map_err(|error| self.failure.record(extent_failed(error)))?;
         }
         Ok(())
     }
@@ -560,6 +624,10 @@ fn patiently(mut run: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()
         }
     }
     run()
+}
+
+fn extent_failed(error: std::io::Error) -> LogError {
+    LogError::io("rename", "the extent", 0, error)
 }
 
 fn dir_failed(error: std::io::Error) -> LogError {

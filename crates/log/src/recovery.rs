@@ -7,6 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::{
     Epoch, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Storage,
     StorageFile,
+    extent::Extent,
     frame::FrameHeader,
     local::Segment,
     scan::{Scan, Step, Stop, Window},
@@ -61,6 +62,8 @@ pub(crate) struct Found {
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) current: Option<Arc<dyn StorageFile>>,
     pub(crate) next_number: SegmentNumber,
+    pub(crate) extent: Option<Extent>,
+    pub(crate) extent_names: Vec<String>,
 }
 
 /// A segment's file, opened.
@@ -106,7 +109,13 @@ pub(crate) fn recover(
     shard: u16,
     replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
 ) -> Result<Found, LogError> {
+    let (extent, extent_names) = Extent::find(storage)?;
     let (files, strays) = open_segments(storage, shard)?;
+    let first = files.first().map(|first| first.header.number);
+    if let Some((file, why)) = Extent::missing(extent, storage, first)? {
+        return Err(LogError::damaged(&file, 0, why));
+    }
+    let known = extent.unwrap_or_default();
     let mut recovery = Recovery::default();
     let mut segments: VecDeque<Segment> = files.iter().map(Segment::empty).collect();
     let mut window = Window::default();
@@ -114,9 +123,11 @@ pub(crate) fn recover(
         .iter()
         .map(|file| file.header.synced_through)
         .max()
-        .unwrap_or_default();
+        .unwrap_or_default()
+        .max(known.durable);
     let last_number = files.last().map(|last| last.header.number);
     let last_number = last_number.max(strays.files.last().map(|last| last.number));
+    let last_number = last_number.max(extent.map(|extent| extent.newest));
     let next_number = SegmentNumber(last_number.map_or(1, |last| last.0.saturating_add(1)));
 
     let end = read_in_order(&files, &mut window, |index, header, offset, payload| {
@@ -156,6 +167,8 @@ pub(crate) fn recover(
             segments,
             current: None,
             next_number,
+            extent,
+            extent_names,
         });
     };
 
@@ -163,7 +176,7 @@ pub(crate) fn recover(
     synced = synced.max(evidence.synced);
     let last = &files[end.index];
     if end.position < synced {
-        return Err(damage(&files, &end, synced));
+        return Err(damage(&files, &end, synced, known));
     }
     let beyond = &files[end.index + 1..];
     if end.stop.looks_like_frame || evidence.bytes > 0 || !beyond.is_empty() {
@@ -203,6 +216,8 @@ pub(crate) fn recover(
         segments,
         current: Some(Arc::clone(&last.file)),
         next_number,
+        extent,
+        extent_names,
     })
 }
 
@@ -308,6 +323,12 @@ fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays
                 wanted: shard,
             });
         }
+        let len = file
+            .len()
+            .map_err(|error| LogError::io("measure", &name, 0, error))?;
+        if let Some(why) = header.is_cut(len) {
+            return Err(LogError::damaged(&name, len, why));
+        }
         if files
             .last()
             .is_some_and(|last| last.header.first > header.first)
@@ -388,11 +409,13 @@ fn look_behind(files: &[File], end: &End, window: &mut Window) -> Result<Evidenc
     Ok(evidence)
 }
 
-fn damage(files: &[File], end: &End, synced: Position) -> LogError {
+fn damage(files: &[File], end: &End, synced: Position, known: Extent) -> LogError {
     let file = &files[end.index];
     let next = files.get(end.index + 1);
-    let gap = next.filter(|next| next.header.number.0 > file.header.number.0 + 1);
-    if gap.is_some() && !end.stop.looks_like_frame {
+    let next = next.map_or(known.newest, |next| next.header.number);
+    if next.0 > file.header.number.0 + 1 && !end.stop.looks_like_frame
+        || files.len() == end.index + 1 && next > file.header.number
+    {
         let missing = segment_name(SegmentNumber(file.header.number.0 + 1));
         return LogError::damaged(&missing, 0, "the file is missing");
     }

@@ -6,10 +6,12 @@
 use crate::{
     FRAME_HEADER_BYTES, Finding, FrameKind, LogError, LostRange, PAYLOAD_BYTES_MAX, Position,
     Storage, StorageFile,
+    extent::Extent,
     frame::FrameHeader,
+    run::list_runs,
     segment::{SegmentHeader, segment_tmp_name},
     storage::{read_full, write_all},
-    survey::{Hole, Surveyed, survey, totals},
+    survey::{Hole, Survey, Surveyed, survey, totals},
 };
 
 /// Bytes copied at once.
@@ -63,8 +65,47 @@ pub fn repair(
         }
         summary.replaced += 1;
     }
+    if !survey.damage.is_empty() {
+        renew_extent(storage, &survey)?;
+    }
     summary.lost = survey.damage;
     Ok(summary)
+}
+
+/// Says what must be there from now on: what is left. Without a segment nothing says what of the
+/// runs is in force, and a start would delete them: they are set aside.
+fn renew_extent(storage: &dyn Storage, survey: &Survey) -> Result<(), LogError> {
+    for name in &survey.extents {
+        storage
+            .remove(name)
+            .map_err(|error| LogError::io("remove", name, 0, error))?;
+    }
+    let left = survey.segments.iter().find(|left| left.header.is_some());
+    match left {
+        Some(oldest) => {
+            let extent = Extent {
+                oldest: oldest.number,
+                newest: survey.newest,
+                durable: Position(0),
+            };
+            let name = extent.name();
+            storage
+                .create(&name)
+                .map_err(|error| LogError::full_or_io("create", &name, 0, error))?;
+        }
+        None => {
+            for run in list_runs(storage)? {
+                let name = run.to_string();
+                let aside = free_name(storage, &name)?;
+                storage
+                    .rename(&name, &aside)
+                    .map_err(|error| LogError::io("rename", &name, 0, error))?;
+            }
+        }
+    }
+    storage
+        .sync_dir()
+        .map_err(|error| LogError::io("sync", "the log's directory", 0, error))
 }
 
 fn replace(
@@ -86,7 +127,12 @@ fn replace(
     let file = storage
         .create(&tmp)
         .map_err(|error| LogError::full_or_io("create", &tmp, 0, error))?;
-    write(&*file, &tmp, 0, &header.encode())?;
+    // As long as it gets.
+    let renewed = SegmentHeader {
+        made: 0,
+        ..header.clone()
+    };
+    write(&*file, &tmp, 0, &renewed.encode())?;
     for run in segment.runs.iter().filter(|run| run.from < end) {
         let (from, to) = (
             header.offset_of(run.from),

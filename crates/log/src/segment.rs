@@ -28,6 +28,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) first: Position,
     pub(crate) created_ms: u64,
     pub(crate) synced_through: Position,
+    /// Length of the file when this was written, bytes; 0: not known.
+    pub(crate) made: u64,
 }
 
 /// A segment's file, by its name.
@@ -58,6 +60,7 @@ impl SegmentHeader {
         out[32..40].copy_from_slice(&self.first.0.to_le_bytes());
         out[40..48].copy_from_slice(&self.created_ms.to_le_bytes());
         out[48..56].copy_from_slice(&self.synced_through.0.to_le_bytes());
+        out[88..96].copy_from_slice(&self.made.to_le_bytes());
         let writer = &WRITTEN_BY.as_bytes()[..WRITTEN_BY.len().min(WRITTEN_BY_BYTES)];
         out[56..56 + writer.len()].copy_from_slice(writer);
         let crc = crc32c::crc32c(&out[..COPY_BYTES - 4]);
@@ -114,6 +117,11 @@ impl SegmentHeader {
         Ok(ReadHeader { header, bad_copy })
     }
 
+    /// Why a file of so many bytes is not all that it was.
+    pub(crate) fn is_cut(&self, len: u64) -> Option<String> {
+        (len < self.made).then(|| format!("the file was made with {} bytes", self.made))
+    }
+
     fn decode_copy(bytes: &[u8], name: &str) -> Result<Result<Self, &'static str>, LogError> {
         if bytes.len() < COPY_BYTES {
             return Ok(Err("the file ends inside its header"));
@@ -153,6 +161,7 @@ impl SegmentHeader {
             first: Position(u64_at(bytes, 32)),
             created_ms: u64_at(bytes, 40),
             synced_through: Position(u64_at(bytes, 48)),
+            made: u64_at(bytes, 88),
         }))
     }
 }

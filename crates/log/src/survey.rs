@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::{
     Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Stamp, Storage,
     StorageFile,
+    extent::{Extent, Missing},
     scan::{Scan, Step, Stop, Window},
-    segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
+    segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name},
 };
 
 /// What a check or a repair has to tell, as it goes.
@@ -52,6 +53,9 @@ pub(crate) struct Survey {
     pub(crate) tail: Option<Cut>,
     /// Where the log ends, the tail cut.
     pub(crate) end: Position,
+    /// Names of the files that say what must be there, and the highest number of a segment.
+    pub(crate) extents: Vec<String>,
+    pub(crate) newest: SegmentNumber,
 }
 
 /// One segment's file.
@@ -64,6 +68,8 @@ pub(crate) struct Surveyed {
     pub(crate) header: Option<SegmentHeader>,
     /// A copy of the header that is bad, or all of it.
     header_damage: Option<(u64, String)>,
+    /// It is shorter than it was made.
+    cut: Option<String>,
     pub(crate) runs: Vec<Run>,
     pub(crate) holes: Vec<Hole>,
 }
@@ -90,7 +96,9 @@ pub(crate) struct Hole {
 impl Surveyed {
     /// Whether repair has to write it anew.
     pub(crate) fn is_damaged(&self, end: Position) -> bool {
-        self.header_damage.is_some() || self.holes.iter().any(|hole| hole.from < end)
+        self.header_damage.is_some()
+            || self.cut.is_some()
+            || self.holes.iter().any(|hole| hole.from < end)
     }
 }
 
@@ -102,7 +110,13 @@ pub(crate) fn survey(
     storage: &dyn Storage,
     report: &mut dyn FnMut(Finding<'_>),
 ) -> Result<Survey, LogError> {
+    // A server may be at work: what was durable before is still to be read, and what is needed
+    // afterwards was there.
+    let (before, _) = Extent::find(storage)?;
     let (mut segments, stray) = open_all(storage)?;
+    let (after, extents) = Extent::find(storage)?;
+    let first = segments.first().map(|first| first.number);
+    let missing = Extent::missing(after, storage, first)?;
     let total = segments.iter().map(|segment| segment.len).sum();
     let mut state = State::default();
     let mut done = 0;
@@ -114,7 +128,12 @@ pub(crate) fn survey(
         done += segments[index].len;
         report(Finding::Progress { done, total });
     }
-    Ok(state.conclude(segments, stray, report))
+    let before = before.unwrap_or_default();
+    state.synced = state.synced.max(before.durable);
+    let mut survey = state.conclude(segments, stray, missing, before, report);
+    survey.extents = extents;
+    survey.newest = survey.newest.max(before.newest);
+    Ok(survey)
 }
 
 /// The files, and the segment that was begun and never durable, whose header cannot be read: what
@@ -160,7 +179,9 @@ fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>), LogEr
                 (header, bad)
             }
         };
+        let cut = header.as_ref().and_then(|header| header.is_cut(len));
         segments.push(Surveyed {
+            cut,
             name,
             number: segment.number,
             file,
@@ -300,12 +321,25 @@ impl State {
         self,
         segments: Vec<Surveyed>,
         stray: Option<Cut>,
+        missing: Option<Missing>,
+        before: Extent,
         report: &mut dyn FnMut(Finding<'_>),
     ) -> Survey {
         let mut damage = Vec::new();
+        if let Some((file, why)) = missing {
+            damage.push(LostRange {
+                file,
+                offset: 0,
+                bytes: 0,
+                why,
+            });
+        }
         let mut tail: Option<Cut> = None;
         let mut end = self.end;
-        for segment in &segments {
+        for (index, segment) in segments.iter().enumerate() {
+            let next = segments.get(index + 1);
+            let gap = next.filter(|next| next.number.0 > segment.number.0 + 1);
+            let gap = gap.and_then(|next| next.header.as_ref());
             if let Some((offset, why)) = &segment.header_damage {
                 let bytes = if segment.header.is_some() {
                     2048
@@ -323,10 +357,25 @@ impl State {
             let Some(header) = &segment.header else {
                 continue;
             };
+            if let Some(why) = &segment.cut {
+                damage.push(LostRange {
+                    file: segment.name.clone(),
+                    offset: segment.len,
+                    bytes: header.made - segment.len,
+                    why: why.clone(),
+                });
+            }
             for hole in &segment.holes {
                 let (file, offset) = (segment.name.clone(), header.offset_of(hole.from));
                 if hole.from < self.synced {
-                    let (bytes, why) = (hole.to.0 - hole.from.0, hole.why.to_owned());
+                    let bytes = hole.to.0 - hole.from.0;
+                    let why = match gap {
+                        Some(next) if next.first == hole.to => {
+                            let missing = SegmentNumber(segment.number.0 + 1);
+                            format!("{} behind it is missing", segment_name(missing))
+                        }
+                        _ => hole.why.to_owned(),
+                    };
                     damage.push(LostRange {
                         file,
                         offset,
@@ -344,7 +393,28 @@ impl State {
                 }
             }
         }
-        if let (None, Some((file, offset, stop))) = (&tail, self.last)
+        let last = segments.last();
+        let cut = last.is_some_and(|last| last.cut.is_some());
+        if let (Some(last), true) = (last, end < self.synced && !cut && tail.is_none()) {
+            // What was durable ends before it should, and nothing follows.
+            let gone = before.newest > last.number;
+            let (file, offset, why) = match (&self.last, gone) {
+                (Some((file, offset, stop)), false) => (file.clone(), *offset, stop.why),
+                _ => {
+                    let next = SegmentNumber(last.number.0 + 1);
+                    (segment_name(next), 0, "the file is missing")
+                }
+            };
+            damage.push(LostRange {
+                file,
+                offset,
+                bytes: self.synced.0 - end.0,
+                why: format!(
+                    "{why}, and the log was durable up to position {}",
+                    self.synced
+                ),
+            });
+        } else if let (None, Some((file, offset, stop))) = (&tail, self.last)
             && stop.looks_like_frame
         {
             tail = Some(Cut {
@@ -374,11 +444,14 @@ impl State {
         for range in &damage {
             report(Finding::Damage(range));
         }
+        let newest = segments.last().map(|last| last.number).unwrap_or_default();
         Survey {
             segments,
             damage,
             tail,
             end,
+            extents: Vec::new(),
+            newest,
         }
     }
 }

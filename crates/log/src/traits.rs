@@ -97,6 +97,15 @@ pub trait Log: Send {
         self.begin_retire(through)?.run()
     }
 
+    /// Says where the log ends, so that the next start knows what must be there. After everything
+    /// was made durable; more may be appended.
+    ///
+    /// # Errors
+    /// Final.
+    fn end_in_order(&mut self) -> Result<(), LogError> {
+        Ok(())
+    }
+
     /// Reads payloads by place, without the log.
     fn reader(&self) -> BodyReader;
 }

@@ -473,3 +473,176 @@ fn what_was_cut_does_not_come_back() {
     assert_eq!(payloads(&seen), [b"kept", b"next"]);
     assert_eq!((log.end(), recovery.cut), (end, None));
 }
+
+/// What may happen to the files of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Oldest,
+    Newest,
+    Middle,
+    All,
+    /// The newest is shorter than it was.
+    Cut,
+    /// The newest has its length, and zeros where its last frame was.
+    Zeros,
+}
+
+/// A log of four segments, two frames each, after an orderly end or without.
+fn four_segments(in_order: bool) -> (SimDisk, Vec<Vec<u8>>) {
+    let disk = SimDisk::new(3);
+    let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
+    log.spares()
+        .fill(&std::sync::atomic::AtomicBool::new(false))
+        .expect("fill");
+    let mut expected = Vec::new();
+    for number in 0..4_u8 {
+        log.begin_segment();
+        for half in 0..2 {
+            append(&mut log, 1, &[2 * number + half; 50]);
+            expected.push(vec![2 * number + half; 50]);
+            sync(&mut log);
+        }
+        log.spares()
+            .fill(&std::sync::atomic::AtomicBool::new(false))
+            .expect("fill");
+    }
+    if in_order {
+        log.end_in_order().expect("ended");
+    }
+    drop(log);
+    (disk, expected)
+}
+
+fn lose(disk: &SimDisk, loss: Loss) {
+    let name = |number| name_of(SegmentNumber(number));
+    match loss {
+        Loss::Oldest => disk.remove(&name(1)).expect("remove"),
+        Loss::Newest => disk.remove(&name(4)).expect("remove"),
+        Loss::Middle => disk.remove(&name(2)).expect("remove"),
+        Loss::All => (1..=4).for_each(|n| disk.remove(&name(n)).expect("remove")),
+        Loss::Cut | Loss::Zeros => {
+            let mut content = disk.content(&name(4)).expect("a segment");
+            let end = HEADER as usize + 102 + 60;
+            match loss {
+                Loss::Cut => content.truncate(end),
+                _ => content[end - 60..].fill(0),
+            }
+            disk.set_content(&name(4), &content);
+        }
+    }
+}
+
+#[test]
+fn files_that_are_missing_or_cut_are_named_and_repaired() {
+    use Loss::{All, Cut, Middle, Newest, Oldest, Zeros};
+    for (loss, named, lost) in [
+        (Oldest, 1, 2),
+        (Newest, 4, 2),
+        (Middle, 2, 2),
+        (All, 1, 8),
+        (Cut, 4, 1),
+        (Zeros, 4, 1),
+    ] {
+        for in_order in [true, false] {
+            // The crash may have come before anything behind the last sync of the directory, so
+            // there is no telling this from the end of the log.
+            if loss == Zeros && !in_order {
+                continue;
+            }
+            let (disk, expected) = four_segments(in_order);
+            assert_eq!(damage(&disk), []);
+            lose(&disk, loss);
+            let name = name_of(SegmentNumber(named));
+            assert_eq!(refusal(&disk).0, name, "{loss:?} {in_order}");
+            let found = damage(&disk);
+            assert!(
+                found
+                    .iter()
+                    .any(|range| range.file == name || range.why.contains(&name)),
+                "{loss:?}: {found:?}"
+            );
+            // Not mended by looking, or by trying to open it.
+            assert_eq!(damage(&disk), found);
+            let summary = repaired(&disk);
+            assert!(!summary.lost.is_empty());
+            opens_without(&disk, &expected, lost);
+            // Numbers of segments are not used again.
+            if loss == Newest {
+                assert!(disk.content(&name).is_none());
+            }
+            assert_eq!(damage(&disk), []);
+        }
+    }
+}
+
+#[test]
+fn a_crash_after_a_stop_in_order_is_a_cut_again() {
+    let (disk, expected) = four_segments(true);
+    let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
+    append(&mut log, 2, b"not synced");
+    drop(log);
+    lose(&disk, Loss::Zeros);
+    // What the stop had said is durable is still damage.
+    assert_eq!(refusal(&disk).0, name_of(SegmentNumber(4)));
+    let (disk, _) = four_segments(true);
+    let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
+    append(&mut log, 2, b"not synced");
+    let end = log.end();
+    drop(log);
+    let name = name_of(SegmentNumber(4));
+    let mut content = disk.content(&name).expect("a segment");
+    let last = HEADER as usize + 2 * 102 + 52 + 3;
+    content[last] ^= 1;
+    disk.set_content(&name, &content);
+    let (log, recovery, seen) = open(Arc::new(disk)).expect("a torn tail");
+    assert_eq!(payloads(&seen), expected);
+    assert!(recovery.cut.is_some() && log.end() < end);
+}
+
+#[test]
+fn runs_without_a_log_are_damage() {
+    let disk = SimDisk::new(1);
+    disk.set_content("run-00000-0000000001.qrun", b"whatever it was");
+    assert_eq!(refusal(&disk), ("run-00000-0000000001.qrun".to_owned(), 0));
+    assert_eq!(damage(&disk).len(), 1);
+    repaired(&disk);
+    let (log, ..) = open(Arc::new(disk.clone())).expect("a new log");
+    assert_eq!(log.segments(), []);
+    let names = disk.list().expect("list");
+    assert!(
+        names.contains(&"run-00000-0000000001.qrun.damaged".to_owned()),
+        "{names:?}"
+    );
+}
+
+/// From before there were extents, and without the lengths in headers.
+#[test]
+fn a_directory_that_says_nothing_opens_as_before() {
+    for loss in [None, Some(Loss::Oldest), Some(Loss::Newest)] {
+        let (disk, expected) = four_segments(false);
+        for name in disk.list().expect("list") {
+            if name.starts_with("extent-") {
+                disk.remove(&name).expect("remove");
+            }
+        }
+        loss.into_iter().for_each(|loss| lose(&disk, loss));
+        assert_eq!(damage(&disk), []);
+        let (log, _, seen) = open(Arc::new(disk.clone())).expect("open");
+        let gone = if loss.is_some() { 2 } else { 0 };
+        assert_eq!(seen.len() + gone, expected.len());
+        drop(log);
+        // From now on it is known.
+        let names = disk.list().expect("list");
+        assert_eq!(
+            names
+                .iter()
+                .filter(|name| name.starts_with("extent-"))
+                .count(),
+            1
+        );
+        let oldest = if loss == Some(Loss::Oldest) { 2 } else { 1 };
+        disk.remove(&name_of(SegmentNumber(oldest)))
+            .expect("remove");
+        assert_eq!(refusal(&disk), (name_of(SegmentNumber(oldest)), 0));
+    }
+}

@@ -246,20 +246,25 @@ fn runs_on_the_real_disk_beside_a_log() {
     let disk = Arc::new(Disk::new(dir.path()));
     let storage: Arc<dyn Storage> = disk.clone();
     let plan = Plan::small();
+    // A run is written when the log is durable.
+    let (mut log, ..) = common::open(Arc::clone(&storage)).expect("open the log");
+    append(&mut log, 1, b"one");
+    quintet_sim::log_tests::sync(&mut log);
+    drop(log);
     let (_, bodies) = plan.write(Arc::clone(&storage), NAME).expect("write");
     let unfinished = "run-00003-0000000009.ids.tmp";
     disk.create(unfinished).expect("create");
 
     // The log does not trip over them, and leaves them alone.
     let (mut log, ..) = common::open(Arc::clone(&storage)).expect("open the log");
-    append(&mut log, 1, b"one");
+    append(&mut log, 1, b"two");
     drop(log);
-    assert_eq!(check(&*disk, &mut |_| {}).expect("check").frames, 1);
+    assert_eq!(check(&*disk, &mut |_| {}).expect("check").frames, 2);
     let target = tempfile::tempdir().expect("a directory");
     backup(&*disk, &Disk::new(target.path())).expect("backup");
     let (log, recovery) =
         LocalLog::open(storage, Options::default(), &mut |_| Ok(())).expect("open the log");
-    assert_eq!((recovery.frames, log.segments().len()), (1, 1));
+    assert_eq!((recovery.frames, log.segments().len()), (2, 1));
     assert!(disk.list().expect("list").contains(&unfinished.to_owned()));
 
     assert_eq!(list_runs(&*disk).expect("list"), [NAME]);

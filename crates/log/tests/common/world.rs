@@ -22,6 +22,8 @@ pub(crate) enum Step {
     FillSpare,
     /// Stops and starts again, without a crash.
     Reopen,
+    /// Makes everything durable and says that the log ends there; goes on.
+    End,
 }
 
 /// What was asked of a log, over all its lives.
@@ -142,6 +144,10 @@ impl World {
                 Ok(())
             }
             Step::Reopen => self.open(),
+            Step::End => {
+                self.step(Step::Sync)?;
+                self.log().end_in_order()
+            }
         }
     }
 
@@ -213,7 +219,7 @@ impl World {
 
 /// A script that comes by every operation the log has.
 pub(crate) fn script() -> Vec<Step> {
-    use Step::{Append, Begin, FillSpare, Reopen, Retire, Sync, SyncLate};
+    use Step::{Append, Begin, End, FillSpare, Reopen, Retire, Sync, SyncLate};
     vec![
         Append(20),
         Append(700),
@@ -236,7 +242,9 @@ pub(crate) fn script() -> Vec<Step> {
         Begin,
         Append(30),
         Append(460),
-        Sync,
+        End,
+        Append(31),
+        End,
         Reopen,
         Append(77),
         Begin,
@@ -262,7 +270,8 @@ pub(crate) fn any_step(random: &mut Random) -> Step {
         12..=13 => Step::SyncLate(random.index(700)),
         14..=15 => Step::Begin,
         16 => Step::Retire(1 + random.index(3)),
-        17..=18 => Step::FillSpare,
+        17 => Step::FillSpare,
+        18 => Step::End,
         _ => Step::Reopen,
     }
 }

@@ -163,10 +163,13 @@ fn by_queue(engine: &Engine, run: RunId, wanted: impl Fn(u32) -> bool) -> Vec<(Q
 pub(crate) fn give_up_runs(dir: &Path, runs: &[RunName]) -> Result<Vec<Lost>> {
     let mut replay = Replay::new(shards_of(dir)?, &Settings::default())?;
     let storage: Arc<dyn Storage> = Arc::new(Disk::new(dir));
-    let (mut log, recovery) = LocalLog::open(storage, Options::default(), &mut |frame| {
-        replay.apply(&frame)
-    })
-    .context("cannot open the log")?;
+    // Nothing is made ahead for one frame.
+    let options = Options {
+        spares: 0,
+        ..Options::default()
+    };
+    let (mut log, recovery) = LocalLog::open(storage, options, &mut |frame| replay.apply(&frame))
+        .context("cannot open the log")?;
     let runs: BTreeSet<(usize, RunId)> = runs
         .iter()
         .map(|run| (usize::from(run.shard), RunId(run.number.0)))

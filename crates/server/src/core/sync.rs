@@ -163,6 +163,9 @@ impl Core {
             }
         }
         self.sync();
-        true
+        match locked(&self.committer).log.end_in_order() {
+            Ok(()) => true,
+            Err(error) => stop_for(&error),
+        }
     }
 }
