@@ -570,3 +570,50 @@ fn a_claim_is_taken_with_what_it_is_for() {
     let to: Vec<Party> = deliveries.iter().map(|delivery| delivery.to).collect();
     assert_eq!(to, [Party(1)]);
 }
+
+/// A block could not be read, then it could: its run was written again, and
+/// what had left the queue's counts left them once more.
+#[test]
+fn a_run_with_an_unreadable_block_may_be_written_again() {
+    let mut engines = fresh(1);
+    let engine = &mut engines[0];
+    let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::new());
+    let (now, nobody) = (Ms(1000), Caller::default());
+    let put = Command::Put(Put {
+        queue: names(1)[0].clone(),
+        ..Put::default()
+    });
+    engine.submit(now, nobody, put, &mut log, &mut deliveries);
+    let mut picked = Vec::new();
+    let mut spill = engine.plan_spill(u64::MAX, 1);
+    while engine.pick(&mut spill, 1, &mut picked) {}
+    let (message, lane) = (picked[0].message.clone(), picked[0].lane);
+    let written = Written {
+        number: 0,
+        ordinal: 0,
+        queue: message.queue,
+        lane,
+        entries: vec![(message.id, picked[0].pick)],
+    };
+    let (old, new) = (RunId(1), RunId(2));
+    assert_eq!(engine.freeze(old, &written, &mut log), 1);
+    let at = |run| BlockAt { run, ordinal: 0 };
+    let unreadable = vec![Found::Block(at(old), None)];
+    engine.supply(now, unreadable, &mut log, &mut deliveries);
+    assert_eq!(engine.cold_stats().damaged, 1);
+
+    let again = Rewritten {
+        number: 0,
+        ordinal: 0,
+        queue: message.queue,
+        lane,
+        entries: vec![(EntryFacts::of(&message, lane), old, 0)],
+    };
+    engine.replace_runs(now, &[old], new, &[again], &mut log, &mut deliveries);
+    engine.verify().expect("its counts are right");
+    assert_eq!(engine.cold_stats().damaged, 0);
+    let read = vec![Found::Block(at(new), Some(vec![(0, message)]))];
+    engine.supply(now, read, &mut log, &mut deliveries);
+    assert!(engine.is_loaded(at(new)), "it is within reach again");
+    engine.verify().expect("its counts are right");
+}

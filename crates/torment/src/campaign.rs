@@ -448,7 +448,7 @@ fn finish(
                 Call::Recv,
                 Call::Rename,
             ];
-            faults.rule(1, cut_at_call(random, &calls, 300));
+            faults.rule(1, cut_at_call(random, &calls, 60));
             ends_soon(server, Duration::from_secs(2))?;
             let cut = faults.cuts() > cuts;
             if !cut {

@@ -270,6 +270,11 @@ impl Store {
         let Some(block) = self.cold.block_mut(at) else {
             return;
         };
+        // One that is not loaded keeps its place: taken for stored, an unreadable
+        // one would leave counts it is not in.
+        if !matches!(block.shelf, Shelf::Loaded(..)) {
+            return;
+        }
         let Shelf::Loaded(turn, ids) = std::mem::take(&mut block.shelf) else {
             return;
         };
