@@ -23,7 +23,7 @@ history, and the data directory is kept.
 ";
 
 /// What `cargo xtask test` asks for.
-const IN_TEST: [&str; 4] = ["--minutes", "5", "--at-least", "10"];
+const IN_TEST: [&str; 4] = ["--minutes", "5", "--at-least", "5"];
 
 /// How it is run.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -126,6 +126,6 @@ mod tests {
     #[test]
     fn the_part_of_the_test_command_asks_for_ten_of_each() {
         let part = said(&IN_TEST).expect("options").expect("no help");
-        assert_eq!(part.arguments, ["--minutes", "5", "--at-least", "10"]);
+        assert_eq!(part.arguments, ["--minutes", "5", "--at-least", "5"]);
     }
 }
