@@ -116,9 +116,15 @@ pub(in crate::core) fn ask(core: &Core, command: Command) -> Outcome {
 
 /// Writes and syncs what was decided; segments end when they are full.
 fn make_durable(core: &Core) {
-    while core.progress.open() > core.progress.written() + 1
-        || !locked(&core.shards[0]).batch.is_empty()
-    {
+    let waits = |core: &Core| {
+        core.progress.open() > core.progress.written() + 1
+            || !locked(&core.shards[0]).batch.is_empty()
+    };
+    for round in 0.. {
+        if !waits(core) {
+            break;
+        }
+        assert!(round < 100, "there is always something more to write");
         assert!(core.write_now(), "there is space");
     }
     core.sync();
