@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{cargo, clients, tidy, torment};
+use crate::{cargo, clients, tidy};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -47,11 +47,6 @@ pub(crate) const PARTS: &[Part] = &[
         name: "node",
         what: "Node's client libraries against the real binary",
         run: clients::node,
-    },
-    Part {
-        name: "torment",
-        what: "the real binary under load, faults and hostile clients, 5 minutes",
-        run: torment::in_test,
     },
 ];
 

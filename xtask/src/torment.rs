@@ -22,9 +22,6 @@ history, and the data directory is kept.
   --release     The optimised binary, as for an hour of it
 ";
 
-/// What `cargo xtask test` asks for.
-const IN_TEST: [&str; 4] = ["--minutes", "5", "--at-least", "5"];
-
 /// How it is run.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Wanted {
@@ -55,14 +52,6 @@ fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
         }
     }
     Ok(Some(wanted))
-}
-
-/// The part of `cargo xtask test`.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn in_test(root: &Path) -> Result<()> {
-    run(root, &IN_TEST.map(str::to_owned))
 }
 
 /// Builds the server and the campaign and runs it as `arguments` say.
@@ -99,7 +88,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{IN_TEST, Wanted, wanted};
+    use super::{Wanted, wanted};
 
     fn said(words: &[&str]) -> anyhow::Result<Option<Wanted>> {
         wanted(
@@ -121,11 +110,5 @@ mod tests {
             let error = said(wrong).expect_err("wrong").to_string();
             assert!(error.contains("Usage"), "{error}");
         }
-    }
-
-    #[test]
-    fn the_part_of_the_test_command_asks_for_ten_of_each() {
-        let part = said(&IN_TEST).expect("options").expect("no help");
-        assert_eq!(part.arguments, ["--minutes", "5", "--at-least", "5"]);
     }
 }
