@@ -417,10 +417,11 @@ fn acknowledged_messages_outlive_steps_of_the_clock() {
             client.expect(b"STORED\r\n");
             put += 1;
             let mut job = server.client_of("beanstalk");
+            // The second begins before the reply says so.
+            let began = Instant::now();
             job.send(b"use t\r\nput 0 1 60 1\r\nj\r\n");
             job.until(b"INSERTED ");
             job.until(b"\r\n");
-            let began = Instant::now();
             faults.shift_clock(step);
             job.send(b"watch t\r\nreserve-with-timeout 100\r\n");
             job.until(b"RESERVED ");
