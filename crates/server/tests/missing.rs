@@ -32,6 +32,27 @@ fn segments(data: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// True if the directory says that its newest segment must be there.
+fn newest_is_told(data: &Path) -> bool {
+    let number = |path: &Path, at: usize| {
+        let name = path
+            .file_name()?
+            .to_str()?
+            .split(['-', '.'])
+            .nth(at)?
+            .to_owned();
+        name.parse::<u64>().ok()
+    };
+    let newest = segments(data).last().and_then(|path| number(path, 1));
+    let entries = std::fs::read_dir(data).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let extent = paths.find(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("extent-"))
+    });
+    newest.is_some() && extent.and_then(|path| number(&path, 2)) == newest
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -62,7 +83,17 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
         }
         match in_order {
             true => assert!(server.stop().success()),
-            false => server.kill(),
+            false => {
+                // What must be there is written down right behind what it is about.
+                let began = std::time::Instant::now();
+                while !newest_is_told(&data) {
+                    assert!(
+                        began.elapsed() < common::PATIENCE,
+                        "the newest is never told"
+                    );
+                }
+                server.kill();
+            }
         }
         let all = segments(&data);
         assert!(all.len() > 3, "{all:?}");
