@@ -106,7 +106,7 @@ pub(super) fn open_on(
         let last_id = shard.engine.last_id().0;
         shard.ring.settle(last_id);
     }
-    let runs = open_runs(storage, layout, &shards)?;
+    let runs = open_runs(storage, layout, &mut shards)?;
     for shard in &mut shards {
         let budget = runs.budget().beside(shard.engine.fixed_bytes());
         shard.engine.set_memory_room(budget.limit);
@@ -150,10 +150,20 @@ fn span(ms: u64) -> String {
 
 /// Opens the runs that are in force, and clears others away: the log, which is
 /// synced by now, knows them no more, or never did.
-fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &[Shard]) -> Result<Runs> {
+fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) -> Result<Runs> {
     remove_unfinished_runs(&**storage).context("cannot clear unfinished runs away")?;
     let there = list_runs(&**storage).context("cannot list the runs")?;
-    let next = there.iter().map(|name| name.number.0 + 1).max();
+    // Runs that die in the log have lost their files, or lose them here. Nobody
+    // may come back to them later: their numbers would be those of new runs,
+    // of other shards perhaps, whose files are needed. So they are passed over
+    // as well.
+    let died: Vec<u32> = shards
+        .iter_mut()
+        .flat_map(|shard| shard.engine.take_dead_runs())
+        .map(|run| run.0)
+        .collect();
+    let numbers = there.iter().map(|name| name.number.0).chain(died);
+    let next = numbers.max().map(|newest| newest + 1);
     let mut open = BTreeMap::new();
     for (number, shard) in shards.iter().enumerate() {
         for run in shard.engine.needed_runs() {

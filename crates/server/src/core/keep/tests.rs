@@ -13,6 +13,7 @@ use quintet_engine::{
     Body, By, Caller, Command, How, MessageId, Name, Outcome, Party, Put, Settings, Take,
 };
 use quintet_log::Storage;
+use quintet_log::run::list_runs;
 use quintet_sim::Random;
 use quintet_sim::disk::{Fault, Keep, SimDisk};
 
@@ -36,8 +37,12 @@ fn open(disk: &SimDisk) -> Core {
 
 /// A core on this disk, without its threads.
 pub(in crate::core) fn open_with(disk: &SimDisk, settings: &Settings) -> Core {
+    open_shards(disk, settings, 1)
+}
+
+fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
     let layout = Layout {
-        shards: 1,
+        shards,
         segment_bytes: SEGMENT,
         spares: 0,
         memory: 32 << 20,
@@ -118,7 +123,10 @@ pub(in crate::core) fn ask(core: &Core, command: Command) -> Outcome {
 fn make_durable(core: &Core) {
     let waits = |core: &Core| {
         core.progress.open() > core.progress.written() + 1
-            || !locked(&core.shards[0]).batch.is_empty()
+            || core
+                .shards
+                .iter()
+                .any(|shard| !locked(shard).batch.is_empty())
     };
     for round in 0.. {
         if !waits(core) {
@@ -145,10 +153,14 @@ struct Known {
 }
 
 fn put(number: u64, len: usize) -> Command {
+    put_in("work", number, len)
+}
+
+fn put_in(queue: &str, number: u64, len: usize) -> Command {
     let mut body = format!("{number}:").into_bytes();
     body.resize(len.max(body.len()), b'.');
     Command::Put(Put {
-        queue: Name::from("work"),
+        queue: Name::from(queue),
         body: Body::new(&body),
         ..Put::default()
     })
@@ -164,8 +176,12 @@ fn number_of(body: &[u8]) -> u64 {
 }
 
 fn take(core: &Core) -> Option<u64> {
+    take_from(core, "work")
+}
+
+fn take_from(core: &Core, queue: &str) -> Option<u64> {
     let take = Take {
-        queues: [Name::from("work")].into_iter().collect(),
+        queues: [Name::from(queue)].into_iter().collect(),
         ..Take::default()
     };
     match ask(core, Command::Take(take)) {
@@ -341,6 +357,54 @@ fn power_may_fail_at_any_operation() {
         done.iter().all(|&n| n > 10),
         "spilled, fetched, rewritten, retired, deleted: {done:?}"
     );
+}
+
+/// A run died, its file is gone, and the server starts again, which reads of
+/// that run in the log. The next run is of another shard: it keeps its file.
+#[test]
+fn a_run_of_before_the_start_takes_no_other_one_s_file() {
+    const COUNT: u64 = 40;
+    let disk = SimDisk::new(1);
+    let never = AtomicBool::new(false);
+    let queue_of = |core: &Core, shard: usize| {
+        let mut names = (0..).map(|number: u32| format!("queue-{number}"));
+        let name = names.find(|name| core.shard_of_queue(name.as_bytes()) == shard);
+        name.expect("a name of this shard")
+    };
+    let fill = |core: &Core, queue: &str| {
+        for number in 0..COUNT {
+            ask(core, put_in(queue, number, 100));
+        }
+        core.relieve(core.shard_of_queue(queue.as_bytes()), &never);
+        make_durable(core);
+        let runs = list_runs(&disk).expect("listed");
+        assert!(!runs.is_empty(), "nothing left memory");
+        runs
+    };
+    for (first, second) in [(0, 1), (1, 0)] {
+        let before = {
+            let core = open_shards(&disk, &Settings::default(), 2);
+            let queue = queue_of(&core, first);
+            let runs = fill(&core, &queue);
+            for number in 0..COUNT {
+                assert_eq!(take_from(&core, &queue), Some(number));
+            }
+            core.bury_runs();
+            assert_eq!(list_runs(&disk).expect("listed"), [], "they are dead");
+            runs
+        };
+        let core = open_shards(&disk, &Settings::default(), 2);
+        let queue = queue_of(&core, second);
+        let runs = fill(&core, &queue);
+        core.bury_runs();
+        assert_eq!(list_runs(&disk).expect("listed"), runs, "they are needed");
+        let newest = before.iter().map(|run| run.number).max();
+        assert!(runs.iter().all(|run| Some(run.number) > newest), "{runs:?}");
+        for number in 0..COUNT {
+            assert_eq!(take_from(&core, &queue), Some(number));
+        }
+        core.bury_runs();
+    }
 }
 
 /// The thread that retires segments puts a run in force, block by block, while
