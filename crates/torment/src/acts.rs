@@ -29,8 +29,6 @@ pub(crate) struct Act {
     how: How,
     /// It may end the server, as documented.
     pub(crate) may_end: bool,
-    /// It counts for `--at-least`; reads of runs cannot be had on demand.
-    pub(crate) required: bool,
 }
 
 const fn act(name: &'static str, how: How) -> Act {
@@ -38,7 +36,6 @@ const fn act(name: &'static str, how: How) -> Act {
         name,
         how,
         may_end: false,
-        required: true,
     }
 }
 
@@ -95,7 +92,6 @@ pub(crate) const ACTS: &[Act] = &[
         name: "EIO of a read",
         how: How::Calls(&[(Call::Read, Action::Fail(errno::EIO), files::RUN, 0)]),
         may_end: true,
-        required: false,
     },
     act("clock forward", How::Clock(1)),
     act("clock back", How::Clock(-1)),

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The protocols, and RQ's scripts; the index of a count.
 pub(crate) const VOICES: [&str; 7] = [
@@ -46,8 +46,52 @@ struct Message {
     removed: bool,
     /// A finish was sent whose reply did not come, or said nothing.
     finish_unknown: bool,
+    /// It has a time to live, and may be gone at any time.
+    mortal: bool,
+    /// Nobody may have it before; in this round, which is one server's life.
+    due: Option<(Instant, u64)>,
+    /// When the reply to its burying had come; nobody kicked it since.
+    buried: Option<Instant>,
     events: Vec<Event>,
 }
+
+/// What was asked for beside a put.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    /// Seconds before anybody may take it.
+    pub(crate) delay_s: u32,
+    /// Seconds it lives; 0: for good.
+    pub(crate) ttl_s: u32,
+    /// It goes through a hook, which moves it to its queue, or refuses it.
+    pub(crate) hook: Option<Hook>,
+}
+
+/// What the hook does with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hook {
+    Moves,
+    Refuses,
+}
+
+/// What happened beside puts, takes and finishes; the index of a count.
+pub(crate) const DEEDS: [&str; 8] = [
+    "put with a delay",
+    "put with a time to live",
+    "put moved by a hook",
+    "put refused by a hook",
+    "release with a delay",
+    "bury",
+    "kick of one",
+    "delivery to a subscriber",
+];
+pub(crate) const DELAYED: usize = 0;
+pub(crate) const MORTAL: usize = 1;
+pub(crate) const MOVED: usize = 2;
+pub(crate) const REFUSED: usize = 3;
+pub(crate) const PUT_OFF: usize = 4;
+pub(crate) const BURIED: usize = 5;
+pub(crate) const KICKED: usize = 6;
+pub(crate) const DELIVERED: usize = 7;
 
 /// Counts of a voice.
 #[derive(Clone, Copy, Default)]
@@ -67,6 +111,8 @@ pub(crate) struct Ledger {
     /// By queue: takes that remove, whose reply did not come.
     unknown_takes: BTreeMap<&'static str, u64>,
     pub(crate) counts: [Counts; VOICES.len()],
+    /// How often each of [`DEEDS`] was acknowledged.
+    pub(crate) deeds: [u64; DEEDS.len()],
     /// Messages that must be there.
     pub(crate) live: u64,
     pub(crate) lost: u64,
@@ -77,7 +123,7 @@ pub(crate) struct Ledger {
 }
 
 /// The longest head of a body.
-const HEAD: usize = 27;
+pub(crate) const HEAD: usize = 27;
 
 /// The body of message `number`, at least as long as its head.
 pub(crate) fn body(number: u64, len: usize) -> Vec<u8> {
@@ -111,6 +157,7 @@ impl Ledger {
             messages: HashMap::new(),
             unknown_takes: BTreeMap::new(),
             counts: [Counts::default(); VOICES.len()],
+            deeds: [0; DEEDS.len()],
             live: 0,
             lost: 0,
             twice: 0,
@@ -129,11 +176,99 @@ impl Ledger {
             finished: None,
             removed: false,
             finish_unknown: false,
+            mortal: false,
+            due: None,
+            buried: None,
             events: Vec::new(),
         };
         self.messages.insert(number, message);
         self.note(number, voice, "put sent");
         number
+    }
+
+    /// The same, with wishes.
+    pub(crate) fn begin_put_with(
+        &mut self,
+        voice: usize,
+        queue: &'static str,
+        wishes: Wishes,
+    ) -> u64 {
+        let number = self.begin_put(voice, queue);
+        let round = self.round;
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.mortal = wishes.ttl_s > 0;
+            // Half of it, and not all: the server may see the time late. It
+            // is about delays that are forgotten.
+            let half = Duration::from_millis(u64::from(wishes.delay_s) * 500);
+            message.due = (wishes.delay_s > 0).then(|| (Instant::now() + half, round));
+        }
+        if wishes.delay_s > 0 {
+            self.note(number, voice, "with a delay");
+        }
+        if wishes.ttl_s > 0 {
+            self.note(number, voice, "with a time to live");
+        }
+        if wishes.hook.is_some() {
+            self.note(number, voice, "through a hook");
+        }
+        number
+    }
+
+    /// The reply to such a put.
+    pub(crate) fn end_put_with(
+        &mut self,
+        number: u64,
+        voice: usize,
+        stored: Option<bool>,
+        wishes: Wishes,
+    ) {
+        self.end_put(number, voice, stored);
+        match (stored, wishes.hook) {
+            (Some(true), Some(Hook::Refuses)) => {
+                self.violation(number, "a hook refuses it, and it was acknowledged");
+            }
+            (Some(true), Some(Hook::Moves)) => self.deeds[MOVED] += 1,
+            (Some(false), Some(Hook::Refuses)) => self.deeds[REFUSED] += 1,
+            _ => {}
+        }
+        if stored == Some(true) {
+            self.deeds[DELAYED] += u64::from(wishes.delay_s > 0);
+            self.deeds[MORTAL] += u64::from(wishes.ttl_s > 0);
+        }
+    }
+
+    /// The reply to a burying: done, too late, none.
+    pub(crate) fn end_bury(&mut self, number: u64, voice: usize, done: Option<bool>) {
+        let what = match done {
+            Some(true) => "buried",
+            Some(false) => "the burying was too late",
+            None => "no reply to the burying",
+        };
+        self.note(number, voice, what);
+        if done == Some(true) {
+            self.deeds[BURIED] += 1;
+            if let Some(message) = self.messages.get_mut(&number) {
+                message.buried = Some(Instant::now());
+            }
+        }
+    }
+
+    /// A kick of this one is about to be sent.
+    pub(crate) fn begin_kick(&mut self, number: u64, voice: usize) {
+        self.note(number, voice, "kick sent");
+        if let Some(message) = self.messages.get_mut(&number) {
+            message.buried = None;
+        }
+    }
+
+    /// All of a queue are kicked: out of their burial and their delays.
+    pub(crate) fn kick_all(&mut self, queue: &str) {
+        for message in self.messages.values_mut() {
+            if message.queue == queue {
+                message.buried = None;
+                message.due = None;
+            }
+        }
     }
 
     /// The reply to a put has come, or not (`None`).
@@ -214,6 +349,16 @@ impl Ledger {
         if again {
             wrong.push("it came again after its finish or removal was acknowledged");
         }
+        if message.buried.is_some_and(|buried| asked > buried) {
+            wrong.push("it was buried, nobody kicked it, and it came");
+        }
+        let round = self.round;
+        if message
+            .due
+            .is_some_and(|(due, of)| of == round && Instant::now() < due)
+        {
+            wrong.push("it came before half of its delay had passed");
+        }
         if message.put == Put::Unknown {
             message.put = Put::Stored;
             self.live += 1;
@@ -267,14 +412,15 @@ impl Ledger {
         }
     }
 
-    /// Messages of `queue` that must be there: acknowledged, no finish sent.
+    /// Messages of `queue` that must be there: acknowledged, no finish sent, no
+    /// time to live.
     /// The number of unknown removals that may explain some that are not.
     pub(crate) fn missing(&self, queue: &str) -> (Vec<u64>, u64) {
         let mut missing: Vec<u64> = self
             .messages
             .iter()
             .filter(|(_, m)| m.queue == queue && m.put == Put::Stored)
-            .filter(|(_, m)| m.finished.is_none() && !m.finish_unknown)
+            .filter(|(_, m)| m.finished.is_none() && !m.finish_unknown && !m.mortal)
             .map(|(number, _)| *number)
             .collect();
         missing.sort_unstable();

@@ -7,16 +7,23 @@ use std::time::{Duration, Instant};
 
 use quintet_sim::Random;
 
-use crate::ledger::{Ledger, body};
+use crate::ledger::{DELIVERED, Hook, KICKED, Ledger, PUT_OFF, Wishes, body};
 use crate::voices::{
     Addresses, BEANSTALK, CONTROL, Client, HTTP, JOBQUEUE, LEASE_S, LINEUP, LINEUP_QUEUE, MEMCACHE,
-    PINPRIQ,
+    PINPRIQ, Taken,
 };
 
 /// Queues in which every take is a lease: nothing may be missing in them.
 pub(crate) const STRICT: [&str; 4] = ["strict-a", "strict-b", "strict-c", "strict-d"];
 /// Queues in which some takes remove.
 pub(crate) const LOOSE: [&str; 4] = [LINEUP_QUEUE, "loose-a", "loose-b", "loose-c"];
+/// What a hook moves to [`MOVED_TO`], unless it refuses it.
+pub(crate) const MOVED_FROM: &str = "moved";
+pub(crate) const MOVED_TO: &str = STRICT[3];
+/// The hook refuses what has a multiple of this many bytes.
+pub(crate) const REFUSED_BYTES: usize = 5;
+/// How long a subscriber waits.
+const SUBSCRIBED: Duration = Duration::from_millis(150);
 /// The queue with a script.
 pub(crate) const SCRIPTED: &str = "rq";
 
@@ -99,6 +106,9 @@ impl Load {
         if voice == HTTP || random.chance(if enough { 3 } else { 6 }, 10) {
             return self.put(client, voice, queue, random);
         }
+        if voice == PINPRIQ && random.chance(1, 30) {
+            return self.subscribe(client, queue);
+        }
         let may_remove = LOOSE.contains(&queue);
         let removes = match voice {
             LINEUP | PINPRIQ | CONTROL => true,
@@ -120,11 +130,30 @@ impl Load {
             0..20 => 2_000 + random.index(60_000),
             _ => random.index(2_000),
         };
-        let number = self.ledger().begin_put(voice, queue);
+        let len = len.max(crate::ledger::HEAD);
+        let mut wishes = Wishes::default();
+        let hooked = [MEMCACHE, BEANSTALK, JOBQUEUE].contains(&voice) && queue == MOVED_TO;
+        let to = match hooked && random.chance(1, 2) {
+            true => {
+                wishes.hook = Some(match len.is_multiple_of(REFUSED_BYTES) {
+                    true => Hook::Refuses,
+                    false => Hook::Moves,
+                });
+                MOVED_FROM
+            }
+            false => queue,
+        };
+        if voice == BEANSTALK && random.chance(1, 12) {
+            wishes.delay_s = 1 + random.below(3) as u32;
+        }
+        if voice == MEMCACHE && random.chance(1, 20) {
+            wishes.ttl_s = 1 + random.below(3) as u32;
+        }
+        let number = self.ledger().begin_put_with(voice, queue, wishes);
         let rank = random.below(2000) as u32;
-        let done = client.put(queue, &body(number, len), rank);
-        self.ledger()
-            .end_put(number, voice, done.as_ref().ok().copied());
+        let done = client.put(to, &body(number, len), rank, wishes);
+        let stored = done.as_ref().ok().copied();
+        self.ledger().end_put_with(number, voice, stored, wishes);
         done.map(drop)
     }
 
@@ -162,11 +191,20 @@ impl Load {
         }
         match random.below(20) {
             0 => {
-                client.release(queue, &taken)?;
+                let delay_s = random.below(2) as u32;
+                client.release(queue, &taken, delay_s)?;
+                if voice == BEANSTALK && delay_s > 0 {
+                    self.ledger().deeds[PUT_OFF] += 1;
+                }
                 return Ok(true);
             }
             // Its lease ends with the connection, or with its time.
             1 => return Err(io::ErrorKind::ConnectionAborted.into()),
+            2 if voice == BEANSTALK => {
+                self.bury(client, &taken, number, random)?;
+                return Ok(true);
+            }
+            3 if voice == BEANSTALK => client.touch(&taken)?,
             _ => {}
         }
         self.ledger().begin_finish(number, voice);
@@ -177,6 +215,41 @@ impl Load {
         let verdict = done.as_ref().ok().map(|done| *done && sure);
         self.ledger().end_finish(number, voice, verdict);
         done.map(|_| true)
+    }
+
+    /// Buries what is leased, and digs up some of it again.
+    fn bury(
+        &self,
+        client: &mut Client,
+        taken: &Taken,
+        number: u64,
+        random: &mut Random,
+    ) -> io::Result<()> {
+        let done = client.bury(taken);
+        let buried = done.as_ref().ok().copied();
+        self.ledger().end_bury(number, BEANSTALK, buried);
+        if done? && random.chance(1, 2) {
+            self.ledger().begin_kick(number, BEANSTALK);
+            let kicked = client.kick(taken)?;
+            self.ledger().deeds[KICKED] += u64::from(kicked);
+        }
+        Ok(())
+    }
+
+    /// Waits for a message as a subscriber, on a connection that ends with it.
+    fn subscribe(&self, client: &mut Client, queue: &'static str) -> io::Result<()> {
+        let asked = Instant::now();
+        let taken = client.subscribe(queue, SUBSCRIBED);
+        match taken {
+            Ok(Some(taken)) => {
+                let mut ledger = self.ledger();
+                ledger.deeds[DELIVERED] += 1;
+                ledger.taken(&taken.body, PINPRIQ, queue, asked, true);
+            }
+            // One may be on its way, and nobody reads it.
+            _ => self.ledger().take_unknown(PINPRIQ, queue),
+        }
+        Err(io::ErrorKind::ConnectionAborted.into())
     }
 
     /// Takes out of `queue` until it is empty.
@@ -190,6 +263,8 @@ impl Load {
         random: &mut Random,
     ) -> io::Result<u64> {
         let voice = [MEMCACHE, BEANSTALK][random.index(2)];
+        self.ledger().kick_all(queue);
+        Client::open(addresses, BEANSTALK)?.kick_all(queue)?;
         let mut client = Client::open(addresses, voice)?;
         let mut taken = 0;
         loop {

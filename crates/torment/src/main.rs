@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// Fails unless every voice acknowledged, and every kind of fault happened,
-    /// so often
+    /// so often; goes on for up to three times as long to get there
     #[arg(long, default_value_t = 0)]
     at_least: u64,
     /// The server's binary

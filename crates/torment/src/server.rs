@@ -12,6 +12,7 @@ use quintet_sim::Random;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ledger::VOICES;
+use crate::load::{MOVED_FROM, MOVED_TO, REFUSED_BYTES};
 use crate::voices::Addresses;
 
 /// The longest a start or a stop may take.
@@ -37,12 +38,18 @@ impl Era {
             folder.join("ran").display()
         );
         std::fs::write(&script, text)?;
+        let rules = format!(
+            "function before_put(msg)\n  if msg.queue == {MOVED_FROM:?} then\n    if msg.size % \
+             {REFUSED_BYTES} == 0 then\n      return false, \"refused by a hook\"\n    end\n    \
+             return {MOVED_TO:?}\n  end\nend\n"
+        );
+        std::fs::write(folder.join("rules.lua"), rules)?;
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&script, mode)?;
         Ok(Self {
             data: folder.join("data"),
             shards: [1, 4][random.index(2)],
-            io_threads: 1 + random.below(2),
+            io_threads: [1, 2, 4][random.index(3)],
             spares: 1 + random.below(2),
             chunk: ["64KiB", "256KiB"][random.index(2)],
         })
@@ -67,10 +74,11 @@ impl Era {
 
     fn config(&self, sync: &str) -> String {
         let mut text = format!(
-            "data = {:?}\nsync = {sync:?}\nshards = {}\nio_threads = {}\nspare_segments = {}\n\
+            "hooks = {:?}\nhook_refuse_on_error = true\ndata = {:?}\nsync = {sync:?}\nshards = {}\nio_threads = {}\nspare_segments = {}\n\
              chunk_bytes = {:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n\
              memory = {:?}\n[defaults]\ndefault_ttr = \"2s\"\nretention = \"3650d\"\n\
              [[queue]]\nname = \"rq\"\nscript = {:?}\nexec_prefix = \"\"\nnum_workers = 2\n",
+            self.folder().join("rules.lua").display().to_string(),
             self.data.display().to_string(),
             self.shards,
             self.io_threads,

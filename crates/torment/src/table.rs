@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::ledger::{Ledger, VOICES};
+use crate::ledger::{DEEDS, Ledger, VOICES};
 
 /// How often a kind of fault was tried, did something, and to how many calls.
 #[derive(Clone, Copy, Default)]
@@ -17,8 +17,8 @@ pub(crate) struct Sums {
     pub(crate) rounds: u64,
     pub(crate) checks: u64,
     pub(crate) seconds: u64,
-    /// By name, in the order they are shown; whether `--at-least` counts it.
-    pub(crate) kinds: Vec<(&'static str, Tally, bool)>,
+    /// By name, in the order they are shown.
+    pub(crate) kinds: Vec<(&'static str, Tally)>,
     pub(crate) longest_us: u64,
     pub(crate) undone: u64,
     pub(crate) script_runs: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Sums {
 
 impl Sums {
     pub(crate) fn add(&mut self, name: &'static str, calls: u64) {
-        if let Some((_, tally, _)) = self.kinds.iter_mut().find(|(kind, ..)| *kind == name) {
+        if let Some((_, tally)) = self.kinds.iter_mut().find(|(kind, _)| *kind == name) {
             tally.tried += 1;
             tally.happened += u64::from(calls > 0);
             tally.calls += calls;
@@ -40,11 +40,17 @@ impl Sums {
             .filter(|(_, counts)| counts.puts < at_least)
             .map(|(voice, counts)| format!("{voice}: {} puts", counts.puts))
             .collect();
-        let kinds = self.kinds.iter().filter(|(.., required)| *required);
+        let deeds = DEEDS.iter().zip(&ledger.deeds);
+        few.extend(
+            deeds
+                .filter(|(_, times)| **times < at_least)
+                .map(|(deed, times)| format!("{deed}: {times} times")),
+        );
+        let kinds = self.kinds.iter();
         few.extend(
             kinds
-                .filter(|(_, tally, _)| tally.happened < at_least)
-                .map(|(name, tally, _)| format!("{name}: {} times", tally.happened)),
+                .filter(|(_, tally)| tally.happened < at_least)
+                .map(|(name, tally)| format!("{name}: {} times", tally.happened)),
         );
         few
     }
@@ -69,10 +75,14 @@ impl Sums {
         }
         let [b, c, d, e] = sum;
         writeln!(out, "{:10} {b:>9} {c:>9} {d:>9} {e:>9}\n", "all").ok();
+        for (deed, times) in DEEDS.iter().zip(&ledger.deeds) {
+            writeln!(out, "{deed:24} {times:>9}").ok();
+        }
+        writeln!(out).ok();
         let head = ["fault", "tried", "happened", "calls"];
         let [a, b, c, d] = head;
         writeln!(out, "{a:24} {b:>9} {c:>9} {d:>9}").ok();
-        for (name, tally, _) in &self.kinds {
+        for (name, tally) in &self.kinds {
             let (b, c, d) = (tally.tried, tally.happened, tally.calls);
             writeln!(out, "{name:24} {b:>9} {c:>9} {d:>9}").ok();
         }
@@ -98,7 +108,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::{Sums, Tally};
-    use crate::ledger::{Ledger, VOICES};
+    use crate::ledger::{DEEDS, Ledger, VOICES};
 
     #[test]
     fn what_came_too_seldom_is_named() {
@@ -106,10 +116,7 @@ mod tests {
             rounds: 1,
             checks: 1,
             seconds: 1,
-            kinds: vec![
-                ("often", Tally::default(), true),
-                ("seldom", Tally::default(), true),
-            ],
+            kinds: vec![("often", Tally::default()), ("seldom", Tally::default())],
             longest_us: 0,
             undone: 0,
             script_runs: 0,
@@ -118,6 +125,8 @@ mod tests {
         for counts in &mut ledger.counts[1..] {
             counts.puts = 3;
         }
+        ledger.deeds = [3; DEEDS.len()];
+        ledger.deeds[1] = 2;
         for _ in 0..3 {
             sums.add("often", 5);
             // Tried is not enough.
@@ -126,7 +135,11 @@ mod tests {
         let few = sums.too_few(&ledger, 3);
         assert_eq!(
             few,
-            [format!("{}: 0 puts", VOICES[0]), "seldom: 0 times".into()]
+            [
+                format!("{}: 0 puts", VOICES[0]),
+                format!("{}: 2 times", DEEDS[1]),
+                "seldom: 0 times".into()
+            ]
         );
         assert!(sums.too_few(&ledger, 0).is_empty());
     }

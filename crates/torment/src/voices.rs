@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::ledger::VOICES;
+use crate::ledger::{VOICES, Wishes};
 
 pub(crate) const MEMCACHE: usize = 0;
 pub(crate) const LINEUP: usize = 1;
@@ -123,12 +123,20 @@ impl Client {
         Ok(body)
     }
 
-    /// Puts; false: refused.
-    pub(crate) fn put(&mut self, queue: &str, body: &[u8], rank: u32) -> io::Result<bool> {
+    /// Puts; false: refused. Only beanstalk knows delays, only memcache times
+    /// to live.
+    pub(crate) fn put(
+        &mut self,
+        queue: &str,
+        body: &[u8],
+        rank: u32,
+        wishes: Wishes,
+    ) -> io::Result<bool> {
         let len = body.len();
+        let Wishes { delay_s, ttl_s, .. } = wishes;
         match self.voice {
             MEMCACHE => {
-                self.send(&framed(&format!("set {queue} 0 0 {len}\r\n"), body))?;
+                self.send(&framed(&format!("set {queue} 0 {ttl_s} {len}\r\n"), body))?;
                 self.verdict(b"STORED", &[b"NOT_STORED", b"SERVER_ERROR"])
             }
             LINEUP => {
@@ -137,7 +145,7 @@ impl Client {
             }
             BEANSTALK => {
                 self.use_tube(queue)?;
-                let head = format!("put {rank} 0 {LEASE_S} {len}\r\n");
+                let head = format!("put {rank} {delay_s} {LEASE_S} {len}\r\n");
                 self.send(&framed(&head, body))?;
                 let refusals: &[&[u8]] = &[b"OUT_OF_MEMORY", b"DRAINING", b"INTERNAL_ERROR"];
                 self.verdict(b"INSERTED ", refusals)
@@ -299,17 +307,7 @@ impl Client {
                 take.extend_from_slice(&(queue.len() as u16).to_be_bytes());
                 take.extend_from_slice(queue.as_bytes());
                 self.send(&take)?;
-                match self.exact(2)?.as_slice() {
-                    [0, 0] => Ok(None),
-                    [0, 1] => {
-                        let head = self.exact(4)?;
-                        let key = usize::from(u16::from_be_bytes([head[0], head[1]]));
-                        let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
-                        self.exact(key)?;
-                        self.exact(len).map(plain)
-                    }
-                    other => Err(wrong(other)),
-                }
+                self.group()
             }
             CONTROL => {
                 let output = self.command(&["take", queue]).output()?;
@@ -356,15 +354,93 @@ impl Client {
         }
     }
 
-    /// Gives it back.
-    pub(crate) fn release(&mut self, queue: &str, taken: &Taken) -> io::Result<()> {
+    /// Sets aside what was taken under a lease; false: it was no longer ours.
+    pub(crate) fn bury(&mut self, taken: &Taken) -> io::Result<bool> {
+        self.send(format!("bury {} 5\r\n", taken.lease).as_bytes())?;
+        self.verdict(
+            b"BURIED",
+            &[b"NOT_FOUND", b"OUT_OF_MEMORY", b"INTERNAL_ERROR"],
+        )
+    }
+
+    /// Back to ready; false: it was not buried.
+    pub(crate) fn kick(&mut self, taken: &Taken) -> io::Result<bool> {
+        self.send(format!("kick-job {}\r\n", taken.lease).as_bytes())?;
+        self.verdict(
+            b"KICKED",
+            &[b"NOT_FOUND", b"OUT_OF_MEMORY", b"INTERNAL_ERROR"],
+        )
+    }
+
+    /// All that is buried or delayed in `queue`.
+    pub(crate) fn kick_all(&mut self, queue: &str) -> io::Result<()> {
+        self.use_tube(queue)?;
+        loop {
+            self.send(b"kick 1000000\r\n")?;
+            let line = self.line()?;
+            match line.strip_prefix(b"KICKED ") {
+                Some(b"0") => return Ok(()),
+                Some(_) => {}
+                None => return Err(wrong(&line)),
+            }
+        }
+    }
+
+    /// Its time to run begins anew.
+    pub(crate) fn touch(&mut self, taken: &Taken) -> io::Result<()> {
+        self.send(format!("touch {}\r\n", taken.lease).as_bytes())?;
+        self.line().map(drop)
+    }
+
+    /// Subscribes to `queue` and says it is ready for one. None: nothing came
+    /// in `patience`; what comes later may be lost with the connection.
+    pub(crate) fn subscribe(
+        &mut self,
+        queue: &str,
+        patience: Duration,
+    ) -> io::Result<Option<Taken>> {
+        let mut ask = vec![0x73];
+        ask.extend_from_slice(&(queue.len() as u16).to_be_bytes());
+        ask.extend_from_slice(queue.as_bytes());
+        ask.push(0x41);
+        self.send(&ask)?;
+        let stream = self.stream()?;
+        stream.get_ref().set_read_timeout(Some(patience))?;
+        let began = stream.fill_buf().map(<[u8]>::is_empty);
+        stream.get_ref().set_read_timeout(Some(PATIENCE))?;
+        match began {
+            Ok(true) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(false) => self.group(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// pinpriq's group, of one message or none.
+    fn group(&mut self) -> io::Result<Option<Taken>> {
+        match self.exact(2)?.as_slice() {
+            [0, 0] => Ok(None),
+            [0, 1] => {
+                let head = self.exact(4)?;
+                let key = usize::from(u16::from_be_bytes([head[0], head[1]]));
+                let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
+                self.exact(key)?;
+                let body = self.exact(len)?;
+                Ok(Some(Taken { body, lease: 0 }))
+            }
+            other => Err(wrong(other)),
+        }
+    }
+
+    /// Gives it back, after a delay where the protocol has one.
+    pub(crate) fn release(&mut self, queue: &str, taken: &Taken, delay_s: u32) -> io::Result<()> {
         match self.voice {
             MEMCACHE => {
                 self.send(format!("get {queue}/abort\r\n").as_bytes())?;
                 self.line().map(drop)
             }
             BEANSTALK => {
-                self.send(format!("release {} 7 0\r\n", taken.lease).as_bytes())?;
+                self.send(format!("release {} 7 {delay_s}\r\n", taken.lease).as_bytes())?;
                 self.line().map(drop)
             }
             // Its lease ends.
