@@ -18,7 +18,8 @@ history, and the data directory is kept.
   --minutes N   How long [5]
   --seed S      The order of settings, faults and requests; without it one is
                 chosen and printed
-  --at-least N  Fail unless each voice and each kind of fault came so often [0]
+  --at-least N  Fail unless each voice and each kind of fault came so often [0];
+                a slow machine may take three times as long for that
   --release     The optimised binary, as for an hour of it
 ";
 
