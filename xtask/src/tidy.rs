@@ -5,27 +5,77 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Which crates a crate may not know (DESIGN section 13).
-const FORBIDDEN: &[(&str, &[&str])] = &[
-    (
-        "engine",
-        &["quintet-log", "quintet-wire", "quintet-sim", "mio", "tokio"],
+/// What a crate may depend on: those of the workspace, and of others the ones
+/// that are listed. A new edge is a line here, and so a decision.
+struct Edges {
+    /// Its folder.
+    krate: &'static str,
+    /// Crates of this workspace.
+    ours: &'static [&'static str],
+    /// Other crates; None: any but those that bring a world of their own.
+    others: Option<&'static [&'static str]>,
+}
+
+const fn edges(
+    krate: &'static str,
+    ours: &'static [&'static str],
+    others: Option<&'static [&'static str]>,
+) -> Edges {
+    Edges {
+        krate,
+        ours,
+        others,
+    }
+}
+
+/// Event loops: only those that are made of one may know one.
+const LOOPS: &[&str] = &["mio", "tokio"];
+/// Who may know which event loop.
+const LOOPED: &[(&str, &str)] = &[
+    ("bench", "mio"),
+    ("crates/server", "mio"),
+    ("crates/web", "tokio"),
+];
+
+const ALLOWED: &[Edges] = &[
+    edges(
+        "crates/engine",
+        &[],
+        Some(&["foldhash", "hashbrown", "smallvec"]),
     ),
-    ("log", &["quintet-engine", "quintet-wire"]),
-    ("wire", &["quintet-log", "mio", "tokio"]),
-    ("web", &["quintet-log", "quintet-wire", "mio"]),
-    ("door", &["quintet-log", "quintet-wire", "mio", "tokio"]),
-    ("scripts", &["quintet-log", "quintet-wire", "mio", "tokio"]),
-    (
-        "hooks",
+    edges("crates/wire", &["quintet-engine"], Some(&["memchr"])),
+    edges("crates/door", &["quintet-engine"], Some(&[])),
+    edges("crates/log", &[], Some(&["crc32c", "rustix"])),
+    edges("crates/hooks", &["quintet-engine"], None),
+    edges("crates/scripts", &["quintet-door", "quintet-engine"], None),
+    edges(
+        "crates/web",
+        &["quintet-door", "quintet-engine", "quintet-scripts"],
+        None,
+    ),
+    edges(
+        "crates/server",
         &[
+            "quintet-bench",
+            "quintet-door",
+            "quintet-engine",
+            "quintet-hooks",
             "quintet-log",
-            "quintet-wire",
             "quintet-scripts",
-            "mio",
-            "tokio",
+            "quintet-web",
+            "quintet-wire",
         ],
+        None,
     ),
+    edges(
+        "crates/sim",
+        &["quintet-door", "quintet-engine", "quintet-log"],
+        None,
+    ),
+    edges("crates/faults", &[], Some(&[])),
+    edges("crates/torment", &["quintet-faults", "quintet-sim"], None),
+    edges("bench", &[], None),
+    edges("xtask", &[], None),
 ];
 
 /// Words the pure crates may not use: they have no clock, thread or socket.
@@ -77,7 +127,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             links(root, file, &text, &mut breaches);
         }
     }
-    edges(root, &mut breaches)?;
+    dependencies(root, &mut breaches)?;
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }
@@ -116,18 +166,52 @@ fn rust(name: &str, text: &str, breaches: &mut Vec<String>) {
     }
 }
 
-fn edges(root: &Path, breaches: &mut Vec<String>) -> Result<()> {
-    for (krate, forbidden) in FORBIDDEN {
-        let path = root.join("crates").join(krate).join("Cargo.toml");
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let dependencies = text.split("[dev-dependencies]").next().unwrap_or_default();
-        for name in *forbidden {
-            if dependencies.lines().any(|line| line.starts_with(name)) {
-                breaches.push(format!("crates/{krate} must not depend on {name}"));
-            }
-        }
+/// Every crate of the workspace depends on what it may, and on nothing else.
+fn dependencies(root: &Path, breaches: &mut Vec<String>) -> Result<()> {
+    let mut crates = vec!["bench".to_owned(), "xtask".to_owned()];
+    for folder in std::fs::read_dir(root.join("crates")).context("crates")? {
+        let folder = folder?.file_name();
+        crates.push(format!("crates/{}", folder.to_string_lossy()));
+    }
+    for krate in crates {
+        let path = root.join(&krate).join("Cargo.toml");
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        edges_of(&krate, &text, breaches);
     }
     Ok(())
+}
+
+/// The edges that a crate's manifest adds, its tests' left out.
+fn edges_of(krate: &str, manifest: &str, breaches: &mut Vec<String>) {
+    let Some(allowed) = ALLOWED.iter().find(|edges| edges.krate == krate) else {
+        breaches.push(format!("{krate} has no line in tidy's list of edges"));
+        return;
+    };
+    let mut counts = false;
+    for line in manifest.lines() {
+        let mut name = line.split([' ', '=', '.']).next().unwrap_or_default();
+        if let Some(section) = line.strip_prefix('[') {
+            // Also those for a target, and a table of one dependency.
+            let section = section.trim_end_matches(']');
+            counts = section.contains("dependencies") && !section.contains("dev-dependencies");
+            name = section
+                .rsplit_once("dependencies.")
+                .map_or("", |(_, name)| name);
+        }
+        if !counts || name.is_empty() || name.starts_with('#') {
+            continue;
+        }
+        let fine = match (name.strip_prefix("quintet"), allowed.others) {
+            (Some(_), _) => allowed.ours.contains(&name),
+            (None, Some(others)) => others.contains(&name),
+            (None, None) => !LOOPS.contains(&name) || LOOPED.contains(&(krate, name)),
+        };
+        if !fine {
+            breaches.push(format!("{krate} must not depend on {name}"));
+        }
+    }
 }
 
 /// Relative links must lead somewhere.
@@ -145,5 +229,37 @@ fn links(root: &Path, file: &Path, text: &str, breaches: &mut Vec<String>) {
         if !there.exists() {
             breaches.push(format!("{}: dead link to {target}", file.display()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edges_of;
+
+    fn breaches(krate: &str, manifest: &str) -> Vec<String> {
+        let mut breaches = Vec::new();
+        edges_of(krate, manifest, &mut breaches);
+        breaches
+    }
+
+    #[test]
+    fn only_listed_edges_pass() {
+        let fine = "[dependencies]\nquintet-engine = { workspace = true }\nmemchr = \"2\"\n\
+                    [dev-dependencies]\nquintet-log = \"1\"\n";
+        assert!(breaches("crates/wire", fine).is_empty());
+        for (krate, line) in [
+            ("crates/wire", "quintet-log = \"1\""),
+            ("crates/wire", "serde.workspace = true"),
+            ("crates/engine", "quintet-door = { workspace = true }"),
+            ("crates/scripts", "tokio = \"1\""),
+            ("crates/web", "mio = \"1\""),
+        ] {
+            for section in ["dependencies", "target.'cfg(unix)'.dependencies"] {
+                let found = breaches(krate, &format!("[{section}]\n{line}\n"));
+                assert_eq!(found.len(), 1, "{krate} {line}");
+            }
+        }
+        assert_eq!(breaches("crates/new", fine).len(), 1);
+        assert_eq!(breaches("crates/wire", "[dependencies.mio]\n").len(), 1);
     }
 }
