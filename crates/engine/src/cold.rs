@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::codec::coded;
 use crate::message::{Message, MessageId, QueueId, State};
 use crate::time::Ms;
 
@@ -16,31 +17,24 @@ pub struct RunId(pub u32);
 /// the time of archiving.
 pub type Order = (u32, i64, MessageId);
 
-/// A queue's messages in one state, as they are sorted in a run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Lane {
-    /// Ready to be taken.
-    Ready,
-    /// Ready, but leaves only with a companion.
-    HeldBack,
-    /// Waiting for its due time.
-    Delayed,
-    /// Set aside.
-    Buried,
-    /// Done or relayed, and kept.
-    Archived,
+coded! {
+    /// A queue's messages in one state, as they are sorted in a run.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Lane, "lane" {
+        /// Ready to be taken.
+        Ready = 0,
+        /// Ready, but leaves only with a companion.
+        HeldBack = 1,
+        /// Waiting for its due time.
+        Delayed = 2,
+        /// Set aside.
+        Buried = 3,
+        /// Done or relayed, and kept.
+        Archived = 4,
+    }
 }
 
 impl Lane {
-    /// All of them.
-    pub const ALL: [Lane; 5] = [
-        Lane::Ready,
-        Lane::HeldBack,
-        Lane::Delayed,
-        Lane::Buried,
-        Lane::Archived,
-    ];
-
     /// True for those a flush empties.
     pub fn is_waiting(self) -> bool {
         matches!(self, Lane::Ready | Lane::HeldBack | Lane::Delayed)

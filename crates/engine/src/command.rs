@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::body::Body;
+use crate::codec::coded;
 use crate::compound::{Compound, TableAsk};
 use crate::message::{Attachment, Attr, Message, MessageId, State};
 use crate::name::Name;
@@ -201,14 +202,16 @@ pub enum LeaseTime {
     Fixed(u64),
 }
 
-/// Where a message goes when it comes back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum BackTo {
-    /// Its old place in its rank.
-    #[default]
-    Place,
-    /// The head of its rank (memcache abort).
-    Head,
+coded! {
+    /// Where a message goes when it comes back.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum BackTo, "lease" {
+        /// Its old place in its rank.
+        #[default]
+        Place = 0,
+        /// The head of its rank (memcache abort).
+        Head = 1,
+    }
 }
 
 /// The lease a take asks for.

@@ -4,6 +4,7 @@
 //! holds values that were resolved when it was decided, so applying it reads
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
+use crate::codec::coded;
 use crate::cold::{Block, RunId};
 use crate::command::{BackTo, Party};
 use crate::message::{At, Attachment, Attr, Message, MessageId, QueueId};
@@ -353,69 +354,79 @@ pub struct Lease {
     pub back_to: BackTo,
 }
 
-/// What a lease depends on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bound {
-    /// The connection that holds it.
-    Connection,
-    /// The child process that holds it.
-    Process,
-    /// Only its deadline: survives disconnect and restart.
-    Time,
+coded! {
+    /// What a lease depends on.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Bound, "lease" {
+        /// The connection that holds it.
+        Connection = 0,
+        /// The child process that holds it.
+        Process = 1,
+        /// Only its deadline: survives disconnect and restart.
+        Time = 2,
+    }
 }
 
-/// Why a message is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Removal {
-    /// By a removing take.
-    Taken,
-    /// By the holder of its lease.
-    Finished,
-    /// By id.
-    Deleted,
-    /// Its time ran out.
-    Expired,
-    /// The queue was full.
-    Discarded,
-    /// Its queue was dropped while it was reserved.
-    Doomed,
-    /// It was archived long enough.
-    Retention,
+coded! {
+    /// Why a message is gone.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Removal, "removal" {
+        /// By a removing take.
+        Taken = 0,
+        /// By the holder of its lease.
+        Finished = 1,
+        /// By id.
+        Deleted = 2,
+        /// Its time ran out.
+        Expired = 3,
+        /// The queue was full.
+        Discarded = 4,
+        /// Its queue was dropped while it was reserved.
+        Doomed = 5,
+        /// It was archived long enough.
+        Retention = 6,
+    }
 }
 
-/// Why a reserved message went back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Return {
-    /// Its holder gave it back.
-    Released,
-    /// The lease ran out.
-    Timeout,
-    /// The holder's connection or process is gone.
-    Lost,
-    /// It was withheld, and nothing else became of it.
-    Withheld,
+coded! {
+    /// Why a reserved message went back.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Return, "return" {
+        /// Its holder gave it back.
+        Released = 0,
+        /// The lease ran out.
+        Timeout = 1,
+        /// The holder's connection or process is gone.
+        Lost = 2,
+        /// It was withheld, and nothing else became of it.
+        Withheld = 3,
+    }
 }
 
-/// Why a message changed queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transfer {
-    /// By command.
-    Command,
-    /// By the dead-letter rule.
-    DeadLetter,
-    /// Its time ran out and the queue says where such messages go.
-    Expired,
+coded! {
+    /// Why a message changed queues.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Transfer, "transfer" {
+        /// By command.
+        Command = 0,
+        /// By the dead-letter rule.
+        DeadLetter = 1,
+        /// Its time ran out and the queue says where such messages go.
+        Expired = 2,
+    }
 }
 
-/// Marks that make a put a repeat.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Mark {
-    /// A dedupe id that refuses.
-    Dedupe,
-    /// An idempotency token.
-    Token,
-    /// A message key, in a queue that dedupes by key.
-    Key,
+coded! {
+    /// Marks that make a put a repeat.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum Mark, "mark" {
+        /// A dedupe id that refuses.
+        Dedupe = 0,
+        /// An idempotency token.
+        Token = 1,
+        /// A message key, in a queue that dedupes by key.
+        Key = 2,
+    }
 }
 
 /// A resolved edit: `None` leaves a thing as it is.

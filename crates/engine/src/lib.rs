@@ -31,7 +31,7 @@ mod waiters;
 pub use across::{Across, Best};
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use carry::{Side, carry};
-pub use codec::{FactError, LargeBodies};
+pub use codec::{FactError, FactKind, LargeBodies};
 pub use cold::{
     Block, BlockAt, ColdStats, EntryFacts, Found, Lane, Order, Picked, Rewritten, RunId, Want,
     Written,

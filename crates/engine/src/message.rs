@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::body::Body;
+use crate::codec::coded;
 use crate::cold::RunId;
 use crate::time::Ms;
 
@@ -46,23 +47,25 @@ impl Home {
 /// (`protocols/union.md`, conflict 3).
 pub const RANK_DEFAULT: u32 = 1024;
 
-/// Where a message is in its life. *Delayed* is not here: it is *ready* with a
-/// due time still to come, a predicate on engine time that needs no fact.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum State {
-    /// Created, not yet committed; attributes and attachments may change.
-    Prepared,
-    /// Waiting to be taken, from its due time on.
-    #[default]
-    Ready,
-    /// Held by a taker under a lease.
-    Reserved,
-    /// Set aside until somebody acts (RQ `err`, beanstalkd *buried*).
-    Buried,
-    /// Finished and kept for a while (RQ `done`).
-    Done,
-    /// Finished by passing it on, and kept for a while (RQ `relayed`).
-    Relayed,
+coded! {
+    /// Where a message is in its life. *Delayed* is not here: it is *ready* with a
+    /// due time still to come, a predicate on engine time that needs no fact.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum State, "state" {
+        /// Created, not yet committed; attributes and attachments may change.
+        Prepared = 0,
+        /// Waiting to be taken, from its due time on.
+        #[default]
+        Ready = 1,
+        /// Held by a taker under a lease.
+        Reserved = 2,
+        /// Set aside until somebody acts (RQ `err`, beanstalkd *buried*).
+        Buried = 3,
+        /// Finished and kept for a while (RQ `done`).
+        Done = 4,
+        /// Finished by passing it on, and kept for a while (RQ `relayed`).
+        Relayed = 5,
+    }
 }
 
 /// A message. Owned by the engine while stored; handed out by value when a

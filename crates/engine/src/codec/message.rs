@@ -47,14 +47,7 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
         w.number(ttr);
     }
     if message.state != State::Ready {
-        w.byte(match message.state {
-            State::Prepared => 0,
-            State::Ready => 1,
-            State::Reserved => 2,
-            State::Buried => 3,
-            State::Done => 4,
-            State::Relayed => 5,
-        });
+        w.coded(message.state);
     }
     if message.reserves != 0 {
         w.number(u64::from(message.reserves));
@@ -178,15 +171,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
         None
     };
     let state = if has(has::STATE) {
-        match r.byte()? {
-            0 => State::Prepared,
-            1 => State::Ready,
-            2 => State::Reserved,
-            3 => State::Buried,
-            4 => State::Done,
-            5 => State::Relayed,
-            _ => return Err(FactError::BadField("state")),
-        }
+        r.coded()?
     } else {
         State::Ready
     };

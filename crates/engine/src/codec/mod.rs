@@ -5,14 +5,13 @@ mod message;
 mod overrides;
 mod read;
 mod run;
+mod table;
 mod write;
 
 use crate::body::LargeBody;
 use crate::cold::RunId;
 use crate::command::{BackTo, Party};
-use crate::fact::{
-    Bound, Change, Fact, Lease, Mark, Pause, Removal, Return, ShardCounts, Transfer,
-};
+use crate::fact::{Bound, Change, Fact, Lease, Pause, Return, ShardCounts};
 use crate::message::{At, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::stats::QueueTotals;
@@ -20,6 +19,9 @@ use crate::time::Ms;
 
 use read::Reader;
 use write::Writer;
+
+pub use table::FactKind;
+pub(crate) use table::{Coded, coded};
 
 /// Resolves a large body by its id and length: its chunks came before the fact.
 pub type LargeBodies<'a> = dyn FnMut(u64, u64) -> LargeBody + 'a;
@@ -47,44 +49,6 @@ impl std::fmt::Display for FactError {
 
 impl std::error::Error for FactError {}
 
-/// Operation bytes. 0x40 and above belong to the server (body chunks).
-mod op {
-    pub(super) const PUT: u8 = 0x01;
-    pub(super) const REMOVED: u8 = 0x02;
-    pub(super) const LEASED: u8 = 0x03;
-    pub(super) const RELEASED: u8 = 0x04;
-    pub(super) const TOUCHED: u8 = 0x05;
-    pub(super) const BURIED: u8 = 0x06;
-    pub(super) const ARCHIVED: u8 = 0x07;
-    pub(super) const KICKED: u8 = 0x08;
-    pub(super) const MOVED: u8 = 0x09;
-    pub(super) const COMMITTED: u8 = 0x0a;
-    pub(super) const EDITED: u8 = 0x0b;
-    pub(super) const IMAGE: u8 = 0x0c;
-    pub(super) const RESTORED: u8 = 0x0d;
-    pub(super) const REMEMBERED: u8 = 0x0e;
-    pub(super) const SENT: u8 = 0x0f;
-    pub(super) const SENT_IMAGE: u8 = 0x10;
-    pub(super) const ARRIVED: u8 = 0x11;
-    pub(super) const CARRIED: u8 = 0x12;
-    pub(super) const FROZEN: u8 = 0x13;
-    pub(super) const THAWED: u8 = 0x14;
-    pub(super) const RUN_IMAGE: u8 = 0x15;
-    pub(super) const RUN_GONE: u8 = 0x16;
-    pub(super) const WITHHELD: u8 = 0x17;
-    pub(super) const TABLE_SET: u8 = 0x18;
-    pub(super) const TABLE_DROPPED: u8 = 0x19;
-    pub(super) const EPOCH: u8 = 0x20;
-    pub(super) const ID_MARK: u8 = 0x21;
-    pub(super) const QUEUE_MADE: u8 = 0x22;
-    pub(super) const QUEUE_CONFIGURED: u8 = 0x23;
-    pub(super) const QUEUE_PAUSED: u8 = 0x24;
-    pub(super) const QUEUE_FLUSHED: u8 = 0x25;
-    pub(super) const QUEUE_DROPPED: u8 = 0x26;
-    pub(super) const QUEUE_COUNTED: u8 = 0x27;
-    pub(super) const SHARD_COUNTED: u8 = 0x28;
-}
-
 /// Beside why a message was released: the length of its delay follows.
 const DELAYED: u8 = 4;
 
@@ -92,18 +56,16 @@ impl Fact {
     /// Appends the record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut w = Writer(out);
+        w.coded(self.kind());
         match self {
             Fact::Put(message) => {
-                w.byte(op::PUT);
                 message::write(&mut w, message);
             }
             Fact::Removed { at, why } => {
-                w.byte(op::REMOVED);
                 w.at(at);
-                w.byte(removal_byte(*why));
+                w.coded(*why);
             }
             Fact::Leased { at, lease } => {
-                w.byte(op::LEASED);
                 w.at(at);
                 w.lease(lease);
             }
@@ -115,17 +77,11 @@ impl Fact {
                 delay_ms,
                 why,
             } => {
-                w.byte(op::RELEASED);
                 w.at(at);
                 w.number(u64::from(*rank));
                 w.signed(place.wrapping_sub(at.place));
                 w.time(*due);
-                let why = match why {
-                    Return::Released => 0,
-                    Return::Timeout => 1,
-                    Return::Lost => 2,
-                    Return::Withheld => 3,
-                };
+                let why = why.byte();
                 match *delay_ms {
                     0 => w.byte(why),
                     delay_ms => {
@@ -135,7 +91,6 @@ impl Fact {
                 }
             }
             Fact::Touched { at, until } => {
-                w.byte(op::TOUCHED);
                 w.at(at);
                 w.number(until.0);
             }
@@ -146,7 +101,6 @@ impl Fact {
                 dead,
                 reason,
             } => {
-                w.byte(op::BURIED);
                 w.at(at);
                 w.number(u64::from(*rank));
                 w.number(now.0);
@@ -159,14 +113,12 @@ impl Fact {
                 now,
                 status,
             } => {
-                w.byte(op::ARCHIVED);
                 w.at(at);
                 w.flag(*relayed);
                 w.number(now.0);
                 w.bytes(status);
             }
             Fact::Kicked { at } => {
-                w.byte(op::KICKED);
                 w.at(at);
             }
             Fact::Moved {
@@ -176,45 +128,37 @@ impl Fact {
                 why,
                 now,
             } => {
-                w.byte(op::MOVED);
                 w.at(at);
                 w.number(u64::from(to.0));
                 w.signed(*place);
-                w.byte(transfer_byte(*why));
+                w.coded(*why);
                 w.number(now.0);
             }
             Fact::Sent { at, to, why, now } => {
-                w.byte(op::SENT);
                 w.at(at);
                 w.bytes(to.as_bytes());
-                w.byte(transfer_byte(*why));
+                w.coded(*why);
                 w.number(now.0);
             }
             Fact::SentImage(message, to) => {
-                w.byte(op::SENT_IMAGE);
                 message::write(&mut w, message);
                 w.bytes(to.as_bytes());
             }
             Fact::Arrived { message, from } => {
-                w.byte(op::ARRIVED);
                 message::write(&mut w, message);
                 w.number(from.0);
             }
             Fact::Carried(id) => {
-                w.byte(op::CARRIED);
                 w.number(id.0);
             }
             Fact::Committed { at } => {
-                w.byte(op::COMMITTED);
                 w.at(at);
             }
             Fact::Edited { at, change } => {
-                w.byte(op::EDITED);
                 w.at(at);
                 write_change(&mut w, change);
             }
             Fact::Image(message, lease) => {
-                w.byte(op::IMAGE);
                 message::write(&mut w, message);
                 w.flag(lease.is_some());
                 if let Some(lease) = lease {
@@ -222,7 +166,6 @@ impl Fact {
                 }
             }
             Fact::Restored(message) => {
-                w.byte(op::RESTORED);
                 message::write(&mut w, message);
             }
             Fact::Remembered {
@@ -232,19 +175,13 @@ impl Fact {
                 id,
                 until,
             } => {
-                w.byte(op::REMEMBERED);
                 w.number(u64::from(queue.0));
-                w.byte(match kind {
-                    Mark::Dedupe => 0,
-                    Mark::Token => 1,
-                    Mark::Key => 2,
-                });
+                w.coded(*kind);
                 w.bytes(mark);
                 w.number(id.0);
                 w.number(until.0);
             }
             Fact::Frozen { run, block, ids } => {
-                w.byte(op::FROZEN);
                 w.number(u64::from(run.0));
                 run::write_block(&mut w, block);
                 run::write_ids(&mut w, ids);
@@ -256,7 +193,6 @@ impl Fact {
                 bytes,
                 done,
             } => {
-                w.byte(op::THAWED);
                 w.number(u64::from(run.0));
                 w.number(u64::from(*ordinal));
                 w.at(at);
@@ -264,17 +200,14 @@ impl Fact {
                 w.flag(*done);
             }
             Fact::RunImage { run, block, dead } => {
-                w.byte(op::RUN_IMAGE);
                 w.number(u64::from(run.0));
                 run::write_block(&mut w, block);
                 run::write_dead(&mut w, dead.as_deref());
             }
             Fact::RunGone(run) => {
-                w.byte(op::RUN_GONE);
                 w.number(u64::from(run.0));
             }
             Fact::Withheld { at, party } => {
-                w.byte(op::WITHHELD);
                 w.at(at);
                 w.number(party.0);
             }
@@ -285,7 +218,6 @@ impl Fact {
                 until,
                 version,
             } => {
-                w.byte(op::TABLE_SET);
                 w.bytes(table.as_bytes());
                 w.bytes(key);
                 w.flag(value.is_some());
@@ -294,16 +226,13 @@ impl Fact {
                 w.number(*version);
             }
             Fact::TableDropped(table) => {
-                w.byte(op::TABLE_DROPPED);
                 w.bytes(table.as_bytes());
             }
             Fact::Epoch { epoch, now } => {
-                w.byte(op::EPOCH);
                 w.number(*epoch);
                 w.number(now.0);
             }
             Fact::IdMark(next) => {
-                w.byte(op::ID_MARK);
                 w.number(*next);
             }
             Fact::QueueMade {
@@ -312,19 +241,16 @@ impl Fact {
                 parent,
                 created,
             } => {
-                w.byte(op::QUEUE_MADE);
                 w.number(u64::from(queue.0));
                 w.bytes(name.as_bytes());
                 w.number(parent.map_or(0, |parent| u64::from(parent.0) + 1));
                 w.number(created.0);
             }
             Fact::QueueConfigured { queue, overrides } => {
-                w.byte(op::QUEUE_CONFIGURED);
                 w.number(u64::from(queue.0));
                 overrides::write(&mut w, overrides);
             }
             Fact::QueuePaused { queue, pause } => {
-                w.byte(op::QUEUE_PAUSED);
                 w.number(u64::from(queue.0));
                 w.flag(pause.is_some());
                 if let Some(pause) = pause {
@@ -337,7 +263,6 @@ impl Fact {
                 through,
                 count,
             } => {
-                w.byte(op::QUEUE_FLUSHED);
                 w.number(u64::from(queue.0));
                 w.number(through.0);
                 w.number(*count);
@@ -347,7 +272,6 @@ impl Fact {
                 through,
                 idle,
             } => {
-                w.byte(op::QUEUE_DROPPED);
                 w.number(u64::from(queue.0));
                 w.number(through.0);
                 w.flag(*idle);
@@ -358,14 +282,12 @@ impl Fact {
                 head,
                 bury_order,
             } => {
-                w.byte(op::QUEUE_COUNTED);
                 w.number(u64::from(queue.0));
                 w.signed(*head);
                 w.number(*bury_order);
                 w.totals(totals);
             }
             Fact::ShardCounted(counts) => {
-                w.byte(op::SHARD_COUNTED);
                 w.number(counts.made);
                 w.number(counts.dropped);
                 w.number(counts.expired);
@@ -405,22 +327,15 @@ pub(crate) fn read_message(bytes: &mut &[u8]) -> Result<Message, FactError> {
 }
 
 fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactError> {
-    Ok(match r.byte()? {
-        op::PUT => Fact::Put(message::read(r, large)?),
-        op::REMOVED => Fact::Removed {
+    let operation = r.byte()?;
+    let kind = FactKind::of(operation).ok_or(FactError::UnknownOperation(operation))?;
+    Ok(match kind {
+        FactKind::Put => Fact::Put(message::read(r, large)?),
+        FactKind::Removed => Fact::Removed {
             at: r.at()?,
-            why: match r.byte()? {
-                0 => Removal::Taken,
-                1 => Removal::Finished,
-                2 => Removal::Deleted,
-                3 => Removal::Expired,
-                4 => Removal::Discarded,
-                5 => Removal::Doomed,
-                6 => Removal::Retention,
-                _ => return Err(FactError::BadField("removal")),
-            },
+            why: r.coded()?,
         },
-        op::FROZEN => {
+        FactKind::Frozen => {
             let run = RunId(r.small("run")?);
             let block = run::read_block(r)?;
             let ids = run::read_ids(r, &block)?;
@@ -430,14 +345,14 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 ids,
             }
         }
-        op::THAWED => Fact::Thawed {
+        FactKind::Thawed => Fact::Thawed {
             run: RunId(r.small("run")?),
             ordinal: r.small("ordinal")?,
             at: r.at()?,
             bytes: r.number()?,
             done: r.flag()?,
         },
-        op::RUN_IMAGE => {
+        FactKind::RunImage => {
             let run = RunId(r.small("run")?);
             let block = run::read_block(r)?;
             let dead = run::read_dead(r, &block)?;
@@ -447,12 +362,12 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 dead,
             }
         }
-        op::RUN_GONE => Fact::RunGone(RunId(r.small("run")?)),
-        op::LEASED => Fact::Leased {
+        FactKind::RunGone => Fact::RunGone(RunId(r.small("run")?)),
+        FactKind::Leased => Fact::Leased {
             at: r.at()?,
             lease: r.lease()?,
         },
-        op::RELEASED => {
+        FactKind::Released => {
             let at = r.at()?;
             let rank = r.small("rank")?;
             let place = at.place.wrapping_add(r.signed()?);
@@ -462,84 +377,73 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 rank,
                 place,
                 due,
-                why: match byte & !DELAYED {
-                    0 => Return::Released,
-                    1 => Return::Timeout,
-                    2 => Return::Lost,
-                    3 => Return::Withheld,
-                    _ => return Err(FactError::BadField("return")),
-                },
+                why: Coded::of(byte & !DELAYED).ok_or(FactError::BadField(Return::FIELD))?,
                 delay_ms: match byte & DELAYED {
                     0 => 0,
                     _ => r.number()?,
                 },
             }
         }
-        op::TOUCHED => Fact::Touched {
+        FactKind::Touched => Fact::Touched {
             at: r.at()?,
             until: Ms(r.number()?),
         },
-        op::BURIED => Fact::Buried {
+        FactKind::Buried => Fact::Buried {
             at: r.at()?,
             rank: r.small("rank")?,
             now: Ms(r.number()?),
             dead: r.flag()?,
             reason: r.bytes()?.into(),
         },
-        op::ARCHIVED => Fact::Archived {
+        FactKind::Archived => Fact::Archived {
             at: r.at()?,
             relayed: r.flag()?,
             now: Ms(r.number()?),
             status: r.bytes()?.into(),
         },
-        op::KICKED => Fact::Kicked { at: r.at()? },
-        op::MOVED => Fact::Moved {
+        FactKind::Kicked => Fact::Kicked { at: r.at()? },
+        FactKind::Moved => Fact::Moved {
             at: r.at()?,
             to: QueueId(r.small("queue")?),
             place: r.signed()?,
-            why: read_transfer(r)?,
+            why: r.coded()?,
             now: Ms(r.number()?),
         },
-        op::SENT => Fact::Sent {
+        FactKind::Sent => Fact::Sent {
             at: r.at()?,
             to: Name::new(r.bytes()?),
-            why: read_transfer(r)?,
+            why: r.coded()?,
             now: Ms(r.number()?),
         },
-        op::SENT_IMAGE => Fact::SentImage(message::read(r, large)?, Name::new(r.bytes()?)),
-        op::ARRIVED => Fact::Arrived {
+        FactKind::SentImage => Fact::SentImage(message::read(r, large)?, Name::new(r.bytes()?)),
+        FactKind::Arrived => Fact::Arrived {
             message: message::read(r, large)?,
             from: MessageId(r.number()?),
         },
-        op::CARRIED => Fact::Carried(MessageId(r.number()?)),
-        op::COMMITTED => Fact::Committed { at: r.at()? },
-        op::EDITED => Fact::Edited {
+        FactKind::Carried => Fact::Carried(MessageId(r.number()?)),
+        FactKind::Committed => Fact::Committed { at: r.at()? },
+        FactKind::Edited => Fact::Edited {
             at: r.at()?,
             change: Box::new(read_change(r)?),
         },
-        op::IMAGE => {
+        FactKind::Image => {
             let message = message::read(r, large)?;
             let lease = if r.flag()? { Some(r.lease()?) } else { None };
             Fact::Image(message, lease)
         }
-        op::RESTORED => Fact::Restored(message::read(r, large)?),
-        op::REMEMBERED => Fact::Remembered {
+        FactKind::Restored => Fact::Restored(message::read(r, large)?),
+        FactKind::Remembered => Fact::Remembered {
             queue: QueueId(r.small("queue")?),
-            kind: match r.byte()? {
-                0 => Mark::Dedupe,
-                1 => Mark::Token,
-                2 => Mark::Key,
-                _ => return Err(FactError::BadField("mark")),
-            },
+            kind: r.coded()?,
             mark: r.bytes()?.into(),
             id: MessageId(r.number()?),
             until: Ms(r.number()?),
         },
-        op::WITHHELD => Fact::Withheld {
+        FactKind::Withheld => Fact::Withheld {
             at: r.at()?,
             party: Party(r.number()?),
         },
-        op::TABLE_SET => {
+        FactKind::TableSet => {
             let table = Name::new(r.bytes()?);
             let key = r.bytes()?.into();
             let is_set = r.flag()?;
@@ -555,13 +459,13 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 version: r.number()?,
             }
         }
-        op::TABLE_DROPPED => Fact::TableDropped(Name::new(r.bytes()?)),
-        op::EPOCH => Fact::Epoch {
+        FactKind::TableDropped => Fact::TableDropped(Name::new(r.bytes()?)),
+        FactKind::Epoch => Fact::Epoch {
             epoch: r.number()?,
             now: Ms(r.number()?),
         },
-        op::ID_MARK => Fact::IdMark(r.number()?),
-        op::QUEUE_MADE => {
+        FactKind::IdMark => Fact::IdMark(r.number()?),
+        FactKind::QueueMade => {
             let queue = r.queue_number()?;
             let name = Name::new(r.bytes()?);
             let parent = match r.number()? {
@@ -577,11 +481,11 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 created: Ms(r.number()?),
             }
         }
-        op::QUEUE_CONFIGURED => Fact::QueueConfigured {
+        FactKind::QueueConfigured => Fact::QueueConfigured {
             queue: r.queue_number()?,
             overrides: Box::new(overrides::read(r)?),
         },
-        op::QUEUE_PAUSED => {
+        FactKind::QueuePaused => {
             let queue = r.queue_number()?;
             let pause = if r.flag()? {
                 Some(Pause {
@@ -593,17 +497,17 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             };
             Fact::QueuePaused { queue, pause }
         }
-        op::QUEUE_FLUSHED => Fact::QueueFlushed {
+        FactKind::QueueFlushed => Fact::QueueFlushed {
             queue: r.queue_number()?,
             through: MessageId(r.number()?),
             count: r.number()?,
         },
-        op::QUEUE_DROPPED => Fact::QueueDropped {
+        FactKind::QueueDropped => Fact::QueueDropped {
             queue: r.queue_number()?,
             through: MessageId(r.number()?),
             idle: r.flag()?,
         },
-        op::QUEUE_COUNTED => {
+        FactKind::QueueCounted => {
             let queue = r.queue_number()?;
             let (head, bury_order) = (r.signed()?, r.number()?);
             Fact::QueueCounted {
@@ -613,42 +517,12 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 totals: Box::new(r.totals()?),
             }
         }
-        op::SHARD_COUNTED => Fact::ShardCounted(Box::new(ShardCounts {
+        FactKind::ShardCounted => Fact::ShardCounted(Box::new(ShardCounts {
             made: r.number()?,
             dropped: r.number()?,
             expired: r.number()?,
             gone: r.totals()?,
         })),
-        other => return Err(FactError::UnknownOperation(other)),
-    })
-}
-
-fn removal_byte(why: Removal) -> u8 {
-    match why {
-        Removal::Taken => 0,
-        Removal::Finished => 1,
-        Removal::Deleted => 2,
-        Removal::Expired => 3,
-        Removal::Discarded => 4,
-        Removal::Doomed => 5,
-        Removal::Retention => 6,
-    }
-}
-
-fn transfer_byte(why: Transfer) -> u8 {
-    match why {
-        Transfer::Command => 0,
-        Transfer::DeadLetter => 1,
-        Transfer::Expired => 2,
-    }
-}
-
-fn read_transfer(r: &mut Reader<'_>) -> Result<Transfer, FactError> {
-    Ok(match r.byte()? {
-        0 => Transfer::Command,
-        1 => Transfer::DeadLetter,
-        2 => Transfer::Expired,
-        _ => return Err(FactError::BadField("transfer")),
     })
 }
 
@@ -707,12 +581,7 @@ impl Writer<'_> {
     }
 
     fn lease(&mut self, lease: &Lease) {
-        let bound = match lease.bound {
-            Bound::Connection => 0,
-            Bound::Process => 1,
-            Bound::Time => 2,
-        };
-        self.byte(bound | u8::from(lease.back_to == BackTo::Head) << 4);
+        self.byte(lease.bound.byte() | lease.back_to.byte() << 4);
         self.number(lease.party.0);
         self.time(lease.until);
         self.number(lease.span_ms);
@@ -757,17 +626,8 @@ impl Reader<'_> {
 
     fn lease(&mut self) -> Result<Lease, FactError> {
         let tag = self.byte()?;
-        let bound = match tag & 0x0f {
-            0 => Bound::Connection,
-            1 => Bound::Process,
-            2 => Bound::Time,
-            _ => return Err(FactError::BadField("lease")),
-        };
-        let back_to = match tag >> 4 {
-            0 => BackTo::Place,
-            1 => BackTo::Head,
-            _ => return Err(FactError::BadField("lease")),
-        };
+        let bound = Bound::of(tag & 0x0f).ok_or(FactError::BadField("lease"))?;
+        let back_to = BackTo::of(tag >> 4).ok_or(FactError::BadField("lease"))?;
         let party = Party(self.number()?);
         Ok(Lease {
             party,

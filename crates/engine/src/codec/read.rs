@@ -1,6 +1,6 @@
 //! Primitive fields, incoming. Nothing is allocated before its bytes are seen.
 
-use super::FactError;
+use super::{Coded, FactError};
 use crate::message::{Attachment, Attr};
 use crate::time::Ms;
 use crate::varint;
@@ -20,6 +20,10 @@ impl<'a> Reader<'a> {
             1 => Ok(true),
             _ => Err(FactError::BadField("flag")),
         }
+    }
+
+    pub(super) fn coded<C: Coded>(&mut self) -> Result<C, FactError> {
+        C::of(self.byte()?).ok_or(FactError::BadField(C::FIELD))
     }
 
     pub(super) fn number(&mut self) -> Result<u64, FactError> {

@@ -3,14 +3,14 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use crate::cold::{Block, Lane, Order};
+use crate::cold::{Block, Order};
 use crate::message::{MessageId, QueueId};
 use crate::time::Ms;
 
 pub(super) fn write_block(w: &mut Writer<'_>, block: &Block) {
     let small = [block.number, block.ordinal, block.count, block.queue.0].map(u64::from);
     small.into_iter().for_each(|number| w.number(number));
-    w.byte(block.lane as u8);
+    w.coded(block.lane);
     write_order(w, block.first);
     write_order(w, block.last);
     w.number(u64::from(block.live));
@@ -27,9 +27,7 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
     let ordinal = r.small("ordinal")?;
     let count = r.small("count")?;
     let queue = QueueId(r.small("queue")?);
-    let lane = *Lane::ALL
-        .get(usize::from(r.byte()?))
-        .ok_or(FactError::BadField("lane"))?;
+    let lane = r.coded()?;
     let (first, last) = (read_order(r)?, read_order(r)?);
     let block = Block {
         number,

@@ -1,5 +1,6 @@
 //! Primitive fields, outgoing.
 
+use super::Coded;
 use crate::message::{Attachment, Attr};
 use crate::time::Ms;
 use crate::varint;
@@ -9,6 +10,10 @@ pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 impl Writer<'_> {
     pub(super) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
+    }
+
+    pub(super) fn coded(&mut self, value: impl Coded) {
+        self.byte(value.byte());
     }
 
     pub(super) fn flag(&mut self, flag: bool) {

@@ -203,7 +203,7 @@ impl Engine {
             relayed: queue.archived.len() as u64 + queue.stored(Lane::Archived) - done,
             waiting_bytes: queue.all_waiting_bytes(),
             bytes: queue.all_bytes(),
-            cold: Lane::ALL.into_iter().map(|lane| queue.stored(lane)).sum(),
+            cold: Lane::ALL.iter().map(|&lane| queue.stored(lane)).sum(),
             waiters: queue.live.line.len() as u64 - u64::from(queue.live.lookers),
             lookers: u64::from(queue.live.lookers),
             users: u64::from(queue.live.users),

@@ -209,9 +209,9 @@ impl Store {
             return;
         };
         let stored = Lane::ALL
-            .into_iter()
+            .iter()
             .filter(|lane| all || lane.is_waiting())
-            .flat_map(|lane| cold.blocks(lane).map(|&(_, at)| at));
+            .flat_map(|&lane| cold.blocks(lane).map(|&(_, at)| at));
         let mut blocks: Vec<BlockAt> = stored.collect();
         blocks.extend(cold.loaded.iter().filter(|&&at| {
             let block = self.cold.block(at);
