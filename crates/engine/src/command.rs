@@ -1,6 +1,8 @@
 //! What can be asked of a shard. One vocabulary for all voices: a voice that
 //! lacks a word adds it here, for everybody.
 
+mod about;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -12,6 +14,8 @@ use crate::message::{Attachment, Attr, Message, MessageId, State};
 use crate::name::Name;
 use crate::settings::{Overrides, Pattern};
 use crate::time::Ms;
+
+pub use about::{About, Subject, Verb};
 
 /// A connection, a child process or another part of the server that can hold
 /// leases and wait. Unique while the process lives; never reused.

@@ -37,9 +37,9 @@ pub use cold::{
     Written,
 };
 pub use command::{
-    AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How, LeaseAsk,
-    LeaseOwner, LeaseTime, ListState, Party, Past, Peek, Principal, Put, PutMore, StatsOf, Take,
-    Wait, When,
+    About, AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How,
+    LeaseAsk, LeaseOwner, LeaseTime, ListState, Party, Past, Peek, Principal, Put, PutMore,
+    StatsOf, Subject, Take, Verb, Wait, When,
 };
 pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,

@@ -1,8 +1,6 @@
 //! A command and the events around it.
 
-use quintet_engine::{
-    Command, How, Message, MessageId, Name, Outcome, Party, Peek, Put, Refusal, StatsOf, TableAsk,
-};
+use quintet_engine::{Command, How, MessageId, Name, Outcome, Party, Put, Refusal, Subject};
 
 use crate::error::HookError;
 use crate::event::Event;
@@ -278,16 +276,25 @@ impl State {
 }
 
 fn shown_command(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
-    let (name, queue, id) = describe(command);
+    let about = command.about();
     let table = lua.create_table()?;
-    table.raw_set("name", name)?;
-    if let Some(queue) = queue {
+    table.raw_set("name", about.verb.name())?;
+    if let Some(queue) = first_queue(about.subject) {
         table.raw_set("queue", lua.create_string(queue.as_bytes())?)?;
     }
-    if let Some(id) = id {
+    if let Some(id) = about.subject.message() {
         table.raw_set("id", id.0)?;
     }
     Ok(table)
+}
+
+/// The queue a command is shown with: where a message goes is not it.
+fn first_queue(subject: Subject<'_>) -> Option<&Name> {
+    match subject {
+        Subject::MessageTo(..) => None,
+        Subject::Table(table) => Some(table),
+        subject => subject.queues().next(),
+    }
 }
 
 fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
@@ -303,58 +310,4 @@ fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table>
     };
     table.raw_set("how", how)?;
     Ok(table)
-}
-
-/// A command's name, queue and message, as `command` is told.
-fn describe(command: &Command) -> (&'static str, Option<&Name>, Option<MessageId>) {
-    match command {
-        Command::Put(put) => ("put", Some(&put.queue), None),
-        Command::PutMany(puts) => ("put", puts.first().map(|put| &put.queue), None),
-        Command::Take(take) if take.look => ("peek", take.queues.first(), None),
-        Command::Take(take) => ("take", take.queues.first(), None),
-        Command::Watch(take) => {
-            let queue = take.as_ref().and_then(|take| take.queues.first());
-            ("take", queue, None)
-        }
-        Command::Rewatch(take) => ("take", take.queues.first(), None),
-        Command::StopWaiting => ("stop_waiting", None, None),
-        Command::Refer { queue, .. } => ("refer", Some(queue), None),
-        Command::Settle { id, .. } => ("settle", None, Some(*id)),
-        Command::SettleHeld { queue, .. } => ("settle", queue.as_ref(), None),
-        Command::Touch(id) => ("touch", None, Some(*id)),
-        Command::ReserveId { id, .. } => ("reserve", None, Some(*id)),
-        Command::Peek(peek) => match peek {
-            Peek::Id(id) => ("peek", None, Some(*id)),
-            Peek::Ready(queue)
-            | Peek::Delayed(queue)
-            | Peek::Buried(queue)
-            | Peek::List { queue, .. } => ("peek", Some(queue), None),
-        },
-        Command::Delete { id, .. } => ("delete", None, Some(*id)),
-        Command::Kick { queue, .. } => ("kick", Some(queue), None),
-        Command::KickId(id) => ("kick", None, Some(*id)),
-        Command::Move { id, .. } => ("move", None, Some(*id)),
-        Command::MoveAll { from, .. } => ("move", Some(from), None),
-        Command::Commit(id) => ("commit", None, Some(*id)),
-        Command::Edit(id, _) => ("edit", None, Some(*id)),
-        Command::Pause { queue, .. } => ("pause", Some(queue), None),
-        Command::DropQueues { .. } => ("drop_queues", None, None),
-        Command::Configure { queue, .. } => ("configure", Some(queue), None),
-        Command::Join { parent, .. } => ("join", Some(parent), None),
-        Command::Flush(queue) => ("flush", Some(queue), None),
-        Command::FlushAll => ("flush", None, None),
-        Command::Drop(queue) => ("drop", Some(queue), None),
-        Command::FlushExpired(queue) => ("flush_expired", queue.as_ref(), None),
-        Command::BurnId => ("burn_id", None, None),
-        Command::Restore(messages) => ("restore", None, messages.first().map(|m: &Message| m.id)),
-        Command::Compound(_) => ("compound", None, None),
-        Command::Table(
-            TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
-        ) => ("table", Some(table), None),
-        Command::Stats(of) => match of {
-            StatsOf::Queue(queue) => ("stats", Some(queue), None),
-            StatsOf::Message(id) => ("stats", None, Some(*id)),
-            StatsOf::Shard | StatsOf::Queues { .. } => ("stats", None, None),
-        },
-    }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::io::Write as _;
 use std::process::Stdio;
 
-use common::{Server, noise, quintet, text};
+use common::{Server, Start, noise, quintet, text};
 
 #[test]
 fn put_peek_take() {
@@ -168,4 +168,65 @@ fn completions_for_every_shell() {
         let output = quintet(&["completions", shell]).output().unwrap();
         assert!(output.status.success() && text(&output.stdout).contains("quintet"));
     }
+}
+
+#[test]
+fn messages_move_to_another_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        config: Some("shards = 2\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let said = |args: &[&str]| {
+        let done = server.run(args);
+        (text(&done.stdout), text(&done.stderr))
+    };
+    let queued = |queue: &str, state: &str| {
+        let stats: serde_json::Value =
+            serde_json::from_str(&said(&["stats", queue, "--json"]).0).unwrap();
+        stats[state].as_u64().unwrap()
+    };
+    // With two shards one of these is elsewhere.
+    let others = ["a", "b", "c", "d"];
+    let mut client = server.client();
+    for n in 0..1_203 {
+        client.put("work", format!("{n}").as_bytes());
+    }
+    assert_eq!(
+        said(&["move", "work", "a", "--dry-run"]).0,
+        "1203 messages would be moved\n"
+    );
+    let mut left = 1_203;
+    for to in others {
+        assert_eq!(
+            said(&["move", "work", to, "--max", "1"]).0,
+            "1 message moved\n"
+        );
+        left -= 1;
+        assert_eq!((queued("work", "ready"), queued(to, "ready")), (left, 1));
+    }
+    // All that is left, in the order it was in.
+    assert_eq!(
+        said(&["move", "work", "rest", "--json"]).0,
+        "{\"dry_run\":false,\"messages\":1199}\n"
+    );
+    assert_eq!(said(&["take", "rest"]).0, "4\n");
+    // One by its id, and what cannot be.
+    let id = said(&["put", "work", "x", "--delay", "1h"]).0;
+    assert_eq!(
+        said(&["move", "--id", id.trim(), "b"]).0,
+        "1 message moved\n"
+    );
+    assert_eq!(queued("b", "ready"), 2);
+    assert_eq!(
+        said(&["move", "work", "work"]).1,
+        "quintet: a queue's messages cannot move to the same queue\n"
+    );
+    assert!(
+        said(&["move", "--id", "99999999", "b"])
+            .1
+            .contains("not found")
+    );
+    assert!(said(&["move", "work"]).1.contains("name two queues"));
 }

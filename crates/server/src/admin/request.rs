@@ -16,6 +16,9 @@ use super::head::Head;
 /// why an import stopped and to repeat it after a weekend.
 const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
 
+/// Messages moved in one step, while nobody else is served.
+const MOVED_AT_ONCE: u64 = 500;
+
 /// Longer than any key, so that a put with it is refused.
 const KEY_TOO_LONG: usize = 65_536;
 
@@ -63,6 +66,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
             },
         )),
         "drop" => engine(drop_queues(of)?),
+        "move" => engine(moving(of)?),
         "queues" => {
             let from = from(of)?;
             engine(Command::Stats(StatsOf::Queues { from }))
@@ -173,17 +177,46 @@ fn peek(of: &Value) -> Result<Peek, String> {
 fn list(of: &Value) -> Result<Peek, String> {
     Ok(Peek::List {
         queue: queue(of)?,
-        state: match of.get("state").and_then(Value::as_str) {
-            Some("ready") => ListState::Ready,
-            Some("delayed") => ListState::Delayed,
-            Some("reserved") => ListState::Reserved,
-            Some("buried") => ListState::Buried,
-            Some("prepared") => ListState::Prepared,
-            Some("archived") => ListState::Archived,
-            _ => return Err("messages of which state?".to_owned()),
-        },
+        state: state(of)?,
         after: number(of, "after").map(MessageId),
         max: number_u32(of, "max")?.unwrap_or(1),
+    })
+}
+
+fn state(of: &Value) -> Result<ListState, String> {
+    match of.get("state").and_then(Value::as_str) {
+        Some("ready") => Ok(ListState::Ready),
+        Some("delayed") => Ok(ListState::Delayed),
+        Some("reserved") => Ok(ListState::Reserved),
+        Some("buried") => Ok(ListState::Buried),
+        Some("prepared") => Ok(ListState::Prepared),
+        Some("archived") => Ok(ListState::Archived),
+        _ => Err("messages of which state?".to_owned()),
+    }
+}
+
+/// One message by its id, or a slice of a queue's.
+fn moving(of: &Value) -> Result<Command, String> {
+    let to = of.get("to").and_then(Value::as_str).map(name);
+    let to = to.ok_or("to which queue?")?;
+    if let Some(id) = number(of, "id") {
+        let id = MessageId(id);
+        return Ok(Command::Move { id, to });
+    }
+    let from = queue(of)?;
+    if from == to {
+        return Err("a queue's messages cannot move to the same queue".to_owned());
+    }
+    let state = state(of)?;
+    if matches!(state, ListState::Reserved | ListState::Prepared) {
+        return Err("messages that are reserved or prepared stay where they are".to_owned());
+    }
+    let max = number(of, "max").unwrap_or(1).min(MOVED_AT_ONCE);
+    Ok(Command::MoveAll {
+        from,
+        to,
+        state,
+        max,
     })
 }
 

@@ -9,6 +9,7 @@ mod export;
 mod hooks;
 mod import;
 mod messages;
+mod moving;
 mod progress;
 mod records;
 mod rq;
@@ -57,6 +58,8 @@ enum Command {
     Queues(show::Queues),
     /// Drop the queues of the running server whose names match.
     Drop(drop::Drop),
+    /// Move messages of the running server to another queue.
+    Move(moving::Move),
     /// Verify the log and the runs of a data directory.
     Check(check::Check),
     /// Make a damaged data directory open again.
@@ -112,6 +115,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stats(command) => command.run(),
         Command::Queues(command) => command.run(),
         Command::Drop(command) => command.run(),
+        Command::Move(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Repair(command) => command.run(),
         Command::Backup(command) => command.run(),

@@ -8,8 +8,8 @@ mod tests;
 use std::sync::MutexGuard;
 
 use quintet_engine::{
-    Across, Answer, Caller, Command, Delivery, Hold, Message, Ms, Name, Outcome, Party, Peek,
-    Refusal, ShardStats, StatsOf, StatsReply, TableAsk,
+    Across, Answer, Caller, Command, Delivery, Hold, Message, Ms, Name, Outcome, Party, Refusal,
+    ShardStats, StatsReply, Subject,
 };
 
 use super::{Core, Need, Shard};
@@ -193,91 +193,47 @@ impl<'a> Access<'a> {
         Decided::Now(outcome, Name::default(), need)
     }
 
-    fn between(&self, from: usize, to: &Name) -> Route {
-        match self.core.shard_of_queue(to.as_bytes()) {
-            into if into == from => Route::One(from),
-            into => Route::Between(from, into, to.clone()),
-        }
-    }
-
     fn route(&self, party: Party, command: &Command) -> Route {
-        if self.core.shards.len() == 1 {
+        let shards = self.core.shards.len();
+        if shards == 1 {
             return Route::One(0);
         }
-        let queue = |name: &Name| Route::One(self.core.shard_of_queue(name.as_bytes()));
-        let id = |id| Route::One(self.core.shard_of_id(id));
-        match command {
-            Command::Put(put) => queue(&put.queue),
-            Command::PutMany(puts) => {
-                let mut shards = puts
-                    .iter()
-                    .map(|p| self.core.shard_of_queue(p.queue.as_bytes()));
-                match shards.next() {
+        let of = |name: &Name| self.core.shard_of_queue(name.as_bytes());
+        let between = |from: usize, to: &Name| match of(to) {
+            into if into == from => Route::One(from),
+            into => Route::Between(from, into, to.clone()),
+        };
+        let across = match command {
+            Command::Take(take) => Across::new(party, take, shards),
+            Command::Watch(Some(take)) => Some(Across::watch(party, (**take).clone(), shards)),
+            Command::Rewatch(take) => Some(Across::rewatch(party, (**take).clone(), shards)),
+            _ => None,
+        };
+        if let Some(across) = across {
+            return Route::Across(Box::new(across));
+        }
+        match command.about().subject {
+            Subject::Nothing => Route::One(0),
+            Subject::All => Route::All,
+            Subject::Slice(shard) => Route::One(usize::from(shard).min(shards - 1)),
+            Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
+            Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
+            Subject::Puts(puts) => {
+                let mut into = puts.iter().map(|put| of(&put.queue));
+                match into.next() {
                     None => Route::One(0),
-                    Some(first) if shards.all(|shard| shard == first) => Route::One(first),
+                    Some(first) if into.all(|shard| shard == first) => Route::One(first),
                     Some(_) => Route::Together,
                 }
             }
-            Command::Take(take) => match Across::new(party, take, self.core.shards.len()) {
-                Some(across) => Route::Across(Box::new(across)),
-                None => take.queues.first().map_or(Route::One(0), queue),
-            },
-            Command::Watch(Some(take)) => {
-                let across = Across::watch(party, (**take).clone(), self.core.shards.len());
-                Route::Across(Box::new(across))
+            Subject::Message(id) => Route::One(self.core.shard_of_id(id)),
+            Subject::MessageTo(id, to) => between(self.core.shard_of_id(id), to),
+            // A child lives in its parent's shard.
+            Subject::Between(parent, _) if matches!(command, Command::Join { .. }) => {
+                Route::One(of(parent))
             }
-            Command::Rewatch(take) => {
-                let across = Across::rewatch(party, (**take).clone(), self.core.shards.len());
-                Route::Across(Box::new(across))
-            }
-            Command::Peek(Peek::Id(of)) => id(*of),
-            Command::Peek(
-                Peek::Ready(name)
-                | Peek::Delayed(name)
-                | Peek::Buried(name)
-                | Peek::List { queue: name, .. },
-            ) => queue(name),
-            Command::Settle { id: of, .. }
-            | Command::Touch(of)
-            | Command::ReserveId { id: of, .. }
-            | Command::Delete { id: of, .. }
-            | Command::KickId(of)
-            | Command::Commit(of)
-            | Command::Edit(of, _)
-            | Command::Stats(StatsOf::Message(of)) => id(*of),
-            Command::SettleHeld {
-                queue: Some(name), ..
-            }
-            | Command::Kick { queue: name, .. }
-            | Command::Pause { queue: name, .. }
-            | Command::Configure { queue: name, .. }
-            | Command::Refer { queue: name, .. }
-            | Command::Join { parent: name, .. }
-            | Command::Flush(name)
-            | Command::Drop(name)
-            | Command::FlushExpired(Some(name))
-            | Command::Stats(StatsOf::Queue(name)) => queue(name),
-            Command::Move { id: of, to } => self.between(self.core.shard_of_id(*of), to),
-            Command::MoveAll { from, to, .. } => {
-                self.between(self.core.shard_of_queue(from.as_bytes()), to)
-            }
-            Command::Compound(_) => Route::Together,
-            Command::Table(
-                TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
-            ) => queue(table),
-            Command::DropQueues { from, .. } | Command::Stats(StatsOf::Queues { from }) => {
-                Route::One(usize::from(from.0).min(self.core.shards.len() - 1))
-            }
-            Command::BurnId => Route::One(0),
-            Command::Restore(messages) => messages
-                .first()
-                .map_or(Route::One(0), |message| id(message.id)),
-            Command::Watch(None)
-            | Command::StopWaiting
-            | Command::SettleHeld { queue: None, .. }
-            | Command::FlushAll
-            | Command::FlushExpired(None)
-            | Command::Stats(StatsOf::Shard) => Route::All,
+            Subject::Between(from, to) => between(of(from), to),
+            Subject::Several => Route::Together,
         }
     }
 }

@@ -1,0 +1,200 @@
+//! What a command is about. Routing to shards, hooks and rights ask this and
+//! not the command, so a new command answers for itself in one place.
+
+use super::{Command, Peek, Put, StatsOf};
+use crate::compound::TableAsk;
+use crate::message::MessageId;
+use crate::name::Name;
+
+/// What a command is and what it is about. With the [`super::Principal`] of
+/// its [`super::Caller`] it is all that a right can depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct About<'a> {
+    /// What is done.
+    pub verb: Verb,
+    /// To what.
+    pub subject: Subject<'a>,
+}
+
+macro_rules! verbs {
+    ($($verb:ident = $name:literal,)*) => {
+        /// What is done. A command of a hook, a right and a line of the audit
+        /// have the same names for it.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Verb {
+            $(#[doc = concat!("`", $name, "`.")] $verb,)*
+        }
+
+        impl Verb {
+            /// All there are.
+            pub const ALL: &'static [Verb] = &[$(Verb::$verb),*];
+
+            /// One word in lower case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Verb::$verb => $name,)*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    Put = "put",
+    Take = "take",
+    Peek = "peek",
+    StopWaiting = "stop_waiting",
+    Refer = "refer",
+    Settle = "settle",
+    Touch = "touch",
+    Reserve = "reserve",
+    Delete = "delete",
+    Kick = "kick",
+    Move = "move",
+    Commit = "commit",
+    Edit = "edit",
+    Pause = "pause",
+    Configure = "configure",
+    Join = "join",
+    Flush = "flush",
+    FlushExpired = "flush_expired",
+    Drop = "drop",
+    DropQueues = "drop_queues",
+    BurnId = "burn_id",
+    Restore = "restore",
+    Compound = "compound",
+    Table = "table",
+    Stats = "stats",
+}
+
+/// What a command is done to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject<'a> {
+    /// Nothing that is stored.
+    Nothing,
+    /// Whatever the caller has, or all there is, in every shard.
+    All,
+    /// Queues of this shard, a slice of them.
+    Slice(u8),
+    /// A queue.
+    Queue(&'a Name),
+    /// Queues whose messages the caller waits for or takes.
+    Queues(&'a [Name]),
+    /// The queues of these puts.
+    Puts(&'a [Put]),
+    /// From a queue to a queue.
+    Between(&'a Name, &'a Name),
+    /// A message, whatever its queue.
+    Message(MessageId),
+    /// A message that goes to a queue.
+    MessageTo(MessageId, &'a Name),
+    /// A table.
+    Table(&'a Name),
+    /// Several of all these.
+    Several,
+}
+
+impl<'a> Subject<'a> {
+    /// The queues it names, in order.
+    pub fn queues(self) -> impl Iterator<Item = &'a Name> {
+        let (names, puts): (&[Name], &[Put]) = match self {
+            Subject::Queue(name) | Subject::MessageTo(_, name) => (std::slice::from_ref(name), &[]),
+            Subject::Queues(names) => (names, &[]),
+            Subject::Puts(puts) => (&[], puts),
+            Subject::Between(from, _) => (std::slice::from_ref(from), &[]),
+            Subject::Nothing
+            | Subject::All
+            | Subject::Slice(_)
+            | Subject::Message(_)
+            | Subject::Table(_)
+            | Subject::Several => (&[], &[]),
+        };
+        let to = match self {
+            Subject::Between(_, to) => Some(to),
+            _ => None,
+        };
+        names
+            .iter()
+            .chain(puts.iter().map(|put| &put.queue))
+            .chain(to)
+    }
+
+    /// The message it names.
+    pub fn message(self) -> Option<MessageId> {
+        match self {
+            Subject::Message(id) | Subject::MessageTo(id, _) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+impl Command {
+    /// What it is about.
+    pub fn about(&self) -> About<'_> {
+        let (verb, subject) = match self {
+            Command::Put(put) => (Verb::Put, Subject::Queue(&put.queue)),
+            Command::PutMany(puts) => (Verb::Put, Subject::Puts(puts)),
+            Command::Take(take) => {
+                let verb = if take.look { Verb::Peek } else { Verb::Take };
+                (verb, Subject::Queues(&take.queues))
+            }
+            Command::Watch(Some(take)) | Command::Rewatch(take) => {
+                (Verb::Take, Subject::Queues(&take.queues))
+            }
+            Command::Watch(None) => (Verb::Take, Subject::All),
+            Command::StopWaiting => (Verb::StopWaiting, Subject::All),
+            Command::Refer { queue, .. } => (Verb::Refer, Subject::Queue(queue)),
+            Command::Settle { id, .. } => (Verb::Settle, Subject::Message(*id)),
+            Command::SettleHeld { queue, .. } => (Verb::Settle, queue_or_all(queue)),
+            Command::Touch(id) => (Verb::Touch, Subject::Message(*id)),
+            Command::ReserveId { id, .. } => (Verb::Reserve, Subject::Message(*id)),
+            Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
+            Command::Peek(
+                Peek::Ready(queue)
+                | Peek::Delayed(queue)
+                | Peek::Buried(queue)
+                | Peek::List { queue, .. },
+            ) => (Verb::Peek, Subject::Queue(queue)),
+            Command::Delete { id, .. } => (Verb::Delete, Subject::Message(*id)),
+            Command::Kick { queue, .. } => (Verb::Kick, Subject::Queue(queue)),
+            Command::KickId(id) => (Verb::Kick, Subject::Message(*id)),
+            Command::Move { id, to } => (Verb::Move, Subject::MessageTo(*id, to)),
+            Command::MoveAll { from, to, .. } => (Verb::Move, Subject::Between(from, to)),
+            Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
+            Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
+            Command::Pause { queue, .. } => (Verb::Pause, Subject::Queue(queue)),
+            Command::Configure { queue, .. } => (Verb::Configure, Subject::Queue(queue)),
+            // A child lives in its parent's shard: what is joined is the parent.
+            Command::Join { parent, child } => (Verb::Join, Subject::Between(parent, child)),
+            Command::Flush(queue) => (Verb::Flush, Subject::Queue(queue)),
+            Command::FlushAll => (Verb::Flush, Subject::All),
+            Command::Drop(queue) => (Verb::Drop, Subject::Queue(queue)),
+            Command::DropQueues { from, .. } => (Verb::DropQueues, Subject::Slice(from.0)),
+            Command::FlushExpired(queue) => (Verb::FlushExpired, queue_or_all(queue)),
+            Command::BurnId => (Verb::BurnId, Subject::Nothing),
+            Command::Restore(messages) => {
+                let first = messages.first();
+                let subject = first.map_or(Subject::Nothing, |first| Subject::Message(first.id));
+                (Verb::Restore, subject)
+            }
+            Command::Compound(_) => (Verb::Compound, Subject::Several),
+            Command::Table(
+                TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
+            ) => (Verb::Table, Subject::Table(table)),
+            Command::Stats(of) => {
+                let subject = match of {
+                    StatsOf::Shard => Subject::All,
+                    StatsOf::Queue(queue) => Subject::Queue(queue),
+                    StatsOf::Queues { from } => Subject::Slice(from.0),
+                    StatsOf::Message(id) => Subject::Message(*id),
+                };
+                (Verb::Stats, subject)
+            }
+        };
+        About { verb, subject }
+    }
+}
+
+fn queue_or_all(queue: &Option<Name>) -> Subject<'_> {
+    queue.as_ref().map_or(Subject::All, Subject::Queue)
+}
