@@ -17,8 +17,7 @@ use quintet_engine::{
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_wire::STREAM_OVER;
 
-use crate::core::{Access, Decided, Mail, Need, PartyKey, Reached, SLOTS_MAX, locked};
-use crate::hooks::Did;
+use crate::core::{Decided, Mail, Need, PartyKey, Reached, SLOTS_MAX, locked};
 use crate::io::Upload;
 use crate::server::Server;
 
@@ -107,7 +106,7 @@ impl Door for ServerDoor {
         self.0
             .hooks
             .at_desk(&server, |runner| runner.state.forget(party));
-        self.0.at_desk(|access| access.disconnect(party));
+        self.0.core.visit(|access| access.disconnect(party));
         drop(gone);
     }
 
@@ -174,19 +173,6 @@ impl Door for ServerDoor {
 }
 
 impl Server {
-    /// Does something with the shards, and passes on what came of it for
-    /// others.
-    fn at_desk<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
-        let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        let now = self.core.clock.now();
-        let mut access = Access::new(&self.core, now, &mut scratch, &mut out);
-        let done = work(&mut access);
-        let recorded = access.finish();
-        self.core.write(recorded);
-        self.core.post(out);
-        done
-    }
-
     /// Decides a party's command, and those it brought meanwhile.
     fn decide_at_desk(self: &Arc<Self>, caller: Caller, command: Command, reply: Reply) {
         let mut next = Some((caller, command, reply));
@@ -234,10 +220,13 @@ impl Server {
             Some((decided, runner.take_did()))
         });
         if let Some((decided, did)) = hooked.flatten() {
-            let need = self.see_to(did);
+            let need = did.see_to(&self.core);
             return plain(decided).map(|(outcome, name)| (outcome, name, need));
         }
-        match self.at_desk(|access| command.map(|command| access.submit(caller, command))) {
+        match self
+            .core
+            .visit(|access| command.map(|command| access.submit(caller, command)))
+        {
             Some(Decided::Now(outcome, name, need)) => Some((outcome, name, need)),
             Some(Decided::Later) | None => None,
         }
@@ -250,15 +239,8 @@ impl Server {
             (may, runner.take_did())
         });
         let (may, did) = asked?;
-        self.see_to(did);
+        did.see_to(&self.core);
         may
-    }
-
-    /// Sees to what hooks did; answers what a reply that tells of it waits for.
-    fn see_to(&self, did: Did) -> Need {
-        self.core.write(did.recorded.max(did.need.written));
-        self.core.post(did.out);
-        did.need
     }
 
     /// What a party waited for, after the hooks have seen it; `None`: it waits
@@ -285,7 +267,7 @@ impl Server {
         });
         match hooked.flatten() {
             Some((decided, did)) => {
-                let need = need.and(self.see_to(did));
+                let need = need.and(did.see_to(&self.core));
                 let (outcome, queue) = plain(decided)?;
                 delivery.queue = queue;
                 Some((outcome, need))
@@ -360,7 +342,7 @@ impl Server {
     fn deliver_at_desk(self: &Arc<Self>, mut delivery: Delivery, need: Need) {
         let party = delivery.to;
         if delivery.claimed {
-            self.at_desk(|access| access.leave_lines(party));
+            self.core.visit(|access| access.leave_lines(party));
         }
         let Some((outcome, need)) = self.arrived_at_desk(&mut delivery, need) else {
             return;
@@ -386,7 +368,8 @@ impl Server {
                     party,
                     ..Caller::default()
                 };
-                self.at_desk(|access| access.restore(caller, messages.into_vec()));
+                self.core
+                    .visit(|access| access.restore(caller, messages.into_vec()));
             }
             Err(_) => {}
         }

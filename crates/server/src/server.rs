@@ -15,10 +15,7 @@ use quintet_log::DirLock;
 use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::config::{Address, Config, Given, Places, Served, SyncPolicy, load};
-use crate::core::{
-    self, Core, Counts, Layout, Looks, Mail, Mailbox, Progress, Room, Signal, SyncTime, Timer,
-    locked,
-};
+use crate::core::{self, Core, Layout, Mail, Mailbox, Room, locked};
 use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Bound, Guests, IoThread, Origin, ThreadCounts, WAKE};
@@ -274,28 +271,11 @@ fn open(
     let threads = (0..config.io_threads())
         .map(|_| ThreadCounts::new(VOICES.len() + 1))
         .collect();
+    let room = Room::new(config.data.clone(), config.segment_bytes);
+    let spares = opened.spares.clone();
+    let core = Core::new(opened, config.sync, mail, room);
     let server = Server {
-        core: Core {
-            reader: opened.committer.log.reader(),
-            runs: opened.runs,
-            shards: opened.shards.into_iter().map(Mutex::new).collect(),
-            committer: Mutex::new(opened.committer),
-            policy: config.sync,
-            clock: opened.clock,
-            progress: Progress::new(),
-            bodies: opened.bodies,
-            timer: Timer::new(),
-            log_work: Signal::default(),
-            upkeep: Signal::default(),
-            sync_turn: Mutex::new(()),
-            sync_time: SyncTime::default(),
-            mail,
-            counts: Counts::default(),
-            room: Room::new(config.data.clone(), config.segment_bytes),
-            looks: Looks::default(),
-            intents: Mutex::default(),
-            hooks_work: Signal::default(),
-        },
+        core,
         desk: Desk::default(),
         hooks,
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
@@ -322,7 +302,7 @@ fn open(
         orders,
         given,
     };
-    Ok((Arc::new(server), polls, opened.spares))
+    Ok((Arc::new(server), polls, spares))
 }
 
 /// What a helper thread does.

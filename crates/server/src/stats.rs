@@ -7,7 +7,7 @@ use quintet_engine::{Caller, Command, Outcome, StatsOf, StatsReply};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
-use crate::core::{Access, Decided, locked};
+use crate::core::{Decided, locked};
 use crate::server::{Listening, Order, Server};
 
 impl Server {
@@ -117,11 +117,11 @@ impl Server {
         stats.counters = self.counters();
         self.hook_stats(&mut stats);
         process(&mut stats);
-        let (mut deliveries, mut out) = (Vec::new(), Vec::new());
-        let now = self.core.clock.now();
-        let mut access = Access::new(&self.core, now, &mut deliveries, &mut out);
-        if let Decided::Now(Outcome::Stats(reply), ..) =
-            access.submit(Caller::default(), Command::Stats(StatsOf::Shard))
+        let ask = Command::Stats(StatsOf::Shard);
+        let asked = self
+            .core
+            .visit(|access| access.submit(Caller::default(), ask));
+        if let Decided::Now(Outcome::Stats(reply), ..) = asked
             && let StatsReply::Shard(shard) = *reply
         {
             stats.shard = shard;
@@ -165,10 +165,6 @@ impl Server {
         ] {
             stats.counters.push(("clock", name, value));
         }
-        // Counting drops what has expired, which may serve takes that wait.
-        let ticket = access.finish();
-        self.core.write(ticket);
-        self.core.post(out);
         stats
     }
 }

@@ -1,18 +1,19 @@
-//! Asking the shards, as an I/O thread does in one turn.
+//! Commands to the shards: which they go to, and what came of them.
 
 mod compound;
 mod several;
+mod step;
 #[cfg(test)]
 mod tests;
 
-use std::sync::MutexGuard;
-
 use quintet_engine::{
-    Across, Answer, Caller, Command, Delivery, Hold, Message, Ms, Name, Outcome, Party, Refusal,
-    ShardStats, StatsReply, Subject,
+    Across, Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Refusal, ShardStats,
+    StatsReply, Subject,
 };
 
-use super::{Core, Need, Shard};
+pub(crate) use step::{Access, Inside, Trail};
+
+use super::Need;
 
 /// What came of a command.
 pub(crate) enum Decided {
@@ -21,19 +22,6 @@ pub(crate) enum Decided {
     Now(Outcome, Name, Need),
     /// A delivery will follow.
     Later,
-}
-
-/// Keeps the shard asked last locked between commands, so that the commands
-/// of one connection's turn usually lock once.
-pub(crate) struct Access<'a> {
-    core: &'a Core,
-    now: Ms,
-    held: Option<(usize, MutexGuard<'a, Shard>)>,
-    scratch: &'a mut Vec<Delivery>,
-    /// Outcomes for others that waited.
-    out: &'a mut Vec<(Delivery, Need)>,
-    /// The newest batch something was recorded in; 0: nothing was.
-    recorded: u64,
 }
 
 /// Where a command goes.
@@ -48,24 +36,7 @@ enum Route {
     Together,
 }
 
-impl<'a> Access<'a> {
-    /// `scratch` is empty; `out` gets the deliveries.
-    pub(crate) fn new(
-        core: &'a Core,
-        now: Ms,
-        scratch: &'a mut Vec<Delivery>,
-        out: &'a mut Vec<(Delivery, Need)>,
-    ) -> Self {
-        Self {
-            core,
-            now,
-            held: None,
-            scratch,
-            out,
-            recorded: 0,
-        }
-    }
-
+impl Access<'_> {
     /// Decides one command.
     pub(crate) fn submit(&mut self, caller: Caller, command: Command) -> Decided {
         match self.route(caller.party, &command) {
@@ -84,14 +55,10 @@ impl<'a> Access<'a> {
     /// The connection is gone: ends its waits and the leases bound to it.
     pub(crate) fn disconnect(&mut self, party: Party) {
         for shard in 0..self.core.shards.len() {
-            self.lock(shard);
-            let now = self.now;
-            let Some((_, guard)) = &mut self.held else {
-                return;
-            };
-            let Shard { engine, batch, .. } = &mut **guard;
-            engine.disconnect(now, party, batch, self.scratch);
-            self.collect();
+            self.step(shard, |at| {
+                at.engine
+                    .disconnect(at.now, party, at.journal, at.deliveries);
+            });
         }
     }
 
@@ -111,62 +78,45 @@ impl<'a> Access<'a> {
     /// Gives up the places in line of a wait that one of its shards has ended.
     pub(crate) fn leave_lines(&mut self, party: Party) {
         for shard in 0..self.core.shards.len() {
-            self.lock(shard);
-            if let Some((_, guard)) = &mut self.held {
-                guard.engine.leave_lines(party);
-            }
-        }
-    }
-
-    /// Unlocks; answers the newest batch anything was recorded in.
-    pub(crate) fn finish(mut self) -> u64 {
-        self.release();
-        self.recorded
-    }
-
-    fn lock(&mut self, shard: usize) {
-        if self.held.as_ref().is_none_or(|(held, _)| *held != shard) {
-            self.release();
-            self.held = Some((shard, self.core.lock(shard)));
-        }
-    }
-
-    fn release(&mut self) {
-        if let Some((shard, guard)) = self.held.take() {
-            let next = guard.engine.next_deadline();
-            if !guard.batch.is_empty() {
-                self.recorded = self.core.progress.open();
-            }
-            let sends = self.core.shards.len() > 1 && guard.engine.sends_to().is_some();
-            drop(guard);
-            if sends {
-                let carried = self.core.carry_all(shard, self.now, self.scratch, self.out);
-                self.recorded = self.recorded.max(carried);
-            } else {
-                self.core.timer.notify(next);
-            }
+            self.step(shard, |at| at.engine.leave_lines(party));
         }
     }
 
     fn ask(&mut self, shard: usize, caller: Caller, command: Command) -> Decided {
-        self.lock(shard);
-        let now = self.now;
-        let Some((_, guard)) = &mut self.held else {
-            return Decided::Later;
-        };
-        let Shard { engine, batch, .. } = &mut **guard;
-        let answer = engine.submit(now, caller, command, batch, self.scratch);
-        let decided = decided(self.core, guard, answer);
-        self.collect();
-        decided
+        let answer = self.step(shard, |at| {
+            at.engine
+                .submit(at.now, caller, command, at.journal, at.deliveries)
+        });
+        self.decided(shard, answer)
     }
 
-    fn collect(&mut self) {
-        if let Some((_, guard)) = &mut self.held
-            && (!self.scratch.is_empty() || guard.engine.asks())
-        {
-            self.core.collect(guard, self.scratch, self.out);
-        }
+    /// A shard's answer, and what its reply waits for.
+    fn decided(&mut self, shard: usize, answer: Answer) -> Decided {
+        let Answer::Now(outcome, hold) = answer else {
+            return Decided::Later;
+        };
+        let handed = match &outcome {
+            Outcome::Compound { then, .. } => then.as_deref(),
+            outcome => Some(outcome),
+        };
+        let name = match handed {
+            Some(Outcome::Messages(messages)) => messages
+                .first()
+                .map(|message| self.shard(shard).engine.queue_name(message.queue))
+                .unwrap_or_default(),
+            _ => Name::default(),
+        };
+        let hold = match outcome {
+            Outcome::Refused(refusal) => hold_of(refusal),
+            _ => hold,
+        };
+        let need = self.need(shard, hold);
+        Decided::Now(outcome, name, need)
+    }
+
+    fn refused(&mut self, shard: usize, refusal: Refusal) -> Decided {
+        let need = self.need(shard, hold_of(refusal));
+        Decided::Now(Outcome::Refused(refusal), Name::default(), need)
     }
 
     /// Asks every shard and joins the answers. What has a limit asks the next
@@ -236,36 +186,6 @@ impl<'a> Access<'a> {
             Subject::Several => Route::Together,
         }
     }
-}
-
-impl Drop for Access<'_> {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-/// An engine's answer, and what its reply waits for.
-fn decided(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
-    let Answer::Now(outcome, hold) = answer else {
-        return Decided::Later;
-    };
-    let handed = match &outcome {
-        Outcome::Compound { then, .. } => then.as_deref(),
-        outcome => Some(outcome),
-    };
-    let name = match handed {
-        Some(Outcome::Messages(messages)) => messages
-            .first()
-            .map(|message| shard.engine.queue_name(message.queue))
-            .unwrap_or_default(),
-        _ => Name::default(),
-    };
-    let hold = match outcome {
-        Outcome::Refused(refusal) => hold_of(refusal),
-        _ => hold,
-    };
-    let need = shard.need(hold, &core.progress, core.waits_for_disk());
-    Decided::Now(outcome, name, need)
 }
 
 /// What a refusal waits for. That there is no room rests on nothing in the

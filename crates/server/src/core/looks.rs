@@ -8,7 +8,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use quintet_engine::{Caller, Command, Delivery, Name, Outcome, Party, Refusal};
 
-use super::{Access, Core, Decided, Mail, Need, PartyKey, SLOTS_MAX, locked};
+use super::{Core, Decided, Need, PartyKey, SLOTS_MAX, locked};
 
 /// The number that stands for an I/O thread in these parties.
 const THREAD: usize = 255;
@@ -33,6 +33,16 @@ impl Looks {
         }
         .party()
     }
+
+    /// Leaves an outcome with whoever looks, if it is for one of them.
+    pub(super) fn hand(&self, delivery: Delivery, need: Need) {
+        if PartyKey::of(delivery.to).thread == THREAD
+            && let Some(told) = locked(&self.waiting).remove(&delivery.to)
+        {
+            // It waits for nothing else, and has room for one.
+            let _heard = told.try_send((delivery.outcome, delivery.queue, need));
+        }
+    }
 }
 
 impl Core {
@@ -47,13 +57,7 @@ impl Core {
         let (tell, told) = sync_channel(1);
         // Before it is asked: it may be told at once.
         locked(&self.looks.waiting).insert(party, tell);
-        let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        let mut access = Access::new(self, self.clock.now(), &mut scratch, &mut out);
-        let decided = access.submit(caller, command);
-        let recorded = access.finish();
-        self.write(recorded);
-        self.post(out);
-        let answer = match decided {
+        let answer = match self.visit(|access| access.submit(caller, command)) {
             Decided::Now(outcome, name, need) => Some((outcome, name, need)),
             Decided::Later => told.recv().ok(),
         };
@@ -68,18 +72,5 @@ impl Core {
     /// Whoever still waits is told nothing more.
     pub(crate) fn end_looks(&self) {
         locked(&self.looks.waiting).clear();
-    }
-
-    /// Leaves an outcome with whoever waited for it.
-    pub(crate) fn hand(&self, delivery: Delivery, need: Need) {
-        let thread = PartyKey::of(delivery.to).thread;
-        if let Some(mailbox) = self.mail.get(thread) {
-            mailbox.post(Mail::Delivery(delivery, need));
-        } else if thread == THREAD
-            && let Some(told) = locked(&self.looks.waiting).remove(&delivery.to)
-        {
-            // It waits for nothing else, and has room for one.
-            let _heard = told.try_send((delivery.outcome, delivery.queue, need));
-        }
     }
 }

@@ -5,10 +5,14 @@
 
 mod access;
 mod bodies;
-mod carry;
+#[cfg(test)]
+mod carry_tests;
 mod clock;
 mod commit;
 mod contents;
+mod deliver;
+#[cfg(test)]
+mod idle_tests;
 mod keep;
 mod looks;
 mod mail;
@@ -27,12 +31,13 @@ mod written_tests;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use quintet_engine::{Intent, MessageId, Settings};
+use quintet_engine::{Intent, Intents, MessageId, Settings};
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 
 use crate::config::SyncPolicy;
 
-pub(crate) use access::{Access, Decided};
+use access::Inside;
+pub(crate) use access::{Access, Decided, Trail};
 pub(crate) use bodies::{Bodies, begin_chunk};
 pub(crate) use clock::Clock;
 pub(crate) use commit::Committer;
@@ -41,7 +46,7 @@ pub(crate) use keep::{BodySource, Budget, Runs, smallest};
 pub(crate) use looks::Looks;
 pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use party::{PartyKey, SLOTS_MAX};
-pub(crate) use recover::{Layout, SHARDS_FILE, open};
+pub(crate) use recover::{Layout, Opened, SHARDS_FILE, open};
 pub(crate) use room::Room;
 pub(crate) use shard::Shard;
 pub(crate) use signal::Signal;
@@ -125,6 +130,32 @@ impl Counts {
 }
 
 impl Core {
+    /// Around what was opened. `mail`: a mailbox for each thread that has
+    /// parties.
+    pub(crate) fn new(opened: Opened, policy: SyncPolicy, mail: Vec<Mailbox>, room: Room) -> Self {
+        Self {
+            reader: opened.committer.log.reader(),
+            runs: opened.runs,
+            shards: opened.shards.into_iter().map(Mutex::new).collect(),
+            committer: Mutex::new(opened.committer),
+            policy,
+            clock: opened.clock,
+            progress: Progress::new(),
+            bodies: opened.bodies,
+            timer: Timer::new(),
+            log_work: Signal::default(),
+            upkeep: Signal::default(),
+            sync_turn: Mutex::new(()),
+            sync_time: SyncTime::default(),
+            mail,
+            counts: Counts::default(),
+            room,
+            looks: Looks::default(),
+            intents: Mutex::default(),
+            hooks_work: Signal::default(),
+        }
+    }
+
     /// True if a reply has to wait for the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
         self.policy == SyncPolicy::Always
@@ -152,9 +183,24 @@ impl Core {
 
     /// Gives every shard new settings.
     pub(crate) fn configure(&self, settings: &Settings) {
-        for shard in &self.shards {
-            locked(shard).engine.configure(settings.clone());
-        }
+        self.in_each(|at| at.engine.configure(settings.clone()));
+    }
+
+    /// From now on this is what hooks decide.
+    pub(crate) fn want_intents(&self, intents: Intents) {
+        self.in_each(|at| {
+            at.engine
+                .set_intents(at.now, intents, at.journal, at.deliveries);
+        });
+    }
+
+    /// Takes a step in each shard, one after the other.
+    fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
+        self.visit(|access| {
+            for shard in 0..self.shards.len() {
+                access.step(shard, &mut work);
+            }
+        });
     }
 
     /// From now on puts are refused (or not).

@@ -1,17 +1,19 @@
 //! The timer thread: what is due without anybody asking.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use quintet_engine::{Delivery, Ms, WallAhead};
+use quintet_engine::{Ms, WallAhead};
 
-use super::{Core, Need, locked};
+use super::{Core, locked};
 
 /// The next deadline over all shards, and how to make it earlier.
 pub(crate) struct Timer {
     /// As far as the timer thread knows. Only lowered by others.
     next: AtomicU64,
+    /// Whoever makes it earlier need not ring while the thread is awake.
+    asleep: AtomicBool,
     stopped: Mutex<bool>,
     changed: Condvar,
 }
@@ -26,6 +28,7 @@ impl Timer {
     pub(crate) fn new() -> Self {
         Self {
             next: AtomicU64::new(Ms::NEVER.0),
+            asleep: AtomicBool::new(false),
             stopped: Mutex::new(false),
             changed: Condvar::new(),
         }
@@ -35,10 +38,17 @@ impl Timer {
     pub(crate) fn notify(&self, deadline: Ms) {
         if deadline.0 < self.next.load(Ordering::SeqCst)
             && deadline.0 < self.next.fetch_min(deadline.0, Ordering::SeqCst)
+            && self.asleep.load(Ordering::SeqCst)
         {
             drop(locked(&self.stopped));
             self.changed.notify_one();
         }
+    }
+
+    /// What the timer thread sleeps for at most.
+    #[cfg(test)]
+    pub(super) fn next(&self) -> Ms {
+        Ms(self.next.load(Ordering::SeqCst))
     }
 
     /// Ends the timer thread.
@@ -51,18 +61,17 @@ impl Timer {
 impl Core {
     /// Runs until [`Timer::stop`].
     pub(crate) fn run_timer(&self) {
-        let mut deliveries = Vec::new();
         let mut told = self.clock.ahead();
         loop {
             self.look_at_wall_clock(&mut told);
             // Lowered again by whoever has an earlier one from now on.
             self.timer.next.store(Ms::NEVER.0, Ordering::SeqCst);
-            let mut next = Ms::NEVER;
             for shard in 0..self.shards.len() {
-                next = next.min(self.tick(shard, &mut deliveries));
+                self.tick(shard);
             }
-            self.timer.notify(next);
             let mut stopped = locked(&self.timer.stopped);
+            // Before the next deadline is read: either it is seen, or this is.
+            self.timer.asleep.store(true, Ordering::SeqCst);
             loop {
                 if *stopped {
                     return;
@@ -70,6 +79,7 @@ impl Core {
                 let now = self.clock.now().0;
                 let next = self.timer.next.load(Ordering::SeqCst);
                 if next <= now {
+                    self.timer.asleep.store(false, Ordering::SeqCst);
                     break;
                 }
                 let sleep = Duration::from_millis((next - now).min(SLEEP_MAX_MS));
@@ -111,44 +121,21 @@ impl Core {
     /// it done.
     pub(crate) fn catch_up(&self) {
         let now = self.clock.now();
-        let mut deliveries = Vec::new();
         for shard in 0..self.shards.len() {
-            while self.tick(shard, &mut deliveries) <= now {}
+            while self.lock(shard).engine.next_deadline() <= now {
+                self.tick(shard);
+            }
         }
     }
 
-    /// Does what is due in one shard; answers its next deadline.
-    fn tick(&self, number: usize, deliveries: &mut Vec<Delivery>) -> Ms {
-        let now = self.clock.now();
-        let mut shard = self.lock(number);
-        if shard.engine.next_deadline() > now {
-            return shard.engine.next_deadline();
-        }
-        let super::Shard { engine, batch, .. } = &mut *shard;
-        engine.tick(now, batch, deliveries);
-        let mut next = engine.next_deadline();
-        let sends = self.shards.len() > 1 && engine.sends_to().is_some();
-        let mut mail = Vec::new();
-        self.collect(&mut shard, deliveries, &mut mail);
-        let mut ticket = if shard.batch.is_empty() {
-            0
-        } else {
-            self.progress.open()
-        };
-        drop(shard);
-        if sends {
-            ticket = ticket.max(self.carry_all(number, now, deliveries, &mut mail));
-            next = self.lock(number).engine.next_deadline();
-        }
-        self.write(ticket);
-        self.post(mail);
-        next
-    }
-
-    /// Leaves outcomes for takes that waited with the threads they belong to.
-    pub(crate) fn post(&self, mail: Vec<(Delivery, Need)>) {
-        for (delivery, need) in mail {
-            self.hand(delivery, need);
-        }
+    /// Does what is due in one shard.
+    fn tick(&self, shard: usize) {
+        self.visit(|access| {
+            access.step(shard, |at| {
+                if at.engine.next_deadline() <= at.now {
+                    at.engine.tick(at.now, at.journal, at.deliveries);
+                }
+            });
+        });
     }
 }

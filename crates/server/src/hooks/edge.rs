@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use quintet_engine::{Caller, Command, Delivery, Ms, Name, Outcome, Refusal, TableAsk};
+use quintet_engine::{Caller, Command, Ms, Name, Outcome, Refusal, TableAsk};
 use quintet_hooks::{Host, Level};
 
-use crate::core::{Access, Decided, Need, locked};
+use crate::core::{Access, Core, Decided, Need, Trail, locked};
 use crate::server::Server;
 
 /// What commands of hooks did.
@@ -13,26 +13,28 @@ use crate::server::Server;
 pub(crate) struct Did {
     /// What a reply that tells of it waits for.
     pub(crate) need: Need,
-    /// The newest batch something was recorded in.
-    pub(crate) recorded: u64,
-    /// Outcomes for others that waited.
-    pub(crate) out: Vec<(Delivery, Need)>,
+    /// What their steps have left.
+    pub(crate) trail: Trail,
+}
+
+impl Did {
+    /// Sees to it; answers what a reply that tells of it waits for.
+    pub(crate) fn see_to(mut self, core: &Core) -> Need {
+        self.trail.recorded = self.trail.recorded.max(self.need.written);
+        core.see_to(self.trail);
+        self.need
+    }
 }
 
 /// A state's host.
 pub(super) struct Edge {
     server: Weak<Server>,
     did: Arc<Mutex<Did>>,
-    scratch: Vec<Delivery>,
 }
 
 impl Edge {
     pub(super) fn new(server: Weak<Server>, did: Arc<Mutex<Did>>) -> Self {
-        Self {
-            server,
-            did,
-            scratch: Vec::new(),
-        }
+        Self { server, did }
     }
 }
 
@@ -63,9 +65,7 @@ impl Host for Edge {
             return (Some(outcome), name);
         }
         let now = server.core.clock.now();
-        let mut access = Access::new(&server.core, now, &mut self.scratch, &mut did.out);
-        let decided = access.submit(caller, command);
-        did.recorded = did.recorded.max(access.finish());
+        let decided = Access::new(&server.core, now, &mut did.trail).submit(caller, command);
         match decided {
             Decided::Now(outcome, name, need) => {
                 did.need = did.need.and(need);

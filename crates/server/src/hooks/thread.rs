@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{Caller, Party};
+use quintet_engine::Caller;
 use quintet_hooks::{Event, Who};
 
 use super::{Runner, stamp};
-use crate::core::{Shard, locked};
+use crate::core::locked;
 use crate::server::Server;
 
 /// How often the files are looked at.
@@ -36,7 +36,7 @@ impl Server {
             if let Some(runner) = &mut runner {
                 if version != self.hooks.version() {
                     version = self.hooks.version();
-                    self.want_intents(runner, party);
+                    self.core.want_intents(runner.state.intents(party));
                     runner.state.notify(&who, Event::Start);
                 }
                 for intent in std::mem::take(&mut *locked(&self.core.intents)) {
@@ -98,26 +98,9 @@ impl Server {
         Duration::from_millis(next).clamp(Duration::from_millis(1), LOOK)
     }
 
-    /// Tells the shards what the hooks decide.
-    fn want_intents(&self, runner: &Runner, party: Party) {
-        let intents = runner.state.intents(party);
-        let (mut scratch, mut out) = (Vec::new(), Vec::new());
-        for number in 0..self.core.shards.len() {
-            let mut shard = self.core.lock(number);
-            let Shard { engine, batch, .. } = &mut *shard;
-            let now = self.core.clock.now();
-            engine.set_intents(now, intents, batch, &mut scratch);
-            self.core.collect(&mut shard, &mut scratch, &mut out);
-        }
-        self.core.write(self.core.progress.open());
-        self.core.post(out);
-    }
-
     /// Sees to what a state's commands did: it is written, and others are
     /// told what they waited for.
     pub(crate) fn settle_did(&self, runner: &Runner) {
-        let did = runner.take_did();
-        self.core.write(did.recorded.max(did.need.written));
-        self.core.post(did.out);
+        runner.take_did().see_to(&self.core);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use quintet_door::ByteBudget;
 use quintet_engine::{Caller, Command, Handed, Outcome, Put};
 use quintet_hooks::Who;
 use quintet_wire::{Ask, Given, HalfClose, HostAsk, Said, Session};
@@ -187,6 +188,15 @@ impl Conn {
         if all > FREE_BYTES { all as u64 } else { 0 }
     }
 
+    /// Tells the budget of all connections what it holds now.
+    pub(super) fn charge(&mut self, budget: &ByteBudget) {
+        let holds = self.footprint();
+        if holds != self.charged {
+            budget.change(self.charged, holds);
+            self.charged = holds;
+        }
+    }
+
     /// Nothing more is decided.
     pub(super) fn close_after_flush(&mut self) {
         self.closing = true;
@@ -224,6 +234,11 @@ impl Reply {
             host: None,
             closes: false,
         }
+    }
+
+    /// It says no.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.said.is_some() || matches!(self.given, Given::Engine(Outcome::Refused(_), _))
     }
 
     /// The messages that go back to their queue if the reply never leaves.

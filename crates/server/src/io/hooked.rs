@@ -1,18 +1,17 @@
-//! Serving connections while there are hooks: the same turns, with each
-//! request's events around it. Apart from the plain way, so that this costs
-//! nothing where there are none.
+//! What hooks see of connections: the events around each request, and of those
+//! that come and go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quintet_engine::{Command, Delivery, Outcome};
+use quintet_engine::{Command, Delivery};
 use quintet_hooks::{Decided as Hooked, Event, Reply as Said, Who};
-use quintet_wire::{Ask, Given};
+use quintet_wire::Given;
 
 use super::conn::{Conn, Reply, Spoken};
 use super::thread::IoThread;
-use super::turn::{bytes_in, is_undone};
-use crate::core::{Access, Decided, Need};
+use crate::core::{Access, Need};
+use crate::hooks::Runner;
 use crate::server::Server;
 
 impl IoThread {
@@ -29,128 +28,6 @@ impl IoThread {
         self.hooks_seen = self.server.hooks.version();
         let server = Arc::downgrade(&self.server);
         self.server.hooks.renew(&mut self.hooks, &server);
-    }
-
-    /// Decides `self.asks` in order, with hooks, and puts their replies into
-    /// `self.replies`.
-    pub(super) fn decide_hooked(&mut self, slot: u32, server: &Server) {
-        let asks: Vec<Ask> = self.asks.drain(..).collect();
-        let mut asks = asks.into_iter();
-        let mut bytes = 0;
-        while let Some(ask) = asks.next() {
-            let or_close = matches!(ask, Ask::EngineOrClose(_));
-            let synced = matches!(ask, Ask::EngineSynced(_));
-            let mut reply = match ask {
-                Ask::Engine(command)
-                | Ask::EngineOrClose(command)
-                | Ask::EngineAlone(command)
-                | Ask::EngineSynced(command) => match self.submit_hooked(slot, command) {
-                    Some(reply) => reply,
-                    None => {
-                        if let Some(conn) = self.conns.get_mut(slot) {
-                            conn.pending.extend(asks);
-                        }
-                        return;
-                    }
-                },
-                Ask::Unknown(line) => self.added(slot, &line),
-                Ask::Host(host) => Reply {
-                    host: Some(host),
-                    ..Reply::own()
-                },
-                Ask::Own => Reply::own(),
-                Ask::Close => Reply {
-                    closes: true,
-                    ..Reply::own()
-                },
-            };
-            if synced {
-                reply.need.durable = reply.need.written;
-                self.wants_sync = true;
-            }
-            let refused = matches!(
-                (&reply.given, &reply.said),
-                (Given::Engine(Outcome::Refused(_), _), _) | (_, Some(_))
-            );
-            reply.closes |= or_close && refused;
-            if let Given::Engine(outcome, _) = &reply.given {
-                bytes += bytes_in(outcome);
-            }
-            let ends = reply.closes;
-            self.replies.push(reply);
-            if ends {
-                return;
-            }
-            if bytes > server.limits.output_bytes_max {
-                if let Some(conn) = self.conns.get_mut(slot) {
-                    conn.pending.extend(asks);
-                }
-                return;
-            }
-        }
-    }
-
-    /// One command; `None`: it waits.
-    fn submit_hooked(&mut self, slot: u32, command: Command) -> Option<Reply> {
-        let conn = self.conns.get_mut(slot)?;
-        let undone = matches!(&command, Command::Take(take) if is_undone(take));
-        if let Command::Watch(take) = &command {
-            conn.watching = take.is_some();
-            conn.watch_leased = take.as_ref().is_some_and(|take| take.lease.is_some());
-        }
-        let (decided, need) = match &mut self.hooks {
-            Some(runner) if !runner.state.ignores(&command) => {
-                let who = who(conn, &self.server);
-                let decided = runner.state.submit(&who, command);
-                let did = runner.take_did();
-                self.recorded = self.recorded.max(did.recorded);
-                self.outgoing.extend(did.out);
-                (decided, did.need)
-            }
-            _ => {
-                let mut access = Access::new(
-                    &self.server.core,
-                    self.now,
-                    &mut self.scratch_deliveries,
-                    &mut self.outgoing,
-                );
-                let decided = access.submit(conn.caller, command);
-                self.recorded = self.recorded.max(access.finish());
-                match decided {
-                    Decided::Now(outcome, name, need) => (Hooked::Now(outcome, name), need),
-                    Decided::Later => (Hooked::Later, Need::default()),
-                }
-            }
-        };
-        if matches!(decided, Hooked::Later) {
-            conn.waiting = Some(undone);
-            return None;
-        }
-        Some(reply(decided, need, undone))
-    }
-
-    /// A line that no voice knows.
-    fn added(&mut self, slot: u32, line: &[u8]) -> Reply {
-        let (Some(runner), Some(conn)) = (&mut self.hooks, self.conns.get_mut(slot)) else {
-            return Reply::own();
-        };
-        let who = who(conn, &self.server);
-        let said = runner.state.added(&who, line);
-        let did = runner.take_did();
-        self.recorded = self.recorded.max(did.recorded);
-        self.outgoing.extend(did.out);
-        let Some(said) = said else {
-            return Reply::own();
-        };
-        Reply {
-            said: Some(Box::new(match said {
-                Said::Done => Spoken::Line("OK".to_owned()),
-                Said::Text(bytes) => Spoken::of(bytes),
-                Said::Refused(text) => Spoken::refused(&text),
-            })),
-            need: did.need,
-            ..Reply::own()
-        }
     }
 
     /// What a waiting or standing take brought, after the hooks have seen it.
@@ -174,8 +51,7 @@ impl IoThread {
             .state
             .arrived(&who, delivery.standing, outcome, delivery.queue);
         let did = runner.take_did();
-        self.recorded = self.recorded.max(did.recorded);
-        self.outgoing.extend(did.out);
+        self.trail.join(did.trail);
         Some((decided, need.and(did.need)))
     }
 
@@ -190,8 +66,7 @@ impl IoThread {
         let who = who(conn, &self.server);
         let refused = runner.state.connect(&who);
         let did = runner.take_did();
-        self.recorded = self.recorded.max(did.recorded);
-        self.outgoing.extend(did.out);
+        self.trail.join(did.trail);
         if let Some(text) = refused {
             let said = Spoken::refused(&text);
             conn.session.say(said.as_said(), &mut conn.out.output);
@@ -211,9 +86,56 @@ impl IoThread {
             let who = who(conn, &self.server);
             runner.state.notify(&who, Event::Disconnect);
             let did = runner.take_did();
-            self.recorded = self.recorded.max(did.recorded);
-            self.outgoing.extend(did.out);
+            self.trail.join(did.trail);
         }
+    }
+}
+
+/// One command, with its events; `None`: it waits.
+pub(super) fn submit(
+    runner: &mut Runner,
+    conn: &mut Conn,
+    server: &Server,
+    command: Command,
+    undone: bool,
+    access: &mut Access<'_>,
+) -> Option<Reply> {
+    let who = who(conn, server);
+    // The hook asks the shards itself.
+    access.release();
+    let decided = runner.state.submit(&who, command);
+    let did = runner.take_did();
+    access.join(did.trail);
+    match decided {
+        Hooked::Later => None,
+        decided => Some(reply(decided, did.need, undone)),
+    }
+}
+
+/// A line that no voice knows.
+pub(super) fn added(
+    runner: &mut Runner,
+    conn: &mut Conn,
+    server: &Server,
+    line: &[u8],
+    access: &mut Access<'_>,
+) -> Reply {
+    let who = who(conn, server);
+    access.release();
+    let said = runner.state.added(&who, line);
+    let did = runner.take_did();
+    access.join(did.trail);
+    let Some(said) = said else {
+        return Reply::own();
+    };
+    Reply {
+        said: Some(Box::new(match said {
+            Said::Done => Spoken::Line("OK".to_owned()),
+            Said::Text(bytes) => Spoken::of(bytes),
+            Said::Refused(text) => Spoken::refused(&text),
+        })),
+        need: did.need,
+        ..Reply::own()
     }
 }
 

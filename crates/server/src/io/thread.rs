@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Party, Principal};
+use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Principal};
 use quintet_wire::{Ask, Tally};
 
 use super::Stream;
@@ -18,7 +18,7 @@ use super::guests::Origin;
 use super::listen::Bound;
 use super::outbox::Flushed;
 use super::slab::Slab;
-use crate::core::{Access, Mail, Need, PartyKey, Reached};
+use crate::core::{Access, Mail, Need, PartyKey, Reached, Trail};
 use crate::hooks::Runner;
 use crate::server::Server;
 
@@ -88,13 +88,11 @@ pub(crate) struct IoThread {
     /// Since when it is.
     tight_since: Option<Instant>,
     mail: Vec<Mail>,
-    pub(super) scratch_deliveries: Vec<Delivery>,
-    /// Outcomes for others, to be passed on.
-    pub(super) outgoing: Vec<(Delivery, Need)>,
+    /// What this thread's steps have left: outcomes for others, and the newest
+    /// batch something was recorded in.
+    pub(super) trail: Trail,
     /// Outcomes for own connections.
     local: VecDeque<(Delivery, Need)>,
-    /// The newest batch something of this thread was recorded in.
-    pub(super) recorded: u64,
     /// A reply of this turn waits for the disk under every sync policy.
     pub(super) wants_sync: bool,
     reached: Reached,
@@ -142,10 +140,8 @@ impl IoThread {
             starved: Vec::new(),
             tight_since: None,
             mail: Vec::new(),
-            scratch_deliveries: Vec::new(),
-            outgoing: Vec::new(),
+            trail: Trail::default(),
             local: VecDeque::new(),
-            recorded: 0,
             wants_sync: false,
             reached: Reached::default(),
             gather: Gather::default(),
@@ -418,9 +414,10 @@ impl IoThread {
     /// Keeps own deliveries apart from those of other threads.
     fn sort_outgoing(&mut self) {
         let mut at = 0;
-        while at < self.outgoing.len() {
-            if PartyKey::of(self.outgoing[at].0.to).thread == self.index {
-                self.local.push_back(self.outgoing.remove(at));
+        let mail = &mut self.trail.mail;
+        while at < mail.len() {
+            if PartyKey::of(mail[at].0.to).thread == self.index {
+                self.local.push_back(mail.remove(at));
             } else {
                 at += 1;
             }
@@ -434,7 +431,8 @@ impl IoThread {
             return;
         };
         if delivery.claimed {
-            self.leave_lines(delivery.to);
+            // A wait over several shards stands in line nowhere any more.
+            self.visit(|access| access.leave_lines(delivery.to));
         }
         if delivery.standing {
             self.push(slot, delivery, need);
@@ -458,39 +456,27 @@ impl IoThread {
         }
     }
 
-    /// A wait over several shards is over: it stands in line nowhere any more.
-    fn leave_lines(&mut self, party: Party) {
-        let server = Arc::clone(&self.server);
-        let mut access = Access::new(
-            &server.core,
+    /// Takes steps in the shards. What they leave is seen to at the end of the
+    /// turn.
+    pub(super) fn visit<T>(&mut self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        work(&mut Access::new(
+            &self.server.core,
             self.now,
-            &mut self.scratch_deliveries,
-            &mut self.outgoing,
-        );
-        access.leave_lines(party);
-        self.recorded = self.recorded.max(access.finish());
+            &mut self.trail,
+        ))
     }
 
     pub(super) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
-        if messages.is_empty() {
-            return;
+        if !messages.is_empty() {
+            self.visit(|access| access.restore(caller, messages));
         }
-        let server = Arc::clone(&self.server);
-        let mut access = Access::new(
-            &server.core,
-            self.now,
-            &mut self.scratch_deliveries,
-            &mut self.outgoing,
-        );
-        access.restore(caller, messages);
-        self.recorded = self.recorded.max(access.finish());
     }
 
     /// Sees to it that the batches this turn's replies wait for get written,
     /// then lets other threads know what they got.
     fn write(&mut self) {
         let core = &self.server.core;
-        let (mut ticket, mut soon) = (std::mem::take(&mut self.recorded), false);
+        let (mut ticket, mut soon) = (std::mem::take(&mut self.trail.recorded), false);
         let (reached, waits) = (core.progress.reached(), core.waits_for_disk());
         for &slot in &self.dirty {
             if let Some(conn) = self.conns.get_mut(slot) {
@@ -512,7 +498,7 @@ impl IoThread {
             self.server.core.log_work.raise();
         }
         self.sort_outgoing();
-        for (delivery, need) in self.outgoing.drain(..) {
+        for (delivery, need) in self.trail.mail.drain(..) {
             self.server.core.hand(delivery, need);
         }
     }
@@ -588,7 +574,7 @@ impl IoThread {
                 break;
             }
         }
-        if self.recorded > 0 {
+        if self.trail.recorded > 0 {
             self.write();
         }
     }
@@ -640,11 +626,7 @@ impl IoThread {
             return;
         }
         conn.blocked = blocked;
-        let holds = conn.footprint();
-        if holds != conn.charged {
-            server.connection_memory.change(conn.charged, holds);
-            conn.charged = holds;
-        }
+        conn.charge(&server.connection_memory);
         if waits && !conn.in_held {
             conn.in_held = true;
             self.held.push(slot);
@@ -673,26 +655,14 @@ impl IoThread {
         }
         let unsent = conn.out.take_unsent();
         self.restore(conn.caller, unsent);
-        let server = Arc::clone(&self.server);
-        let mut access = Access::new(
-            &server.core,
-            self.now,
-            &mut self.scratch_deliveries,
-            &mut self.outgoing,
-        );
-        access.disconnect(conn.caller.party);
-        self.recorded = self.recorded.max(access.finish());
+        self.visit(|access| access.disconnect(conn.caller.party));
         self.sort_outgoing();
     }
 
     /// Tells the budget of all connections what this one holds now.
     pub(super) fn charge(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot) {
-            let holds = conn.footprint();
-            if holds != conn.charged {
-                self.server.connection_memory.change(conn.charged, holds);
-                conn.charged = holds;
-            }
+            conn.charge(&self.server.connection_memory);
         }
     }
 

@@ -9,7 +9,7 @@ use quintet_hooks::Decided as Hooked;
 use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
 
 use super::conn::{Conn, FREE_BYTES, Reply};
-use super::hooked::reply;
+use super::hooked::{self, reply};
 use super::thread::IoThread;
 use super::upload::Upload;
 use crate::core::{Access, Decided, Need};
@@ -276,44 +276,28 @@ impl IoThread {
     }
 
     fn stop_waiting(&mut self, slot: u32) {
-        let server = Arc::clone(&self.server);
-        let Some(conn) = self.conns.get_mut(slot) else {
-            return;
-        };
-        let mut access = Access::new(
-            &server.core,
-            self.now,
-            &mut self.scratch_deliveries,
-            &mut self.outgoing,
-        );
-        access.submit(conn.caller, Command::StopWaiting);
-        self.recorded = self.recorded.max(access.finish());
+        if let Some(conn) = self.conns.get_mut(slot) {
+            let caller = conn.caller;
+            self.visit(|access| access.submit(caller, Command::StopWaiting));
+        }
     }
 
-    /// Decides `self.asks` in order, then writes their replies.
+    /// Decides `self.asks` in order, with the events of hooks around each where
+    /// there are any, then writes their replies.
     fn decide(&mut self, slot: u32, server: &Server) {
+        // What was read in this turn may have been sent since it began.
+        self.now = server.core.clock.now();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        // What was read in this turn may have been sent since it began.
-        self.now = server.core.clock.now();
-        if self.hooks.is_some() {
-            self.decide_hooked(slot, server);
-            self.encode(slot, server);
-            return;
-        }
-        let mut access = Access::new(
-            &server.core,
-            self.now,
-            &mut self.scratch_deliveries,
-            &mut self.outgoing,
-        );
+        let hooks = &mut self.hooks;
+        let mut access = Access::new(&server.core, self.now, &mut self.trail);
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
         while let Some(ask) = asks.next() {
             let or_close = matches!(ask, Ask::EngineOrClose(_));
             let synced = matches!(ask, Ask::EngineSynced(_));
-            let reply = match ask {
+            let mut reply = match ask {
                 Ask::Engine(command)
                 | Ask::EngineOrClose(command)
                 | Ask::EngineAlone(command)
@@ -323,39 +307,49 @@ impl IoThread {
                         conn.watching = take.is_some();
                         conn.watch_leased = take.as_ref().is_some_and(|take| take.lease.is_some());
                     }
-                    match access.submit(conn.caller, command) {
-                        Decided::Later => {
-                            conn.waiting = Some(undone);
-                            conn.pending.extend(asks.by_ref());
-                            break;
+                    let decided = match hooks {
+                        Some(runner) if !runner.state.ignores(&command) => {
+                            hooked::submit(runner, conn, server, command, undone, &mut access)
                         }
-                        Decided::Now(outcome, queue, mut need) => {
-                            if synced {
-                                need.durable = need.written;
-                                self.wants_sync = true;
-                            }
-                            bytes += bytes_in(&outcome);
-                            Reply {
-                                closes: or_close && matches!(outcome, Outcome::Refused(_)),
+                        _ => match access.submit(conn.caller, command) {
+                            Decided::Later => None,
+                            Decided::Now(outcome, queue, need) => Some(Reply {
                                 given: Given::Engine(outcome, queue),
                                 need,
                                 undone,
                                 ..Reply::own()
-                            }
-                        }
-                    }
+                            }),
+                        },
+                    };
+                    let Some(reply) = decided else {
+                        conn.waiting = Some(undone);
+                        conn.pending.extend(asks.by_ref());
+                        break;
+                    };
+                    reply
                 }
                 Ask::Host(host) => Reply {
                     host: Some(host),
                     ..Reply::own()
                 },
-                // No hook knows it.
-                Ask::Own | Ask::Unknown(_) => Reply::own(),
+                Ask::Own => Reply::own(),
+                Ask::Unknown(line) => match hooks {
+                    Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
+                    None => Reply::own(),
+                },
                 Ask::Close => Reply {
                     closes: true,
                     ..Reply::own()
                 },
             };
+            if synced {
+                reply.need.durable = reply.need.written;
+                self.wants_sync = true;
+            }
+            reply.closes |= or_close && reply.is_refusal();
+            if let Given::Engine(outcome, _) = &reply.given {
+                bytes += bytes_in(outcome);
+            }
             let ends = reply.closes;
             self.replies.push(reply);
             if ends {
@@ -367,7 +361,7 @@ impl IoThread {
             }
         }
         drop(asks);
-        self.recorded = self.recorded.max(access.finish());
+        drop(access);
         self.encode(slot, server);
     }
 

@@ -5,15 +5,13 @@
 //! frame. A take over several shards comes after that, in steps of its own.
 
 use std::collections::BTreeMap;
-use std::sync::MutexGuard;
 
 use quintet_engine::{
-    Answer, Caller, Command, Compound, Effect, Guard, Hold, MessageId, Name, Outcome, Refusal,
+    Caller, Command, Compound, Effect, Guard, Hold, MessageId, Name, Outcome, Refusal,
 };
 
-use super::several::refused;
-use super::{Access, Decided, Route, decided};
-use crate::core::{Need, Shard};
+use super::{Access, Decided, Route};
+use crate::core::Need;
 
 /// What one shard is to do, and where its puts stood among all.
 #[derive(Default)]
@@ -96,38 +94,60 @@ impl Access<'_> {
         home: Option<usize>,
         last: Option<Command>,
     ) -> Decided {
+        self.hold_all(parts.keys().copied());
+        let done = self.do_parts(caller, parts, puts, home);
         self.release();
-        let (core, now) = (self.core, self.now);
-        let mut shards: Vec<(usize, MutexGuard<'_, _>, Part)> = parts
-            .into_iter()
-            .map(|(number, part)| (number, core.lock(number), part))
-            .collect();
-        let mut no = None;
-        for (_, shard, part) in &mut shards {
-            let Shard { engine, batch, .. } = &mut **shard;
-            let may = engine.may_compound(now, caller.party, &part.compound, batch, self.scratch);
-            core.collect(shard, self.scratch, self.out);
+        match (done, last) {
+            (Decided::Now(Outcome::Compound { ids, .. }, _, need), Some(command)) => {
+                match self.submit(caller, command) {
+                    Decided::Later => Decided::Later,
+                    Decided::Now(outcome, name, own) => {
+                        let then = Some(Box::new(outcome));
+                        Decided::Now(Outcome::Compound { ids, then }, name, need.and(own))
+                    }
+                }
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// Finds every part good and does it; their shards are held. The part
+    /// `home` has the command.
+    fn do_parts(
+        &mut self,
+        caller: Caller,
+        mut parts: BTreeMap<usize, Part>,
+        puts: usize,
+        home: Option<usize>,
+    ) -> Decided {
+        for (&shard, part) in &parts {
+            let may = self.step(shard, |at| {
+                let compound = &part.compound;
+                at.engine
+                    .may_compound(at.now, caller.party, compound, at.journal, at.deliveries)
+            });
             if let Err(refusal) = may {
-                no = Some(refused(core, shard, refusal));
-                break;
+                return self.refused(shard, refusal);
             }
         }
         let mut ids = vec![MessageId(0); puts];
         let mut need = Need::default();
         let (mut then, mut name, mut later) = (None, Name::default(), false);
         // The command's own shard first: its refusal is the refusal of all.
-        shards.sort_by_key(|(number, ..)| (Some(*number) != home, *number));
-        for (number, shard, part) in &mut shards {
-            if no.is_some() {
-                break;
-            }
+        let mut order: Vec<usize> = parts.keys().copied().collect();
+        order.sort_by_key(|shard| (Some(*shard) != home, *shard));
+        for shard in order {
+            let Some(part) = parts.get_mut(&shard) else {
+                continue;
+            };
             let command = Command::Compound(Box::new(std::mem::take(&mut part.compound)));
-            let Shard { engine, batch, .. } = &mut **shard;
-            let answer = engine.submit_part(now, caller, command, batch, self.scratch);
-            let parked = matches!(answer, Answer::Later);
-            let answer = decided(core, shard, answer);
-            core.collect(shard, self.scratch, self.out);
-            need = need.and(shard.need(Hold::Durable, &core.progress, core.waits_for_disk()));
+            let answer = self.step(shard, |at| {
+                at.engine
+                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
+            });
+            let is_home = Some(shard) == home;
+            let answer = self.decided(shard, answer);
+            need = need.and(self.need(shard, Hold::Durable));
             match answer {
                 Decided::Now(
                     Outcome::Compound {
@@ -140,34 +160,19 @@ impl Access<'_> {
                     for (place, id) in part.puts.iter().zip(stored) {
                         ids[*place] = id;
                     }
-                    if Some(*number) == home {
+                    if is_home {
                         (then, name) = (own, own_name);
                     }
                 }
-                Decided::Now(refusal, ..) if Some(*number) == home => {
-                    no = Some(Decided::Now(refusal, Name::default(), need));
+                Decided::Now(refusal, ..) if is_home => {
+                    return Decided::Now(refusal, Name::default(), need);
                 }
                 Decided::Now(..) => {}
-                Decided::Later => later |= parked && Some(*number) == home,
+                Decided::Later => later |= is_home,
             }
-        }
-        let guards: Vec<&Shard> = shards.iter().map(|(_, shard, _)| &**shard).collect();
-        self.leave(&guards);
-        drop(shards);
-        if let Some(no) = no {
-            return no;
         }
         if later {
             return Decided::Later;
-        }
-        if let Some(command) = last {
-            return match self.submit(caller, command) {
-                Decided::Later => Decided::Later,
-                Decided::Now(outcome, name, own) => {
-                    let then = Some(Box::new(outcome));
-                    Decided::Now(Outcome::Compound { ids, then }, name, need.and(own))
-                }
-            };
         }
         Decided::Now(Outcome::Compound { ids, then }, name, need)
     }

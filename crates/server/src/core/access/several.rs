@@ -4,14 +4,14 @@
 //! all of them, in the order of their numbers, so that all its facts are of
 //! one frame.
 
-use std::sync::MutexGuard;
+use std::collections::BTreeMap;
 
 use quintet_engine::{
-    Across, Answer, Best, Caller, Command, Handed, Hold, Name, Outcome, Put, Refusal, Take, Wait,
+    Across, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put, Take, Wait,
 };
 
-use super::{Access, Decided, decided};
-use crate::core::{Core, Need, Shard};
+use super::{Access, Decided};
+use crate::core::Need;
 
 impl Access<'_> {
     /// Takes from several shards, or sets a standing take.
@@ -31,15 +31,12 @@ impl Access<'_> {
         }
         let mut answered = Decided::Later;
         while let Some(shard) = across.shard() {
-            self.lock(shard);
-            let Some((_, guard)) = &mut self.held else {
-                break;
-            };
-            let Shard { engine, batch, .. } = &mut **guard;
-            if let Some(answer) = across.step(self.now, engine, batch, self.scratch) {
-                answered = decided(self.core, guard, answer);
+            let answer = self.step(shard, |at| {
+                across.step(at.now, at.engine, at.journal, at.deliveries)
+            });
+            if let Some(answer) = answer {
+                answered = self.decided(shard, answer);
             }
-            self.collect();
         }
         answered
     }
@@ -47,40 +44,31 @@ impl Access<'_> {
     /// Takes as many as there are, up to the limit, in one step. `None`: there
     /// are none.
     fn take_many(&mut self, caller: Caller, mut take: Take) -> Option<Decided> {
-        self.release();
-        let (core, now) = (self.core, self.now);
         let wanted = take.messages_max as usize;
-        let mut numbers: Vec<usize> = take
-            .queues
-            .iter()
-            .map(|name| core.shard_of_queue(name.as_bytes()))
+        let numbers = take.queues.iter();
+        let mut shards: Vec<usize> = numbers
+            .map(|name| self.core.shard_of_queue(name.as_bytes()))
             .collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut shards: Vec<MutexGuard<'_, Shard>> = numbers
-            .into_iter()
-            .map(|number| core.lock(number))
-            .collect();
+        shards.sort_unstable();
+        shards.dedup();
+        self.hold_all(shards.iter().copied());
         (take.wait, take.deadline_soon_ms, take.messages_max) = (Wait::No, None, 1);
         let (mut handed, mut from, mut need) = (Handed::new(), Name::default(), Need::default());
         while handed.len() < wanted {
             let mut first: Option<(Best, usize)> = None;
-            for (at, shard) in shards.iter_mut().enumerate() {
-                let Shard { engine, batch, .. } = &mut **shard;
-                let found = engine.best_for(now, &take, batch, self.scratch);
-                core.collect(shard, self.scratch, self.out);
+            for &shard in &shards {
+                let found = self.step(shard, |at| {
+                    at.engine.best_for(at.now, &take, at.journal, at.deliveries)
+                });
                 if let Some(found) = found
                     && first.is_none_or(|(first, _)| first.is_worse_than(found, take.end))
                 {
-                    first = Some((found, at));
+                    first = Some((found, shard));
                 }
             }
-            let Some((_, at)) = first else { break };
-            let Shard { engine, batch, .. } = &mut *shards[at];
+            let Some((_, shard)) = first else { break };
             let command = Command::Take(take.clone());
-            let answer = engine.submit(now, caller, command, batch, self.scratch);
-            core.collect(&mut shards[at], self.scratch, self.out);
-            let Decided::Now(outcome, name, held) = decided(core, &mut shards[at], answer) else {
+            let Decided::Now(outcome, name, held) = self.ask(shard, caller, command) else {
                 break;
             };
             need = need.and(held);
@@ -92,8 +80,7 @@ impl Access<'_> {
                     handed.extend(messages);
                 }
                 other if handed.is_empty() => {
-                    let guards: Vec<&Shard> = shards.iter().map(|shard| &**shard).collect();
-                    self.leave(&guards);
+                    self.release();
                     return Some(Decided::Now(other, name, need));
                 }
                 _ => break,
@@ -104,8 +91,7 @@ impl Access<'_> {
                 lease.held_max = 0;
             }
         }
-        let guards: Vec<&Shard> = shards.iter().map(|shard| &**shard).collect();
-        self.leave(&guards);
+        self.release();
         (!handed.is_empty()).then(|| Decided::Now(Outcome::Messages(handed), from, need))
     }
 
@@ -118,94 +104,68 @@ impl Access<'_> {
         caller: Caller,
         command: Command,
     ) -> Decided {
-        self.release();
-        let (core, now) = (self.core, self.now);
-        let (mut from, mut into) = core.lock_two(from, into);
-        if let Err(refusal) = into.engine.may_receive(to) {
-            return refused(core, &mut into, refusal);
-        }
-        let Shard { engine, batch, .. } = &mut *from;
-        let answer = engine.submit(now, caller, command, batch, self.scratch);
-        core.collect(&mut from, self.scratch, self.out);
-        core.carry_between(
-            &mut from,
-            &mut into,
-            now,
-            usize::MAX,
-            self.scratch,
-            self.out,
-        );
-        self.leave(&[&from, &into]);
-        // No move waits.
-        let Answer::Now(outcome, hold) = answer else {
-            return Decided::Later;
+        self.hold_all([from, into]);
+        let decided = match self.step(into, |at| at.engine.may_receive(to)) {
+            Err(refusal) => self.refused(into, refusal),
+            Ok(()) => match self.ask(from, caller, command) {
+                Decided::Now(outcome, name, need) => {
+                    self.carry_held(from, usize::MAX);
+                    let need = need.and(self.need(into, Hold::Durable));
+                    Decided::Now(outcome, name, need)
+                }
+                // No move waits.
+                Decided::Later => Decided::Later,
+            },
         };
-        let waits = core.waits_for_disk();
-        let need = from.need(hold, &core.progress, waits);
-        let need = need.and(into.need(hold, &core.progress, waits));
-        Decided::Now(outcome, Name::default(), need)
+        self.release();
+        decided
     }
 
     /// Stores all of these or none.
     pub(super) fn put_many(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
-        self.release();
-        let (core, now) = (self.core, self.now);
-        let mut parts: Vec<Part> = (0..core.shards.len()).map(|_| Part::default()).collect();
         let count = puts.len();
+        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         for (at, put) in puts.into_iter().enumerate() {
-            let part = &mut parts[core.shard_of_queue(put.queue.as_bytes())];
+            let shard = self.core.shard_of_queue(put.queue.as_bytes());
+            let part = parts.entry(shard).or_default();
             part.places.push(at);
             part.puts.push(put);
         }
-        let mut shards: Vec<(MutexGuard<'_, Shard>, Part)> = parts
-            .into_iter()
-            .enumerate()
-            .filter(|(_, part)| !part.puts.is_empty())
-            .map(|(number, part)| (core.lock(number), part))
-            .collect();
-        let mut no = None;
-        for (shard, part) in &mut shards {
-            let Shard { engine, batch, .. } = &mut **shard;
-            let may = engine.may_put_many(now, &part.puts, batch, self.scratch);
-            core.collect(shard, self.scratch, self.out);
+        self.hold_all(parts.keys().copied());
+        let decided = self.put_parts(caller, &mut parts, count);
+        self.release();
+        decided
+    }
+
+    /// Their shards are held.
+    fn put_parts(
+        &mut self,
+        caller: Caller,
+        parts: &mut BTreeMap<usize, Part>,
+        count: usize,
+    ) -> Decided {
+        for (&shard, part) in parts.iter() {
+            let may = self.step(shard, |at| {
+                at.engine
+                    .may_put_many(at.now, &part.puts, at.journal, at.deliveries)
+            });
             if let Err(refusal) = may {
-                no = Some(refused(core, shard, refusal));
-                break;
+                return self.refused(shard, refusal);
             }
         }
-        let mut ids = vec![Default::default(); count];
+        let mut ids = vec![MessageId::default(); count];
         let mut need = Need::default();
-        for (shard, part) in &mut shards {
-            if no.is_some() {
-                break;
-            }
+        for (&shard, part) in parts {
             let command = Command::PutMany(std::mem::take(&mut part.puts));
-            let Shard { engine, batch, .. } = &mut **shard;
-            let answer = engine.submit(now, caller, command, batch, self.scratch);
-            core.collect(shard, self.scratch, self.out);
             // Found good under the same lock, and no put waits.
-            if let Answer::Now(Outcome::PutMany(stored), _) = answer {
+            if let Decided::Now(Outcome::PutMany(stored), ..) = self.ask(shard, caller, command) {
                 for (place, id) in part.places.iter().zip(stored) {
                     ids[*place] = id;
                 }
             }
-            need = need.and(shard.need(Hold::Durable, &core.progress, core.waits_for_disk()));
+            need = need.and(self.need(shard, Hold::Durable));
         }
-        let guards: Vec<&Shard> = shards.iter().map(|(shard, _)| &**shard).collect();
-        self.leave(&guards);
-        no.unwrap_or_else(|| Decided::Now(Outcome::PutMany(ids), Name::default(), need))
-    }
-
-    /// Notes what was recorded, and what is due, before shards are unlocked.
-    pub(super) fn leave(&mut self, shards: &[&Shard]) {
-        for shard in shards {
-            if !shard.batch.is_empty() {
-                self.recorded = self.core.progress.open();
-            }
-            // What a shard has sent elsewhere is due at once: the timer
-            // carries it.
-            self.core.timer.notify(shard.engine.next_deadline());
-        }
+        Decided::Now(Outcome::PutMany(ids), Name::default(), need)
     }
 }
 
@@ -214,10 +174,4 @@ impl Access<'_> {
 struct Part {
     puts: Vec<Put>,
     places: Vec<usize>,
-}
-
-pub(super) fn refused(core: &Core, shard: &mut Shard, refusal: Refusal) -> Decided {
-    let hold = super::hold_of(refusal);
-    let need = shard.need(hold, &core.progress, core.waits_for_disk());
-    Decided::Now(Outcome::Refused(refusal), Name::default(), need)
 }

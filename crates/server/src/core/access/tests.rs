@@ -1,7 +1,6 @@
 //! Commands over several shards that no voice has yet.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use quintet_engine::{
     BackTo, Body, By, Compound, Effect, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
@@ -11,7 +10,7 @@ use quintet_engine::{
 
 use super::*;
 use crate::config::SyncPolicy;
-use crate::core::{Contents, Counts, Layout, Looks, Progress, Room, Signal, Timer, locked, open};
+use crate::core::{Contents, Core, Layout, Room, locked, open};
 
 const SHARDS: usize = 3;
 
@@ -23,44 +22,25 @@ fn core(dir: &Path, settings: &Settings) -> Core {
         memory: 256 << 20,
     };
     let opened = open(dir, &layout, settings).expect("it opens");
-    Core {
-        reader: opened.committer.log.reader(),
-        runs: opened.runs,
-        shards: opened.shards.into_iter().map(Mutex::new).collect(),
-        committer: Mutex::new(opened.committer),
-        policy: SyncPolicy::Never,
-        clock: opened.clock,
-        progress: Progress::new(),
-        bodies: opened.bodies,
-        timer: Timer::new(),
-        log_work: Signal::default(),
-        upkeep: Signal::default(),
-        sync_turn: Mutex::new(()),
-        sync_time: crate::core::SyncTime::default(),
-        mail: Vec::new(),
-        counts: Counts::default(),
-        room: Room::new(dir.to_owned(), 1 << 20),
-        looks: Looks::default(),
-        intents: Mutex::default(),
-        hooks_work: Signal::default(),
-    }
+    let room = Room::new(dir.to_owned(), 1 << 20);
+    Core::new(opened, SyncPolicy::Never, Vec::new(), room)
 }
 
 fn ask(core: &Core, command: Command) -> Outcome {
-    let (mut scratch, mut out) = (Vec::new(), Vec::new());
-    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
+    let mut trail = Trail::default();
     let caller = Caller {
         party: Party(1),
         ..Caller::default()
     };
-    let Decided::Now(outcome, _, need) = access.submit(caller, command) else {
+    let decided = Access::new(core, core.clock.now(), &mut trail).submit(caller, command);
+    let Decided::Now(outcome, _, need) = decided else {
         panic!("nothing here waits");
     };
-    let recorded = access.finish();
     // What was recorded is what the reply waits for, if it waits.
+    let recorded = trail.recorded;
     assert!(need.written == 0 || recorded == 0 || need.written == recorded);
-    core.write(recorded);
-    assert!(out.is_empty());
+    assert!(trail.mail.is_empty());
+    core.see_to(trail);
     outcome
 }
 
@@ -400,22 +380,18 @@ fn connections_that_race_past_the_same_guard_never_both_win() {
 
 /// [`ask`] beside others.
 fn ask_in(core: &Core, command: Command) -> Outcome {
-    let (mut scratch, mut out) = (Vec::new(), Vec::new());
-    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
-    let Decided::Now(outcome, ..) = access.submit(Caller::default(), command) else {
-        panic!("nothing here waits");
-    };
-    let recorded = access.finish();
-    core.write(recorded);
-    outcome
+    match core.visit(|access| access.submit(Caller::default(), command)) {
+        Decided::Now(outcome, ..) => outcome,
+        Decided::Later => panic!("nothing here waits"),
+    }
 }
 
 /// Decides a put; answers the batch it is in, which is not written.
 fn put_unwritten(core: &Core, body: &str) -> u64 {
-    let (mut scratch, mut out) = (Vec::new(), Vec::new());
-    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
-    access.submit(Caller::default(), Command::Put(put(&names()[0], 1, body)));
-    access.finish()
+    let mut trail = Trail::default();
+    let put = Command::Put(put(&names()[0], 1, body));
+    Access::new(core, core.clock.now(), &mut trail).submit(Caller::default(), put);
+    trail.recorded
 }
 
 #[test]

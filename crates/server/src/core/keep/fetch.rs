@@ -64,25 +64,11 @@ impl Core {
 
     /// Hands a shard what was read, and its answers to those who waited.
     pub(super) fn supply(&self, number: usize, found: Vec<Found>) {
-        let (mut deliveries, mut mail) = (Vec::new(), Vec::new());
-        let now = self.clock.now();
-        let mut shard = self.lock(number);
-        let Shard { engine, batch, .. } = &mut *shard;
-        engine.supply(now, found, batch, &mut deliveries);
-        self.collect(&mut shard, &mut deliveries, &mut mail);
-        let mut ticket = match shard.batch.is_empty() {
-            true => 0,
-            false => self.progress.open(),
-        };
-        let sends = self.shards.len() > 1 && shard.engine.sends_to().is_some();
-        let next = shard.engine.next_deadline();
-        drop(shard);
-        if sends {
-            ticket = ticket.max(self.carry_all(number, now, &mut deliveries, &mut mail));
-        }
-        self.timer.notify(next);
-        self.write(ticket);
-        self.post(mail);
+        self.visit(|access| {
+            access.step(number, |at| {
+                at.engine.supply(at.now, found, at.journal, at.deliveries);
+            });
+        });
     }
 
     fn read_run(&self, shard: usize, want: Want) -> Option<Found> {

@@ -9,7 +9,7 @@ use quintet_log::LogError;
 use quintet_log::run::{Block, Place, Run, RunWriter};
 
 use super::lane_tag;
-use crate::core::{Core, Shard, locked};
+use crate::core::{Core, locked};
 
 /// How many runs are merged at once at most, and at least.
 const MERGE: std::ops::RangeInclusive<usize> = 4..=16;
@@ -27,7 +27,7 @@ struct Moving {
 impl Core {
     /// Writes runs again of which less than a quarter lives, if that frees
     /// enough, and merges some if there are very many.
-    pub(super) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
+    pub(in crate::core) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
         let mut runs = locked(&self.shards[number]).engine.runs();
         let left_alone = locked(&self.runs.left_alone).clone();
         runs.retain(|(run, ..)| !left_alone.contains(&run.0));
@@ -101,17 +101,14 @@ impl Core {
                     .collect(),
             });
         }
-        let (mut deliveries, mut mail) = (Vec::new(), Vec::new());
         let id = RunId(run.name().number.0);
-        let mut shard = self.lock(number);
-        let now = self.clock.now();
-        let Shard { engine, batch, .. } = &mut *shard;
-        engine.replace_runs(now, old, id, &blocks, batch, &mut deliveries);
-        self.collect(&mut shard, &mut deliveries, &mut mail);
-        let needed = shard.engine.needs_run(id);
-        drop(shard);
-        self.write(self.progress.open());
-        self.post(mail);
+        let needed = self.visit(|access| {
+            access.step(number, |at| {
+                at.engine
+                    .replace_runs(at.now, old, id, &blocks, at.journal, at.deliveries);
+                at.engine.needs_run(id)
+            })
+        });
         if !needed {
             self.runs.remove(id.0);
         }

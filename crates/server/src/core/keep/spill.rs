@@ -28,7 +28,7 @@ const SYNC_BYTES: u64 = 2 << 20;
 impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
-    pub(super) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
+    pub(in crate::core) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
         let fixed = locked(&self.shards[number]).engine.fixed_bytes();
         let budget = self.runs.budget().beside(fixed);
         let memory = || locked(&self.shards[number]).engine.memory_bytes();

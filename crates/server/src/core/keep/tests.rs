@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Token, Waker};
@@ -21,13 +21,11 @@ use super::Budget;
 use crate::config::SyncPolicy;
 use crate::core::commit::Ending;
 use crate::core::recover::{Layout, open_on};
-use crate::core::{
-    Access, Core, Counts, Decided, Mail, Mailbox, Progress, Room, Signal, Timer, locked,
-};
+use crate::core::{Access, Core, Decided, Mail, Mailbox, Room, Trail, locked};
 
 pub(in crate::core) const SEGMENT: u64 = 32 << 10;
 /// Longer than any healthy answer takes. Nothing passes by reaching it.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(in crate::core) const PATIENCE: Duration = Duration::from_secs(30);
 /// Numbers of a load's steps.
 const STEPS: usize = 70;
 
@@ -40,7 +38,8 @@ pub(in crate::core) fn open_with(disk: &SimDisk, settings: &Settings) -> Core {
     open_shards(disk, settings, 1)
 }
 
-fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
+/// The same of several shards.
+pub(in crate::core) fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
     let layout = Layout {
         shards,
         segment_bytes: SEGMENT,
@@ -51,27 +50,9 @@ fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
     let opened = open_on(&storage, &layout, settings).expect("it opens");
     let poll = Poll::new().expect("a poll");
     let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
-    let core = Core {
-        reader: opened.committer.log.reader(),
-        runs: opened.runs,
-        shards: opened.shards.into_iter().map(Mutex::new).collect(),
-        committer: Mutex::new(opened.committer),
-        policy: SyncPolicy::Always,
-        clock: opened.clock,
-        progress: Progress::new(),
-        bodies: opened.bodies,
-        timer: Timer::new(),
-        log_work: Signal::default(),
-        upkeep: Signal::default(),
-        sync_turn: Mutex::new(()),
-        sync_time: crate::core::SyncTime::default(),
-        mail: vec![Mailbox::new(Arc::new(waker))],
-        counts: Counts::default(),
-        room: Room::new("/".into(), SEGMENT),
-        looks: crate::core::Looks::default(),
-        intents: Mutex::default(),
-        hooks_work: Signal::default(),
-    };
+    let mail = vec![Mailbox::new(Arc::new(waker))];
+    let room = Room::new("/".into(), SEGMENT);
+    let core = Core::new(opened, SyncPolicy::Always, mail, room);
     // Everything is over this budget.
     *locked(&core.runs.budget) = Budget {
         high: 0,
@@ -87,14 +68,12 @@ fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
 
 /// Asks, reads what runs it needs, and waits until the answer is durable.
 pub(in crate::core) fn ask(core: &Core, command: Command) -> Outcome {
-    let (mut scratch, mut out) = (Vec::new(), Vec::new());
+    let mut trail = Trail::default();
     let caller = Caller {
         party: Party(1),
         ..Caller::default()
     };
-    let mut access = Access::new(core, core.clock.now(), &mut scratch, &mut out);
-    let decided = access.submit(caller, command);
-    access.finish();
+    let decided = Access::new(core, core.clock.now(), &mut trail).submit(caller, command);
     let outcome = match decided {
         Decided::Now(outcome, ..) => outcome,
         Decided::Later => {

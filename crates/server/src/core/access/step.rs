@@ -1,0 +1,205 @@
+//! The one way into a shard: lock it, let its engine do something, say what
+//! those who waited are brought, and unlock it with all seen to that the next
+//! command would else have to see to: what was recorded is noted, what was sent
+//! to another shard is carried there, and the timer knows the next deadline.
+
+use std::sync::MutexGuard;
+
+use quintet_engine::{Delivery, Engine, Hold, Ms, Side, carry};
+use smallvec::SmallVec;
+
+use crate::core::shard::Batch;
+use crate::core::{Core, Need, Shard};
+
+/// Messages carried in one hold of two shards' locks.
+const SLICE: usize = 512;
+
+/// What steps leave behind, for whoever took them to see to when no shard is
+/// locked: [`Core::see_to`].
+#[derive(Default)]
+pub(crate) struct Trail {
+    /// Outcomes for others that waited, and what each waits for.
+    pub(crate) mail: Vec<(Delivery, Need)>,
+    /// The newest batch something was recorded in; 0: nothing was.
+    pub(crate) recorded: u64,
+    /// Of the step that is being taken; empty between steps.
+    pub(in crate::core) scratch: Vec<Delivery>,
+}
+
+impl Trail {
+    /// Adds what other steps have left.
+    pub(crate) fn join(&mut self, other: Trail) {
+        self.mail.extend(other.mail);
+        self.recorded = self.recorded.max(other.recorded);
+    }
+}
+
+/// What a step works with.
+pub(crate) struct Inside<'a> {
+    pub(crate) now: Ms,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) journal: &'a mut Batch,
+    pub(crate) deliveries: &'a mut Vec<Delivery>,
+}
+
+/// Asks the shards. Keeps those asked last locked between steps, so that the
+/// commands of one connection's turn usually lock once; all are unlocked when
+/// it goes.
+pub(crate) struct Access<'a> {
+    pub(super) core: &'a Core,
+    now: Ms,
+    held: SmallVec<[(usize, MutexGuard<'a, Shard>); 1]>,
+    pub(super) trail: &'a mut Trail,
+}
+
+impl<'a> Access<'a> {
+    /// At the time `now`; what the steps leave is added to `trail`.
+    pub(crate) fn new(core: &'a Core, now: Ms, trail: &'a mut Trail) -> Self {
+        Self {
+            core,
+            now,
+            held: SmallVec::new(),
+            trail,
+        }
+    }
+
+    /// Does something in a shard.
+    pub(crate) fn step<T>(&mut self, shard: usize, work: impl FnOnce(&mut Inside<'_>) -> T) -> T {
+        let at = self.hold(shard);
+        let guard = &mut *self.held[at].1;
+        let done = work(&mut Inside {
+            now: self.now,
+            engine: &mut guard.engine,
+            journal: &mut guard.batch,
+            deliveries: &mut self.trail.scratch,
+        });
+        if !self.trail.scratch.is_empty() || guard.engine.asks() {
+            self.core.collect(guard, self.trail);
+        }
+        done
+    }
+
+    /// What a reply decided by the last step in a shard waits for.
+    pub(super) fn need(&mut self, shard: usize, hold: Hold) -> Need {
+        let core = self.core;
+        self.shard(shard)
+            .need(hold, &core.progress, core.waits_for_disk())
+    }
+
+    /// A shard, locked.
+    pub(super) fn shard(&mut self, shard: usize) -> &mut Shard {
+        let at = self.hold(shard);
+        &mut self.held[at].1
+    }
+
+    /// Locks a shard, if it is not; answers its place among those held.
+    fn hold(&mut self, shard: usize) -> usize {
+        let held = self.held.iter().position(|(held, _)| *held == shard);
+        held.unwrap_or_else(|| {
+            self.release();
+            self.held.push((shard, self.core.lock(shard)));
+            0
+        })
+    }
+
+    /// Locks several together, so that steps in them land in one batch, which
+    /// becomes one frame.
+    pub(super) fn hold_all(&mut self, shards: impl IntoIterator<Item = usize>) {
+        self.release();
+        self.lock_all(shards);
+    }
+
+    /// In the order of their numbers, as everybody does. None is held.
+    fn lock_all(&mut self, shards: impl IntoIterator<Item = usize>) {
+        let mut shards: SmallVec<[usize; 8]> = shards.into_iter().collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let core = self.core;
+        let locked = shards.into_iter().map(|shard| (shard, core.lock(shard)));
+        self.held.extend(locked);
+    }
+
+    /// Adds what steps that were taken apart from these have left.
+    pub(crate) fn join(&mut self, other: Trail) {
+        self.trail.join(other);
+    }
+
+    /// Unlocks everything, also for steps that others take meanwhile, and
+    /// carries what was sent to other shards.
+    pub(crate) fn release(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        for from in self.unlock() {
+            loop {
+                let into = self.core.lock(from).engine.sends_to();
+                let Some(into) = into else { break };
+                self.lock_all([from, into]);
+                self.carry_held(from, SLICE);
+                if self.unlock().contains(&into) {
+                    // What arrived sends on: in turn, so that messages that go
+                    // round in a circle keep nobody here.
+                    self.core.timer.notify(self.now);
+                }
+            }
+            let next = self.core.lock(from).engine.next_deadline();
+            self.core.timer.notify(next);
+        }
+    }
+
+    /// Unlocks, with what was recorded noted and the timer told. Answers the
+    /// shards that have something to be carried.
+    fn unlock(&mut self) -> SmallVec<[usize; 4]> {
+        let several = self.core.shards.len() > 1;
+        let mut senders = SmallVec::new();
+        let mut next = Ms::NEVER;
+        while let Some((number, shard)) = self.held.pop() {
+            if !shard.batch.is_empty() {
+                self.trail.recorded = self.core.progress.open();
+            }
+            if several && shard.engine.sends_to().is_some() {
+                senders.push(number);
+            } else {
+                next = next.min(shard.engine.next_deadline());
+            }
+        }
+        self.core.timer.notify(next);
+        senders
+    }
+
+    /// Carries up to `max` messages that `from` has sent to the other shard that is
+    /// held beside it.
+    pub(super) fn carry_held(&mut self, from: usize, max: usize) {
+        let [(one, a), (_, b)] = &mut self.held[..] else {
+            panic!("a message is carried between two shards that are locked");
+        };
+        let (from, into) = if *one == from { (a, b) } else { (b, a) };
+        let (from, into) = (&mut **from, &mut **into);
+        let leaves = Side {
+            engine: &mut from.engine,
+            journal: &mut from.batch,
+        };
+        let enters = Side {
+            engine: &mut into.engine,
+            journal: &mut into.batch,
+        };
+        carry(self.now, leaves, enters, max, &mut self.trail.scratch);
+        self.core.collect(into, self.trail);
+    }
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Core {
+    /// Steps that no connection's turn is about; sees to what they leave.
+    pub(crate) fn visit<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        let mut trail = Trail::default();
+        let done = work(&mut Access::new(self, self.clock.now(), &mut trail));
+        self.see_to(trail);
+        done
+    }
+}

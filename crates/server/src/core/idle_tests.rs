@@ -1,0 +1,227 @@
+//! Nobody asks for anything: what a step of the server's own frees for a queue
+//! of another shard arrives there all the same, and what it brings nearer is
+//! waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use quintet_engine::{
+    BackTo, Body, By, Caller, Command, DeadLetter, Expiry, Fact, Intents, LeaseAsk, LeaseOwner,
+    LeaseTime, Name, Outcome, Overrides, Party, Pattern, Put, Settings, Take, Wait, shard_of_queue,
+};
+use quintet_sim::disk::SimDisk;
+
+use super::clock::{ByHand, Clock};
+use super::keep::tests::{PATIENCE, ask, open_shards};
+use super::{Core, Decided, Mail, PartyKey, locked};
+
+/// In shard 0, and where its messages go: in shard 1.
+const WORK: &str = "a";
+const ELSEWHERE: &str = "b";
+
+fn settings(rule: Overrides) -> Settings {
+    Settings {
+        rules: vec![(Pattern::new(WORK), rule)],
+        ..Settings::default()
+    }
+}
+
+fn open(settings: &Settings) -> Core {
+    let shard = |name: &str| shard_of_queue(name.as_bytes(), 2);
+    assert_eq!([WORK, ELSEWHERE].map(shard), [0, 1]);
+    open_shards(&SimDisk::new(1), settings, 2)
+}
+
+fn put(body: &str) -> Put {
+    Put {
+        queue: WORK.into(),
+        body: Body::new(body.as_bytes()),
+        ..Put::default()
+    }
+}
+
+fn stored(core: &Core, put: Put) -> quintet_engine::MessageId {
+    match ask(core, Command::Put(put)) {
+        Outcome::Put { id, .. } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn take(queue: &str) -> Take {
+    Take {
+        queues: std::iter::once(Name::from(queue)).collect(),
+        ..Take::default()
+    }
+}
+
+/// Somebody with a connection, whose mail is kept.
+fn party(slot: u32) -> Party {
+    PartyKey {
+        thread: 0,
+        slot,
+        generation: 1,
+    }
+    .party()
+}
+
+/// Somebody waits for what comes to the other shard's queue.
+fn wait_elsewhere(core: &Core) {
+    let caller = Caller {
+        party: party(2),
+        ..Caller::default()
+    };
+    let waits = Take {
+        wait: Wait::Forever,
+        ..take(ELSEWHERE)
+    };
+    let decided = core.visit(|access| access.submit(caller, Command::Take(waits)));
+    assert!(matches!(decided, Decided::Later));
+}
+
+/// What those who waited were brought.
+fn brought(core: &Core) -> Vec<Vec<u8>> {
+    let mut mail = Vec::new();
+    core.mail[0].collect(&mut mail);
+    let mut bodies = Vec::new();
+    for item in mail {
+        if let Mail::Delivery(delivery, _) = item
+            && let Outcome::Messages(messages) = delivery.outcome
+        {
+            let small = messages
+                .iter()
+                .filter_map(|message| message.body.as_small());
+            bodies.extend(small.map(<[u8]>::to_vec));
+        }
+    }
+    bodies
+}
+
+/// Nothing is left for the next command to see to.
+#[track_caller]
+fn assert_seen_to(core: &Core) {
+    for shard in &core.shards {
+        let shard = locked(shard);
+        assert_eq!(shard.engine.sends_to(), None, "a message lies aside");
+        let next = shard.engine.next_deadline();
+        assert!(
+            core.timer.next() <= next,
+            "the timer sleeps until {:?}, and something is due at {next:?}",
+            core.timer.next()
+        );
+        assert!(!shard.engine.asks(), "something is asked for");
+    }
+}
+
+#[test]
+fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
+    let rule = Overrides {
+        attempts_max: Some(1),
+        dead_letter: Some(DeadLetter::To(ELSEWHERE.into())),
+        ..Overrides::default()
+    };
+    let core = open(&settings(rule));
+    core.want_intents(Intents {
+        party: party(3),
+        dead_letter: true,
+        ..Intents::default()
+    });
+    stored(&core, put("tried"));
+    let leased = Take {
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::OwnTtr,
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..take(WORK)
+    };
+    assert!(matches!(
+        ask(&core, Command::Take(leased)),
+        Outcome::Messages(_)
+    ));
+    // The party that `ask` asks for.
+    core.visit(|access| access.disconnect(Party(1)));
+    assert_eq!(std::mem::take(&mut *locked(&core.intents)).len(), 1);
+    wait_elsewhere(&core);
+    assert_seen_to(&core);
+    assert_eq!(brought(&core), [b""; 0]);
+
+    // The hook is removed.
+    core.want_intents(Intents::default());
+    assert_seen_to(&core);
+    assert_eq!(brought(&core), [b"tried"]);
+}
+
+#[test]
+fn settings_that_bring_a_deadline_nearer_tell_the_timer() {
+    let stays = Overrides {
+        idle_ms: Some(0),
+        ..Overrides::default()
+    };
+    let mut before = settings(stays);
+    before.defaults.idle_ms = 0;
+    let core = open(&before);
+    stored(&core, put("x"));
+    ask(&core, Command::Take(take(WORK)));
+    assert_seen_to(&core);
+    let rests = Overrides {
+        idle_ms: Some(1),
+        ..Overrides::default()
+    };
+    core.configure(&settings(rests));
+    assert_seen_to(&core);
+    // The timer drops the queue by itself.
+    std::thread::scope(|scope| {
+        scope.spawn(|| core.run_timer());
+        let began = Instant::now();
+        let is_made = |fact: &Fact| matches!(fact, Fact::QueueMade { .. });
+        let there = || locked(&core.shards[0]).engine.image().iter().any(is_made);
+        while there() && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        let left = there();
+        core.timer.stop();
+        assert!(!left, "the queue is never dropped");
+    });
+}
+
+#[test]
+fn what_is_due_when_runs_are_written_again_goes_to_another_shard() {
+    let rule = Overrides {
+        expire_to: Some(ELSEWHERE.into()),
+        ..Overrides::default()
+    };
+    let mut core = open(&settings(rule));
+    let hand = Arc::new(ByHand::default());
+    hand.steady.store(1_000, Ordering::SeqCst);
+    core.clock = Clock::by_hand(Arc::clone(&hand), core.clock.now());
+    let never = AtomicBool::new(false);
+    let ids: Vec<_> = (0..100).map(|_| stored(&core, put("long"))).collect();
+    core.relieve(0, &never);
+    assert!(!locked(&core.shards[0]).engine.runs().is_empty());
+    for (_, id) in ids.iter().enumerate().filter(|(at, _)| at % 10 > 0) {
+        let delete = Command::Delete {
+            id: *id,
+            by: By::Anyone,
+        };
+        assert_eq!(ask(&core, delete), Outcome::Done);
+    }
+    stored(
+        &core,
+        Put {
+            expires: Expiry::In(10),
+            ..put("brief")
+        },
+    );
+    wait_elsewhere(&core);
+    assert_seen_to(&core);
+    hand.steady.fetch_add(20, Ordering::SeqCst);
+
+    let written = || core.runs.counts.rewritten.load(Ordering::Relaxed);
+    assert_eq!(written(), 0);
+    core.rewrite_thin(0, &never);
+    assert!(written() > 0);
+    assert_seen_to(&core);
+    assert_eq!(brought(&core), [b"brief"]);
+}
