@@ -32,7 +32,7 @@ use crate::message::{MessageId, QueueId};
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::shards::shard_of_queue;
 use crate::time::Ms;
-use crate::waiters::Waiter;
+use crate::waiters::{Lines, Waiter};
 
 /// How often the best message may be snatched away before any will do.
 const LOOKS_MAX: u32 = 4;
@@ -524,14 +524,12 @@ impl Engine {
     }
 
     /// Those of the take's queues that exist here.
-    pub(crate) fn queues_of(&self, take: &Take) -> SmallVec<[QueueId; 1]> {
-        let mut queues = SmallVec::new();
-        for name in &take.queues {
-            if let Some(queue) = self.store.find(name)
-                && !queues.contains(&queue)
-            {
-                queues.push(queue);
-            }
+    pub(crate) fn queues_of(&self, take: &Take) -> Lines {
+        let found = take.queues.iter().filter_map(|name| self.store.find(name));
+        let mut queues: Lines = found.collect();
+        if queues.len() > 1 {
+            queues.sort_unstable();
+            queues.dedup();
         }
         queues
     }

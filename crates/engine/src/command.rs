@@ -401,6 +401,16 @@ pub enum Command {
     /// Changes the caller's standing take if one still stands: one that was
     /// served, though its delivery may be on the way, does not begin anew.
     Rewatch(Box<Take>),
+    /// Adds a queue to the caller's standing take, or takes it away, if one
+    /// still stands; else as [`Command::Rewatch`] with all its queues, but what
+    /// it costs does not grow with them. If the queue cannot be made the take
+    /// does not stand any more.
+    WatchQueue {
+        /// Which.
+        queue: Name,
+        /// True: it is added.
+        on: bool,
+    },
     /// Ends the caller's waiting take with `Empty`.
     StopWaiting,
     /// Says that the caller refers to a queue, or no longer does: as one that
@@ -456,7 +466,7 @@ pub enum Command {
         by: By,
     },
     /// Buried messages back to ready, oldest first; only if there are none,
-    /// delayed ones. Answers how many.
+    /// delayed ones; 4,096 at most. Answers how many.
     Kick {
         /// The queue.
         queue: Name,
@@ -474,7 +484,7 @@ pub enum Command {
         /// Where to.
         to: Name,
     },
-    /// Moves messages of one state, in order. Answers how many.
+    /// Moves messages of one state, in order, 4,096 at most. Answers how many.
     MoveAll {
         /// From where.
         from: Name,
@@ -506,7 +516,8 @@ pub enum Command {
         overrides: Option<Box<Overrides>>,
     },
     /// From now on `child` gets a copy of every put to `parent` (Kestrel
-    /// fan-out). No effect if `child` has a parent; copies are not copied on.
+    /// fan-out). No effect if `child` has a parent; copies are not copied on. A
+    /// queue has 1,024 children at most ([`crate::Refusal::TooManyQueues`]).
     /// A put whose queue only passes it on, and has nobody to, answers id 0.
     Join {
         /// Whose puts.
@@ -534,7 +545,8 @@ pub enum Command {
         /// A shard, and where in it; (0, 0) to begin.
         from: (u8, u32),
     },
-    /// Discards expired messages now (`None`: everywhere). Answers how many.
+    /// Discards expired messages now (`None`: everywhere), of many the first
+    /// 4,096; the rest follows by itself. Answers how many.
     FlushExpired(Option<Name>),
     /// Uses up one id without storing anything (beanstalkd EXPECTED_CRLF).
     BurnId,

@@ -1,5 +1,6 @@
 //! The shard's engine: decides, applies, and knows who waits.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -82,6 +83,8 @@ pub struct Engine {
     pub(crate) asked: Vec<Intent>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
+    /// Parties that are gone and held more than one step gives back.
+    pub(crate) gone: VecDeque<Party>,
 }
 
 /// What the runs were asked and need not be asked again.
@@ -136,6 +139,8 @@ impl<'a, J> Cx<'a, J> {
 /// Forgotten messages freed with each command, and with each tick.
 const REAP_PER_COMMAND: usize = 64;
 const REAP_PER_TICK: usize = 4096;
+/// Leases of parties that are gone, ended in one step.
+const LEASES_PER_STEP: usize = 1024;
 /// Entries of tables whose time is over are freed so often, ms; sooner if the
 /// tables are full.
 const TABLES_SWEEP_MS: u64 = 60_000;
@@ -171,6 +176,7 @@ impl Engine {
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
+            gone: VecDeque::new(),
         };
         engine.configure(settings);
         engine
@@ -277,6 +283,7 @@ impl Engine {
             Command::PutMany(puts) => durable(self.put_many(cx, puts)),
             Command::Watch(take) => self.watch(cx, caller.party, take),
             Command::Rewatch(take) => self.rewatch(cx, caller.party, *take),
+            Command::WatchQueue { queue, on } => self.watch_queue(cx, caller.party, &queue, on),
             Command::StopWaiting => {
                 self.stop_waiting(cx, caller.party);
                 Answer::Now(Outcome::Done, Hold::Turn)
@@ -337,6 +344,7 @@ impl Engine {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         self.end_leases(&mut cx);
+        self.end_leases_of_gone(&mut cx);
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
         self.ring_blocks();
@@ -355,7 +363,8 @@ impl Engine {
     /// When [`Engine::tick`] should be called next; [`Ms::NEVER`] if nothing
     /// is pending.
     pub fn next_deadline(&self) -> Ms {
-        if !self.store.graves.is_empty() || !self.store.outbox.is_empty() {
+        let unfinished = !self.store.graves.is_empty() || !self.gone.is_empty();
+        if unfinished || !self.store.outbox.is_empty() {
             return self.now;
         }
         let store = &self.store;
@@ -398,24 +407,44 @@ impl Engine {
             self.forget_unused(queue);
         }
         self.forget_references(party);
-        // Newest first: each goes in front of what went before, so that in the
-        // end the oldest stands first.
-        let held = self.store.held.get(&party).cloned().unwrap_or_default();
-        for id in held.into_iter().rev() {
-            let lease = self
-                .store
-                .slot(id)
-                .and_then(|slot| self.store.leases.get(&slot));
-            if lease.is_some_and(|lease| lease.bound != Bound::Time)
-                && let Some(queue) = self.store.message(id).map(|message| message.queue)
-            {
-                self.give_back(&mut cx, id, Return::Lost);
-                cx.wake(queue);
-            }
-        }
-        self.store.held.remove(&party);
+        self.gone.push_back(party);
+        self.end_leases_of_gone(&mut cx);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
+    }
+
+    /// Ends leases of parties that are gone, no more than one step bears: a
+    /// party may have held a million.
+    fn end_leases_of_gone<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        let mut steps = 0;
+        while let Some(&party) = self.gone.front() {
+            // Newest first: each goes in front of what went before, so that in
+            // the end the oldest stands first.
+            while let Some(&id) = self.store.held.get(&party).and_then(|held| held.last()) {
+                if steps >= LEASES_PER_STEP {
+                    return;
+                }
+                steps += 1;
+                let lease = self
+                    .store
+                    .slot(id)
+                    .and_then(|slot| self.store.leases.get(&slot));
+                if lease.is_some_and(|lease| lease.bound != Bound::Time)
+                    && let Some(queue) = self.store.message(id).map(|message| message.queue)
+                {
+                    self.give_back(cx, id, Return::Lost);
+                    cx.wake(queue);
+                }
+                // One that is bound to time alone has nobody to be found by.
+                if let Some(held) = self.store.held.get_mut(&party)
+                    && held.last() == Some(&id)
+                {
+                    held.pop();
+                }
+            }
+            self.store.held.remove(&party);
+            self.gone.pop_front();
+        }
     }
 
     /// Applies one fact found in the log, in segment `home`.

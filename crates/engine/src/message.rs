@@ -98,7 +98,7 @@ pub struct Message {
     pub home: Home,
     /// Its queue's era when it last began to wait; engine's own (a flush
     /// starts a new era and so forgets all that waits at once).
-    pub era: u16,
+    pub era: u32,
     /// Its entry in its run, if that is its home. Else the number under which
     /// it was chosen to leave memory, if nothing happened to it since, or 0.
     pub ordinal: u32,

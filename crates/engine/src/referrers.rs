@@ -90,18 +90,17 @@ impl Engine {
     }
 
     fn count_reference(&mut self, reference: Reference, more: bool) {
-        let Some(queue) = self.store.queue_mut(reference.queue) else {
-            return;
-        };
-        let live = &mut queue.live;
-        for (count, one) in [
-            (&mut live.users, reference.uses),
-            (&mut live.watchers, reference.watches),
-        ] {
-            *count = match more {
-                true => *count + u32::from(one),
-                false => count.saturating_sub(u32::from(one)),
-            };
-        }
+        self.store.recount(reference.queue, |queue| {
+            let live = &mut queue.live;
+            for (count, one) in [
+                (&mut live.users, reference.uses),
+                (&mut live.watchers, reference.watches),
+            ] {
+                *count = match more {
+                    true => *count + u32::from(one),
+                    false => count.saturating_sub(u32::from(one)),
+                };
+            }
+        });
     }
 }

@@ -30,6 +30,11 @@ macro_rules! counters {
             pub fn add(&mut self, other: &Self) {
                 $(self.$field += other.$field;)*
             }
+
+            /// Takes `other`, which was added, off each counter.
+            pub(crate) fn subtract(&mut self, other: &Self) {
+                $(self.$field -= other.$field;)*
+            }
         }
     };
 }

@@ -11,13 +11,18 @@ use crate::message::QueueId;
 use crate::store::Store;
 use crate::time::Ms;
 
+/// Numbers of queues, sorted, each once.
+pub(crate) type Lines = SmallVec<[QueueId; 1]>;
+
 /// One take in line.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) party: Party,
     pub(crate) standing: bool,
+    /// Without the names of its queues, which may be many.
     pub(crate) take: Take,
-    pub(crate) queues: SmallVec<[QueueId; 1]>,
+    /// Those of its queues that are this shard's, sorted.
+    pub(crate) queues: Lines,
     /// When it gives up.
     pub(crate) until: Option<Ms>,
     /// When it is told that a lease of its party is about to end.
@@ -40,23 +45,24 @@ impl Waiter {
     /// Enters it in the lines of its queues.
     fn enter(&self, number: u64, store: &mut Store) {
         for &queue in &self.queues {
-            if let Some(queue) = store.queue_mut(queue)
-                && queue.live.line.insert(number)
-            {
-                queue.live.lookers += u32::from(self.only_looks());
-            }
+            store.enter_line(queue, number, self.only_looks());
         }
     }
 
     /// Takes it out of the lines of its queues.
     fn leave(&self, number: u64, store: &mut Store) {
         for &queue in &self.queues {
-            if let Some(queue) = store.queue_mut(queue)
-                && queue.live.line.remove(&number)
-            {
-                queue.live.lookers -= u32::from(self.only_looks());
-            }
+            store.leave_line(queue, number, self.only_looks());
         }
+    }
+
+    /// What it asks for, now that its queues are known by number. Of several
+    /// queues only the first message is looked at.
+    fn forget_names(take: &mut Take) {
+        if take.look && take.queues.len() > 1 {
+            take.messages_max = 1;
+        }
+        take.queues = SmallVec::new();
     }
 
     fn deadline(&self) -> Option<Ms> {
@@ -93,7 +99,8 @@ impl Waiters {
     }
 
     /// Enters a take at the end of the lines of its queues; answers its number.
-    pub(crate) fn add(&mut self, waiter: Waiter, store: &mut Store) -> u64 {
+    pub(crate) fn add(&mut self, mut waiter: Waiter, store: &mut Store) -> u64 {
+        Waiter::forget_names(&mut waiter.take);
         let number = self.next;
         self.next += 1;
         waiter.enter(number, store);
@@ -111,10 +118,11 @@ impl Waiters {
     pub(crate) fn change(
         &mut self,
         number: u64,
-        take: Take,
-        queues: SmallVec<[QueueId; 1]>,
+        mut take: Take,
+        queues: Lines,
         store: &mut Store,
-    ) -> SmallVec<[QueueId; 1]> {
+    ) -> Lines {
+        Waiter::forget_names(&mut take);
         let Some(waiter) = self.all.get_mut(&number) else {
             return queues;
         };
@@ -125,6 +133,30 @@ impl Waiters {
         waiter.enter(number, store);
         self.lookers += usize::from(waiter.only_looks());
         before
+    }
+
+    /// Enters a waiter in the line of one more queue, at the place it has
+    /// elsewhere. False: it stood there.
+    pub(crate) fn enter_one(&mut self, number: u64, queue: QueueId, store: &mut Store) -> bool {
+        let Some(waiter) = self.all.get_mut(&number) else {
+            return false;
+        };
+        let Err(at) = waiter.queues.binary_search(&queue) else {
+            return false;
+        };
+        waiter.queues.insert(at, queue);
+        store.enter_line(queue, number, waiter.only_looks());
+        true
+    }
+
+    /// Takes a waiter out of the line of one queue.
+    pub(crate) fn leave_one(&mut self, number: u64, queue: QueueId, store: &mut Store) {
+        if let Some(waiter) = self.all.get_mut(&number)
+            && let Ok(at) = waiter.queues.binary_search(&queue)
+        {
+            waiter.queues.remove(at);
+            store.leave_line(queue, number, waiter.only_looks());
+        }
     }
 
     /// Takes a waiter out of all lines.
@@ -180,12 +212,12 @@ impl Waiters {
     /// over, in order.
     pub(crate) fn requeue(&mut self, numbers: &BTreeSet<u64>, old: QueueId, new: QueueId) {
         for number in numbers {
-            if let Some(waiter) = self.all.get_mut(number) {
-                for queue in &mut waiter.queues {
-                    if *queue == old {
-                        *queue = new;
-                    }
-                }
+            if let Some(waiter) = self.all.get_mut(number)
+                && let Ok(at) = waiter.queues.binary_search(&old)
+            {
+                waiter.queues.remove(at);
+                let to = waiter.queues.partition_point(|&queue| queue < new);
+                waiter.queues.insert(to, new);
             }
         }
     }
@@ -213,5 +245,72 @@ impl Waiters {
             .first()
             .filter(|(at, _)| *at <= now)
             .map(|&(_, number)| number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::{Caller, Command, Party, Take, Wait};
+    use crate::engine::Engine;
+    use crate::name::Name;
+    use crate::outcome::{Answer, Outcome};
+    use crate::settings::Settings;
+    use crate::time::Ms;
+
+    const QUEUES: u64 = 1000;
+
+    fn ask(engine: &mut Engine, party: u64, command: Command) -> Vec<Party> {
+        let caller = Caller {
+            party: Party(party),
+            ..Caller::default()
+        };
+        let (mut log, mut deliveries) = (Vec::new(), Vec::new());
+        let answer = engine.submit(Ms(1), caller, command, &mut log, &mut deliveries);
+        assert!(matches!(
+            answer,
+            Answer::Now(Outcome::Done | Outcome::Put { .. }, _)
+        ));
+        engine.verify().unwrap();
+        deliveries.into_iter().map(|delivery| delivery.to).collect()
+    }
+
+    fn watch_queue(engine: &mut Engine, party: u64, queue: &str, on: bool) {
+        let queue = queue.into();
+        assert!(ask(engine, party, Command::WatchQueue { queue, on }).is_empty());
+    }
+
+    #[test]
+    fn a_queue_more_or_less_touches_no_line_but_its_own() {
+        let mut engine = Engine::new(0, 1, Settings::default());
+        let names = (0..QUEUES).map(|number| Name::from(format!("q{number}").as_str()));
+        let take = Take {
+            queues: names.collect(),
+            wait: Wait::Forever,
+            ..Take::default()
+        };
+        let stand = |take: &Take| Command::Watch(Some(Box::new(take.clone())));
+        ask(&mut engine, 1, stand(&take));
+        assert_eq!(engine.store.line_steps, QUEUES);
+        // What was done for each change before there was a command for one.
+        ask(&mut engine, 1, Command::Rewatch(Box::new(take.clone())));
+        assert_eq!(engine.store.line_steps, 3 * QUEUES);
+        engine.store.line_steps = 0;
+        watch_queue(&mut engine, 1, "one more", true);
+        watch_queue(&mut engine, 1, "q7", false);
+        // Nothing changes.
+        watch_queue(&mut engine, 1, "q7", false);
+        watch_queue(&mut engine, 1, "one more", true);
+        assert_eq!(engine.store.line_steps, 2);
+        // It keeps its place in the line of a queue that it comes back to.
+        ask(&mut engine, 2, stand(&take));
+        watch_queue(&mut engine, 1, "q7", true);
+        let put = |queue: &str| crate::command::Put {
+            queue: queue.into(),
+            ..Default::default()
+        };
+        assert_eq!(ask(&mut engine, 3, Command::Put(put("q7"))), [Party(1)]);
+        // It was served, and nothing stands that could change.
+        watch_queue(&mut engine, 1, "q8", true);
+        assert_eq!(ask(&mut engine, 3, Command::Put(put("q8"))), [Party(2)]);
     }
 }

@@ -49,7 +49,10 @@ impl State {
                     || events.has(Event::AfterPut)
                     || events.has(Event::Full))
             }
-            Command::Take(_) | Command::Watch(_) | Command::Rewatch(_) => {
+            Command::Take(_)
+            | Command::Watch(_)
+            | Command::Rewatch(_)
+            | Command::WatchQueue { .. } => {
                 !(events.has(Event::BeforeTake)
                     || events.has(Event::AfterTake)
                     || events.has(Event::Empty))
@@ -76,6 +79,7 @@ impl State {
             Command::Take(take) if !take.look => self.submit_take(who, take, false),
             Command::Watch(Some(take)) if !take.look => self.submit_take(who, *take, true),
             Command::Rewatch(take) => self.submit_rewatch(who, *take),
+            Command::WatchQueue { queue, on } => self.submit_watch_queue(who, queue, on),
             command @ Command::ReserveId { .. } if self.has(Event::AfterTake) => {
                 self.submit_reserve(who, command)
             }

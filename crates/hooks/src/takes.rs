@@ -9,6 +9,8 @@ use quintet_engine::{
     Party, Put, Refusal, State as MessageState, Take, Wait, When,
 };
 
+use smallvec::SmallVec;
+
 use crate::error::HookError;
 use crate::event::Event;
 use crate::host::Who;
@@ -22,6 +24,8 @@ use crate::verdict::{self, TakeVerdict, TakenVerdict};
 pub(crate) struct Waiting {
     /// As it was asked, with the queues a hook chose.
     take: Take,
+    /// The queues of a standing take as they were asked.
+    named: SmallVec<[Name; 1]>,
     /// Its message is leased in place of being removed.
     leased: bool,
 }
@@ -76,6 +80,27 @@ impl State {
         decided
     }
 
+    /// Adds a queue to a standing take or takes it away. What a hook decides of
+    /// a take it decides of all its queues.
+    pub(crate) fn submit_watch_queue(&mut self, who: &Who, queue: Name, on: bool) -> Decided {
+        let before = self.has(Event::BeforeTake);
+        let known = self.waiting.get_mut(&(who.caller.party, true));
+        let Some(known) = known else {
+            return self.plain(Command::WatchQueue { queue, on });
+        };
+        known.named.retain(|name| *name != queue);
+        if on {
+            known.named.push(queue.clone());
+        }
+        let mut take = known.take.clone();
+        take.queues = known.named.clone();
+        if before {
+            return self.submit_rewatch(who, take);
+        }
+        known.take = take;
+        self.plain(Command::WatchQueue { queue, on })
+    }
+
     /// Leases a message by its id.
     pub(crate) fn submit_reserve(&mut self, who: &Who, command: Command) -> Decided {
         let decided = match self.plain(command) {
@@ -95,6 +120,7 @@ impl State {
 
     /// A take as `before_take` leaves it, or the text it is refused with.
     fn chosen(&mut self, who: &Who, mut take: Take) -> Result<Waiting, String> {
+        let named = take.queues.clone();
         if self.has(Event::BeforeTake) && !take.queues.is_empty() {
             match self.choose(who, &take) {
                 Ok(TakeVerdict::Go) => {}
@@ -109,6 +135,7 @@ impl State {
         }
         Ok(Waiting {
             leased: self.has(Event::AfterTake) && take.lease.is_none(),
+            named,
             take,
         })
     }
@@ -124,7 +151,9 @@ impl State {
     }
 
     fn waits(&mut self, party: Party, standing: bool, waiting: Waiting) {
-        if self.has(Event::AfterTake) || self.has(Event::Empty) {
+        // What is to be decided anew when it changes, or when it is served.
+        let changes = standing && self.has(Event::BeforeTake);
+        if changes || self.has(Event::AfterTake) || self.has(Event::Empty) {
             self.waiting.insert((party, standing), waiting);
         }
     }

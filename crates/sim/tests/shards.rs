@@ -141,6 +141,8 @@ fn every_schedule_of_a_standing_take_that_is_replaced() {
         Op::Watch(Some(take(&q[1..2], Wait::Forever, false))),
         Op::Rewatch(take(&q[1..2], Wait::Forever, false)),
         Op::Rewatch(take(&[], Wait::Forever, false)),
+        Op::WatchQueue(q[0].clone(), false),
+        Op::WatchQueue(q[1].clone(), true),
     ] {
         every_schedule(
             2,
@@ -254,7 +256,7 @@ fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
         let lease = random.chance(1, 2);
         let lease_ms = random.below(3) * 6;
         let timed = |take| warned(take, lease_ms, 4);
-        ops.push(match random.below(22) {
+        ops.push(match random.below(24) {
             0..=4 => Op::Put(some[0].clone()),
             5..=9 => Op::Take(take(&some, wait, lease)),
             17..=21 => Op::Take(timed(take(&some, wait, true))),
@@ -271,6 +273,7 @@ fn program(random: &mut Random, q: &[Name]) -> Vec<Op> {
                 let kept = random.index(some.len() + 1);
                 Op::Rewatch(take(&some[..kept], Wait::Forever, lease))
             }
+            22..=23 => Op::WatchQueue(some[0].clone(), random.below(2) == 0),
             _ => Op::Pass(random.below(15)),
         });
     }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Uri};
 use quintet_scripts::Rq;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::flash::Flash;
@@ -65,6 +66,19 @@ impl App {
         tokio::task::spawn_blocking(move || question(&rq))
             .await
             .map_err(|error| Problem::internal(format!("the request failed: {error}")))
+    }
+
+    /// Asks RQ for a document, which is written where nobody waits for it: it
+    /// may be long.
+    ///
+    /// # Errors
+    /// As the question says, or as [`App::ask`].
+    pub(crate) async fn document<F>(&self, question: F) -> Result<Response, Problem>
+    where
+        F: FnOnce(&Arc<Rq>) -> Result<Value, Problem> + Send + 'static,
+    {
+        let written = self.ask(move |rq| question(rq).map(|document| document.to_string()));
+        Ok(reply::written(written.await??))
     }
 
     /// Query and body of a request as one form, the body's fields last, and

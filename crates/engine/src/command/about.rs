@@ -141,6 +141,7 @@ impl Command {
             Command::Watch(Some(take)) | Command::Rewatch(take) => {
                 (Verb::Take, Subject::Queues(&take.queues))
             }
+            Command::WatchQueue { queue, .. } => (Verb::Take, Subject::Queue(queue)),
             Command::Watch(None) => (Verb::Take, Subject::All),
             Command::StopWaiting => (Verb::StopWaiting, Subject::All),
             Command::Refer { queue, .. } => (Verb::Refer, Subject::Queue(queue)),

@@ -4,6 +4,7 @@ use crate::command::{AttrChange, Edit, ListState, Party};
 use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 
+use super::cold::MANY;
 use crate::cold::{Lane, Order};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Change, Fact, Journal, Pause, Return, Transfer};
@@ -13,6 +14,9 @@ use crate::outcome::{Dropped, Outcome, Refusal};
 use crate::settings::{Overrides, Pattern};
 use crate::store::queue_weight;
 use crate::time::Ms;
+
+/// Queues that get copies of another's puts, at most: each put costs as many.
+const CHILDREN_MAX: usize = 1024;
 
 impl Engine {
     /// Buried ones, oldest first; only if there are none, delayed ones
@@ -30,7 +34,7 @@ impl Engine {
         let Some(queue) = self.store.queue(id) else {
             return Ok(Outcome::Count(0));
         };
-        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
         let buried = !queue.buried.is_empty() || queue.stored(Lane::Buried) > 0;
         let lane = if buried { Lane::Buried } else { Lane::Delayed };
         let slots = self.lane_slots(id, lane, None, max);
@@ -91,7 +95,7 @@ impl Engine {
         if state == ListState::Reserved {
             return Ok(Outcome::Count(0));
         }
-        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
         let slots = self.slots_in(from, state, None, max);
         if self.belongs_elsewhere(&to) {
             for &slot in &slots {
@@ -359,7 +363,12 @@ impl Engine {
             return Err(Refusal::QueueNotFound);
         };
         let more = queue_weight(&queue.name, true, &queue.overrides) - queue.told_bytes;
-        if let Err(refusal) = self.may_tell(more) {
+        let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
+        let may = match siblings < CHILDREN_MAX {
+            true => self.may_tell(more),
+            false => Err(Refusal::TooManyQueues),
+        };
+        if let Err(refusal) = may {
             self.forget_unused(parent);
             self.forget_unused(child);
             return Err(refusal);
@@ -390,6 +399,10 @@ impl Engine {
     }
 
     pub(crate) fn flush_all<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> Result<Outcome, Refusal> {
+        let sum = self.store.gauges();
+        if sum.ready + sum.held_back + sum.delayed == 0 {
+            return Ok(Outcome::Count(0));
+        }
         // Of those in which nothing waits nothing is told: there may be many,
         // and the command is short.
         let queues = self.store.live_queues().filter(|queue| queue.waiting() > 0);
@@ -428,7 +441,7 @@ impl Engine {
         let Some(id) = self.store.find(name) else {
             return Ok(Outcome::Done);
         };
-        let Some(queue) = self.store.queue_mut(id) else {
+        let Some(queue) = self.store.queue(id) else {
             return Ok(Outcome::Done);
         };
         if !queue.live.recorded {
@@ -437,8 +450,11 @@ impl Engine {
         // Those who wait go on waiting for the queue's name, and those who
         // refer to it mean what has that name.
         let named = queue.live.is_named();
-        let line = std::mem::take(&mut queue.live.line);
-        let lookers = std::mem::take(&mut queue.live.lookers);
+        let line = self.store.recount(id, |queue| {
+            let lookers = std::mem::take(&mut queue.live.lookers);
+            (std::mem::take(&mut queue.live.line), lookers)
+        });
+        let (line, lookers) = line.unwrap_or_default();
         let through = self.store.last_id();
         self.fact(
             cx,
@@ -453,9 +469,9 @@ impl Engine {
             let again = self.make(name);
             self.waiters.requeue(&line, id, again);
             self.move_references(id, again);
-            if let Some(queue) = self.store.queue_mut(again) {
+            self.store.recount(again, |queue| {
                 (queue.live.line, queue.live.lookers) = (line, lookers);
-            }
+            });
         }
         Ok(Outcome::Done)
     }

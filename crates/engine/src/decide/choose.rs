@@ -10,6 +10,10 @@ use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
 
+/// Expired messages a take removes on its way at most. Behind more of them it
+/// finds nothing; if it waits, it is served when they are gone.
+const EXPIRED_PER_TAKE: usize = 1024;
+
 /// True if a take from this end prefers what stands at `a`.
 fn is_better(end: End, a: Order, b: Order) -> bool {
     use std::cmp::Reverse;
@@ -104,6 +108,7 @@ impl Engine {
         after: Option<MessageId>,
     ) -> Best {
         self.store.promote(id, self.now);
+        let mut expired = 0;
         loop {
             let Some(queue) = self.store.queue(id) else {
                 return Best::Nothing;
@@ -131,8 +136,13 @@ impl Engine {
             if !message.is_expired(self.now) {
                 return Best::Here(found);
             }
-            let id = message.id;
-            self.expire(cx, id);
+            if expired >= EXPIRED_PER_TAKE {
+                self.store.look_again(id);
+                return Best::Nothing;
+            }
+            expired += 1;
+            let message = message.id;
+            self.expire(cx, message);
         }
     }
 

@@ -19,8 +19,9 @@ use crate::time::Ms;
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
 /// second half of them last for eight milliseconds, longer than a read takes.
 const BLOCKS_AHEAD: usize = 16;
-/// Messages a take, a kick or a move of many gets from runs at a time; more are
-/// left for the next such command.
+/// Messages a kick, a move of many or a flush of what has expired is about at
+/// most, and a take of many gets from runs at a time; more are left for the next
+/// such command.
 pub(super) const MANY: usize = 4096;
 /// What is remembered of earlier searches.
 const KNOWN_MAX: usize = 4096;
@@ -221,7 +222,7 @@ impl Engine {
             .store
             .queue(queue)
             .and_then(|queue| queue.cold.as_ref());
-        if cold.is_none_or(|cold| cold.keyed == 0) {
+        if cold.is_none_or(|cold| cold.sums.keyed == 0) {
             return true;
         }
         let search = (queue, key.clone());
@@ -326,6 +327,7 @@ impl Engine {
             | Command::Table(_)
             | Command::Watch(_)
             | Command::Rewatch(_)
+            | Command::WatchQueue { .. }
             | Command::Refer { .. }
             | Command::StopWaiting
             | Command::Commit(_)

@@ -29,9 +29,12 @@ impl Engine {
         let (before, after) = match then.map(|then| *then) {
             Some(Command::Compound(_)) => return no(Refusal::NotPermitted),
             // A take sees what the effects did.
-            Some(then @ (Command::Take(_) | Command::Watch(_) | Command::Rewatch(_))) => {
-                (None, Some(then))
-            }
+            Some(
+                then @ (Command::Take(_)
+                | Command::Watch(_)
+                | Command::Rewatch(_)
+                | Command::WatchQueue { .. }),
+            ) => (None, Some(then)),
             then => (then, None),
         };
         let mut answered = None;

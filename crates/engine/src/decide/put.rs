@@ -421,11 +421,9 @@ impl Engine {
     pub(crate) fn count_live(
         &mut self,
         queue: QueueId,
-        add: impl FnOnce(&mut crate::stats::QueueTotals),
+        add: impl Fn(&mut crate::stats::QueueTotals),
     ) {
-        if let Some(queue) = self.store.queue_mut(queue) {
-            add(&mut queue.totals);
-        }
+        self.store.count_in(queue, add);
     }
 
     /// The queue of this name, if it exists.

@@ -7,9 +7,11 @@ use crate::command::{ListState, Peek, StatsOf};
 use crate::engine::Engine;
 use crate::message::{Message, QueueId, State};
 use crate::outcome::{Outcome, Refusal};
-use crate::stats::{MessageStats, QueueGauges, QueuePage, QueueStats, ShardStats, StatsReply};
+use crate::stats::{MessageStats, QueuePage, QueueStats, ShardStats, StatsReply};
 use crate::store::Queue;
-use crate::store::cold::QueueCold;
+
+/// Queues looked at, and messages that become ready, for the shard's numbers.
+const ALARMS: usize = 1024;
 
 impl Engine {
     pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Refusal> {
@@ -134,9 +136,10 @@ impl Engine {
         let mut at = usize::try_from(from.1).unwrap_or(usize::MAX);
         let all = self.store.queues.len();
         let end = all.min(at.saturating_add(LOOKS));
-        while at < end && page.queues.len() < QUEUES && name_bytes < NAME_BYTES {
+        let mut moved = 0;
+        while at < end && page.queues.len() < QUEUES && name_bytes < NAME_BYTES && moved < ALARMS {
             // Queue numbers are 32 bits long.
-            self.store.promote(crate::QueueId(at as u32), self.now);
+            moved += self.store.promote(crate::QueueId(at as u32), self.now);
             let queue = self.store.queues[at].as_deref();
             at += 1;
             if let Some(queue) = queue.filter(|queue| !queue.live.dropped) {
@@ -152,62 +155,36 @@ impl Engine {
         page
     }
 
-    /// So that what is due counts as ready.
+    /// So that what is due counts as ready; of much the rest does in a moment.
     fn promote_all(&mut self) {
-        let due: Vec<_> = self
+        let due = self
             .store
             .alarms
-            .range(..=(self.now, crate::QueueId(u32::MAX)))
-            .copied()
-            .collect();
+            .range(..=(self.now, crate::QueueId(u32::MAX)));
+        let due: SmallVec<[_; 8]> = due.take(ALARMS).copied().collect();
+        let mut moved = 0;
         for (_, queue) in due {
-            self.store.promote(queue, self.now);
+            moved += self.store.promote(queue, self.now);
+            if moved >= ALARMS {
+                break;
+            }
         }
     }
 
     fn shard_stats(&self) -> ShardStats {
-        let mut gauges = QueueGauges::default();
-        let mut queues = 0;
-        for queue in self.store.live_queues() {
-            queues += 1;
-            gauges.add(&self.gauges(queue));
-        }
         ShardStats {
-            queues,
+            queues: self.store.names.len() as u64,
             queues_made: self.store.counts.made + self.store.memory_counts.made,
             queues_dropped: self.store.counts.dropped + self.store.memory_counts.dropped,
             queues_expired: self.store.counts.expired + self.store.memory_counts.expired,
             last_id: self.store.last_id().0,
-            gauges,
+            gauges: self.store.gauges(),
             totals: self.store.totals(),
             waiters: self.waiters.takes() as u64,
             sent: self.store.outbox.len() as u64,
             memory_bytes: self.store.memory_bytes(),
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
-        }
-    }
-
-    fn gauges(&self, queue: &Queue) -> QueueGauges {
-        let cold = |of: fn(&QueueCold) -> u64| queue.cold.as_deref().map_or(0, of);
-        let done = queue.done + cold(|cold| cold.done);
-        QueueGauges {
-            ready: queue.ready.len() as u64 + queue.stored(Lane::Ready),
-            urgent: queue.urgent + cold(|cold| cold.urgent),
-            held_back: queue.held_back.len() as u64 + queue.stored(Lane::HeldBack),
-            delayed: queue.delayed.len() as u64 + queue.stored(Lane::Delayed),
-            reserved: queue.reserved.len() as u64,
-            buried: queue.buried.len() as u64 + queue.stored(Lane::Buried),
-            prepared: queue.prepared.len() as u64,
-            done,
-            relayed: queue.archived.len() as u64 + queue.stored(Lane::Archived) - done,
-            waiting_bytes: queue.all_waiting_bytes(),
-            bytes: queue.all_bytes(),
-            cold: Lane::ALL.iter().map(|&lane| queue.stored(lane)).sum(),
-            waiters: queue.live.line.len() as u64 - u64::from(queue.live.lookers),
-            lookers: u64::from(queue.live.lookers),
-            users: u64::from(queue.live.users),
-            watchers: u64::from(queue.live.watchers),
         }
     }
 
@@ -235,7 +212,7 @@ impl Engine {
         QueueStats {
             name: queue.name.clone(),
             created: queue.created,
-            gauges: self.gauges(queue),
+            gauges: queue.gauges(),
             totals: queue.totals,
             age_ms: queue.live.age_ms,
             oldest_ms: oldest.map_or(0, |created| self.now.since(created)),

@@ -13,12 +13,10 @@ use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 use crate::time::Ms;
-use crate::waiters::Waiter;
+use crate::waiters::{Lines, Waiter};
 
 use super::choose::Best;
 use super::cold::MANY;
-
-type Queues = SmallVec<[QueueId; 1]>;
 
 impl Engine {
     pub(crate) fn take<J: Journal>(
@@ -57,7 +55,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         party: Party,
         take: &Take,
-    ) -> Result<Answer, Queues> {
+    ) -> Result<Answer, Lines> {
         let queues = self.queues_of(take);
         if let Err(refusal) = self.may_take(party, take, &queues) {
             return Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
@@ -127,6 +125,41 @@ impl Engine {
         match self.waiters.of(party, true) {
             Some(_) => self.stand(cx, party, take),
             None => Answer::Now(Outcome::Done, Hold::Turn),
+        }
+    }
+
+    /// Adds a queue to the party's standing take, if it has one, or takes it
+    /// away. All its other queues it has waited on in vain, so nobody is
+    /// looked at but those in the line of this one.
+    pub(crate) fn watch_queue<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        name: &Name,
+        on: bool,
+    ) -> Answer {
+        let done = Answer::Now(Outcome::Done, Hold::Turn);
+        let Some(number) = self.waiters.of(party, true) else {
+            return done;
+        };
+        if !on {
+            if let Some(queue) = self.store.find(name) {
+                self.waiters.leave_one(number, queue, &mut self.store);
+                self.forget_unused(queue);
+            }
+            return done;
+        }
+        match self.find_or_make(name) {
+            Ok(queue) => {
+                if self.waiters.enter_one(number, queue, &mut self.store) {
+                    cx.wake(queue);
+                }
+                done
+            }
+            Err(refusal) => {
+                self.unwatch(party);
+                Answer::Now(Outcome::Refused(refusal), Hold::Durable)
+            }
         }
     }
 
@@ -262,14 +295,13 @@ impl Engine {
 
     /// Those of the take's queues that are this shard's; makes those that do
     /// not exist.
-    fn lines_of(&mut self, take: &Take) -> Result<Queues, Refusal> {
-        let mut queues: Queues = SmallVec::new();
+    fn lines_of(&mut self, take: &Take) -> Result<Lines, Refusal> {
+        let mut queues = Lines::new();
         for name in &take.queues {
             if self.belongs_elsewhere(name) {
                 continue;
             }
             match self.find_or_make(name) {
-                Ok(queue) if queues.contains(&queue) => {}
                 Ok(queue) => queues.push(queue),
                 Err(refusal) => {
                     for queue in queues {
@@ -279,6 +311,8 @@ impl Engine {
                 }
             }
         }
+        queues.sort_unstable();
+        queues.dedup();
         Ok(queues)
     }
 
@@ -512,7 +546,7 @@ impl Engine {
             if self.is_behind_stalled(number, &queues) {
                 // Who comes first may get what this one would.
                 self.stall(number);
-                woken.retain(|id| !queues.contains(id));
+                woken.retain(|id| queues.binary_search(id).is_err());
                 continue;
             }
             self.passed_cold = false;
@@ -543,7 +577,7 @@ impl Engine {
                 // those behind it; one that needs something from a run first
                 // keeps its turn.
                 None if take.body_max.is_some() && !self.passed_cold => {}
-                None => woken.retain(|id| !queues.contains(id)),
+                None => woken.retain(|id| queues.binary_search(id).is_err()),
             }
             let more = cx.take_woken();
             if !more.is_empty() {
@@ -568,7 +602,7 @@ impl Engine {
                 && self
                     .waiters
                     .get(other)
-                    .is_some_and(|waiter| waiter.queues.iter().any(|id| queues.contains(id)))
+                    .is_some_and(|waiter| meet(&waiter.queues, queues))
         })
     }
 
@@ -663,4 +697,10 @@ impl Engine {
             None => refused(Refusal::NotFound),
         }
     }
+}
+
+/// True if a queue is in both lists.
+fn meet(a: &[QueueId], b: &[QueueId]) -> bool {
+    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    few.iter().any(|queue| many.binary_search(queue).is_ok())
 }

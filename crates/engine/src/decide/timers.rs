@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::cold::MANY;
 use crate::cold::Lane;
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
@@ -12,6 +13,9 @@ use crate::time::Ms;
 
 /// Steps of each kind per tick: bounds how long a tick holds the shard.
 const STEPS: usize = 512;
+/// Messages that become ready, and that are kept no longer, per tick: more only
+/// by the share of one queue.
+const ALARM_STEPS: usize = 2048;
 /// How long a wait goes on beyond its end for what is being read from a run.
 pub(crate) const COLD_WAIT_MS: u64 = 1000;
 /// How often idle queues are looked for, ms: a sixtieth of the shortest rest,
@@ -60,17 +64,22 @@ impl Engine {
     }
 
     pub(crate) fn ring_alarms<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        let mut left = ALARM_STEPS;
         for _ in 0..STEPS {
             let Some(&(at, id)) = self.store.alarms.first() else {
                 return;
             };
-            if at > self.now {
+            if at > self.now || left == 0 {
                 return;
             }
-            self.store.promote(id, self.now);
+            if let Some(queue) = self.store.queue_mut(id) {
+                queue.live.more = false;
+            }
+            let moved = self.store.promote(id, self.now);
             self.ring_lanes(id);
             self.end_pause(id);
-            self.end_retention(cx, id);
+            let ended = self.end_retention(cx, id);
+            left = left.saturating_sub(moved + ended);
             self.store.rearm(id);
             cx.wake(id);
         }
@@ -109,20 +118,20 @@ impl Engine {
         }
     }
 
-    fn end_retention<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        for _ in 0..STEPS {
+    fn end_retention<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> usize {
+        for ended in 0..STEPS {
             let Some(queue) = self.store.queue(id) else {
-                return;
+                return ended;
             };
             let keep = queue.live.settings.retention_ms;
             let Some((&(since, message), _)) = queue.archived.first_key_value() else {
-                return;
+                return ended;
             };
             if since + keep > self.now {
-                return;
+                return ended;
             }
             let Some(message) = self.store.message(message) else {
-                return;
+                return ended;
             };
             let at = message.at();
             self.fact(
@@ -133,6 +142,7 @@ impl Engine {
                 },
             );
         }
+        STEPS
     }
 
     /// Removes expired messages; answers how many. Asked with every command,
@@ -220,7 +230,7 @@ impl Engine {
             let from = self.store.cold.block(at).map(|block| block.row.queue);
             let to = from.and_then(|from| self.expiry_queue(from));
             let to = to.and_then(|to| self.store.find(&to));
-            to.is_some_and(|to| queues.contains(&to))
+            to.is_some_and(|to| queues.binary_search(&to).is_ok())
         })
     }
 
@@ -281,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Everything that has expired, in one queue or in all.
+    /// What has expired, in one queue or in all; of much the rest goes by itself.
     pub(crate) fn flush_expired<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -299,6 +309,7 @@ impl Engine {
             .store
             .expiries
             .range(..end)
+            .take(MANY)
             .map(|&(_, id)| id)
             .filter(|&id| {
                 let message = self.store.message(id);

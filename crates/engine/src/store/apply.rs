@@ -18,10 +18,11 @@ impl Store {
     pub(crate) fn apply(&mut self, fact: Fact, home: Home) -> Option<Message> {
         match fact {
             Fact::Put(message) => {
-                if let Some(queue) = self.queue_mut(message.queue) {
-                    queue.totals.puts += 1;
-                    queue.totals.put_bytes += message.body.len();
-                }
+                let bytes = message.body.len();
+                self.count_in(message.queue, |totals| {
+                    totals.puts += 1;
+                    totals.put_bytes += bytes;
+                });
                 self.replace(message, None, home);
             }
             Fact::Removed { at, why } => return self.remove(at, why),
@@ -85,9 +86,11 @@ impl Store {
             Fact::Edited { at, change } => self.restate(at.id, |message| edit(message, *change)),
             Fact::Image(message, lease) => self.replace(message, lease, home),
             Fact::Restored(message) => {
-                self.count(message.queue, |totals| {
-                    totals.taken = totals.taken.saturating_sub(1);
-                });
+                let known = self.queue(message.queue);
+                let known = known.map_or(&self.counts.gone, |queue| &queue.totals);
+                // Replay may not have seen that it was taken.
+                let taken = u64::from(known.taken > 0);
+                self.count(message.queue, |totals| totals.taken -= taken);
                 self.replace(message, None, home);
             }
             Fact::Withheld { at, party } => self.withhold(at, party),
@@ -149,8 +152,10 @@ impl Store {
                 head,
                 bury_order,
             } => {
-                if let Some(queue) = self.queue_mut(queue) {
-                    queue.totals = *totals;
+                let Self { queues, sums, .. } = self;
+                let found = queues.get_mut(queue.0 as usize);
+                if let Some(queue) = found.and_then(Option::as_deref_mut) {
+                    Self::replace_totals(&mut sums.totals, &mut queue.totals, *totals);
                     queue.head = queue.head.min(head);
                     queue.bury_order = queue.bury_order.max(bury_order);
                 }
@@ -166,23 +171,24 @@ impl Store {
             Fact::RunImage { run, block, dead } => self.run_image(run, *block, dead),
             Fact::RunGone(run) => self.run_gone(run),
             Fact::ShardCounted(counts) => {
+                let sum = &mut self.sums.totals;
+                Self::replace_totals(sum, &mut self.counts.gone, counts.gone);
                 self.counts = *counts;
                 // They are counted as gone by now.
-                for queue in self.queues.iter_mut().flatten() {
-                    if queue.live.dropped {
-                        queue.totals = QueueTotals::default();
-                    }
+                let queues = self.queues.iter_mut().flatten();
+                for queue in queues.filter(|queue| queue.live.dropped) {
+                    Self::replace_totals(sum, &mut queue.totals, QueueTotals::default());
                 }
             }
         }
         None
     }
 
-    fn count(&mut self, queue: QueueId, add: impl FnOnce(&mut QueueTotals)) {
-        match self.queue_mut(queue) {
-            Some(queue) => add(&mut queue.totals),
+    fn count(&mut self, queue: QueueId, add: impl Fn(&mut QueueTotals)) {
+        if !self.count_in(queue, &add) {
             // Dropped before the log that is left began.
-            None => add(&mut self.counts.gone),
+            add(&mut self.counts.gone);
+            add(&mut self.sums.totals);
         }
     }
 
@@ -306,11 +312,13 @@ impl Store {
     }
 
     fn bury(&mut self, at: At, rank: u32, now: Ms, dead: bool, reason: Box<[u8]>) {
+        self.count_in(at.queue, |totals| {
+            totals.buries += 1;
+            totals.dead_letters += u64::from(dead);
+        });
         let Some(queue) = self.queue_mut(at.queue) else {
             return;
         };
-        queue.totals.buries += 1;
-        queue.totals.dead_letters += u64::from(dead);
         queue.bury_order += 1;
         let order = queue.bury_order;
         self.restate(at.id, |message| {
@@ -329,19 +337,17 @@ impl Store {
 
     /// Counts a message that leaves for another queue; answers this one's name.
     pub(super) fn count_out(&mut self, queue: QueueId, why: Transfer) -> Option<Name> {
-        self.queue_mut(queue).map(|queue| {
-            queue.totals.moved_out += 1;
-            queue.totals.dead_letters += u64::from(why == Transfer::DeadLetter);
-            queue.totals.expired += u64::from(why == Transfer::Expired);
-            queue.name.clone()
-        })
+        self.count_in(queue, |totals| {
+            totals.moved_out += 1;
+            totals.dead_letters += u64::from(why == Transfer::DeadLetter);
+            totals.expired += u64::from(why == Transfer::Expired);
+        });
+        self.queue(queue).map(|queue| queue.name.clone())
     }
 
     fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);
-        if let Some(to) = self.queue_mut(to) {
-            to.totals.moved_in += 1;
-        }
+        self.count_in(to, |totals| totals.moved_in += 1);
         // The place is an id that no message will have.
         self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
@@ -480,27 +486,23 @@ impl Store {
     }
 
     fn flush(&mut self, id: QueueId, count: u64) {
-        if self.graves.len() > 1024 {
-            while self.reap(1 << 16) {}
-        }
-        let Some(queue) = self
-            .queues
-            .get_mut(id.0 as usize)
-            .and_then(Option::as_deref_mut)
-        else {
+        let known = self.count_in(id, |totals| {
+            totals.flushes += 1;
+            totals.flushed += count;
+        });
+        if !known {
             return;
-        };
-        queue.totals.flushes += 1;
-        queue.totals.flushed += count;
-        Self::detach_waiting(queue, &mut self.graves);
+        }
+        let mut graves = std::mem::take(&mut self.graves);
+        self.recount(id, |queue| Self::detach_waiting(queue, &mut graves));
+        self.graves = graves;
         self.flush_cold(id, false);
         self.rearm(id);
     }
 
     fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) {
         if queue.waiting_in_memory() == 0 {
-            // No new era for nothing: eras come round, but not before all that
-            // is in a thousand graves is freed.
+            // No new era for nothing.
             return;
         }
         queue.era = queue.era.wrapping_add(1);
@@ -517,9 +519,23 @@ impl Store {
         if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
             self.flush_cold(id, true);
         }
+        let mut graves = std::mem::take(&mut self.graves);
+        let dropped = self.recount(id, |queue| {
+            if queue.live.dropped {
+                return false;
+            }
+            Self::detach_waiting(queue, &mut graves);
+            graves.by_turn(std::mem::take(&mut queue.buried));
+            graves.by_id(std::mem::take(&mut queue.prepared));
+            graves.timed(std::mem::take(&mut queue.archived));
+            queue.done = 0;
+            queue.live.dropped = true;
+            queue.pause = None;
+            true
+        });
+        self.graves = graves;
         let Self {
             queues,
-            graves,
             messages,
             names,
             counts,
@@ -529,7 +545,7 @@ impl Store {
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
             return;
         };
-        if queue.live.dropped {
+        if dropped != Some(true) {
             return;
         }
         let memory = queue.live.settings.memory;
@@ -539,13 +555,6 @@ impl Store {
         } else {
             counts.dropped += 1;
         }
-        Self::detach_waiting(queue, graves);
-        graves.by_turn(std::mem::take(&mut queue.buried));
-        graves.by_id(std::mem::take(&mut queue.prepared));
-        graves.timed(std::mem::take(&mut queue.archived));
-        queue.done = 0;
-        queue.live.dropped = true;
-        queue.pause = None;
         if names.get(&queue.name) == Some(&id) {
             names.remove(&queue.name);
         }

@@ -25,10 +25,6 @@ impl Graves {
         self.0.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn ordered(&mut self, map: BTreeMap<Order, u32>) {
         if !map.is_empty() {
             self.0.push(Grave::Ordered(map));

@@ -9,7 +9,11 @@ use crate::body::Body;
 use crate::cold::{Lane, URGENT_BELOW};
 use crate::fact::Lease;
 use crate::message::{Home, Message, MessageId, QueueId, State};
+use crate::stats::QueueGauges;
 use crate::time::Ms;
+
+/// Messages of a queue that become ready in one step.
+const PROMOTED_AT_ONCE: usize = 1024;
 
 fn group_order(message: &Message) -> GroupOrder {
     (
@@ -83,8 +87,11 @@ impl Store {
             self.lease_ends.remove(&(until, id));
         }
         if let Some(held) = self.held.get_mut(&lease.party) {
-            // Mostly the oldest is settled first, so this looks at one.
-            if let Some(at) = held.iter().position(|&other| other == id) {
+            // Mostly the oldest is settled first; a connection's end begins
+            // with the newest.
+            if held.last() == Some(&id) {
+                held.pop();
+            } else if let Some(at) = held.iter().position(|&other| other == id) {
                 held.remove(at);
             }
             if held.is_empty() {
@@ -100,6 +107,7 @@ impl Store {
             messages,
             queues,
             expiries,
+            sums,
             ..
         } = self;
         let Some(message) = messages.get_mut(slot) else {
@@ -112,32 +120,47 @@ impl Store {
             return;
         };
         let (id, len) = (message.id, message.body.len());
+        let sums = &mut sums.gauges;
+        // Of a dropped queue nothing counts, though some may be reserved yet.
+        let one = u64::from(!queue.live.dropped);
         queue.bytes += len;
+        sums.bytes += len * one;
         let mut alarm = false;
         match message.state {
             State::Ready => {
                 message.era = queue.era;
                 queue.waiting_bytes += len;
+                sums.waiting_bytes += len * one;
                 match message.due() {
                     Some(due) => {
                         queue.delayed.insert((due, id), slot);
+                        sums.delayed += one;
                         alarm = queue.live.alarm.is_none_or(|at| due < at);
                     }
-                    None => Self::ready_in(queue, message, slot),
+                    None => Self::ready_in(queue, sums, message, slot),
                 }
             }
             State::Prepared => {
                 queue.prepared.insert(id, slot);
+                sums.prepared += one;
             }
             State::Reserved => {
                 queue.reserved.insert(id, slot);
+                sums.reserved += one;
             }
             State::Buried => {
                 let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
                 queue.buried.insert(order, slot);
+                sums.buried += one;
             }
             State::Done | State::Relayed => {
-                queue.done += u64::from(message.state == State::Done);
+                match message.state {
+                    State::Done => {
+                        queue.done += 1;
+                        sums.done += one;
+                    }
+                    _ => sums.relayed += one,
+                }
                 let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
                 queue.archived.insert((changed, id), slot);
                 alarm = true;
@@ -164,6 +187,7 @@ impl Store {
             messages,
             queues,
             expiries,
+            sums,
             ..
         } = self;
         let Some(message) = messages.get_mut(slot) else {
@@ -179,19 +203,25 @@ impl Store {
         message.era = queue.era;
         queue.bytes += len;
         queue.waiting_bytes += len;
-        Self::ready_in(queue, message, slot);
+        sums.gauges.bytes += len;
+        sums.gauges.waiting_bytes += len;
+        Self::ready_in(queue, &mut sums.gauges, message, slot);
         if let Some(at) = message.expires() {
             expiries.insert((at, message.id));
         }
     }
 
-    fn ready_in(queue: &mut super::Queue, message: &Message, slot: u32) {
+    fn ready_in(queue: &mut super::Queue, sums: &mut QueueGauges, message: &Message, slot: u32) {
         let order = (message.rank, message.place, message.id);
         if message.selectable {
+            let urgent = u64::from(message.rank < URGENT_BELOW);
             queue.ready.insert(order, slot);
-            queue.urgent += u64::from(message.rank < URGENT_BELOW);
+            queue.urgent += urgent;
+            sums.ready += 1;
+            sums.urgent += urgent;
         } else {
             queue.held_back.insert(order, slot);
+            sums.held_back += 1;
         }
         if let Some(key) = message.key() {
             queue
@@ -208,6 +238,7 @@ impl Store {
             messages,
             queues,
             expiries,
+            sums,
             ..
         } = self;
         let Some(message) = messages.get_mut(slot) else {
@@ -222,23 +253,32 @@ impl Store {
             return;
         };
         let (id, len) = (message.id, message.body.len());
+        let sums = &mut sums.gauges;
+        let one = u64::from(!queue.live.dropped);
         queue.bytes -= len;
+        sums.bytes -= len * one;
         let mut alarm = false;
         match message.state {
             State::Ready => {
                 queue.waiting_bytes -= len;
+                sums.waiting_bytes -= len * one;
                 let was_delayed = message
                     .due()
                     .is_some_and(|due| queue.delayed.remove(&(due, id)).is_some());
                 if was_delayed {
+                    sums.delayed -= one;
                     alarm = true;
                 } else {
                     let order = (message.rank, message.place, id);
                     if message.selectable {
+                        let urgent = u64::from(message.rank < URGENT_BELOW);
                         queue.ready.remove(&order);
-                        queue.urgent -= u64::from(message.rank < URGENT_BELOW);
+                        queue.urgent -= urgent;
+                        sums.ready -= one;
+                        sums.urgent -= urgent * one;
                     } else {
                         queue.held_back.remove(&order);
+                        sums.held_back -= one;
                     }
                     if let Some(key) = message.key()
                         && let Some(group) = queue.keys.get_mut(key)
@@ -252,16 +292,25 @@ impl Store {
             }
             State::Prepared => {
                 queue.prepared.remove(&id);
+                sums.prepared -= one;
             }
             State::Reserved => {
                 queue.reserved.remove(&id);
+                sums.reserved -= one;
             }
             State::Buried => {
                 let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
                 queue.buried.remove(&order);
+                sums.buried -= one;
             }
             State::Done | State::Relayed => {
-                queue.done -= u64::from(message.state == State::Done);
+                match message.state {
+                    State::Done => {
+                        queue.done -= 1;
+                        sums.done -= one;
+                    }
+                    _ => sums.relayed -= one,
+                }
                 let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
                 queue.archived.remove(&(changed, id));
                 alarm = true;
@@ -278,32 +327,45 @@ impl Store {
         }
     }
 
-    /// Moves what has become due into the queue's order. Not a fact: due is a
-    /// predicate on time, and this only updates the indexes for it.
-    pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> bool {
+    /// Moves what has become due into the queue's order, of much as much as one
+    /// step bears; the queue's alarm rings for the rest. Answers how many. Not a
+    /// fact: due is a predicate on time, and this only updates the indexes for it.
+    pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> usize {
         let Self {
-            messages, queues, ..
+            messages,
+            queues,
+            sums,
+            ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
-            return false;
+            return 0;
         };
-        let mut any = false;
+        let mut moved = 0;
         while let Some(entry) = queue.delayed.first_entry() {
-            if entry.key().0 > now {
+            if entry.key().0 > now || moved >= PROMOTED_AT_ONCE {
                 break;
             }
             let slot = entry.remove();
-            any = true;
+            moved += 1;
+            sums.gauges.delayed -= 1;
             if let Some(message) = messages.get_mut(slot) {
                 // Chosen where it stood before.
                 message.unpick();
-                Self::ready_in(queue, message, slot);
+                Self::ready_in(queue, &mut sums.gauges, message, slot);
             }
         }
-        if any {
+        if moved > 0 {
             self.rearm(id);
         }
-        any
+        moved
+    }
+
+    /// Somebody gave up looking into a queue: its alarm rings at once.
+    pub(crate) fn look_again(&mut self, id: QueueId) {
+        if let Some(queue) = self.queue_mut(id) {
+            queue.live.more = true;
+        }
+        self.rearm(id);
     }
 
     /// Forgets a dropped queue once nothing of it is reserved any more.
@@ -314,6 +376,7 @@ impl Store {
         {
             let (totals, memory) = (queue.totals, queue.live.settings.memory);
             self.counts_of(memory).gone.add(&totals);
+            self.sums.totals.add(&totals);
             self.unseat_queue(id);
         }
     }

@@ -10,6 +10,7 @@ mod index;
 mod outbox;
 mod queue;
 mod slab;
+mod sums;
 mod tables;
 mod verify;
 mod weight;
@@ -35,7 +36,6 @@ use crate::fact::{Lease, Mark, ShardCounts};
 use crate::message::{Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::shards::SHARD_SHIFT;
-use crate::stats::QueueTotals;
 use crate::time::Ms;
 
 pub(crate) type Hash = foldhash::fast::RandomState;
@@ -86,6 +86,10 @@ pub(crate) struct Store {
     /// The part of the counts that is not remembered: queues without a log.
     pub(crate) memory_counts: ShardCounts,
     pub(crate) body_bytes: u64,
+    pub(crate) sums: sums::Sums,
+    /// Places in lines that were entered or left.
+    #[cfg(test)]
+    pub(crate) line_steps: u64,
     /// Bytes that queues take in a snapshot at most, and in memory about.
     pub(crate) queue_weights: weight::Weights,
     /// The shard's bits, or-ed into every id.
@@ -163,6 +167,7 @@ impl Store {
         };
         self.queue_weights.memory -= weight::in_memory(&queue.name);
         self.queue_weights.told -= queue.told_bytes;
+        self.sums.totals.subtract(&queue.totals);
         if let Some(at) = queue.live.alarm {
             self.alarms.remove(&(at, id));
         }
@@ -242,16 +247,6 @@ impl Store {
         } else {
             (self.next_id - 1) | self.id_bits
         })
-    }
-
-    /// Sum of all totals, dropped queues included.
-    pub(crate) fn totals(&self) -> QueueTotals {
-        let mut sum = self.counts.gone;
-        sum.add(&self.memory_counts.gone);
-        for queue in self.queues.iter().flatten() {
-            sum.add(&queue.totals);
-        }
-        sum
     }
 
     /// Bytes of memory in use by messages, queues and tables, reckoned:

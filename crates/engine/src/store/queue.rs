@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::Store;
 use super::cold::{Cold, QueueCold, Shelf};
 use crate::cold::Lane;
 use crate::fact::Pause;
@@ -51,8 +52,10 @@ pub(crate) struct Queue {
     pub(crate) head: i64,
     /// Last turn given to a buried message.
     pub(crate) bury_order: u64,
-    /// Rises with each flush; what waits from an older era is gone.
-    pub(crate) era: u16,
+    /// Rises with each flush; what waits from an older era is gone. It comes
+    /// round after four thousand million flushes, long after what was flushed
+    /// is freed.
+    pub(crate) era: u32,
     // Of the messages in memory:
     pub(crate) waiting_bytes: u64,
     pub(crate) bytes: u64,
@@ -91,6 +94,8 @@ pub(crate) struct Live {
     pub(crate) watchers: u32,
     /// When the shard's alarm for this queue rings.
     pub(crate) alarm: Option<Ms>,
+    /// Something may be there that nobody has looked for yet.
+    pub(crate) more: bool,
     /// Wait of the message taken last, ms.
     pub(crate) age_ms: u64,
     /// When it was last used.
@@ -101,6 +106,40 @@ impl Live {
     /// Somebody waits on the queue or refers to it.
     pub(crate) fn is_named(&self) -> bool {
         !self.line.is_empty() || self.users > 0 || self.watchers > 0
+    }
+}
+
+impl Store {
+    /// Somebody waits on a queue; `looks`: and takes nothing.
+    pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, looks: bool) {
+        #[cfg(test)]
+        {
+            self.line_steps += 1;
+        }
+        let Self { queues, sums, .. } = self;
+        let queue = queues.get_mut(queue.0 as usize);
+        if let Some(queue) = queue.and_then(Option::as_deref_mut)
+            && queue.live.line.insert(number)
+        {
+            queue.live.lookers += u32::from(looks);
+            *sums.in_line(looks) += 1;
+        }
+    }
+
+    /// Somebody does not wait on a queue any more.
+    pub(crate) fn leave_line(&mut self, queue: QueueId, number: u64, looks: bool) {
+        #[cfg(test)]
+        {
+            self.line_steps += 1;
+        }
+        let Self { queues, sums, .. } = self;
+        let queue = queues.get_mut(queue.0 as usize);
+        if let Some(queue) = queue.and_then(Option::as_deref_mut)
+            && queue.live.line.remove(&number)
+        {
+            queue.live.lookers -= u32::from(looks);
+            *sums.in_line(looks) -= 1;
+        }
     }
 }
 
@@ -122,12 +161,7 @@ impl Queue {
 
     /// Bytes of the bodies of all that waits.
     pub(crate) fn all_waiting_bytes(&self) -> u64 {
-        self.waiting_bytes + self.cold.as_ref().map_or(0, |cold| cold.waiting_bytes)
-    }
-
-    /// Bytes of all bodies.
-    pub(crate) fn all_bytes(&self) -> u64 {
-        self.bytes + self.cold.as_ref().map_or(0, |cold| cold.bytes)
+        self.waiting_bytes + self.cold.as_ref().map_or(0, |cold| cold.sums.waiting_bytes)
     }
 
     pub(crate) fn cold_mut(&mut self) -> &mut QueueCold {
@@ -188,6 +222,9 @@ impl Queue {
 
     /// When something happens here by itself, runs included.
     pub(crate) fn alarm(&self, cold: &Cold) -> Option<Ms> {
+        if self.live.more {
+            return Some(Ms(0));
+        }
         let next = self.next_alarm();
         match &self.cold {
             None => next,

@@ -66,6 +66,7 @@ impl Store {
         self.verify_cold()?;
         self.verify_tables()?;
         self.verify_weights()?;
+        self.verify_sums()?;
         self.verify_queues(alive)
     }
 

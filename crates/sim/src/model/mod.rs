@@ -167,6 +167,7 @@ impl Model {
             Command::Take(take) => return self.take(party, take),
             Command::Watch(take) => self.watch(party, take)?,
             Command::Rewatch(take) => self.rewatch(party, take)?,
+            Command::WatchQueue { queue, on } => self.watch_queue(party, queue, on)?,
             Command::StopWaiting => self.stop_waiting(party),
             Command::Refer {
                 queue,

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use quintet_engine::{
-    Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Outcome, Party, QueueId,
-    Refusal, State, Take, Wait,
+    Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome, Party,
+    QueueId, Refusal, State, Take, Wait,
 };
 
 use super::{Held, Model, Waiter};
@@ -102,6 +102,23 @@ impl Model {
             Some(_) => self.watch(party, Some(take)),
             None => Ok(Outcome::Done),
         }
+    }
+
+    pub(super) fn watch_queue(
+        &mut self,
+        party: Party,
+        queue: Name,
+        on: bool,
+    ) -> Result<Outcome, Refusal> {
+        let Some(at) = self.standing(party) else {
+            return Ok(Outcome::Done);
+        };
+        let mut take = self.waiters[at].take.clone();
+        take.queues.retain(|name| *name != queue);
+        if on {
+            take.queues.push(queue);
+        }
+        self.watch(party, Some(Box::new(take)))
     }
 
     fn standing(&self, party: Party) -> Option<usize> {

@@ -365,6 +365,7 @@ fn command() -> impl Strategy<Value = Command> {
         20 => take().prop_map(Command::Take),
         3 => prop::option::weighted(0.8, standing()).prop_map(|t| Command::Watch(t.map(Box::new))),
         2 => standing().prop_map(|t| Command::Rewatch(Box::new(t))),
+        3 => (name(), any::<bool>()).prop_map(|(queue, on)| Command::WatchQueue { queue, on }),
         1 => Just(Command::StopWaiting),
         4 => (name(), of(&[None, Some(true), Some(false)]), of(&[None, Some(true), Some(false)]))
             .prop_map(|(queue, uses, watches)| Command::Refer { queue, uses, watches }),

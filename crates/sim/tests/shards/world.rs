@@ -12,6 +12,7 @@ pub(crate) enum Op {
     Take(Take),
     Watch(Option<Take>),
     Rewatch(Take),
+    WatchQueue(Name, bool),
     /// Stops waiting, if it waits (a client closed its side).
     Stop,
     /// Gives back what it holds.
@@ -209,6 +210,17 @@ impl World {
                     *stands = take;
                 }
                 self.step_across(at, Box::new(across));
+            }
+            Op::WatchQueue(queue, on) => {
+                if let Some(stands) = &mut self.actors[at].stands {
+                    stands.queues.retain(|name| *name != queue);
+                    if on {
+                        stands.queues.push(queue.clone());
+                    }
+                }
+                let shard = shard_of_queue(queue.as_bytes(), shards);
+                let answer = self.ask(shard, party, Command::WatchQueue { queue, on });
+                assert!(matches!(answer, Answer::Now(Outcome::Done, _)));
             }
             Op::Watch(None) => {
                 self.actors[at].stands = None;

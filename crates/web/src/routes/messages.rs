@@ -144,14 +144,19 @@ pub(super) async fn show(
         Some(id) => (id.to_owned(), true),
         None => (last, false),
     };
+    if json {
+        return app
+            .document(move |rq| {
+                let message = existing(rq, &queue).and_then(|()| rq.message(&queue, &id));
+                message.map_err(|fault| problem(&fault))
+            })
+            .await;
+    }
     let (asked, which) = (queue.clone(), id.clone());
     let message = app
         .ask(move |rq| existing(rq, &asked).and_then(|()| rq.message(&asked, &which)))
         .await?
         .map_err(|fault| problem(&fault))?;
-    if json {
-        return Ok(document(&message));
-    }
     let mut page = pages::Message::new(&app.settings().relative_root, &queue, &id, &message);
     page.notice = app.notice(&uri);
     Ok(pages::show(StatusCode::OK, &page))

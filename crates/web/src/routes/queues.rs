@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
-use crate::reply::{self, Problem, document, plain};
+use crate::reply::{Problem, document, plain};
 
 /// Ids a page or a JSON document lists of each state.
 const LISTED: usize = 100;
@@ -45,18 +45,23 @@ pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<R
 
 /// The addresses of their texts, for scripts that watch them all.
 pub(super) async fn list_text(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let mut names = app.ask(|rq| rq.queues()).await?;
-    names.sort_unstable();
-    let line = |name: &String| app.link(&format!("q/{}.txt", escaped_plainly(name)));
-    let lines: Vec<String> = names.iter().map(line).collect();
-    Ok(plain(StatusCode::OK, lines.join("\n") + "\n"))
+    let shown = Arc::clone(&app);
+    // Of many queues it is long: written where nobody waits for it.
+    let text = app.ask(move |rq| {
+        let line = |name: &String| shown.link(&format!("q/{}.txt\n", escaped_plainly(name)));
+        let text: String = rq.queues().iter().map(line).collect();
+        match text.is_empty() {
+            true => "\n".to_owned(),
+            false => text,
+        }
+    });
+    Ok(plain(StatusCode::OK, text.await?))
 }
 
 pub(super) async fn list_json(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let uptime = app.uptime();
-    // Of many queues it is long: written where nobody waits for it.
-    let written = app.ask(move |rq| list_of(&sorted(rq), uptime).to_string());
-    Ok(reply::written(written.await?))
+    app.document(move |rq| Ok(list_of(&sorted(rq), uptime)))
+        .await
 }
 
 fn list_of(queues: &[(String, QueueInfo)], uptime: u64) -> Value {
@@ -181,22 +186,19 @@ pub(super) async fn done(
             .min(app.settings().limits.list_max),
         None => 10,
     };
-    let ids = app
-        .ask(move |rq| rq.list(&queue, "done", limit))
-        .await?
-        .map_err(|fault| problem(&fault))?;
-    Ok(document(&Value::from(ids)))
+    app.document(move |rq| {
+        let ids = rq.list(&queue, "done", limit);
+        ids.map(Value::from).map_err(|fault| problem(&fault))
+    })
+    .await
 }
 
 pub(super) async fn config(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
 ) -> Result<Response, Problem> {
-    let config = app
-        .ask(move |rq| rq.queue_config(&queue))
-        .await?
-        .map_err(|fault| problem(&fault))?;
-    Ok(document(&config))
+    app.document(move |rq| rq.queue_config(&queue).map_err(|fault| problem(&fault)))
+        .await
 }
 
 /// Every queue with its state; one that goes meanwhile is left out.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::problem;
 use crate::app::App;
-use crate::reply::{Problem, document};
+use crate::reply::Problem;
 
 /// `?name=QUEUE&query[FIELD]=TEXT`: a part of the field, or with `exact` all of
 /// it.
@@ -23,9 +23,9 @@ pub(super) async fn search(State(app): State<Arc<App>>, uri: Uri) -> Result<Resp
         .into_iter()
         .filter_map(|(field, text)| Some((field, text.as_str()?.to_owned())))
         .collect();
-    let found = app
-        .ask(move |rq| rq.search(&queue, &query, exact))
-        .await?
-        .map_err(|fault| problem(&fault))?;
-    Ok(document(&Value::from(found)))
+    app.document(move |rq| {
+        let found = rq.search(&queue, &query, exact);
+        found.map(Value::from).map_err(|fault| problem(&fault))
+    })
+    .await
 }

@@ -1,7 +1,7 @@
 //! One connection: frames in; groups out, as replies to pops and as deliveries
 //! to a subscriber that is ready.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use quintet_engine::{
@@ -21,7 +21,7 @@ const RANK_HELD_BACK: u32 = 256;
 pub(super) struct PinpriqSession {
     shared: Arc<Shared>,
     first: First,
-    subscribed: Vec<Name>,
+    subscribed: BTreeSet<Name>,
     subscribed_bytes: usize,
     /// The client is ready for a group: a standing take stands, or what it got
     /// is on the way.
@@ -48,7 +48,7 @@ impl PinpriqSession {
         Self {
             shared,
             first: First::new(),
-            subscribed: Vec::new(),
+            subscribed: BTreeSet::new(),
             subscribed_bytes: 0,
             ready: false,
             unwanted: 0,
@@ -91,9 +91,9 @@ impl PinpriqSession {
     }
 
     /// A take from these queues.
-    fn take(&self, queues: &[Name]) -> Take {
+    fn take(&self, queues: impl IntoIterator<Item = Name>) -> Take {
         Take {
-            queues: queues.iter().cloned().collect(),
+            queues: queues.into_iter().collect(),
             ..self.shared.take.clone()
         }
     }
@@ -103,13 +103,13 @@ impl PinpriqSession {
         if name.is_empty() {
             return self.ask(used, Ask::Own, Reply::Popped);
         }
-        let take = self.take(&[Name::new(name)]);
+        let take = self.take([Name::new(name)]);
         self.ask(used, Ask::Engine(Command::Take(take)), Reply::Popped)
     }
 
     fn subscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Subscribe as usize);
-        if name.is_empty() || self.place_of(name).is_some() {
+        if name.is_empty() || self.subscribed.contains(name) {
             return Step::Skip { used };
         }
         let bytes = self.subscribed_bytes + name.len();
@@ -119,32 +119,28 @@ impl PinpriqSession {
             return self.fault(used, env);
         }
         self.subscribed_bytes = bytes;
-        self.subscribed.push(Name::new(name));
-        self.subscriptions_changed(used)
+        self.subscribed.insert(Name::new(name));
+        self.subscription_changed(used, name, true)
     }
 
     fn unsubscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Unsubscribe as usize);
-        let Some(place) = self.place_of(name) else {
+        if !self.subscribed.remove(name) {
             return Step::Skip { used };
-        };
-        self.subscribed.swap_remove(place);
+        }
         self.subscribed_bytes -= name.len();
-        self.subscriptions_changed(used)
+        self.subscription_changed(used, name, false)
     }
 
-    fn place_of(&self, name: &[u8]) -> Option<usize> {
-        self.subscribed.iter().position(|n| n.as_bytes() == name)
-    }
-
-    /// The standing take, if one stands, goes on over other queues. One that
-    /// was served meanwhile is not to begin anew: the client was ready once.
-    fn subscriptions_changed(&mut self, used: usize) -> Step {
+    /// The standing take, if one stands, goes on with one queue more or less:
+    /// there may be many, and clients change them often. One that was served
+    /// meanwhile is not to begin anew: the client was ready once.
+    fn subscription_changed(&mut self, used: usize, name: &[u8], on: bool) -> Step {
         if !self.ready {
             return Step::Skip { used };
         }
-        let take = self.take(&self.subscribed);
-        let command = Command::Rewatch(Box::new(take));
+        let queue = Name::new(name);
+        let command = Command::WatchQueue { queue, on };
         self.ask(used, Ask::EngineOrClose(command), Reply::Nothing)
     }
 
@@ -156,7 +152,7 @@ impl PinpriqSession {
             return Step::Skip { used: 1 };
         }
         self.ready = true;
-        let take = self.take(&self.subscribed);
+        let take = self.take(self.subscribed.iter().cloned());
         let command = Command::Watch(Some(Box::new(take)));
         self.ask(1, Ask::EngineOrClose(command), Reply::Nothing)
     }

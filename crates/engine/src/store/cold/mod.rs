@@ -11,7 +11,7 @@ mod run;
 mod shelf;
 
 pub(crate) use run::{Cold, ColdBlock, Shelf};
-pub(crate) use shelf::QueueCold;
+pub(crate) use shelf::{QueueCold, Shelved};
 
 use super::Store;
 use crate::body::Body;
@@ -70,8 +70,8 @@ impl Store {
         table
             .blocks
             .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
+        self.shelve(at, &row);
         if let Some(queue) = self.queue_mut(row.queue) {
-            queue.cold_mut().enter(at, &row);
             if row.lane == Lane::Ready || row.lane == Lane::HeldBack {
                 queue.head = queue.head.min(row.first.1);
             }
@@ -125,8 +125,8 @@ impl Store {
         block.row.done = block.row.done.saturating_sub(u32::from(done));
         table.live -= 1;
         let (stored, empty) = (block.is_stored(), block.row.live == 0);
-        if stored && let Some(queue) = self.queue_mut(row.queue) {
-            queue.cold_mut().thin(row.lane, bytes, urgent, done);
+        if stored {
+            self.thin(&row, bytes, urgent, done);
         }
         if empty {
             self.forget_block(BlockAt {
@@ -170,9 +170,7 @@ impl Store {
         }
         match block.shelf {
             Shelf::Stored | Shelf::Wanted => {
-                if let Some(queue) = self.queue_mut(block.row.queue) {
-                    queue.cold_mut().leave(at, &block.row);
-                }
+                self.unshelve(at, &block.row);
                 self.rearm(block.row.queue);
             }
             Shelf::Loaded(turn, _) => {
@@ -246,10 +244,9 @@ impl Store {
         }
         self.cold.turn = turn;
         self.cold.loaded.insert(turn, at);
+        self.unshelve(at, &row);
         if let Some(queue) = self.queue_mut(row.queue) {
-            let cold = queue.cold_mut();
-            cold.leave(at, &row);
-            cold.loaded.insert(at);
+            queue.cold_mut().loaded.insert(at);
         }
         for (ordinal, mut message) in alive {
             message.home = Home::of_run(at.run);
@@ -312,10 +309,9 @@ impl Store {
             self.cold.rings.insert((rings, at));
         }
         if let Some(queue) = self.queue_mut(queue) {
-            let cold = queue.cold_mut();
-            cold.loaded.remove(&at);
-            cold.enter(at, &row);
+            queue.cold_mut().loaded.remove(&at);
         }
+        self.shelve(at, &row);
         self.rearm(queue);
     }
 
@@ -354,9 +350,7 @@ impl Store {
             self.cold.rings.remove(&(rings, at));
         }
         self.cold.damaged += u64::from(row.live);
-        if let Some(queue) = self.queue_mut(row.queue) {
-            queue.cold_mut().leave(at, &row);
-        }
+        self.unshelve(at, &row);
         self.rearm(row.queue);
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::cold::{Block, BlockAt, Lane, Order};
 use crate::message::MessageId;
+use crate::store::Store;
 
 /// The part of a queue that is in runs and not in memory. An index over the
 /// runs' tables.
@@ -15,7 +16,16 @@ pub(crate) struct QueueCold {
     by_last: BTreeSet<(Order, BlockAt)>,
     /// Those of the ready lane with more than one rank, by their first message.
     spans: BTreeSet<(Order, BlockAt)>,
-    /// Stored messages, by lane.
+    /// What is in its stored blocks.
+    pub(crate) sums: Shelved,
+    /// Loaded blocks.
+    pub(crate) loaded: BTreeSet<BlockAt>,
+}
+
+/// Numbers of stored messages, of a queue or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shelved {
+    /// By lane.
     counts: [u64; 5],
     pub(crate) urgent: u64,
     pub(crate) done: u64,
@@ -23,14 +33,99 @@ pub(crate) struct QueueCold {
     pub(crate) waiting_bytes: u64,
     /// Stored blocks with keys.
     pub(crate) keyed: u64,
-    /// Loaded blocks.
-    pub(crate) loaded: BTreeSet<BlockAt>,
+}
+
+impl Shelved {
+    pub(crate) fn count(&self, lane: Lane) -> u64 {
+        self.counts[lane as usize]
+    }
+
+    pub(crate) fn all(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+        self.urgent += other.urgent;
+        self.done += other.done;
+        self.bytes += other.bytes;
+        self.waiting_bytes += other.waiting_bytes;
+        self.keyed += other.keyed;
+    }
+
+    fn enter(&mut self, row: &Block) {
+        self.counts[row.lane as usize] += u64::from(row.live);
+        self.urgent += u64::from(row.urgent);
+        self.done += u64::from(row.done);
+        self.bytes += row.bytes;
+        if row.lane.is_waiting() {
+            self.waiting_bytes += row.bytes;
+        }
+        self.keyed += u64::from(row.keyed);
+    }
+
+    fn leave(&mut self, row: &Block) {
+        self.counts[row.lane as usize] -= u64::from(row.live);
+        self.urgent -= u64::from(row.urgent);
+        self.done -= u64::from(row.done);
+        self.bytes -= row.bytes;
+        if row.lane.is_waiting() {
+            self.waiting_bytes -= row.bytes;
+        }
+        self.keyed -= u64::from(row.keyed);
+    }
+
+    /// One message of a stored block has left.
+    fn thin(&mut self, lane: Lane, bytes: u64, urgent: bool, done: bool) {
+        self.counts[lane as usize] -= 1;
+        self.urgent -= u64::from(urgent);
+        self.done -= u64::from(done);
+        self.bytes -= bytes;
+        if lane.is_waiting() {
+            self.waiting_bytes -= bytes;
+        }
+    }
+}
+
+impl Store {
+    /// Counts a stored block among its queue's.
+    pub(super) fn shelve(&mut self, at: BlockAt, row: &Block) {
+        let Self { queues, sums, .. } = self;
+        let queue = queues.get_mut(row.queue.0 as usize);
+        if let Some(queue) = queue.and_then(Option::as_deref_mut) {
+            queue.cold_mut().enter(at, row);
+            sums.shelved.enter(row);
+        }
+    }
+
+    /// Takes it out again.
+    pub(super) fn unshelve(&mut self, at: BlockAt, row: &Block) {
+        let Self { queues, sums, .. } = self;
+        let queue = queues.get_mut(row.queue.0 as usize);
+        if let Some(queue) = queue.and_then(Option::as_deref_mut) {
+            queue.cold_mut().leave(at, row);
+            sums.shelved.leave(row);
+        }
+    }
+
+    /// One message of a stored block has left.
+    pub(super) fn thin(&mut self, row: &Block, bytes: u64, urgent: bool, done: bool) {
+        let Self { queues, sums, .. } = self;
+        let queue = queues.get_mut(row.queue.0 as usize);
+        if let Some(queue) = queue.and_then(Option::as_deref_mut) {
+            let cold = queue.cold_mut();
+            cold.sums.thin(row.lane, bytes, urgent, done);
+            sums.shelved.thin(row.lane, bytes, urgent, done);
+        }
+    }
 }
 
 impl QueueCold {
     /// Stored messages of a lane.
     pub(crate) fn count(&self, lane: Lane) -> u64 {
-        self.counts[lane as usize]
+        self.sums.count(lane)
     }
 
     /// Stored messages that wait.
@@ -55,42 +150,17 @@ impl QueueCold {
                 self.spans.insert((row.first, at));
             }
         }
-        self.counts[row.lane as usize] += u64::from(row.live);
-        self.urgent += u64::from(row.urgent);
-        self.done += u64::from(row.done);
-        self.bytes += row.bytes;
-        if row.lane.is_waiting() {
-            self.waiting_bytes += row.bytes;
-        }
-        self.keyed += u64::from(row.keyed);
+        self.sums.enter(row);
     }
 
     /// Takes a stored block out.
-    pub(crate) fn leave(&mut self, at: BlockAt, row: &Block) {
+    fn leave(&mut self, at: BlockAt, row: &Block) {
         self.lanes[row.lane as usize].remove(&(row.first, at));
         if row.lane == Lane::Ready {
             self.by_last.remove(&(row.last, at));
             self.spans.remove(&(row.first, at));
         }
-        self.counts[row.lane as usize] -= u64::from(row.live);
-        self.urgent -= u64::from(row.urgent);
-        self.done -= u64::from(row.done);
-        self.bytes -= row.bytes;
-        if row.lane.is_waiting() {
-            self.waiting_bytes -= row.bytes;
-        }
-        self.keyed -= u64::from(row.keyed);
-    }
-
-    /// One message of a stored block has left.
-    pub(crate) fn thin(&mut self, lane: Lane, bytes: u64, urgent: bool, done: bool) {
-        self.counts[lane as usize] -= 1;
-        self.urgent -= u64::from(urgent);
-        self.done -= u64::from(done);
-        self.bytes -= bytes;
-        if lane.is_waiting() {
-            self.waiting_bytes -= bytes;
-        }
+        self.sums.leave(row);
     }
 
     /// The stored block of a lane that begins first.

@@ -1,0 +1,141 @@
+//! What one step costs at most, whatever there is.
+
+use quintet_engine::*;
+
+use crate::world::{World, plain, reserve, waiting};
+
+const MANY: u64 = 5000;
+
+/// Puts of `q`, in one step.
+fn puts(w: &mut World, put: impl Fn(u64) -> Put) {
+    let puts = (0..MANY).map(|number| Put {
+        queue: "q".into(),
+        body: Body::new(number.to_string().as_bytes()),
+        ..put(number)
+    });
+    w.ask(9, Command::PutMany(puts.collect()));
+}
+
+fn gauges(w: &mut World) -> QueueGauges {
+    match w.ask(9, Command::Stats(StatsOf::Queue("q".into()))) {
+        Some(Outcome::Stats(stats)) => match *stats {
+            StatsReply::Queue(stats) => stats.gauges,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The most facts one tick recorded, of all that are due.
+fn longest_tick(w: &mut World) -> usize {
+    let mut longest = 0;
+    while w.engine.next_deadline() <= w.now {
+        let before = w.facts.len();
+        w.engine.tick(w.now, &mut w.facts, &mut w.deliveries);
+        w.engine.verify().unwrap();
+        longest = longest.max(w.facts.len() - before);
+    }
+    longest
+}
+
+#[test]
+fn what_is_due_all_at_once_becomes_ready_step_by_step_and_in_order() {
+    let mut w = World::new();
+    puts(&mut w, |_| Put {
+        due: When::In(1000),
+        ..Put::default()
+    });
+    w.now = w.now + 1001;
+    assert_eq!(w.pop("q"), "0");
+    let held = gauges(&mut w);
+    assert!(held.delayed > MANY / 2, "{held:?}");
+    longest_tick(&mut w);
+    assert_eq!(gauges(&mut w).ready, MANY - 1);
+    let all = Take {
+        messages_max: MANY as u32,
+        ..plain("q")
+    };
+    let Some(Outcome::Messages(all)) = w.ask(1, Command::Take(all)) else {
+        panic!("there are some");
+    };
+    let ids: Vec<u64> = all.iter().map(|message| message.id.0).collect();
+    assert_eq!(ids, (2..=MANY).collect::<Vec<_>>());
+}
+
+#[test]
+fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
+    let mut w = World::new();
+    puts(&mut w, |number| Put {
+        expires: match number + 1 < MANY {
+            true => Expiry::In(1000),
+            false => Expiry::Never,
+        },
+        ..Put::default()
+    });
+    w.now = w.now + 1001;
+    let before = w.facts.len();
+    assert_eq!(w.take(1, waiting("q")), "waits");
+    assert!(w.facts.len() - before < MANY as usize / 2);
+    assert!(longest_tick(&mut w) < MANY as usize / 2);
+    assert_eq!(w.delivered(), [(1, (MANY - 1).to_string())]);
+}
+
+#[test]
+fn what_a_connection_held_comes_back_step_by_step_and_in_order() {
+    let mut w = World::new();
+    puts(&mut w, |_| Put::default());
+    let many = Take {
+        messages_max: MANY as u32,
+        ..reserve("q")
+    };
+    let timed = Take {
+        lease: reserve("q").lease.map(|lease| LeaseAsk {
+            owner: LeaseOwner::Time,
+            ..lease
+        }),
+        ..plain("q")
+    };
+    assert_eq!(w.take(1, timed), "0");
+    w.ask(1, Command::Take(many));
+    let before = w.facts.len();
+    w.hang_up(1);
+    assert!(w.facts.len() - before < MANY as usize / 2);
+    assert!(gauges(&mut w).reserved > MANY / 2);
+    assert!(longest_tick(&mut w) < MANY as usize / 2);
+    let held = gauges(&mut w);
+    assert_eq!((held.ready, held.reserved), (MANY - 1, 1));
+    assert_eq!((w.pop("q"), w.pop("q")), ("1".into(), "2".into()));
+}
+
+#[test]
+fn a_kick_a_move_and_children_have_a_bound() {
+    let mut w = World::new();
+    puts(&mut w, |_| Put {
+        due: When::In(1000),
+        ..Put::default()
+    });
+    let kick = Command::Kick {
+        queue: "q".into(),
+        max: u64::MAX,
+    };
+    assert_eq!(w.ask(1, kick.clone()), Some(Outcome::Count(4096)));
+    assert_eq!(w.ask(1, kick), Some(Outcome::Count(MANY - 4096)));
+    let moves = Command::MoveAll {
+        from: "q".into(),
+        to: "r".into(),
+        state: ListState::Ready,
+        max: u64::MAX,
+    };
+    assert_eq!(w.ask(1, moves.clone()), Some(Outcome::Count(4096)));
+    assert_eq!(w.ask(1, moves), Some(Outcome::Count(MANY - 4096)));
+    let join = |child: u32| Command::Join {
+        parent: "p".into(),
+        child: Name::from(format!("p+{child}").as_str()),
+    };
+    for child in 0..1024 {
+        assert_eq!(w.ask(1, join(child)), Some(Outcome::Done));
+    }
+    let refused = Some(Outcome::Refused(Refusal::TooManyQueues));
+    assert_eq!(w.ask(1, join(1024)), refused);
+    assert_eq!(w.ask(1, join(7)), Some(Outcome::Done));
+}
