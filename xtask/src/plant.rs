@@ -45,7 +45,7 @@ const PLANTED: &[Planted] = &[
         name: "sync-error-ignored",
         what: "a failed sync is ignored by who waits for it",
         edits: &[(
-            "crates/server/src/core/sync.rs",
+            "crates/host/src/sync.rs",
             "        if let Err(error) = point.wait() {\n            stop_for(&error);\n        }\n",
             "        point.wait().ok();\n",
         )],
@@ -76,12 +76,12 @@ const PLANTED: &[Planted] = &[
         what: "a run's file is deleted before its fact is durable",
         edits: &[
             (
-                "crates/server/src/core/keep/mod.rs",
+                "crates/host/src/keep/mod.rs",
                 "if self.progress.durable() < newest && self.write_now() {",
                 "if newest == u64::MAX && self.write_now() {",
             ),
             (
-                "crates/server/src/core/keep/mod.rs",
+                "crates/host/src/keep/mod.rs",
                 "                if ticket > durable || locked",
                 "                if ticket > durable.max(newest) || locked",
             ),
@@ -103,12 +103,12 @@ const PLANTED: &[Planted] = &[
         what: "a segment is retired with chunks of large bodies in it",
         edits: &[
             (
-                "crates/server/src/core/retire.rs",
+                "crates/host/src/retire.rs",
                 "engine.homes_live(Home(segment)) > 0)\n            || !self.bodies.with_chunks_through(segment).is_empty()",
                 "engine.homes_live(Home(segment)) > 0)",
             ),
             (
-                "crates/server/src/core/retire.rs",
+                "crates/host/src/retire.rs",
                 "                if place.segment <= segment {\n",
                 "                if place.segment > segment {\n",
             ),
@@ -119,7 +119,7 @@ const PLANTED: &[Planted] = &[
         name: "touched-not-replayed",
         what: "replay in the server leaves out `Touched`",
         edits: &[(
-            "crates/server/src/core/recover.rs",
+            "crates/host/src/recover.rs",
             "                engine.replay(fact, home);\n",
             "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, home);\n                }\n",
         )],
@@ -139,7 +139,7 @@ const PLANTED: &[Planted] = &[
         name: "others-not-told",
         what: "other I/O threads are not told what is durable",
         edits: &[(
-            "crates/server/src/core/sync.rs",
+            "crates/host/src/sync.rs",
             "            if at != thread {\n",
             "            if at == usize::MAX - thread {\n",
         )],
@@ -149,7 +149,7 @@ const PLANTED: &[Planted] = &[
         name: "answered-early",
         what: "replies leave before what they say is durable",
         edits: &[(
-            "crates/server/src/core/tickets.rs",
+            "crates/host/src/tickets.rs",
             "self.written >= need.written && self.durable >= need.durable",
             "self.written >= need.written",
         )],
@@ -159,7 +159,7 @@ const PLANTED: &[Planted] = &[
         name: "clock-of-the-wall",
         what: "time inside is what the wall clock shows",
         edits: &[(
-            "crates/server/src/core/clock.rs",
+            "crates/host/src/clock.rs",
             "        let now = self.source.steady().saturating_add_signed(lead);\n",
             "        let now = self.source.wall().saturating_add(lead.unsigned_abs() & 1);\n",
         )],

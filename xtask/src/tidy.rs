@@ -46,6 +46,11 @@ const ALLOWED: &[Edges] = &[
     edges("crates/wire", &["quintet-engine"], Some(&["memchr"])),
     edges("crates/door", &["quintet-engine"], Some(&[])),
     edges("crates/log", &[], Some(&["crc32c", "rustix"])),
+    edges(
+        "crates/host",
+        &["quintet-engine", "quintet-log"],
+        Some(&["anyhow", "rustix", "smallvec", "tracing"]),
+    ),
     edges("crates/hooks", &["quintet-engine"], None),
     edges("crates/scripts", &["quintet-door", "quintet-engine"], None),
     edges(
@@ -60,6 +65,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-door",
             "quintet-engine",
             "quintet-hooks",
+            "quintet-host",
             "quintet-log",
             "quintet-scripts",
             "quintet-web",

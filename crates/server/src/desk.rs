@@ -15,10 +15,10 @@ use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
 };
 use quintet_hooks::{Decided as Hooked, Who};
+use quintet_host::{Decided, Inbox as _, Need, PartyKey, Reached, SLOTS_MAX, locked};
 use quintet_wire::STREAM_OVER;
 
-use crate::core::{Decided, Mail, Need, PartyKey, Reached, SLOTS_MAX, locked};
-use crate::io::Upload;
+use crate::io::{Mail, Upload};
 use crate::server::Server;
 
 /// Those who came in, and what they are still to be told.
@@ -287,7 +287,7 @@ impl Server {
 
     /// Says something, now or when what it needs has been reached.
     fn tell(&self, need: Need, told: Told) {
-        if self.core.progress.reached().satisfies(need) {
+        if self.core.reached().satisfies(need) {
             told.say();
             return;
         }
@@ -299,7 +299,7 @@ impl Server {
         inside.held.push((need, told));
         drop(inside);
         self.core.write(need.written);
-        self.core.mail[self.threads.len()].wake();
+        self.mail[self.threads.len()].wake();
     }
 
     /// The desk's own thread: runs until it is told to stop, when nobody comes
@@ -315,7 +315,7 @@ impl Server {
                 tracing::error!("cannot wait for deliveries: {error}");
                 std::process::exit(1);
             }
-            self.core.mail[self.threads.len()].collect(&mut mail);
+            self.mail[self.threads.len()].collect(&mut mail);
             for item in mail.drain(..) {
                 match item {
                     Mail::Delivery(delivery, need) => self.deliver_at_desk(delivery, need),
@@ -382,9 +382,9 @@ impl Server {
 
     /// Says what waited for something that has been reached.
     fn say_reached(&self) {
-        let mailbox = &self.core.mail[self.threads.len()];
+        let mailbox = &self.mail[self.threads.len()];
         loop {
-            let reached = self.core.progress.reached();
+            let reached = self.core.reached();
             for told in self.take_reached(reached) {
                 told.say();
             }
@@ -394,7 +394,7 @@ impl Server {
             mailbox.wants_durable.store(true, Ordering::SeqCst);
             mailbox.wants_written.store(true, Ordering::SeqCst);
             // What was reached before the flags were up rang no bell.
-            if self.core.progress.reached() == reached {
+            if self.core.reached() == reached {
                 return;
             }
         }

@@ -3,7 +3,6 @@
 mod admin;
 mod cli;
 mod config;
-mod core;
 mod desk;
 mod hooks;
 mod http;

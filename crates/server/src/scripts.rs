@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::Door;
+use quintet_host::locked;
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
 use quintet_web::Logins;
 
 use crate::config::Config;
-use crate::core::locked;
 use crate::desk::ServerDoor;
 use crate::http;
 use crate::server::Server;

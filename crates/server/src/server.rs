@@ -11,20 +11,22 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::ByteBudget;
 use quintet_engine::Settings;
+use quintet_host::{Core, Inbox, Layout, Room, SyncPolicy, locked};
 use quintet_log::DirLock;
 use quintet_wire::{Foreign, Listener, VOICES};
 
-use crate::config::{Address, Config, Given, Places, Served, SyncPolicy, load};
-use crate::core::{self, Core, Layout, Mail, Mailbox, Room, locked};
+use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::desk::Desk;
 use crate::hooks::Hooks;
-use crate::io::{Bound, Guests, IoThread, Origin, ThreadCounts, WAKE};
+use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
 use crate::{admin, http, logging, modes, notify, scripts};
 
 /// What all threads share.
 pub(crate) struct Server {
     pub(crate) core: Core,
+    /// One per I/O thread, and behind them the desk's.
+    pub(crate) mail: Vec<Arc<Mailbox>>,
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) hooks: Hooks,
@@ -252,7 +254,7 @@ fn open(
         memory: config.memory,
     };
     let began = Instant::now();
-    let opened = core::open(&config.data, &layout, &settings)?;
+    let opened = quintet_host::open(&config.data, &layout, &settings)?;
     tracing::info!(
         "read {} frames, {} MiB of log in {} ms",
         opened.recovery.frames,
@@ -265,7 +267,7 @@ fn open(
     for _ in 0..=config.io_threads() {
         let poll = Poll::new().context("cannot make a poll")?;
         let waker = Waker::new(poll.registry(), WAKE).context("cannot make a waker")?;
-        mail.push(Mailbox::new(Arc::new(waker)));
+        mail.push(Mailbox::new(waker));
         polls.push(poll);
     }
     let threads = (0..config.io_threads())
@@ -273,9 +275,11 @@ fn open(
         .collect();
     let room = Room::new(config.data.clone(), config.segment_bytes);
     let spares = opened.spares.clone();
-    let core = Core::new(opened, config.sync, mail, room);
+    let inboxes = mail.iter().map(|mail| Arc::clone(mail) as Arc<dyn Inbox>);
+    let core = Core::new(opened, config.sync, inboxes.collect(), room);
     let server = Server {
         core,
+        mail,
         desk: Desk::default(),
         hooks,
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
@@ -350,7 +354,7 @@ fn start_helpers(
             server.core.run_upkeep(&spares, &log_bytes, &ends.stop);
         }),
     )?);
-    match server.core.policy {
+    match server.core.policy() {
         SyncPolicy::Always => {
             helpers.push(start(
                 "log",
@@ -358,7 +362,7 @@ fn start_helpers(
             )?);
         }
         SyncPolicy::EveryMs(_) | SyncPolicy::Never => {
-            let interval = match server.core.policy {
+            let interval = match server.core.policy() {
                 SyncPolicy::EveryMs(ms) => Some(Duration::from_millis(ms)),
                 SyncPolicy::Always | SyncPolicy::Never => None,
             };
@@ -451,8 +455,8 @@ fn stop(
     ends: &Ends,
 ) -> Result<()> {
     // The desk last, so that who comes in through the door is answered.
-    let (desks, threads) = server.core.mail.split_last().unzip();
-    let tell = |mailbox: &Mailbox| mailbox.post(Mail::Stop);
+    let (desks, threads) = server.mail.split_last().unzip();
+    let tell = |mailbox: &Arc<Mailbox>| mailbox.leave(Mail::Stop);
     threads.into_iter().flatten().for_each(tell);
     let mut whole = true;
     for worker in workers {
@@ -462,12 +466,7 @@ fn stop(
     server.core.end_looks();
     whole &= desk.join().is_ok();
     ends.stop.store(true, Ordering::SeqCst);
-    server.core.hooks_work.raise();
-    server.core.log_work.raise();
-    server.core.upkeep.raise();
-    server.core.runs.work.raise();
-    server.core.runs.pressed.raise();
-    server.core.timer.stop();
+    server.core.stop_threads();
     for helper in helpers {
         whole &= helper.join().is_ok();
     }
@@ -524,7 +523,7 @@ impl Server {
     /// An admitted connection of an I/O thread is gone.
     pub(crate) fn dismiss(&self, thread: usize, origin: Origin) {
         self.guests.dismiss(origin);
-        self.core.mail[thread]
+        self.mail[thread]
             .connections
             .fetch_sub(1, Ordering::Relaxed);
     }
@@ -572,7 +571,7 @@ impl Server {
         current.snapshot_bytes_max = config.snapshot_bytes_max;
         current.hooks = config.hooks;
         current.hook_limits = config.hook_limits;
-        self.core.runs.set_budget(config.memory, config.shards);
+        self.core.set_memory(config.memory);
         drop(current);
         self.reload_hooks();
         Ok(level)

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_engine::{Caller, Command, Outcome, StatsOf, StatsReply};
+use quintet_host::{Decided, locked};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
-use crate::core::{Decided, locked};
 use crate::server::{Listening, Order, Server};
 
 impl Server {
@@ -28,15 +28,6 @@ impl Server {
                 "shutdown is not allowed: set allow_shutdown = true".to_owned(),
             )),
         }
-    }
-
-    /// Numbers of the oldest segment and of the one that is written.
-    fn log_segments(&self) -> (u32, u32) {
-        let committer = locked(&self.core.committer);
-        let newest = committer.log.segment();
-        let segments = committer.log.segments();
-        let oldest = segments.first().map_or(newest, |oldest| oldest.number);
-        (oldest.0, newest.0)
     }
 
     /// Every counter of the voices that are spoken.
@@ -98,9 +89,9 @@ impl Server {
             log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
             log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
             log_syncs: self.core.counts.syncs.load(Ordering::Relaxed),
-            log_sync_us: u64::try_from(self.core.sync_time.usual().as_micros()).unwrap_or(u64::MAX),
+            log_sync_us: u64::try_from(self.core.usual_sync().as_micros()).unwrap_or(u64::MAX),
             log_retired: self.core.counts.retired.load(Ordering::Relaxed),
-            log_segments: self.log_segments(),
+            log_segments: self.core.log_span(),
             segment_bytes: locked(&self.config).segment_bytes,
             log_records: self.core.counts.records.load(Ordering::Relaxed),
             log_copied: self.core.counts.copied.load(Ordering::Relaxed),
@@ -141,7 +132,7 @@ impl Server {
         ] {
             stats.counters.push(("log", name, value));
         }
-        let cold = self.core.runs.numbers(&stats.shard.cold);
+        let cold = self.core.cold_numbers(&stats.shard.cold);
         let cold = cold.into_iter().map(|(name, value)| ("cold", name, value));
         stats.counters.extend(cold);
         let memory = &self.connection_memory;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use quintet_host::{Contents, SHARDS_FILE};
 use quintet_log::run::{RunBackup, backup_runs, list_runs};
 use quintet_log::{BackupSummary, Disk};
 use serde_json::json;
 
 use super::{check::exists, script_files};
-use crate::core::{Contents, SHARDS_FILE};
 
 /// How often to start over. A run is missing only if it was both made and
 /// removed while the log was copied.

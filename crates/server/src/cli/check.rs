@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use quintet_host::{Contents, Lost, give_up_runs};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
 use super::runs::{self, Runs};
-use crate::core::{Contents, Lost, give_up_runs};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
 /// is not what it should be.

@@ -6,11 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use quintet_engine::Body;
+use quintet_host::{Contents, Lost};
 use quintet_log::run::{Run, RunDamage, RunFinding, RunName, RunPart, list_runs};
 use quintet_log::{Disk, LogError};
 use serde_json::{Value, json};
-
-use crate::core::{Contents, Lost};
 
 /// All that was found.
 #[derive(Default)]

@@ -46,7 +46,7 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
     } else if config.listen.is_empty() {
         config.listen = Served::all().map(by_default).collect();
     }
-    let least = crate::core::smallest(config.shards);
+    let least = quintet_host::smallest(config.shards);
     if config.memory < least {
         bail!(
             "memory = \"{}\" is too small for shards = {}: the smallest that works is {}",

@@ -25,19 +25,9 @@ pub(crate) use address::Address;
 pub(crate) use files::{Places, RESERVE};
 pub(crate) use load::{Given, load};
 pub(crate) use print::{Secrets, print};
+pub(crate) use quintet_host::SyncPolicy;
 pub(crate) use served::Served;
 pub(crate) use units::parse_duration_ms;
-
-/// When the log is synced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SyncPolicy {
-    /// Before every reply that depends on it.
-    Always,
-    /// Every so many ms, in the background.
-    EveryMs(u64),
-    /// When the system likes.
-    Never,
-}
 
 /// Everything the server was told.
 #[derive(Clone)]

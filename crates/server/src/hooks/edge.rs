@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use quintet_engine::{Caller, Command, Ms, Name, Outcome, Refusal, TableAsk};
 use quintet_hooks::{Host, Level};
+use quintet_host::{Access, Core, Decided, Need, Trail, locked};
 
-use crate::core::{Access, Core, Decided, Need, Trail, locked};
 use crate::server::Server;
 
 /// What commands of hooks did.

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use quintet_hooks::{HookError, Limits, Program, Shared, State};
+use quintet_host::locked;
 
-use crate::core::locked;
 use crate::server::Server;
 
 pub(crate) use edge::Did;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use quintet_engine::Caller;
 use quintet_hooks::{Event, Who};
+use quintet_host::locked;
 
 use super::{Runner, stamp};
-use crate::core::locked;
 use crate::server::Server;
 
 /// How often the files are looked at.
@@ -19,7 +19,7 @@ impl Server {
     /// The hooks thread: runs until `stop`.
     pub(crate) fn run_hooks(self: &Arc<Self>, stop: &AtomicBool) {
         let weak = Arc::downgrade(self);
-        let party = self.core.looks.party();
+        let party = self.core.own_party();
         let who = Who {
             caller: Caller {
                 party,
@@ -39,7 +39,7 @@ impl Server {
                     self.core.want_intents(runner.state.intents(party));
                     runner.state.notify(&who, Event::Start);
                 }
-                for intent in std::mem::take(&mut *locked(&self.core.intents)) {
+                for intent in self.core.take_intents() {
                     runner.state.intent(&who, &intent);
                     self.settle_did(runner);
                 }

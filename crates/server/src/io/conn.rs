@@ -7,13 +7,13 @@ use std::time::Instant;
 use quintet_door::ByteBudget;
 use quintet_engine::{Caller, Command, Handed, Outcome, Put};
 use quintet_hooks::Who;
+use quintet_host::Need;
 use quintet_wire::{Ask, Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
 use super::guests::Origin;
 use super::outbox::Outbox;
 use super::upload::Upload;
-use crate::core::Need;
 
 /// So much a connection holds without its being counted, bytes: what small
 /// requests take, and what one that rests keeps. Bounded by the number of

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quintet_host::locked;
+
 use crate::config::RESERVE;
-use crate::core::locked;
 
 /// Where a connection comes from: an address, or a unix socket's listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

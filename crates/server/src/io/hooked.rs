@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use quintet_engine::{Command, Delivery};
 use quintet_hooks::{Decided as Hooked, Event, Reply as Said, Who};
+use quintet_host::{Access, Need};
 use quintet_wire::Given;
 
 use super::conn::{Conn, Reply, Spoken};
 use super::thread::IoThread;
-use crate::core::{Access, Need};
 use crate::hooks::Runner;
 use crate::server::Server;
 

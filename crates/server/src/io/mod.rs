@@ -6,6 +6,7 @@ mod gone;
 mod guests;
 mod hooked;
 mod listen;
+mod mail;
 mod outbox;
 mod slab;
 mod stream;
@@ -15,6 +16,7 @@ mod upload;
 
 pub(crate) use guests::{Guests, Origin};
 pub(crate) use listen::Bound;
+pub(crate) use mail::{Mail, Mailbox};
 pub(crate) use stream::Stream;
 pub(crate) use thread::{IoThread, ThreadCounts, WAKE};
 pub(crate) use upload::Upload;

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::io;
 
 use quintet_engine::{Handed, LargeBody, Message};
+use quintet_host::BodySource;
 use quintet_log::LogError;
 
-use crate::core::BodySource;
 use quintet_wire::Output;
 
 use super::Stream;
 use super::conn::FREE_BYTES;
-use crate::core::{Need, Reached};
+use quintet_host::{Need, Reached};
 
 /// Replies in order, each released when what it needs has been reached.
 #[derive(Default)]

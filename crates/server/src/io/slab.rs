@@ -1,7 +1,8 @@
 //! A thread's connections by slot.
 
+use quintet_host::PartyKey;
+
 use super::conn::Conn;
-use crate::core::PartyKey;
 
 /// Slots are used again; the generation tells their users apart.
 #[derive(Default)]
@@ -24,7 +25,7 @@ impl Slab {
             Some(slot) => slot,
             None => {
                 let slot = u32::try_from(self.slots.len()).ok()?;
-                if slot >= crate::core::SLOTS_MAX {
+                if slot >= quintet_host::SLOTS_MAX {
                     return None;
                 }
                 self.slots.push(Slot::default());

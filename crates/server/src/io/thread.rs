@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Principal};
+use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_wire::{Ask, Tally};
 
 use super::Stream;
@@ -16,9 +17,9 @@ use super::conn::{Conn, Reply};
 use super::gather::{Gather, Turn};
 use super::guests::Origin;
 use super::listen::Bound;
+use super::mail::Mail;
 use super::outbox::Flushed;
 use super::slab::Slab;
-use crate::core::{Access, Mail, Need, PartyKey, Reached, Trail};
 use crate::hooks::Runner;
 use crate::server::Server;
 
@@ -341,7 +342,7 @@ impl IoThread {
         if !self.server.guests.admit(origin, operator) {
             return;
         }
-        let mail = &self.server.core.mail;
+        let mail = &self.server.mail;
         let load = |thread: &usize| mail[*thread].connections.load(Ordering::Relaxed);
         // This thread first, so that it wins a tie.
         let others = (0..self.server.threads.len()).filter(|thread| *thread != self.index);
@@ -351,7 +352,7 @@ impl IoThread {
         if thread == self.index {
             self.open(stream, origin, listener);
         } else {
-            mail[thread].post(Mail::Socket(stream, origin, listener));
+            mail[thread].leave(Mail::Socket(stream, origin, listener));
         }
     }
 
@@ -385,7 +386,7 @@ impl IoThread {
 
     fn collect_mail(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
-        self.server.core.mail[self.index].collect(&mut mail);
+        self.server.mail[self.index].collect(&mut mail);
         if mail.is_empty() {
             self.mail = mail;
             return;
@@ -477,7 +478,7 @@ impl IoThread {
     fn write(&mut self) {
         let core = &self.server.core;
         let (mut ticket, mut soon) = (std::mem::take(&mut self.trail.recorded), false);
-        let (reached, waits) = (core.progress.reached(), core.waits_for_disk());
+        let (reached, waits) = (core.reached(), core.waits_for_disk());
         for &slot in &self.dirty {
             if let Some(conn) = self.conns.get_mut(slot) {
                 ticket = ticket.max(conn.out.needed().written);
@@ -489,13 +490,12 @@ impl IoThread {
                 // A lease: its reply does not wait for the disk.
                 core.write_here(ticket);
             }
-            self.gather
-                .add(ticket, core.progress.durable(), self.instant);
+            self.gather.add(ticket, core.durable(), self.instant);
         } else {
             core.write(ticket);
         }
         if std::mem::take(&mut self.wants_sync) {
-            self.server.core.log_work.raise();
+            self.server.core.sync_soon();
         }
         self.sort_outgoing();
         for (delivery, need) in self.trail.mail.drain(..) {
@@ -510,7 +510,7 @@ impl IoThread {
             return;
         }
         let core = &self.server.core;
-        let (durable, usual) = (core.progress.durable(), core.sync_time.usual());
+        let (durable, usual) = (core.durable(), core.usual_sync());
         let turn = self.gather.turn(self.instant, idle, durable, usual);
         let done = match turn {
             Turn::Nobody => true,
@@ -519,7 +519,7 @@ impl IoThread {
             Turn::LogThread => false,
         };
         if !done {
-            core.log_work.raise();
+            core.sync_soon();
         }
     }
 
@@ -527,7 +527,7 @@ impl IoThread {
     fn flush(&mut self) {
         let mailbox = self.index;
         loop {
-            let reached = self.server.core.progress.reached();
+            let reached = self.server.core.reached();
             if reached != self.reached {
                 self.reached = reached;
                 for slot in std::mem::take(&mut self.held) {
@@ -564,13 +564,13 @@ impl IoThread {
                 break;
             }
             let held_for_writing = self.held_for_writing();
-            let mailbox = &self.server.core.mail[mailbox];
+            let mailbox = &self.server.mail[mailbox];
             mailbox.wants_durable.store(true, Ordering::SeqCst);
             if held_for_writing {
                 mailbox.wants_written.store(true, Ordering::SeqCst);
             }
             // What was reached before the flags were up rang no bell.
-            if self.server.core.progress.reached() == self.reached {
+            if self.server.core.reached() == self.reached {
                 break;
             }
         }

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take};
 use quintet_hooks::Decided as Hooked;
+use quintet_host::{Access, Decided, Need};
 use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
 
 use super::conn::{Conn, FREE_BYTES, Reply};
 use super::hooked::{self, reply};
 use super::thread::IoThread;
 use super::upload::Upload;
-use crate::core::{Access, Decided, Need};
 use crate::server::Server;
 
 /// Requests of one connection in one turn.
@@ -598,7 +598,7 @@ impl Server {
         if self.core.is_full() {
             return Some(Refusal::NoSpace);
         }
-        let settings = crate::core::locked(&self.settings).resolve(queue.as_bytes());
+        let settings = quintet_host::locked(&self.settings).resolve(queue.as_bytes());
         (len > settings.message_bytes_max).then_some(Refusal::MessageTooLarge)
     }
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use quintet_door::{ByteBudget, Share};
 use quintet_engine::{LargeBody, Refusal};
+use quintet_host::{Core, begin_chunk};
 use quintet_log::{FrameBuf, FrameKind};
-
-use crate::core::{Core, begin_chunk};
 
 /// One body that is coming in.
 pub(crate) struct Upload {
@@ -44,7 +43,7 @@ impl Upload {
             _share: share,
             into: match refused {
                 Some(refusal) => Err(refusal),
-                None => Ok(core.bodies.create(len)),
+                None => Ok(core.create_body(len)),
             },
             frame: FrameBuf::new(FrameKind::Body),
             filled: 0,

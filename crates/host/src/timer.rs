@@ -60,7 +60,7 @@ impl Timer {
 
 impl Core {
     /// Runs until [`Timer::stop`].
-    pub(crate) fn run_timer(&self) {
+    pub fn run_timer(&self) {
         let mut told = self.clock.ahead();
         loop {
             self.look_at_wall_clock(&mut told);
@@ -119,7 +119,7 @@ impl Core {
 
     /// Does what became due while no server ran, so that the first client finds
     /// it done.
-    pub(crate) fn catch_up(&self) {
+    pub fn catch_up(&self) {
         let now = self.clock.now();
         for shard in 0..self.shards.len() {
             while self.lock(shard).engine.next_deadline() <= now {

@@ -9,8 +9,7 @@ use quintet_engine::{
 };
 
 use super::*;
-use crate::config::SyncPolicy;
-use crate::core::{Contents, Core, Layout, Room, locked, open};
+use crate::{Contents, Core, Layout, Room, SyncPolicy, locked, open};
 
 const SHARDS: usize = 3;
 

@@ -1,4 +1,10 @@
-//! Shards, the log and what ties them together: everything behind the sockets.
+//! The host of the queues: shards, the log, and what ties them together.
+//! Everything behind the sockets, and none of these: whoever has it brings
+//! threads ([`Core::run_timer`] and its like), inboxes for outcomes, settings,
+//! and an opened data directory.
+//!
+//! [`Access`] is the way into the shards. What it decides is durable when what
+//! its [`Need`] names is [`Reached`].
 //!
 //! Order of locks: the committer before shards, shards in the order of their
 //! numbers, mailboxes last. No lock is held while the disk works.
@@ -13,9 +19,9 @@ mod contents;
 mod deliver;
 #[cfg(test)]
 mod idle_tests;
+mod inbox;
 mod keep;
 mod looks;
-mod mail;
 mod party;
 mod recover;
 mod retire;
@@ -29,37 +35,51 @@ mod timer;
 mod written_tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use quintet_engine::{Intent, Intents, MessageId, Settings};
+use quintet_engine::{ColdStats, Intent, Intents, LargeBody, MessageId, Party, Settings};
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 
-use crate::config::SyncPolicy;
-
 use access::Inside;
-pub(crate) use access::{Access, Decided, Trail};
-pub(crate) use bodies::{Bodies, begin_chunk};
-pub(crate) use clock::Clock;
+pub use access::{Access, Decided, Trail};
+pub(crate) use bodies::Bodies;
+pub use bodies::{ChunkError, begin_chunk};
+pub use clock::Clock;
 pub(crate) use commit::Committer;
-pub(crate) use contents::{Contents, Lost, give_up_runs};
-pub(crate) use keep::{BodySource, Budget, Runs, smallest};
+pub use contents::{Contents, Lost, give_up_runs};
+pub use inbox::Inbox;
+pub use keep::{BodySource, smallest};
+pub(crate) use keep::{Budget, Runs};
 pub(crate) use looks::Looks;
-pub(crate) use mail::{Mail, Mailbox};
-pub(crate) use party::{PartyKey, SLOTS_MAX};
-pub(crate) use recover::{Layout, Opened, SHARDS_FILE, open};
-pub(crate) use room::Room;
+pub use party::{PartyKey, SLOTS_MAX};
+pub use recover::{Layout, Opened, SHARDS_FILE, open};
+pub use room::Room;
 pub(crate) use shard::Shard;
-pub(crate) use signal::Signal;
+pub use signal::Signal;
 pub(crate) use sync::SyncTime;
-pub(crate) use tickets::{Need, Progress, Reached};
+pub(crate) use tickets::Progress;
+pub use tickets::{Need, Reached};
 pub(crate) use timer::Timer;
 
+/// When the log is synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncPolicy {
+    /// Before every reply that depends on it.
+    Always,
+    /// Every so many ms, in the background.
+    EveryMs(u64),
+    /// When the system likes.
+    Never,
+}
+
 /// The queues, the log, and how far they have come.
-pub(crate) struct Core {
+pub struct Core {
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
-    pub(crate) clock: Clock,
+    /// What time it is.
+    pub clock: Clock,
     pub(crate) progress: Progress,
     pub(crate) bodies: Bodies,
     pub(crate) reader: BodyReader,
@@ -72,34 +92,40 @@ pub(crate) struct Core {
     /// Sync points are waited for one at a time, in order.
     pub(crate) sync_turn: Mutex<()>,
     pub(crate) sync_time: SyncTime,
-    /// One per I/O thread, and behind them the desk's.
-    pub(crate) mail: Vec<Mailbox>,
-    pub(crate) counts: Counts,
+    /// Of each thread that has parties, by the number in their keys.
+    pub(crate) mail: Vec<Arc<dyn Inbox>>,
+    /// Numbers of the log for statistics.
+    pub counts: Counts,
     pub(crate) room: Room,
     pub(crate) looks: Looks,
     /// What happens by itself and hooks are to decide, for the hooks thread.
     pub(crate) intents: Mutex<Vec<Intent>>,
-    /// Wakes it.
-    pub(crate) hooks_work: Signal,
+    /// Wakes that thread.
+    pub hooks_work: Signal,
 }
 
 /// Numbers of the log for statistics.
 #[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) log_bytes: AtomicU64,
-    pub(crate) rotations: AtomicU64,
+pub struct Counts {
+    /// Bytes of its segments.
+    pub log_bytes: AtomicU64,
+    /// Segments begun since start.
+    pub rotations: AtomicU64,
     /// Times the log was synced since start.
-    pub(crate) syncs: AtomicU64,
-    pub(crate) retired: AtomicU64,
+    pub syncs: AtomicU64,
+    /// Segments retired since start.
+    pub retired: AtomicU64,
     /// Records written since start.
-    pub(crate) records: AtomicU64,
+    pub records: AtomicU64,
     /// Images among them that replace older ones.
-    pub(crate) copied: AtomicU64,
+    pub copied: AtomicU64,
     /// Bytes of frames written since start, and of snapshots and of copies
     /// (images, chunks) in them.
-    pub(crate) log_written: AtomicU64,
-    pub(crate) log_snapshots: AtomicU64,
-    pub(crate) log_copied: AtomicU64,
+    pub log_written: AtomicU64,
+    /// Of snapshots.
+    pub log_snapshots: AtomicU64,
+    /// Of copies.
+    pub log_copied: AtomicU64,
 }
 
 impl Counts {
@@ -122,7 +148,7 @@ impl Counts {
 
     /// Bytes of the log that came of what was asked: neither snapshots nor
     /// copies.
-    pub(crate) fn log_asked(&self) -> u64 {
+    pub fn log_asked(&self) -> u64 {
         let get = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let more = get(&self.log_snapshots) + get(&self.log_copied);
         get(&self.log_written).saturating_sub(more)
@@ -132,7 +158,7 @@ impl Counts {
 impl Core {
     /// Around what was opened. `mail`: a mailbox for each thread that has
     /// parties.
-    pub(crate) fn new(opened: Opened, policy: SyncPolicy, mail: Vec<Mailbox>, room: Room) -> Self {
+    pub fn new(opened: Opened, policy: SyncPolicy, mail: Vec<Arc<dyn Inbox>>, room: Room) -> Self {
         Self {
             reader: opened.committer.log.reader(),
             runs: opened.runs,
@@ -156,8 +182,77 @@ impl Core {
         }
     }
 
+    /// When the log is synced.
+    pub fn policy(&self) -> SyncPolicy {
+        self.policy
+    }
+
+    /// How far the batches have come.
+    pub fn reached(&self) -> Reached {
+        self.progress.reached()
+    }
+
+    /// The newest batch that survives a power cut.
+    pub fn durable(&self) -> u64 {
+        self.progress.durable()
+    }
+
+    /// What a sync took lately.
+    pub fn usual_sync(&self) -> Duration {
+        self.sync_time.usual()
+    }
+
+    /// Has the log synced soon, by its own thread.
+    pub fn sync_soon(&self) {
+        self.log_work.raise();
+    }
+
+    /// The numbers of the log's oldest and newest segment.
+    pub fn log_span(&self) -> (u32, u32) {
+        let committer = locked(&self.committer);
+        let newest = committer.log.segment();
+        let segments = committer.log.segments();
+        let oldest = segments.first().map_or(newest, |oldest| oldest.number);
+        (oldest.0, newest.0)
+    }
+
+    /// A party for one of the host's own, which is nobody's connection.
+    pub fn own_party(&self) -> Party {
+        self.looks.party()
+    }
+
+    /// A new large body of `len` bytes, without chunks.
+    pub fn create_body(&self, len: u64) -> LargeBody {
+        self.bodies.create(len)
+    }
+
+    /// The memory for everything, bytes, from now on.
+    pub fn set_memory(&self, bytes: u64) {
+        self.runs.set_budget(bytes, self.shards.len() as u64);
+    }
+
+    /// Everything about messages in runs, for statistics.
+    pub fn cold_numbers(&self, cold: &ColdStats) -> Vec<(&'static str, u64)> {
+        self.runs.numbers(cold)
+    }
+
+    /// What happens by itself and waits for hooks to decide, each told once.
+    pub fn take_intents(&self) -> Vec<Intent> {
+        std::mem::take(&mut *locked(&self.intents))
+    }
+
+    /// Wakes all threads that were told to stop.
+    pub fn stop_threads(&self) {
+        self.hooks_work.raise();
+        self.log_work.raise();
+        self.upkeep.raise();
+        self.runs.work.raise();
+        self.runs.pressed.raise();
+        self.timer.stop();
+    }
+
     /// True if a reply has to wait for the disk.
-    pub(crate) fn waits_for_disk(&self) -> bool {
+    pub fn waits_for_disk(&self) -> bool {
         self.policy == SyncPolicy::Always
     }
 
@@ -172,7 +267,7 @@ impl Core {
     }
 
     /// True while the disk is full and puts are refused.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.room.full.load(Ordering::Relaxed)
     }
 
@@ -182,12 +277,12 @@ impl Core {
     }
 
     /// Gives every shard new settings.
-    pub(crate) fn configure(&self, settings: &Settings) {
+    pub fn configure(&self, settings: &Settings) {
         self.in_each(|at| at.engine.configure(settings.clone()));
     }
 
     /// From now on this is what hooks decide.
-    pub(crate) fn want_intents(&self, intents: Intents) {
+    pub fn want_intents(&self, intents: Intents) {
         self.in_each(|at| {
             at.engine
                 .set_intents(at.now, intents, at.journal, at.deliveries);
@@ -204,7 +299,7 @@ impl Core {
     }
 
     /// From now on puts are refused (or not).
-    pub(crate) fn set_draining(&self, draining: bool) {
+    pub fn set_draining(&self, draining: bool) {
         for shard in &self.shards {
             locked(shard).engine.set_draining(draining);
         }
@@ -213,7 +308,7 @@ impl Core {
 
 /// Locks, also after a panic elsewhere: release builds abort on panics, and
 /// tests should show the first one.
-pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

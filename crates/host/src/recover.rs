@@ -19,23 +19,28 @@ use super::shard::fill;
 use super::{Budget, Clock, Committer, Runs, Shard};
 
 /// A data directory, open and in a new epoch.
-pub(crate) struct Opened {
+pub struct Opened {
     pub(crate) shards: Vec<Shard>,
     pub(crate) committer: Committer,
     pub(crate) bodies: Bodies,
     pub(crate) clock: Clock,
-    pub(crate) spares: Spares,
-    pub(crate) recovery: Recovery,
+    /// Who makes the log's files ahead.
+    pub spares: Spares,
+    /// What was found.
+    pub recovery: Recovery,
     pub(crate) runs: Runs,
 }
 
 /// How the log is laid out.
-pub(crate) struct Layout {
-    pub(crate) shards: usize,
-    pub(crate) segment_bytes: u64,
-    pub(crate) spares: usize,
+pub struct Layout {
+    /// Shards, 1 to 255; what the directory was made with.
+    pub shards: usize,
+    /// Size of one file of the log.
+    pub segment_bytes: u64,
+    /// Files of it made ahead.
+    pub spares: usize,
     /// Memory the server may take, bytes.
-    pub(crate) memory: u64,
+    pub memory: u64,
 }
 
 /// What replay builds.
@@ -59,7 +64,7 @@ struct Found {
 ///
 /// # Errors
 /// The log cannot be read or written; nothing was answered to anyone.
-pub(crate) fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<Opened> {
+pub fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<Opened> {
     check_shards(dir, layout.shards)?;
     open_on(
         &(Arc::new(Disk::new(dir)) as Arc<dyn Storage>),
@@ -349,8 +354,8 @@ impl Replay {
     fn tell(&mut self) {
         if self.told.elapsed() > Duration::from_secs(1) {
             self.told = Instant::now();
-            eprintln!(
-                "quintet: reading the log, {} MiB in {} s",
+            tracing::info!(
+                "reading the log, {} MiB in {} s",
                 self.bytes >> 20,
                 self.began.elapsed().as_secs()
             );
@@ -368,7 +373,7 @@ fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
 }
 
 /// Name of the file that says how many shards a data directory has.
-pub(crate) const SHARDS_FILE: &str = "shards";
+pub const SHARDS_FILE: &str = "shards";
 
 /// The number of shards a data directory was made with.
 ///

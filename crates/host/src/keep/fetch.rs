@@ -7,7 +7,7 @@ use quintet_log::LogError;
 use quintet_log::run::Run;
 
 use super::key_hash;
-use crate::core::{Core, Shard, locked};
+use crate::{Core, Shard, locked};
 
 impl Core {
     /// Passes on what a shard's engine asked for. Cheap if that is nothing.
@@ -38,7 +38,7 @@ impl Core {
     }
 
     /// The fetch thread: runs until `stop`.
-    pub(crate) fn run_fetch(&self, stop: &AtomicBool) {
+    pub fn run_fetch(&self, stop: &AtomicBool) {
         loop {
             self.runs.work.wait();
             if stop.load(Ordering::SeqCst) {

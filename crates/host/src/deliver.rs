@@ -2,7 +2,7 @@
 
 use quintet_engine::Delivery;
 
-use super::{Core, Mail, Need, PartyKey, Shard, Trail, locked};
+use super::{Core, Need, PartyKey, Shard, Trail, locked};
 
 impl Core {
     /// Says what the deliveries of a step wait for, and passes on what the
@@ -23,7 +23,7 @@ impl Core {
 
     /// Sees to what steps have left: what they recorded gets written, and
     /// others are told. No shard is locked.
-    pub(crate) fn see_to(&self, trail: Trail) {
+    pub fn see_to(&self, trail: Trail) {
         self.write(trail.recorded);
         for (delivery, need) in trail.mail {
             self.hand(delivery, need);
@@ -31,9 +31,9 @@ impl Core {
     }
 
     /// Leaves an outcome with whoever waited for it.
-    pub(crate) fn hand(&self, delivery: Delivery, need: Need) {
+    pub fn hand(&self, delivery: Delivery, need: Need) {
         match self.mail.get(PartyKey::of(delivery.to).thread) {
-            Some(mailbox) => mailbox.post(Mail::Delivery(delivery, need)),
+            Some(inbox) => inbox.post(delivery, need),
             None => self.looks.hand(delivery, need),
         }
     }

@@ -11,16 +11,16 @@ use quintet_engine::MessageId;
 
 /// The tickets that must have come so far before a reply may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Need {
+pub struct Need {
     /// This batch is with the operating system.
-    pub(crate) written: u64,
+    pub written: u64,
     /// This batch survives a power cut.
-    pub(crate) durable: u64,
+    pub durable: u64,
 }
 
 impl Need {
     /// Both.
-    pub(crate) fn and(self, other: Need) -> Need {
+    pub fn and(self, other: Need) -> Need {
         Need {
             written: self.written.max(other.written),
             durable: self.durable.max(other.durable),
@@ -83,13 +83,14 @@ impl Progress {
 
 /// A moment's view of [`Progress`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Reached {
+pub struct Reached {
     written: u64,
     durable: u64,
 }
 
 impl Reached {
-    pub(crate) fn satisfies(self, need: Need) -> bool {
+    /// True if all that is needed has been reached.
+    pub fn satisfies(self, need: Need) -> bool {
         self.written >= need.written && self.durable >= need.durable
     }
 }

@@ -69,7 +69,7 @@ impl Source {
 }
 
 /// The server's time.
-pub(crate) struct Clock {
+pub struct Clock {
     source: Source,
     /// Engine time less the monotonic clock's, ms.
     lead: AtomicI64,
@@ -116,24 +116,24 @@ impl Clock {
     }
 
     /// Engine time now.
-    pub(crate) fn now(&self) -> Ms {
+    pub fn now(&self) -> Ms {
         let lead = self.lead.load(Ordering::Acquire);
         let now = self.source.steady().saturating_add_signed(lead);
         Ms(self.newest.fetch_max(now, Ordering::AcqRel).max(now))
     }
 
     /// How far the wall clock was ahead when it was looked at last.
-    pub(crate) fn ahead(&self) -> WallAhead {
+    pub fn ahead(&self) -> WallAhead {
         WallAhead(self.ahead.load(Ordering::Acquire))
     }
 
     /// What the wall clock shows.
-    pub(crate) fn wall(&self) -> Ms {
+    pub fn wall(&self) -> Ms {
         Ms(self.source.wall())
     }
 
     /// How often the wall clock was set since the start.
-    pub(crate) fn steps(&self) -> u64 {
+    pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 

@@ -9,7 +9,7 @@ use quintet_log::LogError;
 use quintet_log::run::{Block, Place, Run, RunWriter};
 
 use super::lane_tag;
-use crate::core::{Core, locked};
+use crate::{Core, locked};
 
 /// How many runs are merged at once at most, and at least.
 const MERGE: std::ops::RangeInclusive<usize> = 4..=16;
@@ -27,7 +27,7 @@ struct Moving {
 impl Core {
     /// Writes runs again of which less than a quarter lives, if that frees
     /// enough, and merges some if there are very many.
-    pub(in crate::core) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
+    pub(crate) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
         let mut runs = locked(&self.shards[number]).engine.runs();
         let left_alone = locked(&self.runs.left_alone).clone();
         runs.retain(|(run, ..)| !left_alone.contains(&run.0));

@@ -11,7 +11,7 @@ use quintet_engine::{
 };
 
 use super::{Access, Decided};
-use crate::core::Need;
+use crate::Need;
 
 impl Access<'_> {
     /// Takes from several shards, or sets a standing take.

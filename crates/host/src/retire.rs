@@ -23,12 +23,7 @@ const SLOTS: u32 = 512;
 
 impl Core {
     /// Runs until `stop`. `log_bytes` is read anew each time.
-    pub(crate) fn run_upkeep(
-        &self,
-        spares: &Spares,
-        log_bytes: &dyn Fn() -> u64,
-        stop: &AtomicBool,
-    ) {
+    pub fn run_upkeep(&self, spares: &Spares, log_bytes: &dyn Fn() -> u64, stop: &AtomicBool) {
         let mut told = Space::Enough;
         let mut pause = Duration::ZERO;
         let mut over = None;
@@ -290,7 +285,7 @@ impl Core {
             return;
         }
         self.sync();
-        self.mail.iter().for_each(super::Mailbox::tell_durable);
+        self.tell_durable();
         // The lock is not held while the disk works.
         let begun = locked(&self.committer).log.begin_retire(segment);
         match begun.and_then(quintet_log::Retiring::run) {

@@ -16,16 +16,17 @@ use super::Shard;
 use super::recover::{Replay, begin_epoch, shards_of};
 
 /// The state that the frames so far lead to.
-pub(crate) struct Contents(Replay);
+pub struct Contents(Replay);
 
 /// Messages of a queue that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub(crate) queue: Name,
+pub struct Lost {
+    /// The queue.
+    pub queue: Name,
     /// Those whose ids are known, rising.
-    pub(crate) ids: Vec<u64>,
+    pub ids: Vec<u64>,
     /// How many there are.
-    pub(crate) messages: u64,
+    pub messages: u64,
 }
 
 impl Contents {
@@ -33,7 +34,7 @@ impl Contents {
     ///
     /// # Errors
     /// Its number of shards cannot be read.
-    pub(crate) fn new(dir: &Path) -> Result<Self> {
+    pub fn new(dir: &Path) -> Result<Self> {
         Ok(Self(Replay::new(shards_of(dir)?, &Settings::default())?))
     }
 
@@ -47,7 +48,7 @@ impl Contents {
     ///
     /// # Errors
     /// It cannot be read. Damage is passed over.
-    pub(crate) fn read(dir: &Path) -> Result<Self> {
+    pub fn read(dir: &Path) -> Result<Self> {
         let mut contents = Self::new(dir)?;
         quintet_log::check(&Disk::new(dir), &mut |finding| {
             if let Finding::Frame(frame) = finding {
@@ -62,12 +63,12 @@ impl Contents {
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
+    pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.0.apply(frame)
     }
 
     /// The runs that hold messages, sorted.
-    pub(crate) fn needed(&self) -> Vec<RunName> {
+    pub fn needed(&self) -> Vec<RunName> {
         let engines = self.0.engines.iter().enumerate();
         engines
             .flat_map(|(shard, engine)| {
@@ -86,7 +87,7 @@ impl Contents {
     }
 
     /// The messages in these blocks of a run that are still in force.
-    pub(crate) fn in_blocks(&self, run: &Run, blocks: &[u32]) -> Vec<Lost> {
+    pub fn in_blocks(&self, run: &Run, blocks: &[u32]) -> Vec<Lost> {
         let Some(engine) = self.engine(run.name()) else {
             return Vec::new();
         };
@@ -109,7 +110,7 @@ impl Contents {
 
     /// All messages in a run whose file cannot be opened, by queue; ids are
     /// known of none.
-    pub(crate) fn in_run(&self, run: RunName) -> Vec<Lost> {
+    pub fn in_run(&self, run: RunName) -> Vec<Lost> {
         let Some(engine) = self.engine(run) else {
             return Vec::new();
         };
@@ -118,14 +119,14 @@ impl Contents {
     }
 
     /// The message, if the run's entry is in force.
-    pub(crate) fn living(&self, run: RunName, ordinal: u32, payload: &[u8]) -> Option<Message> {
+    pub fn living(&self, run: RunName, ordinal: u32, payload: &[u8]) -> Option<Message> {
         let engine = self.engine(run)?;
         let alive = engine.is_alive_in(RunId(run.number.0), ordinal);
         alive.then(|| Message::decode(payload).ok()).flatten()
     }
 
     /// The name of a message's queue.
-    pub(crate) fn queue_of(&self, run: RunName, message: &Message) -> Name {
+    pub fn queue_of(&self, run: RunName, message: &Message) -> Name {
         self.engine(run)
             .map_or_else(Name::default, |engine| engine.queue_name(message.queue))
     }
@@ -160,7 +161,7 @@ fn by_queue(engine: &Engine, run: RunId, wanted: impl Fn(u32) -> bool) -> Vec<(Q
 ///
 /// # Errors
 /// The log cannot be read or written.
-pub(crate) fn give_up_runs(dir: &Path, runs: &[RunName]) -> Result<Vec<Lost>> {
+pub fn give_up_runs(dir: &Path, runs: &[RunName]) -> Result<Vec<Lost>> {
     let mut replay = Replay::new(shards_of(dir)?, &Settings::default())?;
     let storage: Arc<dyn Storage> = Arc::new(Disk::new(dir));
     // Nothing is made ahead for one frame.

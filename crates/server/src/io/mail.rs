@@ -1,13 +1,13 @@
-//! What other threads leave for an I/O thread.
+//! What other threads leave for an I/O thread, or the desk's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mio::Waker;
 use quintet_engine::Delivery;
+use quintet_host::{Inbox, Need, locked};
 
-use super::{Need, locked};
-use crate::io::{Origin, Stream};
+use super::{Origin, Stream};
 
 /// One thing left.
 pub(crate) enum Mail {
@@ -19,10 +19,10 @@ pub(crate) enum Mail {
     Stop,
 }
 
-/// The mailbox of one I/O thread.
+/// The mailbox of one thread.
 pub(crate) struct Mailbox {
     mail: Mutex<Vec<Mail>>,
-    waker: Arc<Waker>,
+    waker: Waker,
     /// The thread holds replies back until batches are written.
     pub(crate) wants_written: AtomicBool,
     /// The thread holds replies back until batches are durable.
@@ -32,18 +32,18 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn new(waker: Arc<Waker>) -> Self {
-        Self {
+    pub(crate) fn new(waker: Waker) -> Arc<Self> {
+        Arc::new(Self {
             mail: Mutex::new(Vec::new()),
             waker,
             wants_written: AtomicBool::new(false),
             wants_durable: AtomicBool::new(false),
             connections: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Leaves something; wakes the thread unless it was woken already.
-    pub(crate) fn post(&self, mail: Mail) {
+    pub(crate) fn leave(&self, mail: Mail) {
         let first = {
             let mut box_ = locked(&self.mail);
             box_.push(mail);
@@ -54,30 +54,33 @@ impl Mailbox {
         }
     }
 
-    /// Wakes the thread.
-    pub(crate) fn wake(&self) {
-        if let Err(error) = self.waker.wake() {
-            // Only a full or closed eventfd does this; the thread is awake or gone.
-            tracing::warn!("cannot wake an I/O thread: {error}");
-        }
-    }
-
     /// Takes all that was left; `into` is empty before.
     pub(crate) fn collect(&self, into: &mut Vec<Mail>) {
         std::mem::swap(&mut *locked(&self.mail), into);
     }
+}
 
-    /// Wakes the thread if it holds replies for what was just written.
-    pub(crate) fn tell_written(&self) {
+impl Inbox for Mailbox {
+    fn post(&self, delivery: Delivery, need: Need) {
+        self.leave(Mail::Delivery(delivery, need));
+    }
+
+    fn tell_written(&self) {
         if self.wants_written.swap(false, Ordering::SeqCst) {
             self.wake();
         }
     }
 
-    /// Wakes the thread if it holds replies for what just became durable.
-    pub(crate) fn tell_durable(&self) {
+    fn tell_durable(&self) {
         if self.wants_durable.swap(false, Ordering::SeqCst) {
             self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            // Only a full or closed eventfd does this; the thread is awake or gone.
+            tracing::warn!("cannot wake an I/O thread: {error}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::commit::{Committed, Ending};
-use super::{Core, Mailbox, locked, stop_for};
+use super::{Core, locked, stop_for};
 
 /// How long a frame that found the disk full waits before it is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl Core {
     /// looks for itself afterwards what it may send. False if that is not for
     /// it: somebody else is syncing, there is much to sync, or the disk is
     /// full.
-    pub(crate) fn sync_here(&self, thread: usize) -> bool {
+    pub fn sync_here(&self, thread: usize) -> bool {
         let turn = match self.sync_turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -88,7 +88,7 @@ impl Core {
 
     /// The log thread of `sync = "always"`: writes the open batch, syncs, and
     /// lets the replies go; meanwhile the next batch fills.
-    pub(crate) fn run_log(&self, stop: &AtomicBool) {
+    pub fn run_log(&self, stop: &AtomicBool) {
         loop {
             self.log_work.wait();
             if stop.load(Ordering::SeqCst) {
@@ -117,7 +117,7 @@ impl Core {
                 Committed::Failed(error) => stop_for(&error),
             }
             self.sync();
-            self.mail.iter().for_each(Mailbox::tell_durable);
+            self.tell_durable();
             // Nobody is served any more; the end of the server writes the rest.
             if stop.load(Ordering::SeqCst) {
                 return;
@@ -128,7 +128,7 @@ impl Core {
     /// The sync thread of the policies that do not wait for the disk: syncs at
     /// the interval, if there is one, when a reply asks for it, and when a
     /// segment is full, so that a restart never has much to make sure of.
-    pub(crate) fn run_sync(&self, interval: Option<Duration>, stop: &AtomicBool) {
+    pub fn run_sync(&self, interval: Option<Duration>, stop: &AtomicBool) {
         loop {
             match interval {
                 Some(interval) => {
@@ -145,14 +145,14 @@ impl Core {
             };
             if behind {
                 self.sync();
-                self.mail.iter().for_each(Mailbox::tell_durable);
+                self.tell_durable();
             }
         }
     }
 
     /// Writes and syncs all that was decided; for the end of the server.
     /// False if the disk is full and something could not be written.
-    pub(crate) fn finish(&self) -> bool {
+    pub fn finish(&self) -> bool {
         loop {
             let committed = locked(&self.committer).commit(self, Ending::Never);
             match committed {

@@ -10,7 +10,7 @@ use quintet_log::LogError;
 use quintet_log::run::{Run, RunWriter};
 
 use super::{PACE, key_hash, lane_tag};
-use crate::core::{Core, Shard, locked};
+use crate::{Core, Shard, locked};
 
 /// Messages chosen in one hold of a shard's lock.
 const PICK_SLICE: usize = 256;
@@ -28,7 +28,7 @@ const SYNC_BYTES: u64 = 2 << 20;
 impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
-    pub(in crate::core) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
+    pub(crate) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
         let fixed = locked(&self.shards[number]).engine.fixed_bytes();
         let budget = self.runs.budget().beside(fixed);
         let memory = || locked(&self.shards[number]).engine.memory_bytes();

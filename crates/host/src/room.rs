@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quintet_engine::Space;
 
-use super::{Core, Mailbox, locked};
+use super::{Core, locked};
 
 /// What is known of the disk.
-pub(crate) struct Room {
+pub struct Room {
     dir: PathBuf,
     segment_bytes: u64,
     /// Puts are refused.
@@ -25,7 +25,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn new(dir: PathBuf, segment_bytes: u64) -> Self {
+    /// Of a log in `dir`, whose segments are of so many bytes.
+    pub fn new(dir: PathBuf, segment_bytes: u64) -> Self {
         Self {
             dir,
             segment_bytes,
@@ -62,7 +63,7 @@ impl Room {
 
 impl Core {
     /// True while what is decided cannot be written.
-    pub(crate) fn is_stuck(&self) -> bool {
+    pub fn is_stuck(&self) -> bool {
         self.room.stuck.load(Ordering::Relaxed)
     }
 
@@ -75,7 +76,7 @@ impl Core {
         self.room.stuck.store(stuck, Ordering::Relaxed);
         if stuck {
             self.set_space(Space::NoTakes);
-            self.mail.iter().for_each(Mailbox::wake);
+            self.mail.iter().for_each(|inbox| inbox.wake());
         } else {
             // The maintenance thread says whether there is more.
             self.set_space(Space::NoPuts);
@@ -85,7 +86,7 @@ impl Core {
 
     /// Before the first client: a log whose segment could not be made ahead
     /// takes no puts yet.
-    pub(crate) fn look_at_room(&self) {
+    pub fn look_at_room(&self) {
         if !locked(&self.committer).log.is_whole() {
             self.set_space(Space::NoPuts);
         }
@@ -93,7 +94,7 @@ impl Core {
 
     /// How it stands, for statistics: 0 there is room, 1 puts are refused, 2
     /// takes too.
-    pub(crate) fn shortage(&self) -> u64 {
+    pub fn shortage(&self) -> u64 {
         match (self.is_stuck(), self.is_full()) {
             (true, _) => 2,
             (false, full) => u64::from(full),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Raising twice before it is seen counts once.
 #[derive(Default)]
-pub(crate) struct Signal {
+pub struct Signal {
     /// Spares the lock when the signal is up already.
     up: AtomicBool,
     guard: Mutex<()>,
@@ -15,7 +15,7 @@ pub(crate) struct Signal {
 
 impl Signal {
     /// Wakes the sleeper, or keeps it from going to sleep.
-    pub(crate) fn raise(&self) {
+    pub fn raise(&self) {
         if !self.up.swap(true, Ordering::SeqCst) {
             // The lock makes the sleeper either see the flag or hear the bell.
             drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner));
@@ -24,7 +24,7 @@ impl Signal {
     }
 
     /// Sleeps until raised, and lowers it.
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.up.swap(false, Ordering::SeqCst) {
             guard = self
@@ -35,7 +35,7 @@ impl Signal {
     }
 
     /// Sleeps until raised, or for this long. True if it was raised.
-    pub(crate) fn wait_for(&self, time: Duration) -> bool {
+    pub fn wait_for(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.up.swap(false, Ordering::SeqCst) {

@@ -48,7 +48,7 @@ impl Looks {
 impl Core {
     /// Answers a command that only looks, and what a reply that tells of it
     /// waits for. Keeps the thread while a run is being read.
-    pub(crate) fn look(&self, command: Command) -> (Outcome, Name, Need) {
+    pub fn look(&self, command: Command) -> (Outcome, Name, Need) {
         let party = self.looks.party();
         let caller = Caller {
             party,
@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// Whoever still waits is told nothing more.
-    pub(crate) fn end_looks(&self) {
+    pub fn end_looks(&self) {
         locked(&self.looks.waiting).clear();
     }
 }

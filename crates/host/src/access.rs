@@ -11,12 +11,13 @@ use quintet_engine::{
     StatsReply, Subject,
 };
 
-pub(crate) use step::{Access, Inside, Trail};
+pub(crate) use step::Inside;
+pub use step::{Access, Trail};
 
 use super::Need;
 
 /// What came of a command.
-pub(crate) enum Decided {
+pub enum Decided {
     /// The outcome, the queue its first message came from, what its reply
     /// waits for.
     Now(Outcome, Name, Need),
@@ -38,7 +39,7 @@ enum Route {
 
 impl Access<'_> {
     /// Decides one command.
-    pub(crate) fn submit(&mut self, caller: Caller, command: Command) -> Decided {
+    pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
         match self.route(caller.party, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
@@ -53,7 +54,7 @@ impl Access<'_> {
     }
 
     /// The connection is gone: ends its waits and the leases bound to it.
-    pub(crate) fn disconnect(&mut self, party: Party) {
+    pub fn disconnect(&mut self, party: Party) {
         for shard in 0..self.core.shards.len() {
             self.step(shard, |at| {
                 at.engine
@@ -63,7 +64,7 @@ impl Access<'_> {
     }
 
     /// Undoes takes whose replies never began to leave.
-    pub(crate) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
+    pub fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
         let mut by_shard: Vec<Vec<Message>> = vec![Vec::new(); self.core.shards.len()];
         for message in messages {
             by_shard[self.core.shard_of_id(message.id)].push(message);
@@ -76,7 +77,7 @@ impl Access<'_> {
     }
 
     /// Gives up the places in line of a wait that one of its shards has ended.
-    pub(crate) fn leave_lines(&mut self, party: Party) {
+    pub fn leave_lines(&mut self, party: Party) {
         for shard in 0..self.core.shards.len() {
             self.step(shard, |at| at.engine.leave_lines(party));
         }

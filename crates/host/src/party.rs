@@ -5,20 +5,21 @@ use quintet_engine::Party;
 /// The I/O thread, the slot there and the slot's generation, so that a
 /// delivery finds its connection without a map and never another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PartyKey {
+pub struct PartyKey {
     /// Number of the I/O thread, below 256.
-    pub(crate) thread: usize,
+    pub thread: usize,
     /// Slot in the thread's table, below 2^24.
-    pub(crate) slot: u32,
+    pub slot: u32,
     /// Which user of the slot; from 1, so that no party is 0 (nobody).
-    pub(crate) generation: u32,
+    pub generation: u32,
 }
 
 /// Slots a thread can have.
-pub(crate) const SLOTS_MAX: u32 = 1 << 24;
+pub const SLOTS_MAX: u32 = 1 << 24;
 
 impl PartyKey {
-    pub(crate) fn party(self) -> Party {
+    /// The number.
+    pub fn party(self) -> Party {
         Party(
             (self.thread as u64 & 0xff) << 56
                 | u64::from(self.slot & (SLOTS_MAX - 1)) << 32
@@ -26,7 +27,8 @@ impl PartyKey {
         )
     }
 
-    pub(crate) fn of(party: Party) -> Self {
+    /// Where the party of this number is.
+    pub fn of(party: Party) -> Self {
         Self {
             thread: (party.0 >> 56) as usize,
             slot: (party.0 >> 32) as u32 & (SLOTS_MAX - 1),

@@ -8,7 +8,7 @@ use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError,
 use smallvec::SmallVec;
 
 use super::shard::{Batch, Shard, fill};
-use super::{Core, Mailbox, locked, stop_for};
+use super::{Core, locked, stop_for};
 
 /// The log and what is on its way into it. One mutex guards it; whoever holds
 /// that writes frames.
@@ -274,7 +274,7 @@ fn begin_segment(core: &Core, shards: &mut [MutexGuard<'_, Shard>], home: Home) 
 impl Core {
     /// Sees to it that the batch `ticket` gets written: at once, or, if replies
     /// wait for the disk anyway, by the log thread.
-    pub(crate) fn write(&self, ticket: u64) {
+    pub fn write(&self, ticket: u64) {
         if self.progress.written() >= ticket {
             return;
         }
@@ -287,7 +287,7 @@ impl Core {
 
     /// Writes the batch `ticket`, if nobody has yet. On a full disk the log
     /// thread, where there is one, tries again.
-    pub(crate) fn write_here(&self, ticket: u64) {
+    pub fn write_here(&self, ticket: u64) {
         let mut committer = locked(&self.committer);
         // Whoever had the lock before may have written it.
         if self.progress.written() >= ticket {
@@ -308,8 +308,13 @@ impl Core {
         }
     }
 
-    /// Wakes the I/O threads that hold replies for what is now written.
+    /// Wakes the threads that hold replies for what is now durable.
+    pub(crate) fn tell_durable(&self) {
+        self.mail.iter().for_each(|inbox| inbox.tell_durable());
+    }
+
+    /// Wakes the threads that hold replies for what is now written.
     pub(crate) fn tell_written(&self) {
-        self.mail.iter().for_each(Mailbox::tell_written);
+        self.mail.iter().for_each(|inbox| inbox.tell_written());
     }
 }

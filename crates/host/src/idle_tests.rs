@@ -14,7 +14,7 @@ use quintet_sim::disk::SimDisk;
 
 use super::clock::{ByHand, Clock};
 use super::keep::tests::{PATIENCE, ask, open_shards};
-use super::{Core, Decided, Mail, PartyKey, locked};
+use super::{Core, Decided, PartyKey, locked};
 
 /// In shard 0, and where its messages go: in shard 1.
 const WORK: &str = "a";
@@ -81,13 +81,9 @@ fn wait_elsewhere(core: &Core) {
 
 /// What those who waited were brought.
 fn brought(core: &Core) -> Vec<Vec<u8>> {
-    let mut mail = Vec::new();
-    core.mail[0].collect(&mut mail);
     let mut bodies = Vec::new();
-    for item in mail {
-        if let Mail::Delivery(delivery, _) = item
-            && let Outcome::Messages(messages) = delivery.outcome
-        {
+    for (delivery, _) in core.mail[0].take() {
+        if let Outcome::Messages(messages) = delivery.outcome {
             let small = messages
                 .iter()
                 .filter_map(|message| message.body.as_small());

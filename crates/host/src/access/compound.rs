@@ -11,7 +11,7 @@ use quintet_engine::{
 };
 
 use super::{Access, Decided, Route};
-use crate::core::Need;
+use crate::Need;
 
 /// What one shard is to do, and where its puts stood among all.
 #[derive(Default)]

@@ -27,7 +27,7 @@ const NOT_YET: u32 = u32::MAX;
 
 /// Why a chunk was not written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ChunkError {
+pub enum ChunkError {
     /// The disk is full.
     NoSpace,
 }
@@ -73,7 +73,7 @@ impl Bodies {
 }
 
 /// A chunk's frame, begun: body id and chunk index are in it.
-pub(crate) fn begin_chunk(frame: &mut FrameBuf, body: u64, index: u32) {
+pub fn begin_chunk(frame: &mut FrameBuf, body: u64, index: u32) {
     frame.clear();
     frame.set_kind(FrameKind::Body);
     varint::put(frame.payload_mut(), body);
@@ -104,7 +104,7 @@ impl Core {
     ///
     /// # Errors
     /// The disk is full; nothing was written.
-    pub(crate) fn append_chunk(
+    pub fn append_chunk(
         &self,
         frame: &mut FrameBuf,
         len: usize,

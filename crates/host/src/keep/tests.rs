@@ -4,13 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mio::{Poll, Token, Waker};
 use quintet_engine::{
-    Body, By, Caller, Command, How, MessageId, Name, Outcome, Party, Put, Settings, Take,
+    Body, By, Caller, Command, Delivery, How, MessageId, Name, Outcome, Party, Put, Settings, Take,
 };
 use quintet_log::Storage;
 use quintet_log::run::list_runs;
@@ -18,14 +17,13 @@ use quintet_sim::Random;
 use quintet_sim::disk::{Fault, Keep, SimDisk};
 
 use super::Budget;
-use crate::config::SyncPolicy;
-use crate::core::commit::Ending;
-use crate::core::recover::{Layout, open_on};
-use crate::core::{Access, Core, Decided, Mail, Mailbox, Room, Trail, locked};
+use crate::commit::Ending;
+use crate::recover::{Layout, open_on};
+use crate::{Access, Core, Decided, Inbox, Need, Room, SyncPolicy, Trail, locked};
 
-pub(in crate::core) const SEGMENT: u64 = 32 << 10;
+pub(crate) const SEGMENT: u64 = 32 << 10;
 /// Longer than any healthy answer takes. Nothing passes by reaching it.
-pub(in crate::core) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Numbers of a load's steps.
 const STEPS: usize = 70;
 
@@ -33,13 +31,33 @@ fn open(disk: &SimDisk) -> Core {
     open_with(disk, &Settings::default())
 }
 
+/// Keeps what is left for a thread that there is not.
+#[derive(Default)]
+struct Kept(Mutex<Vec<(Delivery, Need)>>);
+
+impl Inbox for Kept {
+    fn post(&self, delivery: Delivery, need: Need) {
+        locked(&self.0).push((delivery, need));
+    }
+
+    fn tell_written(&self) {}
+
+    fn tell_durable(&self) {}
+
+    fn wake(&self) {}
+
+    fn take(&self) -> Vec<(Delivery, Need)> {
+        std::mem::take(&mut *locked(&self.0))
+    }
+}
+
 /// A core on this disk, without its threads.
-pub(in crate::core) fn open_with(disk: &SimDisk, settings: &Settings) -> Core {
+pub(crate) fn open_with(disk: &SimDisk, settings: &Settings) -> Core {
     open_shards(disk, settings, 1)
 }
 
 /// The same of several shards.
-pub(in crate::core) fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
+pub(crate) fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
     let layout = Layout {
         shards,
         segment_bytes: SEGMENT,
@@ -48,9 +66,7 @@ pub(in crate::core) fn open_shards(disk: &SimDisk, settings: &Settings, shards: 
     };
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let opened = open_on(&storage, &layout, settings).expect("it opens");
-    let poll = Poll::new().expect("a poll");
-    let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
-    let mail = vec![Mailbox::new(Arc::new(waker))];
+    let mail: Vec<Arc<dyn Inbox>> = vec![Arc::new(Kept::default())];
     let room = Room::new("/".into(), SEGMENT);
     let core = Core::new(opened, SyncPolicy::Always, mail, room);
     // Everything is over this budget.
@@ -67,7 +83,7 @@ pub(in crate::core) fn open_shards(disk: &SimDisk, settings: &Settings, shards: 
 }
 
 /// Asks, reads what runs it needs, and waits until the answer is durable.
-pub(in crate::core) fn ask(core: &Core, command: Command) -> Outcome {
+pub(crate) fn ask(core: &Core, command: Command) -> Outcome {
     let mut trail = Trail::default();
     let caller = Caller {
         party: Party(1),
@@ -78,17 +94,16 @@ pub(in crate::core) fn ask(core: &Core, command: Command) -> Outcome {
         Decided::Now(outcome, ..) => outcome,
         Decided::Later => {
             core.fetch_all();
-            let mut mail = Vec::new();
-            core.mail[0].collect(&mut mail);
+            let mut mail = core.mail[0].take();
             // Another thread may be about to answer it.
             let began = Instant::now();
             while mail.is_empty() && began.elapsed() < PATIENCE {
                 std::thread::yield_now();
                 core.fetch_all();
-                core.mail[0].collect(&mut mail);
+                mail = core.mail[0].take();
             }
             match mail.pop() {
-                Some(Mail::Delivery(delivery, _)) => delivery.outcome,
+                Some((delivery, _)) => delivery.outcome,
                 _ => panic!("it waits although all was read"),
             }
         }

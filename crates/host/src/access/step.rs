@@ -8,8 +8,8 @@ use std::sync::MutexGuard;
 use quintet_engine::{Delivery, Engine, Hold, Ms, Side, carry};
 use smallvec::SmallVec;
 
-use crate::core::shard::Batch;
-use crate::core::{Core, Need, Shard};
+use crate::shard::Batch;
+use crate::{Core, Need, Shard};
 
 /// Messages carried in one hold of two shards' locks.
 const SLICE: usize = 512;
@@ -17,18 +17,18 @@ const SLICE: usize = 512;
 /// What steps leave behind, for whoever took them to see to when no shard is
 /// locked: [`Core::see_to`].
 #[derive(Default)]
-pub(crate) struct Trail {
+pub struct Trail {
     /// Outcomes for others that waited, and what each waits for.
-    pub(crate) mail: Vec<(Delivery, Need)>,
+    pub mail: Vec<(Delivery, Need)>,
     /// The newest batch something was recorded in; 0: nothing was.
-    pub(crate) recorded: u64,
+    pub recorded: u64,
     /// Of the step that is being taken; empty between steps.
-    pub(in crate::core) scratch: Vec<Delivery>,
+    pub(crate) scratch: Vec<Delivery>,
 }
 
 impl Trail {
     /// Adds what other steps have left.
-    pub(crate) fn join(&mut self, other: Trail) {
+    pub fn join(&mut self, other: Trail) {
         self.mail.extend(other.mail);
         self.recorded = self.recorded.max(other.recorded);
     }
@@ -45,7 +45,7 @@ pub(crate) struct Inside<'a> {
 /// Asks the shards. Keeps those asked last locked between steps, so that the
 /// commands of one connection's turn usually lock once; all are unlocked when
 /// it goes.
-pub(crate) struct Access<'a> {
+pub struct Access<'a> {
     pub(super) core: &'a Core,
     now: Ms,
     held: SmallVec<[(usize, MutexGuard<'a, Shard>); 1]>,
@@ -54,7 +54,7 @@ pub(crate) struct Access<'a> {
 
 impl<'a> Access<'a> {
     /// At the time `now`; what the steps leave is added to `trail`.
-    pub(crate) fn new(core: &'a Core, now: Ms, trail: &'a mut Trail) -> Self {
+    pub fn new(core: &'a Core, now: Ms, trail: &'a mut Trail) -> Self {
         Self {
             core,
             now,
@@ -120,13 +120,13 @@ impl<'a> Access<'a> {
     }
 
     /// Adds what steps that were taken apart from these have left.
-    pub(crate) fn join(&mut self, other: Trail) {
+    pub fn join(&mut self, other: Trail) {
         self.trail.join(other);
     }
 
     /// Unlocks everything, also for steps that others take meanwhile, and
     /// carries what was sent to other shards.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.held.is_empty() {
             return;
         }
@@ -196,7 +196,7 @@ impl Drop for Access<'_> {
 
 impl Core {
     /// Steps that no connection's turn is about; sees to what they leave.
-    pub(crate) fn visit<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+    pub fn visit<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
         let mut trail = Trail::default();
         let done = work(&mut Access::new(self, self.clock.now(), &mut trail));
         self.see_to(trail);

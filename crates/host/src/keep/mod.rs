@@ -107,7 +107,7 @@ impl Budget {
 
 /// The smallest memory budget that works, bytes: the process itself, its
 /// threads and buffers, and some thousand messages in each shard.
-pub(crate) fn smallest(shards: u64) -> u64 {
+pub fn smallest(shards: u64) -> u64 {
     (24 << 20) + shards * (8 << 20)
 }
 
@@ -310,14 +310,17 @@ impl Runs {
 }
 
 /// Reads chunks of large bodies, wherever they lie.
-pub(crate) struct BodySource<'a> {
+pub struct BodySource<'a> {
     pub(crate) log: &'a BodyReader,
     pub(crate) runs: &'a Runs,
 }
 
 impl BodySource<'_> {
     /// Bytes that end with the chunk.
-    pub(crate) fn read(&self, place: &ChunkPlace) -> Result<Vec<u8>, LogError> {
+    ///
+    /// # Errors
+    /// It cannot be read, or its segment or run is gone.
+    pub fn read(&self, place: &ChunkPlace) -> Result<Vec<u8>, LogError> {
         match Home(place.segment).run() {
             Some(run) => self.runs.chunk(run, *place),
             None => {
@@ -350,7 +353,7 @@ fn lane_tag(queue: QueueId, lane: quintet_engine::Lane) -> Vec<u8> {
 
 impl Core {
     /// Where chunks of large bodies are read.
-    pub(crate) fn body_source(&self) -> BodySource<'_> {
+    pub fn body_source(&self) -> BodySource<'_> {
         BodySource {
             log: &self.reader,
             runs: &self.runs,
@@ -358,7 +361,7 @@ impl Core {
     }
 
     /// The keeper thread: runs until `stop`.
-    pub(crate) fn run_keeper(&self, stop: &AtomicBool) {
+    pub fn run_keeper(&self, stop: &AtomicBool) {
         let mut looked = Instant::now();
         let mut last = [0; 2];
         let mut busy = false;
@@ -409,7 +412,7 @@ impl Core {
             let newest = dying.iter().map(|&(.., ticket)| ticket).max().unwrap_or(0);
             if self.progress.durable() < newest && self.write_now() {
                 self.sync();
-                self.mail.iter().for_each(super::Mailbox::tell_durable);
+                self.tell_durable();
             }
             let durable = self.progress.durable();
             dying.retain(|&(shard, run, ticket)| {

@@ -1,0 +1,27 @@
+//! What the host has to say to threads that have parties.
+
+use quintet_engine::Delivery;
+
+use super::Need;
+
+/// A thread with parties, as others reach it. Its number is in their
+/// [`crate::PartyKey`]s.
+pub trait Inbox: Send + Sync {
+    /// Leaves an outcome for a take that waited, and what it waits for.
+    fn post(&self, delivery: Delivery, need: Need);
+
+    /// A batch was written: wakes the thread if it holds replies for that.
+    fn tell_written(&self);
+
+    /// A batch became durable: wakes the thread if it holds replies for that.
+    fn tell_durable(&self);
+
+    /// Wakes the thread.
+    fn wake(&self);
+
+    /// Takes what was left, where a test keeps it.
+    #[cfg(test)]
+    fn take(&self) -> Vec<(Delivery, Need)> {
+        Vec::new()
+    }
+}
