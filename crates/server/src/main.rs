@@ -8,6 +8,7 @@ mod hooks;
 mod http;
 mod io;
 mod logging;
+mod metrics;
 mod modes;
 mod notify;
 mod scripts;

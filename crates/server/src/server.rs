@@ -91,6 +91,29 @@ pub(crate) struct Limits {
     pub(crate) allow_shutdown: AtomicBool,
 }
 
+impl Limits {
+    fn of(config: &Config) -> Self {
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let limits = Self {
+            output_bytes_max: bytes(config.output_bytes_max),
+            chunk_bytes: bytes(config.chunk_bytes),
+            stop_wait_ms: AtomicU64::default(),
+            log_bytes: AtomicU64::default(),
+            allow_shutdown: AtomicBool::default(),
+        };
+        limits.reload(config);
+        limits
+    }
+
+    fn reload(&self, config: &Config) {
+        self.stop_wait_ms
+            .store(config.stop_wait_ms, Ordering::Relaxed);
+        self.log_bytes.store(config.log_bytes, Ordering::Relaxed);
+        self.allow_shutdown
+            .store(config.allow_shutdown, Ordering::Relaxed);
+    }
+}
+
 /// What the main thread is told to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
@@ -287,13 +310,7 @@ fn open(
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
         listeners,
         threads,
-        limits: Limits {
-            output_bytes_max: size(config.output_bytes_max),
-            chunk_bytes: size(config.chunk_bytes),
-            stop_wait_ms: AtomicU64::new(config.stop_wait_ms),
-            log_bytes: AtomicU64::new(config.log_bytes),
-            allow_shutdown: AtomicBool::new(config.allow_shutdown),
-        },
+        limits: Limits::of(&config),
         settings: Mutex::new(settings),
         config: Mutex::new(config),
         started: Instant::now(),
@@ -538,40 +555,17 @@ impl Server {
         let settings = config.engine_settings();
         self.core.configure(&settings);
         *locked(&self.settings) = settings;
-        self.guests.set_most(fit(&config).connections);
-        self.uploads.set_limit(config.upload_bytes_max);
-        self.limits
-            .stop_wait_ms
-            .store(config.stop_wait_ms, Ordering::Relaxed);
-        self.connection_memory
-            .set_limit(config.connection_memory_bytes());
-        self.limits
-            .log_bytes
-            .store(config.log_bytes, Ordering::Relaxed);
-        self.limits
-            .allow_shutdown
-            .store(config.allow_shutdown, Ordering::Relaxed);
-        let level = config.log_level.clone();
         let mut current = locked(&self.config);
-        current.defaults = config.defaults;
-        current.rules = config.rules;
-        current.scripts = config.scripts;
-        current.connections_max = config.connections_max;
-        current.upload_bytes_max = config.upload_bytes_max;
-        current.connection_memory = config.connection_memory;
-        current.stop_wait_ms = config.stop_wait_ms;
-        current.log_bytes = config.log_bytes;
-        current.allow_shutdown = config.allow_shutdown;
-        current.log_level = config.log_level;
-        current.queues_max = config.queues_max;
-        current.waiters_max = config.waiters_max;
-        current.memory_max = config.memory_max;
-        current.memory = config.memory;
-        current.tables_bytes_max = config.tables_bytes_max;
-        current.snapshot_bytes_max = config.snapshot_bytes_max;
-        current.hooks = config.hooks;
-        current.hook_limits = config.hook_limits;
-        self.core.set_memory(config.memory);
+        for key in current.take_over(config) {
+            tracing::warn!("{key} has changed: the new value counts after a restart");
+        }
+        self.guests.set_most(fit(&current).connections);
+        self.uploads.set_limit(current.upload_bytes_max);
+        self.connection_memory
+            .set_limit(current.connection_memory_bytes());
+        self.limits.reload(&current);
+        self.core.set_memory(current.memory);
+        let level = current.log_level.clone();
         drop(current);
         self.reload_hooks();
         Ok(level)

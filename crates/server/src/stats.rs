@@ -8,6 +8,7 @@ use quintet_host::{Decided, locked};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
+use crate::metrics::{Reading, samples};
 use crate::server::{Listening, Order, Server};
 
 impl Server {
@@ -31,7 +32,7 @@ impl Server {
     }
 
     /// Every counter of the voices that are spoken.
-    fn counters(&self) -> Vec<(&'static str, &'static str, u64)> {
+    pub(crate) fn voice_counters(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut all = Vec::new();
         for (tally, voice) in VOICES.iter().enumerate() {
             if self.listeners.iter().any(|l| l.tally == tally) {
@@ -46,9 +47,10 @@ impl Server {
         all
     }
 
-    /// What hooks did, by event.
-    fn hook_stats(&self, stats: &mut ServerStats) {
+    /// What hooks did, by event, and what they count themselves.
+    pub(crate) fn hook_numbers(&self) -> Vec<(String, f64)> {
         let shared = self.hooks.shared();
+        let mut all = Vec::new();
         for event in shared.stats() {
             let name = event.event.name();
             for (what, value) in [
@@ -56,17 +58,22 @@ impl Server {
                 ("errors", event.errors),
                 ("us", event.ns / 1000),
             ] {
-                let number = (format!("hook_{name}_{what}"), value as f64);
-                stats.hook_numbers.push(number);
-            }
-            if let Some(last) = event.last {
-                let name = format!("hook_{name}_last_error");
-                stats.hook_errors.push((name, last.to_string()));
+                all.push((format!("hook_{name}_{what}"), value as f64));
             }
         }
         let metrics = shared.metrics.all().into_iter();
-        let metrics = metrics.map(|(name, value)| (format!("hook_metric_{name}"), value));
-        stats.hook_numbers.extend(metrics);
+        all.extend(metrics.map(|(name, value)| (format!("hook_metric_{name}"), value)));
+        all
+    }
+
+    /// The last error of each event that had one.
+    fn hook_errors(&self) -> Vec<(String, String)> {
+        let events = self.hooks.shared().stats().into_iter();
+        let errors = events.filter_map(|event| {
+            let last = event.last?.to_string();
+            Some((format!("hook_{}_last_error", event.event.name()), last))
+        });
+        errors.collect()
     }
 
     fn order(&self, order: Order) -> Result<String, String> {
@@ -88,8 +95,6 @@ impl Server {
             connections_total: self.guests.total(),
             log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
             log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
-            log_syncs: self.core.counts.syncs.load(Ordering::Relaxed),
-            log_sync_us: u64::try_from(self.core.usual_sync().as_micros()).unwrap_or(u64::MAX),
             log_retired: self.core.counts.retired.load(Ordering::Relaxed),
             log_segments: self.core.log_span(),
             segment_bytes: locked(&self.config).segment_bytes,
@@ -105,8 +110,7 @@ impl Server {
             stats.bytes_written += thread.bytes_written.load(Ordering::Relaxed);
             thread.tallies[tally].add_to(&mut stats.tally);
         }
-        stats.counters = self.counters();
-        self.hook_stats(&mut stats);
+        stats.errors = self.hook_errors();
         process(&mut stats);
         let ask = Command::Stats(StatsOf::Shard);
         let asked = self
@@ -117,45 +121,12 @@ impl Server {
         {
             stats.shard = shard;
         }
-        let counts = &self.core.counts;
-        for (name, value) in [
-            ("shortage", self.core.shortage()),
-            ("written_bytes", counts.log_written.load(Ordering::Relaxed)),
-            (
-                "written_snapshot_bytes",
-                counts.log_snapshots.load(Ordering::Relaxed),
-            ),
-            (
-                "written_copy_bytes",
-                counts.log_copied.load(Ordering::Relaxed),
-            ),
-        ] {
-            stats.counters.push(("log", name, value));
-        }
-        let cold = self.core.cold_numbers(&stats.shard.cold);
-        let cold = cold.into_iter().map(|(name, value)| ("cold", name, value));
-        stats.counters.extend(cold);
-        let memory = &self.connection_memory;
-        for (name, value) in [
-            ("memory_bytes", memory.used()),
-            ("memory_max", memory.limit()),
-            ("closed_for_memory", memory.turned_away()),
-            ("refused", self.guests.refused()),
-            ("accept_failed", self.accepts_failed.load(Ordering::Relaxed)),
-            ("spoke_http", self.spoke_http.load(Ordering::Relaxed)),
-            ("upload_bytes", self.uploads.used()),
-            ("uploads_refused", self.uploads.turned_away()),
-        ] {
-            stats.counters.push(("connections", name, value));
-        }
-        let ahead = self.core.clock.ahead().0;
-        for (name, value) in [
-            ("steps", self.core.clock.steps()),
-            ("wall_ahead_ms", ahead.max(0).unsigned_abs()),
-            ("wall_behind_ms", ahead.min(0).unsigned_abs()),
-        ] {
-            stats.counters.push(("clock", name, value));
-        }
+        let reading = Reading {
+            server: self,
+            stats: &stats,
+        };
+        let numbers = samples(&reading).into_iter();
+        stats.numbers = numbers.map(|sample| (sample.stat, sample.value)).collect();
         stats
     }
 }

@@ -1,5 +1,7 @@
 //! What every voice implements: bytes in, commands out; outcomes in, bytes out.
 
+use std::borrow::Cow;
+
 use quintet_engine::{Body, Command, LargeBody, Ms, Name, Outcome, Put};
 
 use crate::foreign::Foreign;
@@ -228,10 +230,6 @@ pub struct ServerStats {
     pub log_bytes: u64,
     /// Segments of the log begun since start.
     pub log_rotations: u64,
-    /// Times the log was synced since start.
-    pub log_syncs: u64,
-    /// What a sync took lately, microseconds; 0 before the first.
-    pub log_sync_us: u64,
     /// Segments retired since start.
     pub log_retired: u64,
     /// Numbers of the oldest segment and of the one that is written.
@@ -251,13 +249,10 @@ pub struct ServerStats {
     pub draining: bool,
     /// Sum over threads of this voice's tally, by [`Tally`] index.
     pub tally: Vec<u64>,
-    /// The counters of every voice that has a listener: voice, name, value.
-    pub counters: Vec<(&'static str, &'static str, u64)>,
-    /// Numbers of hooks: calls, errors and time by event, and what they count
-    /// themselves.
-    pub hook_numbers: Vec<(String, f64)>,
-    /// The last error of each event that had one.
-    pub hook_errors: Vec<(String, String)>,
+    /// Every number there is, as the server's table of metrics names it.
+    pub numbers: Vec<(Cow<'static, str>, f64)>,
+    /// The last error of each event of hooks that had one.
+    pub errors: Vec<(String, String)>,
     /// The shards summed.
     pub shard: quintet_engine::ShardStats,
 }

@@ -131,31 +131,10 @@ fn queue(stats: &QueueStats) -> Value {
 fn server(stats: &ServerStats) -> Value {
     let mut map = Map::new();
     map.insert("version".into(), stats.version.into());
-    for (name, value) in [
-        ("pid", u64::from(stats.pid)),
-        ("uptime_s", stats.uptime_s),
-        ("connections", stats.connections),
-        ("connections_total", stats.connections_total),
-        ("bytes_read", stats.bytes_read),
-        ("bytes_written", stats.bytes_written),
-        ("cpu_user_us", stats.cpu_user_us),
-        ("cpu_system_us", stats.cpu_system_us),
-        ("resident_bytes", stats.resident_bytes),
-        ("log_bytes", stats.log_bytes),
-        ("log_rotations", stats.log_rotations),
-        ("log_syncs", stats.log_syncs),
-        ("log_sync_us", stats.log_sync_us),
-        ("log_retired", stats.log_retired),
-    ] {
-        map.insert(name.into(), value.into());
-    }
     map.insert("draining".into(), stats.draining.into());
-    map.extend(shard(&stats.shard));
-    let counters = stats.counters.iter();
-    map.extend(counters.map(|(voice, name, value)| (format!("{voice}_{name}"), (*value).into())));
-    let numbers = stats.hook_numbers.iter();
-    map.extend(numbers.map(|(name, value)| (name.clone(), number(*value))));
-    let errors = stats.hook_errors.iter();
+    let numbers = stats.numbers.iter();
+    map.extend(numbers.map(|(name, value)| (name.to_string(), number(*value))));
+    let errors = stats.errors.iter();
     map.extend(errors.map(|(name, text)| (name.clone(), text.as_str().into())));
     json!({ "stats": map })
 }

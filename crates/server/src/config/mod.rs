@@ -9,6 +9,7 @@ mod load;
 mod machine;
 mod print;
 mod queues;
+mod reload;
 mod schema;
 mod scripts;
 mod served;

@@ -293,6 +293,22 @@ pub(crate) const SETTINGS: &[Spec] = &[
 ];
 
 impl Field<'_> {
+    /// Exchanges the values of one setting in two configurations.
+    pub(crate) fn swap(self, other: Field<'_>) {
+        use std::mem::swap;
+        match (self, other) {
+            (Field::Bytes(a, ..), Field::Bytes(b, ..))
+            | (Field::Duration(a), Field::Duration(b))
+            | (Field::Number(a, ..), Field::Number(b, ..)) => swap(a, b),
+            (Field::Text(a), Field::Text(b)) | (Field::Level(a), Field::Level(b)) => swap(a, b),
+            (Field::Flag(a), Field::Flag(b)) => swap(a, b),
+            (Field::Events(a), Field::Events(b)) => swap(a, b),
+            (Field::Path(a), Field::Path(b)) => swap(a, b),
+            (Field::Sync(a), Field::Sync(b)) => swap(a, b),
+            _ => unreachable!("a setting's row has one kind of field"),
+        }
+    }
+
     /// Stores a value of the file.
     ///
     /// # Errors
