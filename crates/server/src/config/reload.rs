@@ -32,7 +32,9 @@ mod tests {
         let tried = [
             toml::Value::Boolean(shown != "true"),
             toml::Value::Integer(if shown == "7" { 8 } else { 7 }),
-            toml::Value::String("17MiB".to_owned()),
+            toml::Value::Integer(54_321),
+            toml::Value::String("48MiB".to_owned()),
+            toml::Value::String("512KiB".to_owned()),
             toml::Value::String("17s".to_owned()),
             toml::Value::String("debug".to_owned()),
             toml::Value::String("some/where".to_owned()),
