@@ -1,10 +1,11 @@
 //! A message without its body, as the control channel and export files say it
 //! (`docs/operations.md`, "Moving queues").
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use quintet_engine::{Attr, Body, Expiry, Message, Ms, Name, Past, Put, PutMore, State, When};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::base64;
 use super::request::name;
 
 /// Everything about a message. Fields that are left out have their default.
@@ -114,7 +115,7 @@ impl Serialize for Text {
         match std::str::from_utf8(&self.0) {
             Ok(text) => to.serialize_str(text),
             Err(_) => Coded {
-                base64: base64::encode(&self.0),
+                base64: BASE64_STANDARD.encode(&self.0),
             }
             .serialize(to),
         }
@@ -138,9 +139,10 @@ impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match AnyText::deserialize(from)? {
             AnyText::Plain(text) => Ok(Self(text.into_bytes())),
-            AnyText::Coded(coded) => base64::decode(coded.base64.as_bytes())
+            AnyText::Coded(coded) => BASE64_STANDARD
+                .decode(coded.base64)
                 .map(Self)
-                .ok_or_else(|| serde::de::Error::custom("this is not base64")),
+                .map_err(|_| serde::de::Error::custom("this is not base64")),
         }
     }
 }

@@ -9,7 +9,6 @@
 //! by `n` bytes of body if it says so. A reply is one line; where it lists
 //! messages with `bytes`, their bodies follow in that order.
 
-pub(crate) mod base64;
 mod head;
 mod reply;
 mod request;

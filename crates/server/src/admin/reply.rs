@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::head::Head;
 
+/// The code of a hook's refusal; those of the engine are [`Refusal::code`].
+const DENIED: &str = "denied";
+
 /// Writes one reply: a line, and the bodies it announces.
 pub(super) fn write(given: &Given, output: &mut Output) {
     let line = match given {
@@ -68,11 +71,16 @@ fn engine(outcome: &Outcome) -> Value {
                 json!({ "message": message(&stats.message, &stats.queue) })
             }
         },
-        Outcome::Refused(Refusal::Duplicate(id)) => {
-            json!({ "error": Refusal::Duplicate(*id).text(), "duplicate": id.0 })
+        Outcome::Refused(refusal) => {
+            let (text, code) = (refusal.text(), refusal.code());
+            match refusal {
+                Refusal::Duplicate(id) => {
+                    json!({ "error": text, "code": code, "duplicate": id.0 })
+                }
+                _ => json!({ "error": text, "code": code }),
+            }
         }
-        Outcome::Refused(refusal) => json!({ "error": refusal.text() }),
-        Outcome::Denied(text) => json!({ "error": text }),
+        Outcome::Denied(text) => json!({ "error": text, "code": DENIED }),
     }
 }
 

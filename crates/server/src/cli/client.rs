@@ -5,10 +5,35 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
+use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
 use super::Where;
 use crate::config::ADMIN_SOCKET;
+
+/// The server's no.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// `quintet_engine::Refusal::code`; empty where there is none.
+    code: String,
+    text: String,
+}
+
+impl Refused {
+    /// True if the error is the server's no, and for this reason.
+    pub(super) fn is(error: &anyhow::Error, refusal: Refusal) -> bool {
+        let refused = error.downcast_ref::<Refused>();
+        refused.is_some_and(|refused| refused.code == refusal.code())
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// A connection to the server.
 pub(super) struct Client {
@@ -75,7 +100,11 @@ impl Client {
             (Err(error), Ok(())) => return Err(error),
         };
         if let Some(why) = reply.get("error").and_then(Value::as_str) {
-            bail!("{why}");
+            let code = reply.get("code").and_then(Value::as_str);
+            return Err(anyhow::Error::new(Refused {
+                code: code.unwrap_or_default().to_owned(),
+                text: why.to_owned(),
+            }));
         }
         Ok(reply)
     }

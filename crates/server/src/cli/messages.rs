@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use quintet_engine::Refusal;
 use serde_json::{Map, Value, json};
 
 use super::Where;
-use super::client::Client;
-use crate::admin::base64;
+use super::client::{Client, Refused};
 
 /// Exit code of `take` and `peek` when there was no message.
 const EMPTY: u8 = 2;
@@ -174,7 +176,7 @@ impl Peek {
         let mut client = Client::connect(&self.at)?;
         let reply = client.ask(&json!({ "peek": of }), &mut std::io::empty());
         let reply = match reply {
-            Err(error) if error.to_string().contains("not found") => {
+            Err(error) if Refused::is(&error, Refusal::NotFound) => {
                 return Ok(ExitCode::from(EMPTY));
             }
             reply => reply?,
@@ -210,7 +212,7 @@ fn print_messages(client: &mut Client, reply: &Value, as_json: bool) -> Result<u
                 Ok(text) => map.insert("body".into(), text.into()),
                 Err(error) => map.insert(
                     "body_base64".into(),
-                    base64::encode(error.as_bytes()).into(),
+                    BASE64_STANDARD.encode(error.as_bytes()).into(),
                 ),
             };
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result, anyhow};
+use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
 use super::batch::Batch;
@@ -261,8 +262,8 @@ impl Importer {
         if reply.get("duplicate").is_some() {
             return Ok(true);
         }
-        match reply.get("error").and_then(Value::as_str) {
-            Some(NOT_KNOWN) => Ok(false),
+        match reply.get("code").and_then(Value::as_str) {
+            Some(code) if code == NOT_KNOWN.code() => Ok(false),
             _ => Err(refused(&reply, &batch.place)),
         }
     }
@@ -274,7 +275,7 @@ impl Importer {
 }
 
 /// How a question for a batch that is not known is refused.
-const NOT_KNOWN: &str = "message too large";
+const NOT_KNOWN: Refusal = Refusal::MessageTooLarge;
 
 fn refused(reply: &Value, place: &str) -> anyhow::Error {
     let why = reply.get("error").and_then(Value::as_str);

@@ -3,10 +3,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 
 use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};
-use crate::admin::{Head, base64};
+use crate::admin::Head;
 
 /// Lines up to this length are read at once. A small message's line is
 /// shorter: six times its body, if every byte is escaped, and its head.
@@ -20,12 +22,12 @@ const CODED_BODY: &[u8] = b",\"body_base64\":\"";
 /// Writes lines.
 pub(in crate::cli) struct LineSink<W: Write> {
     out: W,
-    coded: Vec<u8>,
+    coded: String,
 }
 
 impl<W: Write> LineSink<W> {
     pub(in crate::cli) fn new(out: W) -> Self {
-        let coded = Vec::new();
+        let coded = String::new();
         Self { out, coded }
     }
 }
@@ -39,8 +41,8 @@ impl<W: Write> Sink for LineSink<W> {
         let (out, coded) = (&mut self.out, &mut self.coded);
         let mut code = |out: &mut W, piece: &[u8]| -> Result<()> {
             coded.clear();
-            base64::encode_into(piece, coded);
-            Ok(out.write_all(coded)?)
+            BASE64_STANDARD.encode_string(piece, coded);
+            Ok(out.write_all(coded.as_bytes())?)
         };
         if head.bytes > PIECES_OVER {
             out.write_all(CODED_BODY)?;
@@ -105,8 +107,9 @@ impl<R: Read> LineSource<R> {
             .ok_or_else(|| self.bad("a message is an object"))?;
         let body = match (map.remove("body"), map.remove("body_base64")) {
             (Some(Value::String(text)), None) => text.into_bytes(),
-            (None, Some(Value::String(text))) => base64::decode(text.as_bytes())
-                .ok_or_else(|| self.bad("body_base64 is not base64"))?,
+            (None, Some(Value::String(text))) => BASE64_STANDARD
+                .decode(text)
+                .map_err(|_| self.bad("body_base64 is not base64"))?,
             _ => return Err(self.bad("a message has one text, body or body_base64")),
         };
         let mut head: Head =
@@ -175,7 +178,10 @@ impl<R: Read> Source for LineSource<R> {
             let end = text.iter().position(|&byte| byte == b'"');
             let groups = end.unwrap_or(text.len() / 4 * 4);
             body.clear();
-            if !base64::decode_into(&text[..groups], &mut body) {
+            if BASE64_STANDARD
+                .decode_vec(&text[..groups], &mut body)
+                .is_err()
+            {
                 return Err(self.bad("body_base64 is not base64"));
             }
             left = match left.checked_sub(body.len() as u64) {
