@@ -20,7 +20,10 @@ pub(crate) enum Kind {
 /// One number of the server as a whole.
 #[cfg_attr(
     not(test),
-    expect(dead_code, reason = "`/metrics`, which shows name, help and kind, is not there yet")
+    expect(
+        dead_code,
+        reason = "`/metrics`, which shows name, help and kind, is not there yet"
+    )
 )]
 pub(crate) struct Metric {
     /// By Prometheus' conventions, without `quintet_`: base units at the end,
