@@ -2,6 +2,7 @@
 //! line of registration in [`VOICES`].
 
 mod beanstalk;
+mod bodies;
 mod foreign;
 mod jobqueue;
 mod lines;

@@ -12,9 +12,10 @@ use quintet_engine::{
 use super::reply::{self, CRLF, Reply};
 use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
 use super::{Count, Shared, stats};
+use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
 
 /// A reserve is answered with DEADLINE_SOON when a job of the client has less
 /// time left than this.
@@ -40,14 +41,8 @@ enum State {
     Line,
     /// The rest of a line that was too long.
     LongLine,
-    /// A job held in the input until it is whole.
-    Small(Announced),
-    /// A job to be streamed.
-    Large(Announced),
-    /// A job on its way to the log.
-    Streaming(Announced),
-    /// The end of a job that was streamed.
-    Streamed(Announced, Result<LargeBody, Refusal>),
+    /// A job.
+    Job(Coming<Announced>),
     /// So many bytes of a job that is too long.
     TooBig(u64),
     /// Nothing more: the connection is closing.
@@ -183,25 +178,23 @@ impl BeanstalkSession {
         let len = u64::from(put.len);
         if len > self.shared.job_max {
             self.state = State::TooBig(len + CRLF.len() as u64);
-        } else if len > STREAM_OVER {
-            self.state = State::Large(put);
-        } else if let Some(step) = self.job(input, end, put, env) {
-            return step;
-        } else {
-            self.state = State::Small(put);
+            return Step::Skip { used: end };
         }
-        Step::Skip { used: end }
+        self.job(Coming::new(put, end, len), input, env)
     }
 
-    /// The job at offset `at`, if all of it and its CR LF are there.
-    fn job(&mut self, input: &[u8], at: usize, put: Announced, env: &Env<'_>) -> Option<Step> {
-        // So short a length fits `usize`.
-        let end = at + put.len as usize;
-        let tail = input.get(end..end + CRLF.len())?;
-        Some(match tail == CRLF {
-            true => self.put(end + CRLF.len(), put, Body::new(&input[at..end])),
-            false => self.not_ended(end + CRLF.len(), env),
-        })
+    fn job(&mut self, coming: Coming<Announced>, input: &[u8], env: &Env<'_>) -> Step {
+        match coming.read(input, CRLF, |_| self.used.clone()) {
+            Found::Part(coming, step) => {
+                self.state = State::Job(coming);
+                step
+            }
+            Found::Whole(found) if !found.ended => self.not_ended(found.used, env),
+            Found::Whole(found) => match found.body {
+                Ok(body) => self.put(found.used, found.head, body),
+                Err(refusal) => self.own(found.used, Reply::Line(reply::refused(refusal))),
+            },
+        }
     }
 
     fn put(&mut self, used: usize, announced: Announced, body: Body) -> Step {
@@ -223,27 +216,8 @@ impl BeanstalkSession {
         self.ask(used, Ask::Engine(Command::BurnId), reply)
     }
 
-    fn job_end(
-        &mut self,
-        input: &[u8],
-        put: Announced,
-        body: Result<LargeBody, Refusal>,
-        env: &Env<'_>,
-    ) -> Step {
-        let Some(tail) = input.get(..CRLF.len()) else {
-            self.state = State::Streamed(put, body);
-            return Step::More;
-        };
-        match body {
-            _ if tail != CRLF => self.not_ended(CRLF.len(), env),
-            Ok(body) => self.put(CRLF.len(), put, Body::Large(body)),
-            Err(refusal) => self.own(CRLF.len(), Reply::Line(reply::refused(refusal))),
-        }
-    }
-
-    fn too_big(&mut self, input: &[u8], left: u64, env: &Env<'_>) -> Step {
-        let come = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
-        let left = left - come as u64;
+    fn too_big(&mut self, input: &[u8], mut left: u64, env: &Env<'_>) -> Step {
+        let come = drop_some(&mut left, input);
         if left == 0 {
             return self.fault(come, reply::JOB_TOO_BIG, env);
         }
@@ -300,35 +274,12 @@ fn before_cr(bytes: &[u8]) -> usize {
     bytes.len() - usize::from(bytes.last() == Some(&b'\r'))
 }
 
-fn skip(used: usize) -> Step {
-    match used {
-        0 => Step::More,
-        used => Step::Skip { used },
-    }
-}
-
 impl Session for BeanstalkSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         match std::mem::replace(&mut self.state, State::Line) {
             State::Line => self.line(input, env),
             State::LongLine => self.long_line(input),
-            State::Small(put) => self.job(input, 0, put, env).unwrap_or_else(|| {
-                self.state = State::Small(put);
-                Step::More
-            }),
-            State::Large(put) => {
-                self.state = State::Streaming(put);
-                Step::Stream {
-                    used: 0,
-                    len: u64::from(put.len),
-                    queue: self.used.clone(),
-                }
-            }
-            State::Streaming(put) => {
-                self.state = State::Streaming(put);
-                Step::More
-            }
-            State::Streamed(put, body) => self.job_end(input, put, body, env),
+            State::Job(coming) => self.job(coming, input, env),
             State::TooBig(left) => self.too_big(input, left, env),
             State::Over => {
                 self.state = State::Over;
@@ -415,10 +366,9 @@ impl Session for BeanstalkSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        self.state = match std::mem::replace(&mut self.state, State::Line) {
-            State::Streaming(put) => State::Streamed(put, body),
-            other => other,
-        };
+        if let State::Job(coming) = &mut self.state {
+            coming.streamed(body);
+        }
     }
 
     fn half_closed(&mut self) -> HalfClose {

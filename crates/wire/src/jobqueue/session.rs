@@ -10,9 +10,10 @@ use quintet_engine::{
 
 use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
 use super::{Count, Shared};
+use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
 
 /// Priority, ttp and the length of the data.
 const NUMBERS: usize = 12;
@@ -63,14 +64,8 @@ enum State {
     Timeout(Queue),
     /// The id of a DELETE.
     Id,
-    /// Data held in the input until they are whole.
-    Small { job: Job, len: usize },
-    /// Data to be streamed.
-    Announced { job: Job, len: u64 },
-    /// Data on their way to the log.
-    Streaming(Job),
-    /// They are there, or could not be stored.
-    Streamed(Job, Result<LargeBody, Refusal>),
+    /// The data of a job.
+    Data(Coming<Job>),
     /// So many bytes of data of a job that is refused.
     Refused { error: &'static str, left: u64 },
     /// Nothing more: the connection is closing.
@@ -195,20 +190,29 @@ impl JobqueueSession {
         if len > self.shared.job_max {
             return self.own(NUMBERS, Reply::Last(TOO_LARGE), env);
         }
-        self.state = match queue {
-            Err(error) => State::Refused { error, left: len },
+        match queue {
+            Err(error) => {
+                self.state = State::Refused { error, left: len };
+                Step::Skip { used: NUMBERS }
+            }
             Ok(queue) => {
                 let job = Job { queue, rank, ttp };
-                if len > STREAM_OVER {
-                    State::Announced { job, len }
-                } else {
-                    // So short a length fits `usize`.
-                    let len = len as usize;
-                    State::Small { job, len }
-                }
+                self.data(Coming::new(job, NUMBERS, len), input, env)
             }
-        };
-        Step::Skip { used: NUMBERS }
+        }
+    }
+
+    fn data(&mut self, coming: Coming<Job>, input: &[u8], env: &Env<'_>) -> Step {
+        match coming.read(input, b"", |job| job.queue.clone()) {
+            Found::Part(coming, step) => {
+                self.state = State::Data(coming);
+                step
+            }
+            Found::Whole(found) => match found.body {
+                Ok(body) => self.add(found.used, found.head, body, env),
+                Err(refusal) => self.own(found.used, Reply::Error(text(refusal)), env),
+            },
+        }
     }
 
     fn add(&mut self, used: usize, job: Job, body: Body, env: &Env<'_>) -> Step {
@@ -223,17 +227,13 @@ impl JobqueueSession {
         self.ask(used, Reply::Added, Command::Put(put))
     }
 
-    fn refused(&mut self, input: &[u8], error: &'static str, left: u64, env: &Env<'_>) -> Step {
-        let used = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
-        if used as u64 == left {
+    fn refused(&mut self, input: &[u8], error: &'static str, mut left: u64, env: &Env<'_>) -> Step {
+        let used = drop_some(&mut left, input);
+        if left == 0 {
             return self.own(used, Reply::Error(error), env);
         }
-        let left = left - used as u64;
         self.state = State::Refused { error, left };
-        match used {
-            0 => Step::More,
-            used => Step::Skip { used },
-        }
+        skip(used)
     }
 
     fn reserve(&mut self, input: &[u8], queue: Queue, env: &Env<'_>) -> Step {
@@ -287,12 +287,7 @@ impl JobqueueSession {
             State::Numbers { seen: 4..8, .. } => Some("Malformed ADD command: failed to parse ttp"),
             State::Timeout(_) => Some("Malformed RESERVE command: failed to parse timeout"),
             State::Id => Some("Malformed DELETE command: failed to parse job ID"),
-            State::Numbers { .. }
-            | State::Small { .. }
-            | State::Announced { .. }
-            | State::Streaming(_)
-            | State::Streamed(..)
-            | State::Refused { .. } => Some(DATA_MISSING),
+            State::Numbers { .. } | State::Data(_) | State::Refused { .. } => Some(DATA_MISSING),
         }
     }
 }
@@ -354,35 +349,11 @@ impl Session for JobqueueSession {
             State::Numbers { queue, .. } => self.numbers(input, queue, env),
             State::Timeout(queue) => self.reserve(input, queue, env),
             State::Id => self.delete(input, env),
-            State::Small { job, len } => match input.get(..len) {
-                Some(data) => self.add(len, job, Body::new(data), env),
-                None => {
-                    self.state = State::Small { job, len };
-                    Step::More
-                }
-            },
-            State::Announced { job, len } => {
-                let queue = job.queue.clone();
-                self.state = State::Streaming(job);
-                Step::Stream {
-                    used: 0,
-                    len,
-                    queue,
-                }
-            }
-            State::Streaming(job) => {
-                self.state = State::Streaming(job);
-                Step::More
-            }
-            State::Streamed(job, Ok(body)) => self.add(0, job, Body::Large(body), env),
-            State::Streamed(_, Err(refusal)) => self.own(0, Reply::Error(text(refusal)), env),
+            State::Data(coming) => self.data(coming, input, env),
             State::Refused { error, left } => self.refused(input, error, left, env),
             State::Over => {
                 self.state = State::Over;
-                match input.len() {
-                    0 => Step::More,
-                    used => Step::Skip { used },
-                }
+                skip(input.len())
             }
         }
     }
@@ -451,10 +422,9 @@ impl Session for JobqueueSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        self.state = match std::mem::replace(&mut self.state, State::Word) {
-            State::Streaming(job) => State::Streamed(job, body),
-            other => other,
-        };
+        if let State::Data(coming) = &mut self.state {
+            coming.streamed(body);
+        }
     }
 
     fn half_closed(&mut self) -> HalfClose {

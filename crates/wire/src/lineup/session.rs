@@ -8,10 +8,11 @@ use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal, Take};
 
 use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
+use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HostAsk, Next, STREAM_OVER, Said, Session, Step};
+use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
 
 const CRLF: &[u8] = b"\r\n";
 /// A message over this many times the limit is not read to its end.
@@ -32,17 +33,8 @@ enum State {
     Line,
     /// The rest of a line that was too long.
     LongLine,
-    /// A message held in the input until it is whole.
-    Small { rank: u32, len: usize },
-    /// A message to be streamed.
-    Announced { rank: u32, len: u64 },
-    /// A message on its way to the log.
-    Streaming { rank: u32 },
-    /// The end of a message that was streamed.
-    Streamed {
-        rank: u32,
-        body: Result<LargeBody, Refusal>,
-    },
+    /// The message of a push with this rank.
+    Message(Coming<u32>),
     /// The message of a push that was refused, if it comes: its header may
     /// also have been all there is.
     Doubtful { len: u64 },
@@ -101,10 +93,10 @@ impl LineupSession {
         Step::Ask { used: 0, ask }
     }
 
-    fn command(&mut self, line: &[u8], env: &Env<'_>) -> Step {
+    fn command(&mut self, input: &[u8], line: &[u8], env: &Env<'_>) -> Step {
         let used = line.len();
         match parse(line) {
-            Request::Push { rank, len } => self.announce(used, rank, len, env),
+            Request::Push { rank, len } => self.announce(input, used, (rank, len), env),
             Request::BadPush { error, len } => {
                 // Answered at once: a client that sent only the header waits
                 // for nothing else.
@@ -138,7 +130,13 @@ impl LineupSession {
         }
     }
 
-    fn announce(&mut self, used: usize, rank: u32, len: u64, env: &Env<'_>) -> Step {
+    fn announce(
+        &mut self,
+        input: &[u8],
+        used: usize,
+        (rank, len): (u32, u64),
+        env: &Env<'_>,
+    ) -> Step {
         let max = self.shared.message_max;
         if len > max.saturating_mul(SWALLOW_TIMES) {
             return self.own(used, Reply::Last("MESSAGE_TOO_LARGE"), env);
@@ -149,16 +147,7 @@ impl LineupSession {
             };
             return self.own(used, Reply::Error("MESSAGE_TOO_LARGE"), env);
         }
-        self.state = if len > STREAM_OVER {
-            State::Announced { rank, len }
-        } else {
-            // So short a length fits `usize`.
-            State::Small {
-                rank,
-                len: len as usize,
-            }
-        };
-        Step::Skip { used }
+        self.message(Coming::new(rank, used, len), input, env)
     }
 
     /// Stores a message once its end is seen to be right.
@@ -178,34 +167,19 @@ impl LineupSession {
         }
     }
 
-    fn small(&mut self, input: &[u8], rank: u32, len: usize, env: &Env<'_>) -> Step {
-        let Some(end) = input.get(len..len + CRLF.len()) else {
-            self.state = State::Small { rank, len };
-            return Step::More;
-        };
-        if end != CRLF {
-            return self.own(len, Reply::Last("EXPECTED_TERMINATOR"), env);
-        }
-        self.push(len + CRLF.len(), rank, Body::new(&input[..len]), env)
-    }
-
-    fn streamed_end(
-        &mut self,
-        input: &[u8],
-        rank: u32,
-        body: Result<LargeBody, Refusal>,
-        env: &Env<'_>,
-    ) -> Step {
-        let Some(end) = input.get(..CRLF.len()) else {
-            self.state = State::Streamed { rank, body };
-            return Step::More;
-        };
-        if end != CRLF {
-            return self.own(0, Reply::Last("EXPECTED_TERMINATOR"), env);
-        }
-        match body {
-            Ok(body) => self.push(CRLF.len(), rank, Body::Large(body), env),
-            Err(refusal) => self.own(CRLF.len(), Reply::Error(push_error(refusal)), env),
+    fn message(&mut self, coming: Coming<u32>, input: &[u8], env: &Env<'_>) -> Step {
+        match coming.read(input, CRLF, |_| self.shared.queue.clone()) {
+            Found::Part(coming, step) => {
+                self.state = State::Message(coming);
+                step
+            }
+            Found::Whole(found) if !found.ended => {
+                self.own(found.used, Reply::Last("EXPECTED_TERMINATOR"), env)
+            }
+            Found::Whole(found) => match found.body {
+                Ok(body) => self.push(found.used, found.head, body, env),
+                Err(refusal) => self.own(found.used, Reply::Error(push_error(refusal)), env),
+            },
         }
     }
 
@@ -241,18 +215,12 @@ impl LineupSession {
         Step::More
     }
 
-    fn unwanted(&mut self, input: &[u8], left: u64) -> Step {
-        let used = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
-        if used as u64 != left {
-            self.state = State::Unwanted {
-                left: left - used as u64,
-            };
+    fn unwanted(&mut self, input: &[u8], mut left: u64) -> Step {
+        let used = drop_some(&mut left, input);
+        if left > 0 {
+            self.state = State::Unwanted { left };
         }
-        if used == 0 {
-            Step::More
-        } else {
-            Step::Skip { used }
-        }
+        skip(used)
     }
 }
 
@@ -285,7 +253,20 @@ fn pop_error(refusal: Refusal) -> &'static str {
         Refusal::QueueDown => "QUEUE_DOWN",
         Refusal::NotPermitted => "NOT_PERMITTED",
         Refusal::NoMemory => "Out of memory",
-        _ => "MESSAGE_NOT_POPPED",
+        Refusal::QueueFull
+        | Refusal::MessageTooLarge
+        | Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::HeldLimit
+        | Refusal::Duplicate(_)
+        | Refusal::Draining
+        | Refusal::Conflict
+        | Refusal::TablesFull
+        | Refusal::SnapshotFull
+        | Refusal::NoSpace
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName => "MESSAGE_NOT_POPPED",
     }
 }
 
@@ -302,7 +283,7 @@ impl Session for LineupSession {
         }
         match std::mem::replace(&mut self.state, State::Line) {
             State::Line => match self.lines.first(input, self.shared.line_max) {
-                Line::Whole(line) => self.command(line, env),
+                Line::Whole(line) => self.command(input, line, env),
                 Line::Part => Step::More,
                 Line::TooLong => {
                     self.state = State::LongLine;
@@ -313,27 +294,10 @@ impl Session for LineupSession {
                 (Some(end), _) => Step::Skip { used: end + 1 },
                 (None, seen) => {
                     self.state = State::LongLine;
-                    if seen == 0 {
-                        Step::More
-                    } else {
-                        Step::Skip { used: seen }
-                    }
+                    skip(seen)
                 }
             },
-            State::Small { rank, len } => self.small(input, rank, len, env),
-            State::Announced { rank, len } => {
-                self.state = State::Streaming { rank };
-                Step::Stream {
-                    used: 0,
-                    len,
-                    queue: self.shared.queue.clone(),
-                }
-            }
-            State::Streaming { rank } => {
-                self.state = State::Streaming { rank };
-                Step::More
-            }
-            State::Streamed { rank, body } => self.streamed_end(input, rank, body, env),
+            State::Message(coming) => self.message(coming, input, env),
             State::Doubtful { len } if input.is_empty() => {
                 self.state = State::Doubtful { len };
                 Step::More
@@ -342,10 +306,7 @@ impl Session for LineupSession {
             State::Unwanted { left } => self.unwanted(input, left),
             State::Over => {
                 self.state = State::Over;
-                match input.len() {
-                    0 => Step::More,
-                    used => Step::Skip { used },
-                }
+                skip(input.len())
             }
         }
     }
@@ -413,9 +374,8 @@ impl Session for LineupSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        self.state = match std::mem::replace(&mut self.state, State::Line) {
-            State::Streaming { rank } => State::Streamed { rank, body },
-            other => other,
-        };
+        if let State::Message(coming) = &mut self.state {
+            coming.streamed(body);
+        }
     }
 }

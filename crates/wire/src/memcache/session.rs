@@ -10,12 +10,11 @@ use quintet_engine::{
 
 use super::reply::{Fault, Listing, Monitor, Reply, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
+use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{
-    Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
-};
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, ServerStats, Session, Step};
 
 /// What follows every data block.
 const CRLF: &[u8] = b"\r\n";
@@ -36,17 +35,8 @@ pub(super) struct MemcacheSession {
 pub(super) enum State {
     /// A command line.
     Line,
-    /// A set's line, whose data block is held in the input until it is whole.
-    Small { line: usize, set: Set },
-    /// A set's line, whose data block is to be streamed.
-    Announced { line: usize, set: Set },
-    /// A data block on its way to the log.
-    Streaming { set: Set },
-    /// The end of a data block that was streamed.
-    Streamed {
-        set: Set,
-        body: Result<LargeBody, Refusal>,
-    },
+    /// A set's data block; its line is in the input until it is dealt with.
+    Data(Coming<Set>),
     /// A data block nobody wants; the bytes of it still to come, its end
     /// included.
     Unwanted { left: u64, then: Unwanted },
@@ -131,61 +121,33 @@ impl MemcacheSession {
     fn data(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         match std::mem::replace(&mut self.state, State::Line) {
             State::Line => Step::More,
-            State::Small { line, set } => {
-                // Blocks this short fit `usize`.
-                let end = line + set.len as usize;
-                let Some(after) = input.get(end..end + CRLF.len()) else {
-                    self.state = State::Small { line, set };
-                    return Step::More;
-                };
-                let used = end + CRLF.len();
-                if after != CRLF {
-                    return self.fault(used, Fault::BAD_DATA, env);
-                }
-                self.store(used, set, Body::new(&input[line..end]))
-            }
-            State::Announced { line, set } => {
-                let step = Step::Stream {
-                    used: line,
-                    len: set.len,
-                    queue: set.queue.clone(),
-                };
-                self.state = State::Streaming { set };
-                step
-            }
-            State::Streaming { set } => {
-                self.state = State::Streaming { set };
-                Step::More
-            }
-            State::Streamed { set, body } => {
-                let Some(after) = input.get(..CRLF.len()) else {
-                    self.state = State::Streamed { set, body };
-                    return Step::More;
-                };
-                let used = CRLF.len();
-                if after != CRLF {
-                    return self.fault(used, Fault::BAD_DATA, env);
-                }
-                match body {
-                    Ok(body) => self.store(used, set, Body::Large(body)),
-                    Err(refusal) if not_stored(refusal) => {
-                        self.ask(used, Ask::Own, Reply::not_stored(set.noreply))
-                    }
-                    Err(refusal) => {
-                        self.state = State::Over;
-                        self.ask(used, Ask::Close, Reply::Refused(refusal))
-                    }
-                }
-            }
+            State::Data(coming) => self.block(coming, input, env),
             State::Unwanted { left, then } => self.unwanted(left, then, input, env),
-            State::Over if input.is_empty() => {
-                self.state = State::Over;
-                Step::More
-            }
             State::Over => {
                 self.state = State::Over;
-                Step::Skip { used: input.len() }
+                skip(input.len())
             }
+        }
+    }
+
+    fn block(&mut self, coming: Coming<Set>, input: &[u8], env: &Env<'_>) -> Step {
+        match coming.read(input, CRLF, |set| set.queue.clone()) {
+            Found::Part(coming, step) => {
+                self.state = State::Data(coming);
+                step
+            }
+            Found::Whole(found) if !found.ended => self.fault(found.used, Fault::BAD_DATA, env),
+            Found::Whole(found) => match found.body {
+                Ok(body) => self.store(found.used, found.head, body),
+                Err(refusal) if not_stored(refusal) => {
+                    let reply = Reply::not_stored(found.head.noreply);
+                    self.ask(found.used, Ask::Own, reply)
+                }
+                Err(refusal) => {
+                    self.state = State::Over;
+                    self.ask(found.used, Ask::Close, Reply::Refused(refusal))
+                }
+            },
         }
     }
 
@@ -193,18 +155,13 @@ impl MemcacheSession {
     fn unwanted(&mut self, left: u64, then: Unwanted, input: &[u8], env: &Env<'_>) -> Step {
         let end = CRLF.len() as u64;
         if left > end {
-            let used = input
-                .len()
-                .min(usize::try_from(left - end).unwrap_or(usize::MAX));
+            let mut body = left - end;
+            let used = drop_some(&mut body, input);
             self.state = State::Unwanted {
-                left: left - used as u64,
+                left: body + end,
                 then,
             };
-            return if used == 0 {
-                Step::More
-            } else {
-                Step::Skip { used }
-            };
+            return skip(used);
         }
         let Some(after) = input.get(..CRLF.len()) else {
             self.state = State::Unwanted { left, then };
@@ -249,10 +206,9 @@ impl MemcacheSession {
         if set.len > self.shared.item_max {
             let noreply = set.noreply;
             State::unwanted(set.len, Unwanted::TooLarge { noreply })
-        } else if set.len > STREAM_OVER {
-            State::Announced { line, set }
         } else {
-            State::Small { line, set }
+            let len = set.len;
+            State::Data(Coming::new(set, line, len))
         }
     }
 
@@ -526,10 +482,9 @@ impl Session for MemcacheSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        self.state = match std::mem::replace(&mut self.state, State::Line) {
-            State::Streaming { set } => State::Streamed { set, body },
-            other => other,
-        };
+        if let State::Data(coming) = &mut self.state {
+            coming.streamed(body);
+        }
     }
 
     fn half_closed(&mut self) -> HalfClose {

@@ -1,0 +1,119 @@
+//! Reading the body that a request announces, for every voice that has such
+//! requests: a short one is held in the input until it is whole, a long one
+//! goes to the log as it comes.
+
+use quintet_engine::{Body, LargeBody, Name, Refusal};
+
+use crate::session::{STREAM_OVER, Step};
+
+/// A body on its way, and what its request said of it.
+pub(crate) struct Coming<H> {
+    head: H,
+    len: u64,
+    phase: Phase,
+}
+
+enum Phase {
+    /// Not all there, or not looked at; it begins so many bytes into the
+    /// input, behind the request itself.
+    Here { at: usize },
+    /// On its way to the log.
+    Streaming,
+    /// In the log, or refused there.
+    Streamed(Result<LargeBody, Refusal>),
+}
+
+/// What there is of a body.
+pub(crate) enum Found<H> {
+    /// Only a part; take this step first.
+    Part(Coming<H>, Step),
+    /// All of it.
+    Whole(Whole<H>),
+}
+
+/// A body that is there.
+pub(crate) struct Whole<H> {
+    pub(crate) head: H,
+    /// Why it was not stored, if it was not.
+    pub(crate) body: Result<Body, Refusal>,
+    /// Bytes of the input that are dealt with.
+    pub(crate) used: usize,
+    /// The bytes that must follow it did.
+    pub(crate) ended: bool,
+}
+
+impl<H> Coming<H> {
+    /// A body of `len` bytes that begins `at` bytes into the input: the bytes
+    /// before it are consumed with it.
+    pub(crate) fn new(head: H, at: usize, len: u64) -> Self {
+        let phase = Phase::Here { at };
+        Self { head, len, phase }
+    }
+
+    /// Looks for the body and the bytes that end it. `queue` says where it is
+    /// to go, for limits and shards; asked only of a long one.
+    pub(crate) fn read(
+        mut self,
+        input: &[u8],
+        end: &[u8],
+        queue: impl FnOnce(&H) -> Name,
+    ) -> Found<H> {
+        let (body, at) = match std::mem::replace(&mut self.phase, Phase::Streaming) {
+            Phase::Here { at } if self.len > STREAM_OVER => {
+                let step = Step::Stream {
+                    used: at,
+                    len: self.len,
+                    queue: queue(&self.head),
+                };
+                return Found::Part(self, step);
+            }
+            // So short a length fits `usize`.
+            Phase::Here { at } => (None, at + self.len as usize),
+            Phase::Streaming => return Found::Part(self, Step::More),
+            Phase::Streamed(body) => (Some(body), 0),
+        };
+        let used = at + end.len();
+        let Some(after) = input.get(at..used) else {
+            self.phase = match body {
+                Some(body) => Phase::Streamed(body),
+                None => Phase::Here {
+                    at: at - self.len as usize,
+                },
+            };
+            return Found::Part(self, Step::More);
+        };
+        Found::Whole(Whole {
+            head: self.head,
+            body: match body {
+                Some(body) => body.map(Body::Large),
+                None => Ok(Body::new(&input[at - self.len as usize..at])),
+            },
+            used,
+            ended: after == end,
+        })
+    }
+
+    /// The host has stored it, or not.
+    pub(crate) fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
+        if matches!(self.phase, Phase::Streaming) {
+            self.phase = Phase::Streamed(body);
+        }
+    }
+}
+
+/// Takes what has come of `left` bytes that nobody wants; answers how many.
+pub(crate) fn drop_some(left: &mut u64, input: &[u8]) -> usize {
+    let used = usize::try_from(*left)
+        .unwrap_or(usize::MAX)
+        .min(input.len());
+    *left -= used as u64;
+    used
+}
+
+/// Drops bytes; with none there, more must come.
+pub(crate) fn skip(used: usize) -> Step {
+    match used {
+        0 => Step::More,
+        used => Step::Skip { used },
+    }
+}
