@@ -11,7 +11,7 @@ use crate::command::{Caller, Command, Party};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::Parked;
 use crate::fact::{Bound, Fact, Journal, Return};
-use crate::message::{Home, Message, MessageId, QueueId};
+use crate::message::{Home, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::referrers::Referrers;
@@ -83,6 +83,9 @@ pub struct Engine {
     pub(crate) asked: Vec<Intent>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
+    /// Steps since the indexes were last verified.
+    #[cfg(debug_assertions)]
+    pub(crate) unverified: usize,
     /// Parties that are gone and held more than one step gives back.
     pub(crate) gone: VecDeque<Party>,
 }
@@ -137,7 +140,7 @@ impl<'a, J> Cx<'a, J> {
 }
 
 /// Forgotten messages freed with each command, and with each tick.
-const REAP_PER_COMMAND: usize = 64;
+pub(crate) const REAP_PER_COMMAND: usize = 64;
 const REAP_PER_TICK: usize = 4096;
 /// Leases of parties that are gone, ended in one step.
 const LEASES_PER_STEP: usize = 1024;
@@ -176,6 +179,8 @@ impl Engine {
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
+            #[cfg(debug_assertions)]
+            unverified: 0,
             gone: VecDeque::new(),
         };
         engine.configure(settings);
@@ -203,20 +208,24 @@ impl Engine {
 
     /// Resolves a queue's settings anew.
     pub(crate) fn resettle(&mut self, id: QueueId) {
-        let Some(queue) = self.store.queue_mut(id) else {
+        // The log may tell of settings of a queue that is not there.
+        let Some(queue) = self.store.queue(id) else {
             return;
         };
-        let memory = queue.live.settings.memory && queue.live.recorded;
+        let recorded = queue.live.recorded;
+        let memory = queue.live.settings.memory && recorded;
         let mut settings = self.settings.resolve(queue.name.as_bytes());
         queue.overrides.lay_over(&mut settings);
         // A queue cannot become durable, or stop being so, while it exists.
-        if queue.live.recorded {
+        if recorded {
             settings.memory = memory;
         }
         if settings.idle_ms > 0 && (settings.idle_ms < self.idle_least || self.idle_least == 0) {
             self.idle_least = settings.idle_ms;
         }
-        queue.live.settings = settings;
+        if let Some(live) = self.store.live_mut(id) {
+            live.settings = settings;
+        }
         self.store.rearm(id);
     }
 
@@ -240,7 +249,23 @@ impl Engine {
         let answer = self.decide_or_park(&mut cx, caller, command);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
+        self.sample();
         answer
+    }
+
+    /// In debug builds verifies the indexes now and then: less often the more
+    /// there is to look at.
+    fn sample(&mut self) {
+        #[cfg(debug_assertions)]
+        {
+            self.unverified += 1;
+            let size = self.store.messages.len() + self.store.queues.len();
+            if self.unverified > 1000 + size {
+                self.unverified = 0;
+                let found = self.verify();
+                assert!(found.is_ok(), "the indexes disagree: {found:?}");
+            }
+        }
     }
 
     /// [`Engine::submit`] of a part of a step that was found good under the
@@ -355,9 +380,10 @@ impl Engine {
         self.forget_withheld();
         if self.now >= self.tables_swept + TABLES_SWEEP_MS {
             self.tables_swept = self.now;
-            self.store.tables.sweep(self.now);
+            self.store.sweep_tables(self.now);
         }
         self.store.reap(REAP_PER_TICK);
+        self.sample();
     }
 
     /// When [`Engine::tick`] should be called next; [`Ms::NEVER`] if nothing
@@ -436,29 +462,10 @@ impl Engine {
                     cx.wake(queue);
                 }
                 // One that is bound to time alone has nobody to be found by.
-                if let Some(held) = self.store.held.get_mut(&party)
-                    && held.last() == Some(&id)
-                {
-                    held.pop();
-                }
+                self.store.pass_held(party, id);
             }
-            self.store.held.remove(&party);
+            self.store.forget_party(party);
             self.gone.pop_front();
-        }
-    }
-
-    /// Applies one fact found in the log, in segment `home`.
-    pub fn replay(&mut self, fact: Fact, home: Home) {
-        let configure = match &fact {
-            Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } => Some(*queue),
-            _ => None,
-        };
-        self.store.apply(fact, home);
-        if let Some(queue) = configure {
-            self.resettle(queue);
-        }
-        if !self.store.graves.is_empty() {
-            self.store.reap(REAP_PER_COMMAND);
         }
     }
 
@@ -477,12 +484,8 @@ impl Engine {
             epoch,
             now: self.now,
         };
-        journal.record(&fact);
-        self.store.apply(fact, self.home);
-        // When a queue was last used is not remembered: its rest begins anew.
-        for queue in self.store.queues.iter_mut().flatten() {
-            queue.live.used = self.now;
-        }
+        self.note(journal, fact);
+        self.store.rest_anew(self.now);
         let mut deliveries = Vec::new();
         let mut cx = Cx::new(journal, &mut deliveries);
         lost.sort_unstable();
@@ -613,69 +616,6 @@ impl Engine {
         self.now = self.now.max(now);
     }
 
-    /// Records a fact and applies it. Facts about queues that are only in
-    /// memory are not recorded; a message that crosses over to the log is
-    /// recorded whole.
-    pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
-        if !self.store.cold.loaded.is_empty() {
-            self.thaw(cx, &fact);
-        }
-        match &fact {
-            Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
-                let (at, to) = (*at, *to);
-                let removed = self.store.apply(fact, self.home);
-                self.store.rehome(at.id, self.home);
-                if let Some(message) = self.store.message(at.id) {
-                    cx.journal.record(&Fact::Image(message.clone(), None));
-                }
-                cx.journal.record(&Fact::IdMark(self.store.next_id));
-                if let Some(counted) = self.store.counted(to) {
-                    cx.journal.record(&counted);
-                }
-                return removed;
-            }
-            // A queue's children outlive it, if it is one of those that do not
-            // survive a restart.
-            Fact::QueueMade {
-                queue,
-                name,
-                parent: Some(parent),
-                created,
-            } if self.is_memory(*parent) && !self.is_memory(*queue) => {
-                cx.journal.record(&Fact::QueueMade {
-                    queue: *queue,
-                    name: name.clone(),
-                    parent: None,
-                    created: *created,
-                });
-            }
-            _ if fact.queue().is_some_and(|queue| self.is_memory(queue)) => {}
-            _ => cx.journal.record(&fact),
-        }
-        self.store.apply(fact, self.home)
-    }
-
-    fn is_memory(&self, queue: QueueId) -> bool {
-        self.store
-            .queue(queue)
-            .is_some_and(|queue| queue.live.settings.memory)
-    }
-
-    /// A message's next id. Ids of messages that are not logged are covered by
-    /// a mark, so that no id is seen twice after a restart.
-    pub(crate) fn next_id<J: Journal>(&mut self, cx: &mut Cx<'_, J>, logged: bool) -> MessageId {
-        const BLOCK: u64 = 1024;
-        let number = self.store.next_id;
-        if !logged && number >= self.store.marked {
-            let fact = Fact::IdMark(number + 1);
-            cx.journal.record(&Fact::IdMark(number + BLOCK));
-            self.store.apply(fact, self.home);
-            self.store.marked = number + BLOCK;
-        }
-        self.store.next_id = number + 1;
-        MessageId(number | self.store.id_bits)
-    }
-
     /// The queue of this name, made in memory if there is none.
     pub(crate) fn find_or_make(&mut self, name: &Name) -> Result<QueueId, Refusal> {
         if let Some(id) = self.store.find(name) {
@@ -701,9 +641,7 @@ impl Engine {
 
     /// Makes a queue in memory.
     pub(crate) fn make(&mut self, name: &Name) -> QueueId {
-        let id = self.store.free_queues.pop().unwrap_or(QueueId(
-            u32::try_from(self.store.queues.len()).unwrap_or(u32::MAX),
-        ));
+        let id = self.store.free_number();
         let mut queue = Queue {
             id,
             name: name.clone(),
@@ -718,9 +656,7 @@ impl Engine {
 
     /// Makes sure the log knows the queue before a fact names it.
     pub(crate) fn record_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        let Some(queue) = self.store.queue(id) else {
-            return;
-        };
+        let queue = self.store.seated(id);
         if queue.live.recorded {
             return;
         }

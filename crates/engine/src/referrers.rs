@@ -90,8 +90,7 @@ impl Engine {
     }
 
     fn count_reference(&mut self, reference: Reference, more: bool) {
-        self.store.recount(reference.queue, |queue| {
-            let live = &mut queue.live;
+        self.store.recount(reference.queue, |live| {
             for (count, one) in [
                 (&mut live.users, reference.uses),
                 (&mut live.watchers, reference.watches),

@@ -294,7 +294,7 @@ mod tests {
         // What was done for each change before there was a command for one.
         ask(&mut engine, 1, Command::Rewatch(Box::new(take.clone())));
         assert_eq!(engine.store.line_steps, 3 * QUEUES);
-        engine.store.line_steps = 0;
+        engine.store.take_line_steps();
         watch_queue(&mut engine, 1, "one more", true);
         watch_queue(&mut engine, 1, "q7", false);
         // Nothing changes.

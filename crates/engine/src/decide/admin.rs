@@ -31,18 +31,14 @@ impl Engine {
             return Ok(Outcome::Count(0));
         };
         self.store.promote(id, self.now);
-        let Some(queue) = self.store.queue(id) else {
-            return Ok(Outcome::Count(0));
-        };
+        let queue = self.store.seated(id);
         let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
         let buried = !queue.buried.is_empty() || queue.stored(Lane::Buried) > 0;
         let lane = if buried { Lane::Buried } else { Lane::Delayed };
         let slots = self.lane_slots(id, lane, None, max);
         for &slot in &slots {
-            if let Some(message) = self.store.messages.get(slot) {
-                let at = message.at();
-                self.fact(cx, Fact::Kicked { at });
-            }
+            let at = self.store.messages.at(slot).at();
+            self.fact(cx, Fact::Kicked { at });
         }
         cx.wake(id);
         Ok(Outcome::Count(slots.len() as u64))
@@ -99,17 +95,15 @@ impl Engine {
         let slots = self.slots_in(from, state, None, max);
         if self.belongs_elsewhere(&to) {
             for &slot in &slots {
-                if let Some(id) = self.store.messages.get(slot).map(|message| message.id) {
-                    self.send(cx, id, to.clone(), Transfer::Command);
-                }
+                let id = self.store.messages.at(slot).id;
+                self.send(cx, id, to.clone(), Transfer::Command);
             }
             return Ok(Outcome::Count(slots.len() as u64));
         }
         let to = self.find_or_make(&to)?;
         for &slot in &slots {
-            if let Some(id) = self.store.messages.get(slot).map(|message| message.id) {
-                self.transfer(cx, id, to, Transfer::Command);
-            }
+            let id = self.store.messages.at(slot).id;
+            self.transfer(cx, id, to, Transfer::Command);
         }
         self.forget_unused(to);
         Ok(Outcome::Count(slots.len() as u64))
@@ -124,9 +118,7 @@ impl Engine {
         after: Option<&Message>,
         max: usize,
     ) -> Vec<u32> {
-        let Some(queue) = self.store.queue(id) else {
-            return Vec::new();
-        };
+        let queue = self.store.seated(id);
         let lane = |lane: Lane, max: usize| {
             let after = after.map(|message| lane.order(message));
             self.lane_slots(id, lane, after, max)
@@ -172,9 +164,7 @@ impl Engine {
         after: Option<Order>,
         max: usize,
     ) -> Vec<u32> {
-        let Some(queue) = self.store.queue(id) else {
-            return Vec::new();
-        };
+        let queue = self.store.seated(id);
         let end = self
             .store
             .next_cold(id, lane, after)
@@ -303,9 +293,7 @@ impl Engine {
         overrides: Option<Box<Overrides>>,
     ) -> Result<Outcome, Refusal> {
         let id = self.find_or_make(&queue)?;
-        let Some(there) = self.store.queue(id) else {
-            return Err(Refusal::QueueNotFound);
-        };
+        let there = self.store.seated(id);
         let (before, child) = (there.told_bytes, there.parent.is_some());
         let mut all = there.overrides.clone();
         match overrides {
@@ -359,9 +347,7 @@ impl Engine {
                 return Err(refusal);
             }
         };
-        let Some(queue) = self.store.queue(child) else {
-            return Err(Refusal::QueueNotFound);
-        };
+        let queue = self.store.seated(child);
         let more = queue_weight(&queue.name, true, &queue.overrides) - queue.told_bytes;
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
         let may = match siblings < CHILDREN_MAX {
@@ -374,9 +360,7 @@ impl Engine {
             return Err(refusal);
         }
         self.record_queue(cx, parent);
-        let Some(queue) = self.store.queue(child) else {
-            return Err(Refusal::QueueNotFound);
-        };
+        let queue = self.store.seated(child);
         let fact = Fact::QueueMade {
             queue: child,
             name: queue.name.clone(),
@@ -416,9 +400,7 @@ impl Engine {
     }
 
     fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> u64 {
-        let Some(queue) = self.store.queue(id) else {
-            return 0;
-        };
+        let queue = self.store.seated(id);
         let (count, through) = (queue.waiting(), self.store.last_id());
         if queue.live.recorded {
             self.fact(
@@ -441,18 +423,16 @@ impl Engine {
         let Some(id) = self.store.find(name) else {
             return Ok(Outcome::Done);
         };
-        let Some(queue) = self.store.queue(id) else {
-            return Ok(Outcome::Done);
-        };
+        let queue = self.store.seated(id);
         if !queue.live.recorded {
             return Ok(Outcome::Done);
         }
         // Those who wait go on waiting for the queue's name, and those who
         // refer to it mean what has that name.
         let named = queue.live.is_named();
-        let line = self.store.recount(id, |queue| {
-            let lookers = std::mem::take(&mut queue.live.lookers);
-            (std::mem::take(&mut queue.live.line), lookers)
+        let line = self.store.recount(id, |live| {
+            let lookers = std::mem::take(&mut live.lookers);
+            (std::mem::take(&mut live.line), lookers)
         });
         let (line, lookers) = line.unwrap_or_default();
         let through = self.store.last_id();
@@ -469,8 +449,8 @@ impl Engine {
             let again = self.make(name);
             self.waiters.requeue(&line, id, again);
             self.move_references(id, again);
-            self.store.recount(again, |queue| {
-                (queue.live.line, queue.live.lookers) = (line, lookers);
+            self.store.recount(again, |live| {
+                (live.line, live.lookers) = (line, lookers);
             });
         }
         Ok(Outcome::Done)

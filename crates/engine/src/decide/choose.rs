@@ -110,9 +110,7 @@ impl Engine {
         self.store.promote(id, self.now);
         let mut expired = 0;
         loop {
-            let Some(queue) = self.store.queue(id) else {
-                return Best::Nothing;
-            };
+            let queue = self.store.seated(id);
             if queue.live.settings.down || queue.is_paused(self.now) {
                 return Best::Nothing;
             }
@@ -130,9 +128,7 @@ impl Engine {
             let Some(found) = found else {
                 return Best::Nothing;
             };
-            let Some(message) = self.store.messages.get(found.slot) else {
-                return Best::Nothing;
-            };
+            let message = self.store.messages.at(found.slot);
             if !message.is_expired(self.now) {
                 return Best::Here(found);
             }
@@ -250,12 +246,8 @@ impl Engine {
 
     /// True if the taker's protocol can frame the message.
     fn fits_taker(&self, slot: u32, take: &Take) -> bool {
-        take.body_max.is_none_or(|max| {
-            self.store
-                .messages
-                .get(slot)
-                .is_some_and(|message| message.body.len() <= max)
-        })
+        take.body_max
+            .is_none_or(|max| self.store.messages.at(slot).body.len() <= max)
     }
 
     /// The message and its companions, in the order they leave
@@ -265,23 +257,18 @@ impl Engine {
         let Some(limit) = take.group else {
             return slots;
         };
-        let Some(message) = self.store.messages.get(best.slot) else {
+        let message = self.store.messages.at(best.slot);
+        let Some(key) = message.key() else {
             return slots;
         };
-        let (Some(key), Some(queue)) = (message.key(), self.store.queue(best.queue)) else {
-            return slots;
-        };
-        let Some(group) = queue.keys.get(key) else {
-            return slots;
-        };
+        let group = self.store.seated(best.queue).keys.get(key);
+        let group = group.expect("what is ready and has a key is in its group");
         let mut bytes = message.body.len() + key.len() as u64;
         for &slot in group.values() {
             if slots.len() as u64 >= u64::from(limit.messages_max) {
                 break;
             }
-            let Some(other) = self.store.messages.get(slot) else {
-                continue;
-            };
+            let other = self.store.messages.at(slot);
             if slot == best.slot || other.is_expired(self.now) || !self.fits_taker(slot, take) {
                 continue;
             }

@@ -212,9 +212,7 @@ impl Engine {
 
     /// True if the search for a message's companions is over.
     pub(crate) fn has_companions(&mut self, slot: u32) -> bool {
-        let Some(message) = self.store.messages.get(slot) else {
-            return true;
-        };
+        let message = self.store.messages.at(slot);
         let (Some(key), queue) = (message.key(), message.queue) else {
             return true;
         };
@@ -394,8 +392,7 @@ impl Engine {
         let slots = self.lane_slots(id, lane, after, count);
         let last = slots
             .last()
-            .and_then(|&slot| self.store.messages.get(slot))
-            .map(|message| lane.order(message));
+            .map(|&slot| lane.order(self.store.messages.at(slot)));
         if slots.len() >= count && last.is_some_and(|last| last < bound) {
             return false;
         }
@@ -426,14 +423,7 @@ impl Engine {
 
     /// Blocks in which something expires by now are read, so that it can.
     pub(crate) fn ring_blocks(&mut self) {
-        while let Some(&(at, block)) = self.store.cold.rings.first() {
-            if at > self.now {
-                return;
-            }
-            self.store.cold.rings.remove(&(at, block));
-            if let Some(cold) = self.store.cold.block_mut(block) {
-                cold.rings = None;
-            }
+        while let Some(block) = self.store.next_ring(self.now) {
             self.ringing.push(block);
             self.want(block);
         }
@@ -476,9 +466,7 @@ impl Engine {
         let Some(slot) = self.store.slot(id) else {
             return;
         };
-        let Some(message) = self.store.messages.get(slot) else {
-            return;
-        };
+        let message = self.store.messages.at(slot);
         let Some(run) = message.home.run() else {
             return;
         };
@@ -489,12 +477,12 @@ impl Engine {
             bytes: message.body.len(),
             done: message.state == State::Done,
         };
-        journal.record(&thawed);
-        if stays {
-            journal.record(&Fact::Image(message.clone(), None));
+        let image = stays.then(|| Fact::Image(message.clone(), None));
+        self.note(journal, thawed);
+        // It says what is here already.
+        if let Some(image) = image {
+            journal.record(&image);
         }
-        // The image says what is here already.
-        self.store.apply(thawed, self.home);
     }
 
     /// After a take of a message from a run: the next blocks are read before

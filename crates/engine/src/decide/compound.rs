@@ -137,13 +137,13 @@ impl Engine {
         }
         let most = self.settings.tables_bytes_max;
         if self.table_bytes_after(effects) > most {
-            self.store.tables.sweep(self.now);
+            self.store.sweep_tables(self.now);
             if self.table_bytes_after(effects) > most {
                 return Err(Refusal::TablesFull);
             }
         }
         if self.may_tell_tables(effects).is_err() {
-            self.store.tables.sweep(self.now);
+            self.store.sweep_tables(self.now);
             return self.may_tell_tables(effects);
         }
         Ok(())

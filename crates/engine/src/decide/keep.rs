@@ -93,9 +93,7 @@ impl Engine {
             let seen = slots.len();
             left -= seen;
             for slot in slots {
-                let Some(message) = self.store.messages.get_mut(slot) else {
-                    continue;
-                };
+                let message = self.store.messages.at(slot);
                 share.before = Some(share.lane.order(message));
                 if share.bytes == 0 {
                     break;
@@ -103,14 +101,14 @@ impl Engine {
                 if message.home.is_run() || message.pick() != 0 {
                     continue;
                 }
-                message.ordinal = next_pick(&mut self.picks);
-                share.bytes = share
-                    .bytes
-                    .saturating_sub(180 + message.body.as_small().map_or(128, <[u8]>::len) as u64);
+                let bytes = message.body.as_small().map_or(128, <[u8]>::len) as u64;
+                share.bytes = share.bytes.saturating_sub(180 + bytes);
+                let pick = next_pick(&mut self.picks);
+                self.store.pick(slot, pick);
                 out.push(Picked {
                     lane: share.lane,
-                    pick: message.ordinal,
-                    message: message.clone(),
+                    pick,
+                    message: self.store.messages.at(slot).clone(),
                 });
             }
             if seen == 0 || share.bytes == 0 {
@@ -165,14 +163,13 @@ impl Engine {
             let Some(lane) = lane_of(message, delayed) else {
                 continue;
             };
-            if let Some(message) = self.store.messages.get_mut(slot) {
-                message.ordinal = next_pick(&mut self.picks);
-                out.push(Picked {
-                    lane,
-                    pick: message.ordinal,
-                    message: message.clone(),
-                });
-            }
+            let pick = next_pick(&mut self.picks);
+            self.store.pick(slot, pick);
+            out.push(Picked {
+                lane,
+                pick,
+                message: self.store.messages.at(slot).clone(),
+            });
         }
         (end < self.store.messages.bound()).then_some(end)
     }
@@ -180,11 +177,7 @@ impl Engine {
     /// They stay after all.
     pub fn unpick(&mut self, ids: &[MessageId]) {
         for &id in ids {
-            if let Some(slot) = self.store.slot(id)
-                && let Some(message) = self.store.messages.get_mut(slot)
-            {
-                message.unpick();
-            }
+            self.store.unpick(id);
         }
     }
 
@@ -214,8 +207,7 @@ impl Engine {
                 block: Box::new(block),
                 ids,
             };
-            journal.record(&fact);
-            self.store.apply(fact, self.home);
+            self.note(journal, fact);
         }
         block.live
     }
@@ -259,14 +251,12 @@ impl Engine {
                     block: Box::new(block),
                     ids,
                 };
-                journal.record(&fact);
-                self.store.apply(fact, self.home);
+                self.note(journal, fact);
             }
         }
         for &run in old {
             let fact = Fact::RunGone(run);
-            journal.record(&fact);
-            self.store.apply(fact, self.home);
+            self.note(journal, fact);
         }
         // What was asked for lay in the old ones: it is asked for anew.
         self.supply(now, Vec::new(), journal, deliveries);
@@ -346,9 +336,7 @@ impl Engine {
     /// Runs nothing lives in any more, nor any body of a message in memory.
     /// Their files can go when all that was recorded so far is durable.
     pub fn take_dead_runs(&mut self) -> Vec<RunId> {
-        let cold = &mut self.store.cold;
-        let mut gone = std::mem::take(&mut cold.gone);
-        gone.retain(|run| !cold.runs.contains_key(run) && !cold.bodies.contains_key(run));
+        let mut gone = self.store.take_dead_runs();
         gone.sort_unstable();
         gone.dedup();
         gone

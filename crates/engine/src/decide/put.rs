@@ -189,9 +189,7 @@ impl Engine {
     /// Checks everything but room in the queue. `count` and `bytes` are those
     /// of puts of the same step that came before.
     fn may_put(&self, id: QueueId, put: &Put, count: u64, bytes: u64) -> Result<Repeat, Refusal> {
-        let Some(queue) = self.store.queue(id) else {
-            return Err(Refusal::QueueNotFound);
-        };
+        let queue = self.store.seated(id);
         let settings = &queue.live.settings;
         if self.draining {
             return Err(Refusal::Draining);
@@ -284,15 +282,12 @@ impl Engine {
     fn store_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, put: Put) -> MessageId {
         self.record_queue(cx, id);
         let now = self.now;
-        let Some(queue) = self.store.queue_mut(id) else {
-            return MessageId(0);
-        };
-        queue.live.used = now;
-        let memory = queue.live.settings.memory;
+        let live = self.store.live_mut(id);
+        let live = live.expect("a put goes into a queue that was found or made");
+        live.used = now;
+        let memory = live.settings.memory;
         let number = self.next_id(cx, !memory);
-        let Some(queue) = self.store.queue(id) else {
-            return MessageId(0);
-        };
+        let queue = self.store.seated(id);
         let settings = &queue.live.settings;
         let expires = match put.expires {
             Expiry::Default => (settings.ttl_ms > 0).then(|| self.after(settings.ttl_ms)),
@@ -423,7 +418,7 @@ impl Engine {
         queue: QueueId,
         add: impl Fn(&mut crate::stats::QueueTotals),
     ) {
-        self.store.count_in(queue, add);
+        self.store.count_live(queue, add);
     }
 
     /// The queue of this name, if it exists.

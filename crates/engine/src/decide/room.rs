@@ -100,9 +100,7 @@ impl Excess {
 impl Engine {
     /// True if `count` more messages with `bytes` bytes are within the limits.
     pub(super) fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
-        let Some(queue) = self.store.queue(id) else {
-            return false;
-        };
+        let queue = self.store.seated(id);
         let settings = &queue.live.settings;
         (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
             && (settings.bytes_max == 0 || queue.all_waiting_bytes() + bytes <= settings.bytes_max)
@@ -160,9 +158,7 @@ impl Engine {
     /// rank; in a FIFO, its head. When nothing is ready, the first one that is
     /// held back, then the delayed one that is due last.
     fn victim(&self, id: QueueId) -> Victim {
-        let Some(queue) = self.store.queue(id) else {
-            return Victim::Nobody;
-        };
+        let queue = self.store.seated(id);
         let hot = queue.ready.last_key_value().map(|(&(rank, ..), _)| rank);
         let cold = queue.cold.as_ref().and_then(|cold| cold.last_rank());
         if let Some(rank) = hot.max(cold) {
@@ -234,10 +230,7 @@ impl Engine {
         let Some(cold) = queue.cold.as_ref() else {
             return ControlFlow::Break(None);
         };
-        let sized = |order: Order, slot: u32| {
-            let message = self.store.messages.get(slot);
-            (order, message.map_or(0, |message| message.body.len()))
-        };
+        let sized = |order: Order, slot: u32| (order, self.store.messages.at(slot).body.len());
 
         // Rank by rank, the least urgent first, and in each the oldest first.
         // In what was passed nothing is in a run.

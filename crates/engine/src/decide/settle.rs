@@ -169,9 +169,7 @@ impl Engine {
         let Some(slot) = self.store.slot(id) else {
             return;
         };
-        let Some(message) = self.store.messages.get(slot) else {
-            return;
-        };
+        let message = self.store.messages.at(slot);
         let at = message.at();
         if message.doomed {
             self.fact(
@@ -198,13 +196,7 @@ impl Engine {
             .map_or(BackTo::Place, |lease| lease.back_to);
         let place = match back_to.unwrap_or(lease_says) {
             BackTo::Place => at.place,
-            BackTo::Head => {
-                self.store
-                    .queue(at.queue)
-                    .map_or(0, |queue| queue.head)
-                    .min(0)
-                    - 1
-            }
+            BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
         };
         self.fact(
             cx,
@@ -223,9 +215,7 @@ impl Engine {
         let Some(message) = self.store.message(id) else {
             return false;
         };
-        let Some(queue) = self.store.queue(message.queue) else {
-            return false;
-        };
+        let queue = self.store.seated(message.queue);
         let max = queue.live.settings.attempts_max;
         max > 0 && message.reserves >= max
     }
@@ -249,9 +239,7 @@ impl Engine {
             return;
         };
         let (at, reserves) = (message.at(), message.reserves);
-        let Some(queue) = self.store.queue(at.queue) else {
-            return;
-        };
+        let queue = self.store.seated(at.queue);
         let rule = queue.live.settings.dead_letter.clone();
         let now = self.now;
         if let DeadLetter::To(name) = &rule
@@ -324,7 +312,7 @@ impl Engine {
             return Err(Refusal::NotFound);
         }
         let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
-        let message = self.store.messages.get(slot).ok_or(Refusal::NotFound)?;
+        let message = self.store.messages.at(slot);
         let span = self
             .store
             .leases

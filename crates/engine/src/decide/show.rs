@@ -44,7 +44,7 @@ impl Engine {
                 let slots = self.slots_in(queue, *state, after, *max as usize);
                 let listed: SmallVec<[Message; 1]> = slots
                     .into_iter()
-                    .filter_map(|slot| self.store.messages.get(slot))
+                    .map(|slot| self.store.messages.at(slot))
                     .cloned()
                     .collect();
                 return Ok(if listed.is_empty() {
@@ -65,7 +65,7 @@ impl Engine {
             State::Buried => queue.buried.values().next(),
             _ => queue.delayed.values().next(),
         };
-        let message = slot.and_then(|&slot| self.store.messages.get(slot));
+        let message = slot.map(|&slot| self.store.messages.at(slot));
         message.map(one).ok_or(Refusal::NotFound)
     }
 
@@ -89,7 +89,7 @@ impl Engine {
         match of {
             StatsOf::Message(id) => {
                 let slot = self.store.slot(*id).ok_or(Refusal::NotFound)?;
-                let message = self.store.messages.get(slot).ok_or(Refusal::NotFound)?;
+                let message = self.store.messages.at(slot);
                 if message.is_expired(self.now) {
                     return Err(Refusal::NotFound);
                 }
@@ -193,7 +193,7 @@ impl Engine {
             .ready
             .values()
             .next()
-            .and_then(|&slot| self.store.messages.get(slot));
+            .map(|&slot| self.store.messages.at(slot));
         let hot = oldest.map(|message| (Lane::Ready.order(message), message.created));
         let cold = self.store.next_cold(queue.id, Lane::Ready, None);
         let cold = cold.and_then(|(order, at)| {

@@ -363,10 +363,9 @@ impl Engine {
                 break;
             }
             if take.look {
-                if let Some(message) = self.store.messages.get(best.slot) {
-                    seen = Some(message.id);
-                    handed.push(message.clone());
-                }
+                let message = self.store.messages.at(best.slot);
+                seen = Some(message.id);
+                handed.push(message.clone());
                 self.count_live(best.queue, |totals| totals.looks += 1);
                 // Only one queue can be walked along.
                 if wanted == 1 || take.queues.len() > 1 {
@@ -376,10 +375,9 @@ impl Engine {
             }
             let group = self.group_of(&best, take);
             for slot in group {
-                if let Some(message) = self.hand(cx, party, slot, take.lease.as_ref()) {
-                    newest = newest.max(message.id);
-                    handed.push(message);
-                }
+                let message = self.hand(cx, party, slot, take.lease.as_ref());
+                newest = newest.max(message.id);
+                handed.push(message);
             }
         }
         if handed.is_empty() {
@@ -400,14 +398,14 @@ impl Engine {
         party: Party,
         slot: u32,
         lease: Option<&LeaseAsk>,
-    ) -> Option<Message> {
-        let message = self.store.messages.get(slot)?;
+    ) -> Message {
+        let message = self.store.messages.at(slot);
         let (at, waited) = (message.at(), self.now.since(message.created));
         let from_run = message.home.is_run();
         let now = self.now;
-        if let Some(queue) = self.store.queue_mut(at.queue) {
-            queue.live.used = now;
-            queue.live.age_ms = waited;
+        if let Some(live) = self.store.live_mut(at.queue) {
+            live.used = now;
+            live.age_ms = waited;
         }
         let message = match lease {
             None => self.fact(
@@ -418,10 +416,10 @@ impl Engine {
                 },
             ),
             Some(ask) => {
-                let lease = self.lease_for(party, slot, ask)?;
+                let lease = self.lease_for(party, slot, ask);
                 let given_ms = (ask.time == LeaseTime::TtrOrDefault).then_some(lease.span_ms);
                 self.fact(cx, Fact::Leased { at, lease });
-                let mut handed = self.store.messages.get(slot).cloned()?;
+                let mut handed = self.store.messages.at(slot).clone();
                 // The taker is to know how long it has.
                 handed.ttr_ms = handed.ttr_ms.or(given_ms);
                 Some(handed)
@@ -430,7 +428,7 @@ impl Engine {
         if from_run {
             self.look_ahead(at.queue);
         }
-        message
+        message.expect("what was found is taken out")
     }
 
     /// True if what this take would get is in memory, with its companions; of
@@ -471,14 +469,10 @@ impl Engine {
         here
     }
 
-    pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Option<Lease> {
-        let message = self.store.messages.get(slot)?;
-        let default = self
-            .store
-            .queue(message.queue)?
-            .live
-            .settings
-            .default_ttr_ms;
+    pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Lease {
+        let message = self.store.messages.at(slot);
+        let queue = self.store.seated(message.queue);
+        let default = queue.live.settings.default_ttr_ms;
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
             LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
@@ -492,13 +486,13 @@ impl Engine {
             (LeaseOwner::Process, _) => Bound::Process,
             (LeaseOwner::Time | LeaseOwner::TimeElseConnection, _) => Bound::Time,
         };
-        Some(Lease {
+        Lease {
             party,
             bound,
             until,
             span_ms,
             back_to: ask.back_to,
-        })
+        }
     }
 
     /// The first message a take from these queues would get; `None` too if
@@ -513,7 +507,7 @@ impl Engine {
             return None;
         }
         match self.best(cx, take, queues, None) {
-            Best::Here(best) => self.store.messages.get(best.slot),
+            Best::Here(best) => Some(self.store.messages.at(best.slot)),
             Best::Nothing | Best::Cold(..) => None,
         }
     }
@@ -537,9 +531,11 @@ impl Engine {
                 first = first.into_iter().chain(next.copied()).min();
                 next.is_some()
             });
-            let Some((number, waiter)) = first.and_then(|n| Some((n, self.waiters.get(n)?))) else {
+            let Some(number) = first else {
                 return;
             };
+            let waiter = self.waiters.get(number);
+            let waiter = waiter.expect("who stands in a queue's line waits");
             let (party, take, queues) = (waiter.party, waiter.take.clone(), waiter.queues.clone());
             let (standing, claim) = (waiter.standing, waiter.claim.clone());
             passed = Some(number);
@@ -670,9 +666,7 @@ impl Engine {
         let Some(slot) = self.store.slot(id) else {
             return refused(Refusal::NotFound);
         };
-        let Some(message) = self.store.messages.get(slot) else {
-            return refused(Refusal::NotFound);
-        };
+        let message = self.store.messages.at(slot);
         if message.is_expired(self.now) {
             self.expire(cx, id);
             return refused(Refusal::NotFound);
@@ -689,13 +683,9 @@ impl Engine {
                 return refused(Refusal::HeldLimit);
             }
         }
-        match self.hand(cx, party, slot, Some(&ask)) {
-            Some(message) => {
-                let outcome = Outcome::Messages(SmallVec::from_iter([message]));
-                Answer::Now(outcome, Hold::Written(id))
-            }
-            None => refused(Refusal::NotFound),
-        }
+        let message = self.hand(cx, party, slot, Some(&ask));
+        let outcome = Outcome::Messages(SmallVec::from_iter([message]));
+        Answer::Now(outcome, Hold::Written(id))
     }
 }
 

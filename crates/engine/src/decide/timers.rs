@@ -57,7 +57,7 @@ impl Engine {
                     cx.wake(queue);
                 }
                 // Never twice the same, whatever the index says.
-                self.store.lease_ends.remove(&(at, id));
+                self.store.forget_lease_end(at, id);
             }
             steps += ids.len();
         }
@@ -72,12 +72,12 @@ impl Engine {
             if at > self.now || left == 0 {
                 return;
             }
-            if let Some(queue) = self.store.queue_mut(id) {
-                queue.live.more = false;
+            if let Some(live) = self.store.live_mut(id) {
+                live.more = false;
             }
             let moved = self.store.promote(id, self.now);
             self.ring_lanes(id);
-            self.end_pause(id);
+            self.store.end_pause(id, self.now);
             let ended = self.end_retention(cx, id);
             left = left.saturating_sub(moved + ended);
             self.store.rearm(id);
@@ -102,19 +102,6 @@ impl Engine {
             if Ms(at.max(0) as u64) + wait <= self.now {
                 self.want(block);
             }
-        }
-    }
-
-    fn end_pause(&mut self, id: QueueId) {
-        let now = self.now;
-        if let Some(queue) = self.store.queue_mut(id)
-            && queue
-                .pause
-                .and_then(|pause| pause.until)
-                .is_some_and(|until| until <= now)
-        {
-            // That a pause is over is a predicate on time and needs no fact.
-            queue.pause = None;
         }
     }
 
@@ -170,7 +157,7 @@ impl Engine {
                 count += 1;
             }
             // Messages a flush has forgotten are still in the index.
-            self.store.expiries.remove(&(at, id));
+            self.store.forget_expiry(at, id);
         }
         count
     }
@@ -244,17 +231,17 @@ impl Engine {
         let from = self.idle_from.min(all);
         let mut at = from;
         let mut idle: Vec<QueueId> = Vec::new();
-        for queue in self.store.queues[from..].iter_mut().take(IDLE_LOOKS) {
-            if idle.len() >= STEPS {
-                break;
-            }
+        while at < all.min(from + IDLE_LOOKS) && idle.len() < STEPS {
+            let queue = self.store.queues[at].as_deref();
             at += 1;
-            let Some(queue) = queue.as_deref_mut() else {
+            let Some(queue) = queue else {
                 continue;
             };
             if queue.is_referred_to(now) {
                 // It may be so until just before the next look.
-                queue.live.used = now + every;
+                if let Some(live) = self.store.live_mut(queue.id) {
+                    live.used = now + every;
+                }
             } else {
                 let after = queue.live.settings.idle_ms;
                 if after > 0 && queue.live.used + after <= now && !queue.live.dropped {

@@ -4,7 +4,7 @@
 //! message that is not here is no error: replay may begin after the segment
 //! with the put, and the message's later image brings it in.
 
-use super::{MarkKey, Memory, Queue, Store};
+use super::{Durable, MarkKey, Memory, Queue};
 use crate::command::{BackTo, Party};
 use crate::fact::{Bound, Change, Fact, Lease, Removal, Return, Transfer};
 use crate::message::{At, Home, Message, MessageId, QueueId, State};
@@ -12,10 +12,10 @@ use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
-impl Store {
+impl Durable {
     /// Applies one fact. `home` is the segment of the log that holds it.
     /// Answers the message a removal took out.
-    pub(crate) fn apply(&mut self, fact: Fact, home: Home) -> Option<Message> {
+    pub(super) fn apply(&mut self, fact: Fact, home: Home) -> Option<Message> {
         match fact {
             Fact::Put(message) => {
                 let bytes = message.body.len();
@@ -197,10 +197,9 @@ impl Store {
     fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message)) {
         let Some(slot) = self.slot(id) else { return };
         self.index_out(slot);
-        let reserved = self.messages.get_mut(slot).is_some_and(|message| {
-            change(message);
-            message.state == State::Reserved
-        });
+        let message = self.messages.at_mut(slot);
+        change(message);
+        let reserved = message.state == State::Reserved;
         if !reserved {
             self.lease_out(slot, id);
         }
@@ -211,6 +210,13 @@ impl Store {
         // A message of a queue that is gone has nobody left to ask for it.
         if self.queue(message.queue).is_none() {
             return;
+        }
+        if let Some(slot) = self.ids.get(message.id.0)
+            && !self.is_alive(self.messages.at(slot))
+        {
+            // No log that was written here tells of one that was flushed. Its
+            // id is free when it is freed.
+            while self.reap(1 << 16) {}
         }
         if let Some(slot) = self.ids.get(message.id.0) {
             self.take_out(slot);
@@ -241,12 +247,11 @@ impl Store {
         self.count(at.queue, |totals| totals.leases += 1);
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
-        if let Some(message) = self.messages.get_mut(slot) {
-            message.state = State::Reserved;
-            message.reserves += 1;
-            if let Some(extra) = &mut message.extra {
-                extra.due = None;
-            }
+        let message = self.messages.at_mut(slot);
+        message.state = State::Reserved;
+        message.reserves += 1;
+        if let Some(extra) = &mut message.extra {
+            extra.due = None;
         }
         self.lease_in(slot, at.id, lease);
         self.index_in(slot);
@@ -256,9 +261,7 @@ impl Store {
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
         self.lease_out(slot, at.id);
-        if let Some(message) = self.messages.get_mut(slot) {
-            message.state = State::Reserved;
-        }
+        self.messages.at_mut(slot).state = State::Reserved;
         let lease = Lease {
             party,
             bound: Bound::Connection,

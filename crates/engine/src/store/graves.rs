@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
-use super::{Order, Store};
+use super::{Durable, Order};
 use crate::message::MessageId;
 use crate::time::Ms;
 
@@ -66,7 +66,7 @@ impl Graves {
     }
 }
 
-impl Store {
+impl Durable {
     /// Frees up to `max` forgotten messages; true if some are left.
     pub(crate) fn reap(&mut self, max: usize) -> bool {
         for _ in 0..max {

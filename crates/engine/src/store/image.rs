@@ -1,6 +1,6 @@
 //! Writing durable state again, so that old segments of the log can go.
 
-use super::{MarkKey, Memory, Queue, Store};
+use super::{Durable, MarkKey, Memory, Queue};
 use crate::body::{Body, LargeBody};
 use crate::fact::Fact;
 use crate::message::{Home, QueueId};
@@ -20,7 +20,7 @@ pub struct CopiedOut {
     pub large: Vec<LargeBody>,
 }
 
-impl Store {
+impl Durable {
     /// The facts that every segment begins with: queue table, settings,
     /// pauses, counters and the id mark. Messages are not among them: those
     /// whose segment goes are imaged one by one.

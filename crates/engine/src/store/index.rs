@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::Store;
+use super::Durable;
 use super::cold::run_of_body;
 use super::queue::GroupOrder;
 use crate::body::Body;
@@ -24,7 +24,7 @@ fn group_order(message: &Message) -> GroupOrder {
     )
 }
 
-impl Store {
+impl Durable {
     /// Bytes of memory a message's parts of variable length use.
     pub(super) fn held_bytes(message: &Message) -> u64 {
         match &message.body {
@@ -110,9 +110,7 @@ impl Store {
             sums,
             ..
         } = self;
-        let Some(message) = messages.get_mut(slot) else {
-            return;
-        };
+        let message = messages.at_mut(slot);
         let Some(queue) = queues
             .get_mut(message.queue.0 as usize)
             .and_then(Option::as_deref_mut)
@@ -190,9 +188,7 @@ impl Store {
             sums,
             ..
         } = self;
-        let Some(message) = messages.get_mut(slot) else {
-            return;
-        };
+        let message = messages.at_mut(slot);
         let Some(queue) = queues
             .get_mut(message.queue.0 as usize)
             .and_then(Option::as_deref_mut)
@@ -241,9 +237,7 @@ impl Store {
             sums,
             ..
         } = self;
-        let Some(message) = messages.get_mut(slot) else {
-            return;
-        };
+        let message = messages.at_mut(slot);
         // It may be about to change.
         message.unpick();
         let Some(queue) = queues
@@ -272,12 +266,14 @@ impl Store {
                     let order = (message.rank, message.place, id);
                     if message.selectable {
                         let urgent = u64::from(message.rank < URGENT_BELOW);
-                        queue.ready.remove(&order);
+                        let was = queue.ready.remove(&order);
+                        assert!(was.is_some(), "what is ready is in its queue's order");
                         queue.urgent -= urgent;
                         sums.ready -= one;
                         sums.urgent -= urgent * one;
                     } else {
-                        queue.held_back.remove(&order);
+                        let was = queue.held_back.remove(&order);
+                        assert!(was.is_some(), "what is held back is in its queue's order");
                         sums.held_back -= one;
                     }
                     if let Some(key) = message.key()
@@ -295,7 +291,8 @@ impl Store {
                 sums.prepared -= one;
             }
             State::Reserved => {
-                queue.reserved.remove(&id);
+                let was = queue.reserved.remove(&id);
+                assert!(was.is_some(), "what is reserved is among its queue's");
                 sums.reserved -= one;
             }
             State::Buried => {
@@ -348,11 +345,10 @@ impl Store {
             let slot = entry.remove();
             moved += 1;
             sums.gauges.delayed -= 1;
-            if let Some(message) = messages.get_mut(slot) {
-                // Chosen where it stood before.
-                message.unpick();
-                Self::ready_in(queue, &mut sums.gauges, message, slot);
-            }
+            let message = messages.at_mut(slot);
+            // Chosen where it stood before.
+            message.unpick();
+            Self::ready_in(queue, &mut sums.gauges, message, slot);
         }
         if moved > 0 {
             self.rearm(id);

@@ -1,8 +1,9 @@
-//! The durable state of a shard and its indexes. Only [`Store::apply`] (with
-//! the sweep of what expired) changes it; replay calls the same function.
+//! The durable state of a shard and its indexes. Only [`Durable::apply`] changes
+//! what is durable, and only [`gate`] asks it to; replay goes through the same.
 
 mod apply;
 pub(crate) mod cold;
+mod gate;
 mod graves;
 mod ids;
 mod image;
@@ -21,6 +22,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 pub(crate) use cold::Cold;
+pub(crate) use gate::Store;
 pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
@@ -52,7 +54,7 @@ pub(crate) type MarkKey = (QueueId, Mark, Box<[u8]>);
 
 /// Everything a shard remembers.
 #[derive(Debug, Default)]
-pub(crate) struct Store {
+pub(crate) struct Durable {
     pub(crate) messages: Slab,
     pub(crate) ids: Ids,
     pub(crate) queues: Vec<Option<Box<Queue>>>,
@@ -96,7 +98,7 @@ pub(crate) struct Store {
     pub(crate) id_bits: u64,
 }
 
-impl Store {
+impl Durable {
     pub(crate) fn new(shard: u8, shards: u8) -> Self {
         let id_bits = if shards > 1 {
             u64::from(shard) << SHARD_SHIFT
@@ -115,7 +117,12 @@ impl Store {
         self.queues.get(id.0 as usize)?.as_deref()
     }
 
-    pub(crate) fn queue_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
+    /// A queue that an index, a waiter or a message names: it is there.
+    pub(crate) fn seated(&self, id: QueueId) -> &Queue {
+        self.queue(id).expect("what names a queue goes before it")
+    }
+
+    fn queue_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
         self.queues.get_mut(id.0 as usize)?.as_deref_mut()
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::Store;
+use super::Durable;
 use super::cold::run_of_body;
 use crate::body::Body;
 use crate::fact::{Fact, Transfer};
@@ -24,7 +24,7 @@ pub(crate) struct Sent {
 
 pub(crate) type Outbox = VecDeque<Sent>;
 
-impl Store {
+impl Durable {
     /// Takes a message out of its queue and sets it aside for another shard.
     pub(super) fn send(&mut self, at: At, to: Name, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);

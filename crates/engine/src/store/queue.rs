@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::Store;
+use super::Durable;
 use super::cold::{Cold, QueueCold, Shelf};
 use crate::cold::Lane;
 use crate::fact::Pause;
@@ -109,7 +109,7 @@ impl Live {
     }
 }
 
-impl Store {
+impl Durable {
     /// Somebody waits on a queue; `looks`: and takes nothing.
     pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, looks: bool) {
         #[cfg(test)]

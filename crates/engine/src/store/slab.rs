@@ -49,6 +49,16 @@ impl Slab {
         self.chunks.get_mut(slot as usize / CHUNK)?[slot as usize % CHUNK].as_mut()
     }
 
+    /// The message of a slot that an index names: it is there.
+    pub(crate) fn at(&self, slot: u32) -> &Message {
+        self.get(slot).expect("an index names no free slot")
+    }
+
+    /// The same, to change it.
+    pub(super) fn at_mut(&mut self, slot: u32) -> &mut Message {
+        self.get_mut(slot).expect("an index names no free slot")
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

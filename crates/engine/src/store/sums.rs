@@ -2,7 +2,7 @@
 //! does not grow with its queues.
 
 use super::cold::Shelved;
-use super::{Queue, Store};
+use super::{Durable, Queue};
 use crate::cold::Lane;
 use crate::message::QueueId;
 use crate::stats::{QueueGauges, QueueTotals};
@@ -76,7 +76,7 @@ impl Shelved {
     }
 }
 
-impl Store {
+impl Durable {
     /// Sum of what the queues hold.
     pub(crate) fn gauges(&self) -> QueueGauges {
         let mut gauges = self.sums.gauges;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Store;
+use super::Durable;
 use crate::compound::TableEntry;
 use crate::fact::Fact;
 use crate::name::Name;
@@ -152,7 +152,7 @@ impl Tables {
     }
 }
 
-impl Store {
+impl Durable {
     /// Every entry, for the beginning of a segment.
     pub(super) fn snapshot_tables(&self, record: &mut dyn FnMut(&Fact)) {
         for (name, table) in &self.tables.tables {

@@ -1,7 +1,7 @@
 //! Checks that every index agrees with the messages. For tests: it looks at
 //! everything.
 
-use super::Store;
+use super::Durable;
 use crate::message::{Message, State};
 
 macro_rules! ensure {
@@ -12,7 +12,7 @@ macro_rules! ensure {
     };
 }
 
-impl Store {
+impl Durable {
     /// # Errors
     /// The first disagreement found.
     pub(crate) fn verify(&self) -> Result<(), String> {

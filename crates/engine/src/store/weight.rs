@@ -6,7 +6,7 @@
 //! the moment it has a name: one that somebody only waits on is recorded with
 //! its first message, which must not fail.
 
-use super::Store;
+use super::Durable;
 use crate::fact::Fact;
 use crate::message::QueueId;
 use crate::name::Name;
@@ -61,7 +61,7 @@ fn of_overrides(overrides: &Overrides) -> u64 {
     bytes.len() as u64
 }
 
-impl Store {
+impl Durable {
     /// Bytes a snapshot takes at most, if it is made now.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         SHARD

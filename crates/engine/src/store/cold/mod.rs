@@ -13,14 +13,14 @@ mod shelf;
 pub(crate) use run::{Cold, ColdBlock, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
-use super::Store;
+use super::Durable;
 use crate::body::Body;
 use crate::cold::{Block, BlockAt, ColdStats, Lane, Order, RunId, URGENT_BELOW};
 use crate::fact::Fact;
 use crate::message::{At, Home, Message, MessageId, QueueId, State};
 use crate::time::Ms;
 
-impl Store {
+impl Durable {
     /// A block of a run is in force: its messages leave memory.
     pub(super) fn frozen(&mut self, run: RunId, row: Block, ids: &[MessageId]) {
         let mut dead: Option<Box<[u64]>> = None;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::cold::{Block, BlockAt, Lane, Order};
 use crate::message::MessageId;
-use crate::store::Store;
+use crate::store::Durable;
 
 /// The part of a queue that is in runs and not in memory. An index over the
 /// runs' tables.
@@ -89,7 +89,7 @@ impl Shelved {
     }
 }
 
-impl Store {
+impl Durable {
     /// Counts a stored block among its queue's.
     pub(super) fn shelve(&mut self, at: BlockAt, row: &Block) {
         let Self { queues, sums, .. } = self;

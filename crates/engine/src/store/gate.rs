@@ -1,0 +1,308 @@
+//! The one way to change what is durable.
+//!
+//! Everybody reads a [`Store`]; nobody outside this folder has [`Durable`] to
+//! change. What happens to messages and queues is a fact, and goes through
+//! [`Engine::fact`] or [`Engine::note`], which record it, or
+//! [`Engine::replay`], which read it. What else may change is listed under
+//! `impl Store`: it is forgotten at a restart, or follows from the facts and the
+//! time alone.
+
+use std::ops::Deref;
+
+use super::queue::Live;
+use super::{CopiedOut, Durable, Queue};
+use crate::cold::{BlockAt, RunId};
+use crate::command::Party;
+use crate::engine::{Cx, Engine, REAP_PER_COMMAND};
+use crate::fact::{Fact, Journal};
+use crate::message::{Home, Message, MessageId, QueueId};
+use crate::stats::QueueTotals;
+use crate::time::Ms;
+
+/// The durable state of a shard, as others than this folder have it.
+#[derive(Debug)]
+pub(crate) struct Store(Durable);
+
+impl Deref for Store {
+    type Target = Durable;
+
+    fn deref(&self) -> &Durable {
+        &self.0
+    }
+}
+
+impl Engine {
+    /// Records a fact and applies it. Facts about queues that are only in
+    /// memory are not recorded; a message that crosses over to the log is
+    /// recorded whole.
+    pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
+        if !self.store.cold.loaded.is_empty() {
+            self.thaw(cx, &fact);
+        }
+        match &fact {
+            Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
+                let (at, to) = (*at, *to);
+                let store = &mut self.store.0;
+                let removed = store.apply(fact, self.home);
+                store.rehome(at.id, self.home);
+                if let Some(message) = store.message(at.id) {
+                    cx.journal.record(&Fact::Image(message.clone(), None));
+                }
+                cx.journal.record(&Fact::IdMark(store.next_id));
+                if let Some(counted) = store.counted(to) {
+                    cx.journal.record(&counted);
+                }
+                return removed;
+            }
+            // A queue's children outlive it, if it is one of those that do not
+            // survive a restart.
+            Fact::QueueMade {
+                queue,
+                name,
+                parent: Some(parent),
+                created,
+            } if self.is_memory(*parent) && !self.is_memory(*queue) => {
+                cx.journal.record(&Fact::QueueMade {
+                    queue: *queue,
+                    name: name.clone(),
+                    parent: None,
+                    created: *created,
+                });
+            }
+            _ if fact.queue().is_some_and(|queue| self.is_memory(queue)) => {}
+            _ => cx.journal.record(&fact),
+        }
+        self.store.0.apply(fact, self.home)
+    }
+
+    fn is_memory(&self, queue: QueueId) -> bool {
+        self.store
+            .queue(queue)
+            .is_some_and(|queue| queue.live.settings.memory)
+    }
+
+    /// [`Engine::fact`] for one that is recorded whatever it is about.
+    pub(crate) fn note<J: Journal>(&mut self, journal: &mut J, fact: Fact) {
+        journal.record(&fact);
+        self.store.0.apply(fact, self.home);
+    }
+
+    /// Applies one fact found in the log, in segment `home`.
+    pub fn replay(&mut self, fact: Fact, home: Home) {
+        let configure = match &fact {
+            Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } => Some(*queue),
+            _ => None,
+        };
+        self.store.0.apply(fact, home);
+        if let Some(queue) = configure {
+            self.resettle(queue);
+        }
+        if !self.store.graves.is_empty() {
+            self.store.reap(REAP_PER_COMMAND);
+        }
+    }
+
+    /// A message's next id. Ids of messages that are not logged are covered by
+    /// a mark, so that no id is seen twice after a restart.
+    pub(crate) fn next_id<J: Journal>(&mut self, cx: &mut Cx<'_, J>, logged: bool) -> MessageId {
+        const BLOCK: u64 = 1024;
+        let store = &mut self.store.0;
+        let number = store.next_id;
+        if !logged && number >= store.marked {
+            let fact = Fact::IdMark(number + 1);
+            cx.journal.record(&Fact::IdMark(number + BLOCK));
+            store.apply(fact, self.home);
+            store.marked = number + BLOCK;
+        }
+        store.next_id = number + 1;
+        MessageId(number | store.id_bits)
+    }
+}
+
+/// What changes without a fact.
+impl Store {
+    pub(crate) fn new(shard: u8, shards: u8) -> Self {
+        Self(Durable::new(shard, shards))
+    }
+
+    /// The part of a queue that is forgotten at a restart.
+    pub(crate) fn live_mut(&mut self, id: QueueId) -> Option<&mut Live> {
+        self.0.queue_mut(id).map(|queue| &mut queue.live)
+    }
+
+    /// The same, where numbers of it change that are summed up.
+    pub(crate) fn recount<T>(
+        &mut self,
+        id: QueueId,
+        change: impl FnOnce(&mut Live) -> T,
+    ) -> Option<T> {
+        self.0.recount(id, |queue| change(&mut queue.live))
+    }
+
+    /// Counts in a queue's totals what is no fact.
+    pub(crate) fn count_live(&mut self, queue: QueueId, add: impl Fn(&mut QueueTotals)) {
+        self.0.count_in(queue, add);
+    }
+
+    pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, looks: bool) {
+        self.0.enter_line(queue, number, looks);
+    }
+
+    pub(crate) fn leave_line(&mut self, queue: QueueId, number: u64, looks: bool) {
+        self.0.leave_line(queue, number, looks);
+    }
+
+    /// A number for a queue that is made.
+    pub(crate) fn free_number(&mut self) -> QueueId {
+        self.0.free_queues.pop().unwrap_or_else(|| {
+            let next = u32::try_from(self.0.queues.len());
+            QueueId(next.expect("queues_max keeps their numbers below 2^32"))
+        })
+    }
+
+    /// A queue exists in memory; the log knows of it when it is recorded.
+    pub(crate) fn seat_queue(&mut self, queue: Queue) {
+        self.0.seat_queue(queue);
+    }
+
+    /// It does not any more, and was never recorded.
+    pub(crate) fn unseat_queue(&mut self, id: QueueId) {
+        self.0.unseat_queue(id);
+    }
+
+    pub(crate) fn rearm(&mut self, id: QueueId) {
+        self.0.rearm(id);
+    }
+
+    pub(crate) fn look_again(&mut self, id: QueueId) {
+        self.0.look_again(id);
+    }
+
+    pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> usize {
+        self.0.promote(id, now)
+    }
+
+    /// That a pause is over is a predicate on time and needs no fact.
+    pub(crate) fn end_pause(&mut self, id: QueueId, now: Ms) {
+        if let Some(queue) = self.0.queue_mut(id)
+            && queue
+                .pause
+                .and_then(|pause| pause.until)
+                .is_some_and(|until| until <= now)
+        {
+            queue.pause = None;
+        }
+    }
+
+    pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
+        self.0.forget_marks(now, max);
+    }
+
+    pub(crate) fn sweep_tables(&mut self, now: Ms) {
+        self.0.tables.sweep(now);
+    }
+
+    pub(crate) fn reap(&mut self, max: usize) -> bool {
+        self.0.reap(max)
+    }
+
+    /// An entry of the index of leases' ends has been heard.
+    pub(crate) fn forget_lease_end(&mut self, at: Ms, id: MessageId) {
+        self.0.lease_ends.remove(&(at, id));
+    }
+
+    /// The same of what expires: messages that a flush has forgotten are in the
+    /// index until they are freed.
+    pub(crate) fn forget_expiry(&mut self, at: Ms, id: MessageId) {
+        self.0.expiries.remove(&(at, id));
+    }
+
+    /// The newest lease of a party that is gone is dealt with.
+    pub(crate) fn pass_held(&mut self, party: Party, id: MessageId) {
+        if let Some(held) = self.0.held.get_mut(&party)
+            && held.last() == Some(&id)
+        {
+            held.pop();
+        }
+    }
+
+    /// All of them are.
+    pub(crate) fn forget_party(&mut self, party: Party) {
+        self.0.held.remove(&party);
+    }
+
+    /// When a queue was last used is not remembered: its rest begins anew.
+    pub(crate) fn rest_anew(&mut self, now: Ms) {
+        for queue in self.0.queues.iter_mut().flatten() {
+            queue.live.used = now;
+        }
+    }
+
+    /// Images of what lives in a segment: the log has them elsewhere then.
+    pub(crate) fn copy_out(
+        &mut self,
+        home: Home,
+        into: Home,
+        from: u32,
+        max: u32,
+        record: &mut dyn FnMut(&Fact, bool),
+    ) -> CopiedOut {
+        self.0.copy_out(home, into, from, max, record)
+    }
+
+    /// A message is chosen to leave memory, under this number.
+    pub(crate) fn pick(&mut self, slot: u32, number: u32) {
+        self.0.messages.at_mut(slot).ordinal = number;
+    }
+
+    /// It stays after all.
+    pub(crate) fn unpick(&mut self, id: MessageId) {
+        if let Some(slot) = self.0.slot(id) {
+            self.0.messages.at_mut(slot).unpick();
+        }
+    }
+
+    pub(crate) fn load(&mut self, at: BlockAt, messages: Vec<(u32, Message)>) -> bool {
+        self.0.load(at, messages)
+    }
+
+    pub(crate) fn unload(&mut self, at: BlockAt) {
+        self.0.unload(at);
+    }
+
+    pub(crate) fn give_up(&mut self, at: BlockAt) {
+        self.0.give_up(at);
+    }
+
+    pub(crate) fn ask_for(&mut self, at: BlockAt) -> Option<u32> {
+        self.0.ask_for(at)
+    }
+
+    /// The first block in which something has expired by now, once.
+    pub(crate) fn next_ring(&mut self, now: Ms) -> Option<BlockAt> {
+        let cold = &mut self.0.cold;
+        let &(at, block) = cold.rings.first()?;
+        if at > now {
+            return None;
+        }
+        cold.rings.pop_first();
+        if let Some(block) = cold.block_mut(block) {
+            block.rings = None;
+        }
+        Some(block)
+    }
+
+    /// Runs in which nothing lives any more.
+    pub(crate) fn take_dead_runs(&mut self) -> Vec<RunId> {
+        let cold = &mut self.0.cold;
+        let mut gone = std::mem::take(&mut cold.gone);
+        gone.retain(|run| !cold.runs.contains_key(run) && !cold.bodies.contains_key(run));
+        gone
+    }
+
+    /// Places in lines that were entered or left since this was last asked.
+    #[cfg(test)]
+    pub(crate) fn take_line_steps(&mut self) -> u64 {
+        std::mem::take(&mut self.0.line_steps)
+    }
+}
