@@ -389,11 +389,12 @@ impl Engine {
     /// When [`Engine::tick`] should be called next; [`Ms::NEVER`] if nothing
     /// is pending.
     pub fn next_deadline(&self) -> Ms {
-        let unfinished = !self.store.graves.is_empty() || !self.gone.is_empty();
-        if unfinished || !self.store.outbox.is_empty() {
+        let store = &self.store;
+        let unfinished =
+            !store.graves.is_empty() || store.messages.has_old() || !self.gone.is_empty();
+        if unfinished || !store.outbox.is_empty() {
             return self.now;
         }
-        let store = &self.store;
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
         if let Some(&(at, _)) = store.lease_ends.first() {
             next = next.min(at);

@@ -67,11 +67,12 @@ impl Graves {
 }
 
 impl Durable {
-    /// Frees up to `max` forgotten messages; true if some are left.
+    /// Frees up to `max` forgotten messages, then as much room of such as are
+    /// gone; true if some is left.
     pub(crate) fn reap(&mut self, max: usize) -> bool {
         for _ in 0..max {
             let Some(slot) = self.graves.pop() else {
-                return false;
+                return self.messages.give_back(max);
             };
             if let Some(message) = self.messages.remove(slot) {
                 self.ids.remove(message.id.0);
@@ -85,6 +86,6 @@ impl Durable {
                 }
             }
         }
-        !self.graves.is_empty()
+        !self.graves.is_empty() || self.messages.has_old()
     }
 }

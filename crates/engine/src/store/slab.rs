@@ -11,6 +11,8 @@ pub(crate) struct Slab {
     chunks: Vec<Box<[Option<Message>]>>,
     free: Vec<u32>,
     len: usize,
+    /// Empty chunks that go back to the system a few at a time.
+    old: Vec<Box<[Option<Message>]>>,
 }
 
 impl Slab {
@@ -18,7 +20,9 @@ impl Slab {
     pub(crate) fn insert(&mut self, message: Message) -> u32 {
         if self.free.is_empty() {
             let base = self.chunks.len() * CHUNK;
-            self.chunks.push((0..CHUNK).map(|_| None).collect());
+            let old = self.old.pop();
+            let chunk = old.unwrap_or_else(|| (0..CHUNK).map(|_| None).collect());
+            self.chunks.push(chunk);
             let end = u32::try_from(base + CHUNK).expect("under 2^32 messages in a shard");
             self.free.extend((end - CHUNK as u32..end).rev());
         }
@@ -35,10 +39,26 @@ impl Slab {
         self.len -= 1;
         if self.len == 0 && self.chunks.len() > 1 {
             // Nothing is held: give back all but one chunk, whatever the peak was.
-            self.chunks.truncate(1);
+            self.old.extend(self.chunks.drain(1..));
             self.free = (0..CHUNK as u32).rev().collect();
         }
         Some(message)
+    }
+
+    /// Gives back the room of up to `max` messages that was in use once; true
+    /// if there is more.
+    pub(super) fn give_back(&mut self, max: usize) -> bool {
+        let kept = self.old.len().saturating_sub(max / CHUNK);
+        self.old.truncate(kept);
+        if kept == 0 {
+            self.old = Vec::new();
+        }
+        kept > 0
+    }
+
+    /// There is room to give back.
+    pub(crate) fn has_old(&self) -> bool {
+        !self.old.is_empty()
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&Message> {
@@ -66,5 +86,45 @@ impl Slab {
     /// One past the highest slot there can be.
     pub(crate) fn bound(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::settings::Settings;
+    use crate::time::Ms;
+    use crate::{Caller, Command, Delivery, Fact, Name, Put};
+
+    #[test]
+    fn the_room_of_a_backlog_that_is_gone_goes_back_in_pieces() {
+        let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::<Delivery>::new());
+        let mut engine = Engine::new(0, 1, Settings::default());
+        let queue = Name::from("q");
+        let put = Put {
+            queue: queue.clone(),
+            ..Put::default()
+        };
+        let count = 20 * CHUNK;
+        let put = Command::PutMany(vec![put; count]);
+        let take = crate::Take {
+            queues: [queue].into_iter().collect(),
+            messages_max: count as u32,
+            ..crate::Take::default()
+        };
+        for command in [put, Command::Take(take)] {
+            engine.submit(Ms(1), Caller::default(), command, &mut log, &mut deliveries);
+        }
+        assert_eq!(engine.store.messages.old.len(), 19);
+        let mut ticks = 0;
+        while engine.next_deadline() <= Ms(1) {
+            engine.tick(Ms(1), &mut log, &mut deliveries);
+            ticks += 1;
+        }
+        assert!(
+            ticks > 3 && !engine.store.messages.has_old(),
+            "{ticks} ticks"
+        );
     }
 }
