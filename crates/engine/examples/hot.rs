@@ -2,6 +2,8 @@
 //! a request. `cargo run --release -p quintet-engine --example hot`
 //! (under callgrind: instructions instead).
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::time::Instant;
 
 use quintet_engine::*;

@@ -474,6 +474,7 @@ impl Engine {
     /// to what is gone. Call after replay, before the first command.
     pub fn begin_epoch<J: Journal>(&mut self, now: Ms, epoch: u64, journal: &mut J) {
         self.advance(now);
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let mut lost: Vec<MessageId> = self
             .store
             .leases

@@ -78,6 +78,10 @@ impl Engine {
     /// A queue was dropped and made again under another number.
     pub(crate) fn move_references(&mut self, old: QueueId, new: QueueId) {
         let mut moved = Vec::new();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "all get the same, and are only counted"
+        )]
         for mine in self.referrers.parties.values_mut() {
             for reference in mine.iter_mut().filter(|mine| mine.queue == old) {
                 reference.queue = new;

@@ -349,12 +349,15 @@ impl Engine {
     ) {
         self.advance(now);
         self.intents = intents;
-        let over: Vec<MessageId> = self
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
+        let mut over: Vec<MessageId> = self
             .withheld
             .iter()
             .filter(|&(_, &kind)| !intents.wants(kind))
             .map(|(&id, _)| id)
             .collect();
+        // In the same order each time.
+        over.sort_unstable();
         let mut cx = Cx::new(journal, deliveries);
         for id in over {
             self.conclude(&mut cx, id);

@@ -1,8 +1,7 @@
 //! Room for puts: limits of a queue, and who makes way in a full one.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-
-use hashbrown::HashMap;
 
 use super::cold::MANY;
 use crate::cold::{BlockAt, Lane, Order};
@@ -12,7 +11,7 @@ use crate::fact::{Fact, Journal, Removal};
 use crate::message::{Message, MessageId, QueueId};
 use crate::outcome::Refusal;
 use crate::settings::WhenFull;
-use crate::store::{Hash, Queue};
+use crate::store::Queue;
 use crate::time::Ms;
 
 /// Who makes way for a put.
@@ -185,7 +184,7 @@ impl Engine {
     /// True if puts need somebody to make way who is in a run, which is asked
     /// for.
     pub(super) fn needs_room<'a>(&mut self, puts: impl IntoIterator<Item = &'a Put>) -> bool {
-        let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
+        let mut asked: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
         for put in puts {
             let Some(queue) = self
                 .store

@@ -140,8 +140,10 @@ impl Durable {
     }
 
     fn copy_marks(&mut self, home: Home, into: Home, record: &mut dyn FnMut(&Fact, bool)) {
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let here = self.marks.iter().filter(|(_, memory)| memory.home == home);
-        let keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
+        let mut keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
+        keys.sort_unstable();
         for key in keys {
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
             let of_memory = queue.map(|queue| queue.live.settings.memory);
@@ -190,6 +192,7 @@ impl Durable {
             message.ordinal = 0;
             facts.push(Fact::SentImage(message, sent.to.clone()));
         }
+        #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let marks = self.marks.iter().filter(|(key, _)| self.is_logged(key.0));
         let mut marks: Vec<_> = marks.collect();
         marks.sort_by(|a, b| a.0.cmp(b.0));

@@ -46,6 +46,7 @@ impl Durable {
                 sent.message.id
             );
         }
+        #[expect(clippy::disallowed_methods, reason = "they are counted")]
         for memory in self.marks.values() {
             *homes.entry(memory.home).or_insert(0) += 1;
         }
@@ -248,6 +249,7 @@ impl Durable {
                 .chain(queue.held_back.values())
                 .filter(keyed)
                 .count();
+            #[expect(clippy::disallowed_methods, reason = "they are counted")]
             let grouped: usize = queue.keys.values().map(|group| group.len()).sum();
             ensure!(
                 with_key == grouped,
