@@ -126,6 +126,16 @@ const PLANTED: &[Planted] = &[
         tests: &[&["--bins", "what_is_read_from_the_log"]],
     },
     Planted {
+        name: "dead-runs-come-back",
+        what: "a start leaves runs that died in the log, and their numbers, to the keeper",
+        edits: &[(
+            "crates/server/src/core/recover.rs",
+            "        .flat_map(|shard| shard.engine.take_dead_runs())\n",
+            "        .flat_map(|_| Vec::<quintet_engine::RunId>::new())\n",
+        )],
+        tests: &[&["--test=runs", "take_no_others_with_them"]],
+    },
+    Planted {
         name: "hook-time-ignored",
         what: "a hook's time budget is ignored",
         edits: &[(

@@ -5,6 +5,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use common::{Client, PATIENCE, Server, Start, noise, quintet, text};
 
@@ -102,6 +103,69 @@ fn a_backlog_leaves_memory_and_comes_back_in_order() {
     client.take_nothing("work");
     assert_eq!(number(&server, "cold_messages"), 0);
     assert!(number(&server, "cold_fetched") > 0);
+}
+
+/// The newest runs of several shards are dead and deleted before a kill, and
+/// the log tells the next start of them. The runs that it writes, all of one
+/// shard, keep their files.
+#[test]
+fn runs_that_died_before_a_start_take_no_others_with_them() {
+    const EACH: usize = 300;
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let start = || {
+        let config =
+            "shards = 4\nmemory = \"56MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
+        Server::start_with(
+            &data,
+            Start {
+                sync: Some("50ms"),
+                listen: LISTEN,
+                config: Some(config),
+            },
+        )
+    };
+    let body = noise(8000);
+    let put = |client: &mut Client, queue: &str| {
+        for _ in 0..EACH {
+            client.put(queue, &body);
+        }
+    };
+    let take = |client: &mut Client, queue: &str, count: usize| {
+        for _ in 0..count {
+            client.take(queue, &body);
+        }
+        client.take_nothing(queue);
+    };
+    let server = start();
+    let mut client = server.client();
+    let queues: Vec<String> = (0..16).map(|number| format!("queue-{number}")).collect();
+    let mut rounds = 0;
+    while number(&server, "cold_runs") < 8 {
+        queues.iter().for_each(|queue| put(&mut client, queue));
+        rounds += 1;
+        assert!(rounds < 50, "nothing leaves memory");
+    }
+    for queue in &queues {
+        take(&mut client, queue, rounds * EACH);
+    }
+    let began = Instant::now();
+    while !runs_in(&data).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "dead runs stay");
+    }
+    server.kill();
+    let server = start();
+    let mut client = server.client();
+    let mut rounds = 0;
+    // Several looks of the keeper, each of which deletes what is dead.
+    while number(&server, "cold_runs") < 6 {
+        put(&mut client, &queues[0]);
+        rounds += 1;
+        assert!(rounds < 200, "nothing leaves memory");
+    }
+    assert!(server.stop().success());
+    let server = start();
+    take(&mut server.client(), &queues[0], rounds * EACH);
 }
 
 #[test]
