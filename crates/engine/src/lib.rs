@@ -5,6 +5,13 @@
 //! decides a command into facts and applies them; replaying the facts with
 //! the same `apply` gives the same durable state.
 
+#![warn(
+    clippy::host_endian_bytes,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
 mod across;
 mod body;
 mod carry;

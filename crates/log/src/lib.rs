@@ -8,6 +8,13 @@
 //! a file), `local` (appending), `recovery` (opening), `spares`, and beside them `check`, `repair`
 //! and `backup`. [`run`] is apart from the log: files of what left memory, in the same directory.
 
+#![warn(
+    clippy::host_endian_bytes,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
 mod backup;
 mod check;
 mod error;

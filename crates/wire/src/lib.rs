@@ -1,6 +1,13 @@
 //! The voices: each a folder with a pure [`Session`], its transcripts and one
 //! line of registration in [`VOICES`].
 
+#![warn(
+    clippy::host_endian_bytes,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
 mod beanstalk;
 mod bodies;
 mod foreign;
