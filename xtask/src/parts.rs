@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{cargo, clients, tidy};
+use crate::{cargo, clients, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -39,6 +39,11 @@ pub(crate) const PARTS: &[Part] = &[
         run: |_| cargo(&["test", "--workspace", "--no-fail-fast"]),
     },
     Part {
+        name: "torment",
+        what: "the real binary under load, faults, kills and hostile clients, for five minutes",
+        run: |root| torment::run(root, &FIVE_MINUTES.map(str::to_owned)),
+    },
+    Part {
         name: "python",
         what: "Python's client libraries against the real binary",
         run: clients::python,
@@ -49,6 +54,9 @@ pub(crate) const PARTS: &[Part] = &[
         run: clients::node,
     },
 ];
+
+/// Of torment: each voice, fault and deed ten times, or it fails.
+const FIVE_MINUTES: [&str; 4] = ["--minutes", "5", "--at-least", "10"];
 
 const CLIPPY: [&str; 6] = [
     "clippy",

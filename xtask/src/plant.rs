@@ -317,6 +317,9 @@ fn fails(tree: &Path, place: &Path, tests: &[&str]) -> Result<Option<String>> {
             .args(["test", "--workspace", "--quiet", tests[0]])
             .args(more)
             .current_dir(tree)
+            // Built more often than run.
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_TARGET_DIR", place.join("build"));
         command
     };
