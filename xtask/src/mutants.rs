@@ -167,7 +167,7 @@ fn one_room(
     seed: u64,
 ) -> Result<(Vec<(&'static str, String)>, usize)> {
     let listed = cargo_command()
-        .args(["mutants", "--list", "--file", room.files])
+        .args(["mutants", "--workspace", "--list", "--file", room.files])
         .current_dir(root)
         .output()?;
     ensure!(
@@ -190,12 +190,21 @@ fn one_room(
     command
         .args(["--signal=INT", "--kill-after=30"])
         .arg(time.as_secs().to_string())
-        .args(["cargo", "mutants", "--no-shuffle", "--baseline=skip"])
+        .args([
+            "cargo",
+            "mutants",
+            "--workspace",
+            "--no-shuffle",
+            "--baseline=skip",
+        ])
         .args(["--timeout=300", "--colors=never", "--file", room.files])
         .arg(format!("--re={}", pattern(&chosen)))
         .arg("--output")
         .arg(out)
         .args(room.options)
+        // Built more often than run.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env(
             "CARGO_TARGET_DIR",
             target(root).join("mutants").join("build"),

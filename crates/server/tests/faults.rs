@@ -398,6 +398,41 @@ fn a_run_is_deleted_only_after_that_is_durable() {
     }
 }
 
+/// Once a fact of the log says that messages are in a run, the run is on the
+/// disk, its name too: the power goes when there are some.
+#[test]
+fn a_run_in_force_survives_a_power_cut() {
+    for undo in [Undo::Pages, Undo::PagesAndNames, Undo::SomePages] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let faults = faults(&data);
+        faults.undo(undo);
+        faults.seed(7);
+        let server = start(&faults, &data, "always", SMALL_LOG);
+        let mut client = server.client();
+        let body = noise(20_000);
+        let began = Instant::now();
+        let mut put = 0;
+        while number(&server, "cold_runs") < 2 {
+            for _ in 0..200 {
+                client.put("w", &body);
+            }
+            put += 200;
+            assert!(began.elapsed() < PATIENCE, "nothing leaves memory");
+        }
+        // What was said of the runs before it is durable with this.
+        client.put("w", &body);
+        faults.cut();
+        cut(server, &faults, 1);
+        let server = start(&faults, &data, "always", SMALL_LOG);
+        let mut client = server.client();
+        for _ in 0..=put {
+            client.take("w", &body);
+        }
+        client.take_nothing("w");
+    }
+}
+
 /// The wall clock is set, forth and back and by years, while the server runs
 /// and between two starts: what was acknowledged is there, waits and delays end
 /// in their time and not before, and each step is counted.
