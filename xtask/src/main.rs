@@ -28,8 +28,8 @@ Tasks:
             takes options: cargo xtask repeat --help
   plant     Defects planted one by one: do the tests notice? Says so in a table;
             takes options: cargo xtask plant --help
-  mutants   Changes by chance to functions of the engine, the log and the server's
-            core: do the tests notice? takes options: cargo xtask mutants --help
+  mutants   Changes by chance to functions of the engine, the log and the host of
+            the queues: do the tests notice? takes options: cargo xtask mutants --help
   torment   The real binary under load, faults, kills and hostile clients, and a
             check of what it acknowledged: cargo xtask torment --help
   bench     A short comparison with memcached and Redis, printed alone

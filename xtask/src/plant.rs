@@ -129,7 +129,7 @@ const PLANTED: &[Planted] = &[
         name: "dead-runs-come-back",
         what: "a start leaves runs that died in the log, and their numbers, to the keeper",
         edits: &[(
-            "crates/server/src/core/recover.rs",
+            "crates/host/src/recover.rs",
             "        .flat_map(|shard| shard.engine.take_dead_runs())\n",
             "        .flat_map(|_| Vec::<quintet_engine::RunId>::new())\n",
         )],

@@ -2,6 +2,8 @@
 //! step holds a shard. `cargo run --release -p quintet-engine --example limits`;
 //! the figures are in `docs/reliability.md`.
 
+#![expect(clippy::disallowed_methods, reason = "it measures")]
+
 use std::time::{Duration, Instant};
 
 use quintet_engine::*;
