@@ -232,11 +232,18 @@ impl Runs {
         run
     }
 
-    /// Deletes a run's file. Bodies that are being sent from it keep it open.
-    fn remove(&self, number: u32) {
+    /// Deletes the file of a shard's run. Bodies that are being sent from it
+    /// keep it open.
+    fn remove(&self, shard: usize, number: u32) {
         let Some(run) = locked(&self.open).get(&number).cloned() else {
             return;
         };
+        // Better no server than one that deletes what another shard needs.
+        assert!(
+            usize::from(run.name().shard) == shard,
+            "{} was to be deleted for shard {shard}: numbers of runs are those of all shards",
+            run.name()
+        );
         self.counts
             .bytes
             .fetch_sub(run.file_bytes(), Ordering::Relaxed);
@@ -422,7 +429,7 @@ impl Core {
                 // More blocks of it may have come into force since; then it
                 // dies once more.
                 if !locked(&self.shards[shard]).engine.needs_run(RunId(run)) {
-                    self.runs.remove(run);
+                    self.runs.remove(shard, run);
                 }
                 false
             });

@@ -110,7 +110,7 @@ impl Core {
             })
         });
         if !needed {
-            self.runs.remove(id.0);
+            self.runs.remove(number, id.0);
         }
         self.runs
             .counts

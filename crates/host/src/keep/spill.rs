@@ -193,7 +193,7 @@ impl Core {
         locked(&self.runs.unfinished).remove(&id.0);
         self.supply(number, Vec::new());
         if left == 0 {
-            self.runs.remove(id.0);
+            self.runs.remove(number, id.0);
         }
         self.runs.counts.spilled.fetch_add(left, Ordering::Relaxed);
         Ok(left)
