@@ -46,7 +46,7 @@ const PLANTED: &[Planted] = &[
         what: "a failed sync is ignored by who waits for it",
         edits: &[(
             "crates/host/src/sync.rs",
-            "        if let Err(error) = point.wait() {\n            stop_for(&error);\n        }\n",
+            "        if let Err(error) = point.wait() {\n            self.fail(&error);\n            return false;\n        }\n",
             "        point.wait().ok();\n",
         )],
         tests: &[&["--test=faults", "a_sync_that_fails"]],

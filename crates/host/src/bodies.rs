@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quintet_engine::{ChunkPlace, LargeBody, varint};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Placed};
 
-use super::commit::Committed;
-use super::{Core, locked, stop_for};
+use super::{Core, locked};
 
 /// Every large body somebody holds: a message, an upload or a reply.
 pub(crate) struct Bodies {
@@ -127,9 +126,8 @@ impl Core {
                 }
                 Ok(())
             }
-            Err(Committed::Full) => Err(ChunkError::NoSpace),
-            Err(Committed::Failed(error)) => stop_for(&error),
-            Err(Committed::Nothing | Committed::Written) => Err(ChunkError::NoSpace),
+            // That there is no room is true of a log that failed, too.
+            Err(_) => Err(ChunkError::NoSpace),
         }
     }
 }

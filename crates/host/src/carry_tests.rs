@@ -9,7 +9,7 @@ use quintet_engine::{
 use quintet_log::{Epoch, FrameBuf, FrameKind, Stamp};
 
 use super::Shard;
-use super::recover::{Layout, Opened, open};
+use super::recover::{Layout, Opened, open_dir};
 use super::shard::fill;
 
 const WORK: &str = "a";
@@ -31,7 +31,7 @@ fn start(dir: &Path) -> Opened {
         rules: vec![(Pattern::new(WORK), rule)],
         ..Settings::default()
     };
-    open(dir, &layout, &settings).expect("it opens")
+    open_dir(dir, &layout, &settings).expect("it opens")
 }
 
 /// Writes what the shards have recorded as one frame, as a commit does.

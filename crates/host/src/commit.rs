@@ -8,7 +8,7 @@ use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError,
 use smallvec::SmallVec;
 
 use super::shard::{Batch, Shard, fill};
-use super::{Core, locked, stop_for};
+use super::{Core, locked};
 
 /// The log and what is on its way into it. One mutex guards it; whoever holds
 /// that writes frames.
@@ -58,8 +58,8 @@ pub(crate) enum Committed {
     Written,
     /// The disk is full. The frame is kept and written before any other.
     Full,
-    /// What the disk holds is unknown.
-    Failed(LogError),
+    /// What the log holds is unknown, or not ours any more; its owner was told.
+    Failed,
 }
 
 impl Committer {
@@ -84,6 +84,9 @@ impl Committer {
 
     /// Writes the open batch.
     pub(crate) fn commit(&mut self, core: &Core, ending: Ending) -> Committed {
+        if core.has_failed() {
+            return Committed::Failed;
+        }
         if self.pending.is_none() && !self.take(core, ending) {
             return Committed::Nothing;
         }
@@ -107,7 +110,7 @@ impl Committer {
                     core.set_stuck(true);
                     return Committed::Full;
                 }
-                Err(error) => return Committed::Failed(error),
+                Err(error) => return core.failed_to_commit(&error),
             }
             self.fresh = false;
             self.unsynced += self.frame.len() as u64;
@@ -232,6 +235,9 @@ impl Committer {
                 stuck => return Err(stuck),
             }
         }
+        if core.has_failed() {
+            return Err(Committed::Failed);
+        }
         let stamp = Stamp {
             epoch: self.epoch,
             time_ms: core.clock.now().0,
@@ -249,7 +255,7 @@ impl Committer {
                 Ok(placed)
             }
             Err(LogError::NoSpace { .. }) => Err(Committed::Full),
-            Err(error) => Err(Committed::Failed(error)),
+            Err(error) => Err(core.failed_to_commit(&error)),
         }
     }
 }
@@ -304,17 +310,22 @@ impl Core {
                     self.log_work.raise();
                 }
             }
-            Committed::Failed(error) => stop_for(&error),
+            Committed::Failed => {}
         }
+    }
+
+    fn failed_to_commit(&self, error: &LogError) -> Committed {
+        self.fail(error);
+        Committed::Failed
     }
 
     /// Wakes the threads that hold replies for what is now durable.
     pub(crate) fn tell_durable(&self) {
-        self.mail.iter().for_each(|inbox| inbox.tell_durable());
+        self.mail.iter().for_each(|post| post.tell_durable());
     }
 
     /// Wakes the threads that hold replies for what is now written.
     pub(crate) fn tell_written(&self) {
-        self.mail.iter().for_each(|inbox| inbox.tell_written());
+        self.mail.iter().for_each(|post| post.tell_written());
     }
 }

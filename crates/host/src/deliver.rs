@@ -33,7 +33,7 @@ impl Core {
     /// Leaves an outcome with whoever waited for it.
     pub fn hand(&self, delivery: Delivery, need: Need) {
         match self.mail.get(PartyKey::of(delivery.to).thread) {
-            Some(inbox) => inbox.post(delivery, need),
+            Some(to) => to.post(delivery, need),
             None => self.looks.hand(delivery, need),
         }
     }

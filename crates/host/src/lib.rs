@@ -1,6 +1,6 @@
 //! The host of the queues: shards, the log, and what ties them together.
 //! Everything behind the sockets, and none of these: whoever has it brings
-//! threads ([`Core::run_timer`] and its like), inboxes for outcomes, settings,
+//! threads ([`Core::run_timer`] and its like), posts for outcomes, settings,
 //! and an opened data directory.
 //!
 //! [`Access`] is the way into the shards. What it decides is durable when what
@@ -19,10 +19,12 @@ mod contents;
 mod deliver;
 #[cfg(test)]
 mod idle_tests;
-mod inbox;
 mod keep;
 mod looks;
+#[cfg(test)]
+mod owner_tests;
 mod party;
+mod post;
 mod recover;
 mod retire;
 mod room;
@@ -34,7 +36,7 @@ mod timer;
 #[cfg(test)]
 mod written_tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,12 +50,12 @@ pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
 pub(crate) use commit::Committer;
 pub use contents::{Contents, Lost, give_up_runs};
-pub use inbox::Inbox;
 pub use keep::{BodySource, smallest};
 pub(crate) use keep::{Budget, Runs};
 pub(crate) use looks::Looks;
 pub use party::{PartyKey, SLOTS_MAX};
-pub use recover::{Layout, Opened, SHARDS_FILE, open};
+pub use post::Post;
+pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, take_seat};
 pub use room::Room;
 pub(crate) use shard::Shard;
 pub use signal::Signal;
@@ -73,8 +75,20 @@ pub enum SyncPolicy {
     Never,
 }
 
+/// Who has a host, and answers for its log.
+pub trait Owner: Send + Sync {
+    /// A write or a sync of the log failed, or the log has become somebody
+    /// else's. Nobody was told what it was to hold, and nobody will be: nothing
+    /// is written or synced from now on. Called once, by the thread that
+    /// noticed, which may hold the log's lock and goes on if this returns.
+    fn log_failed(&self, error: &LogError);
+}
+
 /// The queues, the log, and how far they have come.
 pub struct Core {
+    owner: Box<dyn Owner>,
+    /// The log was given up.
+    failed: AtomicBool,
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
@@ -93,7 +107,7 @@ pub struct Core {
     pub(crate) sync_turn: Mutex<()>,
     pub(crate) sync_time: SyncTime,
     /// Of each thread that has parties, by the number in their keys.
-    pub(crate) mail: Vec<Arc<dyn Inbox>>,
+    pub(crate) mail: Vec<Arc<dyn Post>>,
     /// Numbers of the log for statistics.
     pub counts: Counts,
     pub(crate) room: Room,
@@ -158,8 +172,16 @@ impl Counts {
 impl Core {
     /// Around what was opened. `mail`: a mailbox for each thread that has
     /// parties.
-    pub fn new(opened: Opened, policy: SyncPolicy, mail: Vec<Arc<dyn Inbox>>, room: Room) -> Self {
+    pub fn new(
+        opened: Opened,
+        policy: SyncPolicy,
+        mail: Vec<Arc<dyn Post>>,
+        room: Room,
+        owner: Box<dyn Owner>,
+    ) -> Self {
         Self {
+            owner,
+            failed: AtomicBool::new(false),
             reader: opened.committer.log.reader(),
             runs: opened.runs,
             shards: opened.shards.into_iter().map(Mutex::new).collect(),
@@ -251,6 +273,19 @@ impl Core {
         self.timer.stop();
     }
 
+    /// A write or a sync failed: what the log holds is unknown, so nobody may be
+    /// answered any more. Its owner is told, once.
+    pub(crate) fn fail(&self, error: &LogError) {
+        if !self.failed.swap(true, Ordering::SeqCst) {
+            self.owner.log_failed(error);
+        }
+    }
+
+    /// True if nothing is written any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     /// True if a reply has to wait for the disk.
     pub fn waits_for_disk(&self) -> bool {
         self.policy == SyncPolicy::Always
@@ -312,19 +347,13 @@ pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A write or a sync failed: what the disk holds is unknown, so nobody may be
-/// answered. The next start reads what is there.
-pub(crate) fn stop_for(error: &LogError) -> ! {
-    // A test goes on after its process would have ended.
-    #[cfg(test)]
-    panic!("stopped for {error}");
-    #[cfg(not(test))]
-    exit_for(error)
-}
+/// A test goes on after its process would have ended.
+#[cfg(test)]
+struct Panics;
 
-#[cfg(not(test))]
-fn exit_for(error: &LogError) -> ! {
-    tracing::error!("stopping: {error}");
-    eprintln!("quintet: stopping, since the log cannot be written: {error}");
-    std::process::exit(1);
+#[cfg(test)]
+impl Owner for Panics {
+    fn log_failed(&self, error: &LogError) {
+        panic!("stopped for {error}");
+    }
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, WallAhead, varint};
 use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
-    Disk, Epoch, FrameBuf, FrameKind, LocalLog, Log, Options, Recovery, ReplayFrame, Spares, Stamp,
-    Storage,
+    Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
+    Spares, Stamp, Storage,
 };
 
 use super::bodies::{Bodies, read_chunk};
@@ -24,8 +24,8 @@ pub struct Opened {
     pub(crate) committer: Committer,
     pub(crate) bodies: Bodies,
     pub(crate) clock: Clock,
-    /// Who makes the log's files ahead.
-    pub spares: Spares,
+    /// Who makes the log's files ahead, if anybody does.
+    pub spares: Option<Spares>,
     /// What was found.
     pub recovery: Recovery,
     pub(crate) runs: Runs,
@@ -43,9 +43,10 @@ pub struct Layout {
     pub memory: u64,
 }
 
-/// What replay builds.
-pub(super) struct Replay {
-    pub(super) engines: Vec<Engine>,
+/// Takes in a log's frames, in order: what a start does, and what somebody
+/// does who follows a log that another writes.
+pub struct Replay {
+    pub(crate) engines: Vec<Engine>,
     bodies: BTreeMap<u64, Found>,
     began: Instant,
     told: Instant,
@@ -59,18 +60,14 @@ struct Found {
     places: Vec<Option<ChunkPlace>>,
 }
 
-/// Replays the log in `dir`, whose lock the caller holds, and appends the
-/// beginning of a new epoch, synced.
+/// Opens the data directory `dir`, whose lock the caller holds: its log, and
+/// the runs beside it. As [`open`].
 ///
 /// # Errors
-/// The log cannot be read or written; nothing was answered to anyone.
-pub fn open(dir: &Path, layout: &Layout, settings: &Settings) -> Result<Opened> {
+/// It was made with another number of shards; else as [`open`].
+pub fn open_dir(dir: &Path, layout: &Layout, settings: &Settings) -> Result<Opened> {
     check_shards(dir, layout.shards)?;
-    open_on(
-        &(Arc::new(Disk::new(dir)) as Arc<dyn Storage>),
-        layout,
-        settings,
-    )
+    open_on(&(Arc::new(Disk::new(dir)) as _), layout, settings)
 }
 
 /// The same on any storage.
@@ -79,15 +76,30 @@ pub(super) fn open_on(
     layout: &Layout,
     settings: &Settings,
 ) -> Result<Opened> {
-    let mut replay = Replay::new(layout.shards, settings)?;
-    let options = Options {
-        segment_bytes: layout.segment_bytes,
-        spares: layout.spares,
-        ..Options::default()
+    let log = LocalStore {
+        storage: Arc::clone(storage),
+        options: Options {
+            segment_bytes: layout.segment_bytes,
+            spares: layout.spares,
+            ..Options::default()
+        },
     };
-    let (mut log, recovery) = LocalLog::open(Arc::clone(storage), options, &mut |frame| {
-        replay.frame(&frame)
-    })?;
+    open(Box::new(log), storage, layout, settings)
+}
+
+/// Opens a log, takes in all its frames, and takes the seat: [`take_seat`].
+/// `runs` is where run files are.
+///
+/// # Errors
+/// The log cannot be read or written; nothing was answered to anyone.
+pub fn open(
+    log: Box<dyn LogStore>,
+    runs: &Arc<dyn Storage>,
+    layout: &Layout,
+    settings: &Settings,
+) -> Result<Opened> {
+    let mut replay = Replay::new(layout.shards, settings)?;
+    let (log, recovery) = log.open(&mut |frame| replay.frame(&frame))?;
     if let Some(cut) = &recovery.cut {
         tracing::warn!(
             "the last {} bytes of the log were not synced before the crash and are cut off: {} at \
@@ -98,25 +110,40 @@ pub(super) fn open_on(
             cut.why
         );
     }
-    let spares = log.spares();
+    take_seat(replay, log, recovery, runs, layout)
+}
+
+/// Makes what a log led to a host that decides, and appends the beginning of a
+/// new epoch, synced: from here on the log is this process's to write.
+///
+/// # Errors
+/// The log cannot be written, or a run it needs not be opened.
+pub fn take_seat(
+    mut replay: Replay,
+    mut log: Box<dyn Log>,
+    recovery: Recovery,
+    runs: &Arc<dyn Storage>,
+    layout: &Layout,
+) -> Result<Opened> {
+    let spares = log.files_ahead();
     let clock = Clock::new(Ms(recovery.last_time_ms));
     tell_of_future(clock.ahead());
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
     let mut shards: Vec<Shard> = replay.engines.into_iter().map(Shard::new).collect();
-    let home = begin_epoch(&mut log, &mut shards, epoch, clock.now(), &|_| Vec::new())?;
+    let home = begin_epoch(&mut *log, &mut shards, epoch, clock.now(), &|_| Vec::new())?;
     for shard in &mut shards {
         shard.engine.set_home(home);
         shard.engine.set_wall_ahead(clock.ahead());
         let last_id = shard.engine.last_id().0;
         shard.ring.settle(last_id);
     }
-    let runs = open_runs(storage, layout, &mut shards)?;
+    let runs = open_runs(runs, layout, &mut shards)?;
     for shard in &mut shards {
         let budget = runs.budget().beside(shard.engine.fixed_bytes());
         shard.engine.set_memory_room(budget.limit);
     }
-    let committer = Committer::new(Box::new(log), epoch, shards.len(), layout.segment_bytes);
+    let committer = Committer::new(log, epoch, shards.len(), layout.segment_bytes);
     Ok(Opened {
         shards,
         committer,
@@ -204,7 +231,7 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
 /// connections that are gone; then what `more` says of each. Answers the
 /// segment it went to.
 pub(super) fn begin_epoch(
-    log: &mut LocalLog,
+    log: &mut dyn Log,
     shards: &mut [Shard],
     epoch: Epoch,
     now: Ms,
@@ -243,7 +270,11 @@ pub(super) fn begin_epoch(
 }
 
 impl Replay {
-    pub(super) fn new(shards: usize, settings: &Settings) -> Result<Self> {
+    /// Before the first frame.
+    ///
+    /// # Errors
+    /// There are too many shards.
+    pub fn new(shards: usize, settings: &Settings) -> Result<Self> {
         let now = Instant::now();
         let count = u8::try_from(shards).context("too many shards")?;
         Ok(Self {
@@ -257,7 +288,11 @@ impl Replay {
         })
     }
 
-    fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
+    /// Takes in the next frame; tells an operator now and then how far it is.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.bytes += frame.payload.len() as u64;
         self.tell();
         self.apply(frame)

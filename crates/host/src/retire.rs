@@ -8,7 +8,7 @@ use quintet_log::{FrameBuf, FrameKind, SegmentNumber, SpareState, Spares};
 
 use super::bodies::chunk_place;
 use super::commit::{Committed, Ending};
-use super::{Core, locked, stop_for};
+use super::{Core, locked};
 
 /// Pause between two slices of background writing.
 const PACE: Duration = Duration::from_millis(2);
@@ -23,7 +23,12 @@ const SLOTS: u32 = 512;
 
 impl Core {
     /// Runs until `stop`. `log_bytes` is read anew each time.
-    pub fn run_upkeep(&self, spares: &Spares, log_bytes: &dyn Fn() -> u64, stop: &AtomicBool) {
+    pub fn run_upkeep(
+        &self,
+        spares: Option<&Spares>,
+        log_bytes: &dyn Fn() -> u64,
+        stop: &AtomicBool,
+    ) {
         let mut told = Space::Enough;
         let mut pause = Duration::ZERO;
         let mut over = None;
@@ -34,9 +39,9 @@ impl Core {
             }
             let stuck = self.write_stuck();
             let began = Instant::now();
-            let state = match spares.fill_slice() {
+            let state = match spares.map_or(Ok(SpareState::Ready), Spares::fill_slice) {
                 Ok(state) => state,
-                Err(error) => stop_for(&error),
+                Err(error) => return self.fail(&error),
             };
             pause = match state {
                 _ if stuck => FULL,
@@ -51,14 +56,14 @@ impl Core {
             let space = match stuck {
                 true => Space::NoTakes,
                 false if !whole && self.room.is_short() => Space::NoPuts,
-                false if spares.low() || self.room.is_tight() => Space::NoPuts,
+                false if spares.is_some_and(Spares::low) || self.room.is_tight() => Space::NoPuts,
                 false => Space::Enough,
             };
             if space != told || self.is_full() != (space != Space::Enough) {
                 self.set_space(space);
             }
             if (space == Space::Enough) != (told == Space::Enough) {
-                tell(space, &spares.why());
+                tell(space, &spares.map(Spares::why).unwrap_or_default());
             }
             told = space;
             if self.retire_one(log_bytes(), &mut over, stop) {
@@ -69,19 +74,18 @@ impl Core {
 
     /// Leaves a segment that was not made ahead as soon as there is one that
     /// was: a full disk would keep it from growing. False: there is none yet.
-    fn go_on_whole(&self, spares: &Spares) -> bool {
+    fn go_on_whole(&self, spares: Option<&Spares>) -> bool {
         {
             let mut committer = locked(&self.committer);
             if committer.log.is_whole() {
                 return true;
             }
-            if !spares.any() {
+            if !spares.is_some_and(Spares::any) {
                 return false;
             }
             match committer.commit(self, Ending::Now) {
                 Committed::Written | Committed::Nothing => {}
-                Committed::Full => return false,
-                Committed::Failed(error) => stop_for(&error),
+                Committed::Full | Committed::Failed => return false,
             }
         }
         self.tell_written();
@@ -98,8 +102,7 @@ impl Core {
             committer.commit(self, Ending::IfFull)
         };
         match committed {
-            Committed::Full => return true,
-            Committed::Failed(error) => stop_for(&error),
+            Committed::Full | Committed::Failed => return true,
             Committed::Nothing | Committed::Written => {}
         }
         self.tell_written();
@@ -249,7 +252,6 @@ impl Core {
         let mut committer = locked(&self.committer);
         let placed = match committer.append_chunk(self, frame, true) {
             Ok(placed) => placed,
-            Err(Committed::Failed(error)) => stop_for(&error),
             Err(_) => return false,
         };
         // An upload may have added places since; both happen under this lock.
@@ -272,8 +274,7 @@ impl Core {
                 }
                 true
             }
-            Committed::Full => false,
-            Committed::Failed(error) => stop_for(&error),
+            Committed::Full | Committed::Failed => false,
         }
     }
 
@@ -281,10 +282,9 @@ impl Core {
     /// decided so far is made durable: the copies, and the snapshot that the
     /// next segment begins with.
     fn retire(&self, segment: SegmentNumber) {
-        if !self.write_now() {
+        if !self.write_now() || !self.sync() {
             return;
         }
-        self.sync();
         self.tell_durable();
         // The lock is not held while the disk works.
         let begun = locked(&self.committer).log.begin_retire(segment);
@@ -293,7 +293,7 @@ impl Core {
                 self.counts.retired.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("retired segment {segment}, {bytes} bytes");
             }
-            Err(error) => stop_for(&error),
+            Err(error) => self.fail(&error),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Core {
         self.room.stuck.store(stuck, Ordering::Relaxed);
         if stuck {
             self.set_space(Space::NoTakes);
-            self.mail.iter().for_each(|inbox| inbox.wake());
+            self.mail.iter().for_each(|post| post.wake());
         } else {
             // The maintenance thread says whether there is more.
             self.set_space(Space::NoPuts);

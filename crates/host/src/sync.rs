@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::commit::{Committed, Ending};
-use super::{Core, locked, stop_for};
+use super::{Core, locked};
 
 /// How long a frame that found the disk full waits before it is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -31,12 +31,15 @@ impl SyncTime {
 }
 
 impl Core {
-    /// Makes all that is written durable.
-    pub(crate) fn sync(&self) {
-        self.sync_in_turn(&locked(&self.sync_turn));
+    /// Makes all that is written durable. False: that failed, for good.
+    pub(crate) fn sync(&self) -> bool {
+        self.sync_in_turn(&locked(&self.sync_turn))
     }
 
-    fn sync_in_turn(&self, _turn: &MutexGuard<'_, ()>) {
+    fn sync_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> bool {
+        if self.has_failed() {
+            return false;
+        }
         let (point, ticket, bytes) = {
             let mut committer = locked(&self.committer);
             let bytes = std::mem::take(&mut committer.unsynced);
@@ -44,7 +47,8 @@ impl Core {
         };
         let start = Instant::now();
         if let Err(error) = point.wait() {
-            stop_for(&error);
+            self.fail(&error);
+            return false;
         }
         if bytes > 0 {
             self.sync_time.add(start.elapsed());
@@ -52,6 +56,7 @@ impl Core {
         locked(&self.committer).log.synced(point);
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         self.progress.set_durable(ticket);
+        true
     }
 
     /// Writes the open batch and syncs, in the I/O thread that asks, which
@@ -69,14 +74,15 @@ impl Core {
             match committer.commit(self, Ending::IfFull) {
                 Committed::Nothing => {}
                 Committed::Written => self.tell_written(),
-                Committed::Full => return false,
-                Committed::Failed(error) => stop_for(&error),
+                Committed::Full | Committed::Failed => return false,
             }
             if committer.unsynced > SMALL {
                 return false;
             }
         }
-        self.sync_in_turn(&turn);
+        if !self.sync_in_turn(&turn) {
+            return false;
+        }
         drop(turn);
         for (at, mailbox) in self.mail.iter().enumerate() {
             if at != thread {
@@ -105,7 +111,7 @@ impl Core {
                 Committed::Written => self.tell_written(),
                 // Somebody else may have written for a body's sake.
                 Committed::Nothing if self.progress.durable() < self.progress.written() => {}
-                Committed::Nothing => return,
+                Committed::Nothing | Committed::Failed => return,
                 Committed::Full => {
                     self.upkeep.raise();
                     if stop.load(Ordering::SeqCst) {
@@ -114,9 +120,10 @@ impl Core {
                     std::thread::sleep(FULL_RETRY);
                     continue;
                 }
-                Committed::Failed(error) => stop_for(&error),
             }
-            self.sync();
+            if !self.sync() {
+                return;
+            }
             self.tell_durable();
             // Nobody is served any more; the end of the server writes the rest.
             if stop.load(Ordering::SeqCst) {
@@ -143,8 +150,7 @@ impl Core {
                 let committer = locked(&self.committer);
                 committer.log.durable() < committer.log.end()
             };
-            if behind {
-                self.sync();
+            if behind && self.sync() {
                 self.tell_durable();
             }
         }
@@ -158,14 +164,18 @@ impl Core {
             match committed {
                 Committed::Nothing => break,
                 Committed::Written => {}
-                Committed::Full => return false,
-                Committed::Failed(error) => stop_for(&error),
+                Committed::Full | Committed::Failed => return false,
             }
         }
-        self.sync();
+        if !self.sync() {
+            return false;
+        }
         match locked(&self.committer).log.end_in_order() {
             Ok(()) => true,
-            Err(error) => stop_for(&error),
+            Err(error) => {
+                self.fail(&error);
+                false
+            }
         }
     }
 }

@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, PAYLOAD_BYTES_MAX, Placed,
-    Position, Recovery, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
-    StorageFile, SyncPoint, SyncWork,
+    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, LogStore, PAYLOAD_BYTES_MAX,
+    Placed, Position, Recovery, Replay, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp,
+    Storage, StorageFile, SyncPoint, SyncWork,
     error::{is_full, is_scarce},
     extent::{Extent, Extents},
     failure::Failure,
@@ -41,6 +41,21 @@ impl Default for Options {
             spares: 2,
             shard: u16::MAX,
         }
+    }
+}
+
+/// A log in a directory of segments, not open.
+pub struct LocalStore {
+    /// The directory, whose [`DirLock`](crate::DirLock) the caller holds.
+    pub storage: Arc<dyn Storage>,
+    /// How it is laid out from now on.
+    pub options: Options,
+}
+
+impl LogStore for LocalStore {
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError> {
+        let (log, recovery) = LocalLog::open(self.storage, self.options, replay)?;
+        Ok((Box::new(log), recovery))
     }
 }
 
@@ -105,7 +120,7 @@ impl LocalLog {
     pub fn open(
         storage: Arc<dyn Storage>,
         options: Options,
-        replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
+        replay: Replay<'_>,
     ) -> Result<(Self, Recovery), LogError> {
         let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
         let found = recovery::recover(&*storage, options.shard, replay)?;
@@ -386,6 +401,10 @@ impl Log for LocalLog {
 
     fn has_next(&self) -> bool {
         self.spares.any()
+    }
+
+    fn files_ahead(&self) -> Option<Spares> {
+        Some(self.spares())
     }
 
     fn sync_point(&mut self) -> SyncPoint {

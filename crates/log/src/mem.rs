@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, PAYLOAD_BYTES_MAX,
-    Placed, Position, ReadBodies, ReplayFrame, Retiring, SegmentInfo, SegmentNumber, Stamp,
-    StorageFile, SyncPoint, SyncWork,
+    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, LogStore,
+    PAYLOAD_BYTES_MAX, Placed, Position, ReadBodies, Recovery, Replay, ReplayFrame, Retiring,
+    SegmentInfo, SegmentNumber, Stamp, StorageFile, SyncPoint, SyncWork,
 };
 
 /// Payload bytes after which [`Log::segment_bytes_left`] says 0: small, so that tests rotate.
@@ -64,6 +64,23 @@ impl MemStore {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Segment>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogStore for MemStore {
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError> {
+        let mut recovery = Recovery::default();
+        let log = MemLog::open(*self, &mut |frame| {
+            recovery.frames += 1;
+            recovery.records += u64::from(frame.count);
+            recovery.bytes += (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
+            recovery.segments += u64::from(frame.first_in_segment);
+            recovery.last_epoch = recovery.last_epoch.max(frame.epoch);
+            recovery.last_time_ms = recovery.last_time_ms.max(frame.time_ms);
+            replay(frame)
+        })?;
+        recovery.end = log.end();
+        Ok((Box::new(log), recovery))
     }
 }
 

@@ -9,9 +9,25 @@ use std::{
 };
 
 use crate::{
-    FRAME_HEADER_BYTES, FrameBuf, LogError, Placed, Position, SegmentInfo, SegmentNumber, Stamp,
-    StorageFile, frame::FrameHeader, storage::read_full,
+    FRAME_HEADER_BYTES, FrameBuf, LogError, Placed, Position, Recovery, ReplayFrame, SegmentInfo,
+    SegmentNumber, Spares, Stamp, StorageFile, frame::FrameHeader, storage::read_full,
 };
+
+/// What is told each frame of a log that is opened, oldest first; what it says is wrong with one
+/// ends the opening.
+pub type Replay<'a> = &'a mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>;
+
+/// A log before it is opened.
+pub trait LogStore {
+    /// Opens the log, beginning one where there is none, and hands every frame to `replay`, oldest
+    /// first. All of it is durable when this returns, and nobody else writes it from then on, or
+    /// is found out by who does.
+    ///
+    /// # Errors
+    /// It cannot be read, or `replay` refused a frame. What `replay` has built by then is worth
+    /// nothing.
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError>;
+}
 
 /// An ordered, durable sequence of frames with one writer.
 ///
@@ -65,6 +81,12 @@ pub trait Log: Send {
     /// disk.
     fn has_next(&self) -> bool {
         true
+    }
+
+    /// The keeper of files that are made ahead, if this log has any: some thread of the caller's
+    /// has to fill them.
+    fn files_ahead(&self) -> Option<Spares> {
+        None
     }
 
     /// Everything appended so far, as a thing to wait for without holding the log.

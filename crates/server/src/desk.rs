@@ -15,7 +15,7 @@ use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
 };
 use quintet_hooks::{Decided as Hooked, Who};
-use quintet_host::{Decided, Inbox as _, Need, PartyKey, Reached, SLOTS_MAX, locked};
+use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
 use quintet_wire::STREAM_OVER;
 
 use crate::io::{Mail, Upload};

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::ByteBudget;
 use quintet_engine::Settings;
-use quintet_host::{Core, Inbox, Layout, Room, SyncPolicy, locked};
-use quintet_log::DirLock;
+use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
+use quintet_log::{DirLock, LogError};
 use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::config::{Address, Config, Given, Places, Served, load};
@@ -264,7 +264,7 @@ fn open(
     listeners: Vec<Listening>,
     orders: Sender<Order>,
     places: Places,
-) -> Result<(Arc<Server>, Vec<Poll>, quintet_log::Spares)> {
+) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
     let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())
@@ -277,7 +277,7 @@ fn open(
         memory: config.memory,
     };
     let began = Instant::now();
-    let opened = quintet_host::open(&config.data, &layout, &settings)?;
+    let opened = quintet_host::open_dir(&config.data, &layout, &settings)?;
     tracing::info!(
         "read {} frames, {} MiB of log in {} ms",
         opened.recovery.frames,
@@ -298,8 +298,14 @@ fn open(
         .collect();
     let room = Room::new(config.data.clone(), config.segment_bytes);
     let spares = opened.spares.clone();
-    let inboxes = mail.iter().map(|mail| Arc::clone(mail) as Arc<dyn Inbox>);
-    let core = Core::new(opened, config.sync, inboxes.collect(), room);
+    let posts = mail.iter().map(|mail| Arc::clone(mail) as Arc<dyn Post>);
+    let core = Core::new(
+        opened,
+        config.sync,
+        posts.collect(),
+        room,
+        Box::new(EndsWithItsLog),
+    );
     let server = Server {
         core,
         mail,
@@ -326,6 +332,18 @@ fn open(
     Ok((Arc::new(server), polls, spares))
 }
 
+/// A single server ends when its log fails: the next start reads what the disk
+/// has.
+struct EndsWithItsLog;
+
+impl Owner for EndsWithItsLog {
+    fn log_failed(&self, error: &LogError) {
+        tracing::error!("stopping: {error}");
+        eprintln!("quintet: stopping, since the log cannot be written: {error}");
+        std::process::exit(1);
+    }
+}
+
 /// What a helper thread does.
 type Helper = Box<dyn FnOnce(&Arc<Server>, &Ends) + Send>;
 
@@ -337,7 +355,7 @@ struct Ends {
 
 fn start_helpers(
     server: &Arc<Server>,
-    spares: quintet_log::Spares,
+    spares: Option<quintet_log::Spares>,
     ends: &Arc<Ends>,
 ) -> Result<Vec<JoinHandle<()>>> {
     let mut helpers = Vec::new();
@@ -368,7 +386,9 @@ fn start_helpers(
         "upkeep",
         Box::new(move |server, ends| {
             let log_bytes = || server.limits.log_bytes.load(Ordering::Relaxed);
-            server.core.run_upkeep(&spares, &log_bytes, &ends.stop);
+            server
+                .core
+                .run_upkeep(spares.as_ref(), &log_bytes, &ends.stop);
         }),
     )?);
     match server.core.policy() {

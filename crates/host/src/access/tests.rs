@@ -9,7 +9,7 @@ use quintet_engine::{
 };
 
 use super::*;
-use crate::{Contents, Core, Layout, Room, SyncPolicy, locked, open};
+use crate::{Contents, Core, Layout, Panics, Room, SyncPolicy, locked, open_dir};
 
 const SHARDS: usize = 3;
 
@@ -20,9 +20,15 @@ fn core(dir: &Path, settings: &Settings) -> Core {
         spares: 0,
         memory: 256 << 20,
     };
-    let opened = open(dir, &layout, settings).expect("it opens");
+    let opened = open_dir(dir, &layout, settings).expect("it opens");
     let room = Room::new(dir.to_owned(), 1 << 20);
-    Core::new(opened, SyncPolicy::Never, Vec::new(), room)
+    Core::new(
+        opened,
+        SyncPolicy::Never,
+        Vec::new(),
+        room,
+        Box::new(Panics),
+    )
 }
 
 fn ask(core: &Core, command: Command) -> Outcome {

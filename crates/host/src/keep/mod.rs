@@ -20,7 +20,7 @@ use quintet_engine::{ChunkPlace, ColdStats, Home, QueueId, RunId, Want, varint};
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 
-use super::{Core, Signal, locked, stop_for};
+use super::{Core, Signal, locked};
 
 /// Bytes of a block, by how many blocks there are. Twice what DESIGN says at
 /// first, as each takes some 560 bytes of memory; more in a deep backlog, so
@@ -468,6 +468,7 @@ impl Core {
         if matches!(error, LogError::NoSpace { .. }) {
             return true;
         }
-        stop_for(error)
+        self.fail(error);
+        false
     }
 }

@@ -19,7 +19,7 @@ use quintet_sim::disk::{Fault, Keep, SimDisk};
 use super::Budget;
 use crate::commit::Ending;
 use crate::recover::{Layout, open_on};
-use crate::{Access, Core, Decided, Inbox, Need, Room, SyncPolicy, Trail, locked};
+use crate::{Access, Core, Decided, Need, Owner, Panics, Post, Room, SyncPolicy, Trail, locked};
 
 pub(crate) const SEGMENT: u64 = 32 << 10;
 /// Longer than any healthy answer takes. Nothing passes by reaching it.
@@ -35,7 +35,7 @@ fn open(disk: &SimDisk) -> Core {
 #[derive(Default)]
 struct Kept(Mutex<Vec<(Delivery, Need)>>);
 
-impl Inbox for Kept {
+impl Post for Kept {
     fn post(&self, delivery: Delivery, need: Need) {
         locked(&self.0).push((delivery, need));
     }
@@ -58,6 +58,16 @@ pub(crate) fn open_with(disk: &SimDisk, settings: &Settings) -> Core {
 
 /// The same of several shards.
 pub(crate) fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) -> Core {
+    open_owned(disk, settings, shards, Box::new(Panics))
+}
+
+/// The same, of this owner.
+pub(crate) fn open_owned(
+    disk: &SimDisk,
+    settings: &Settings,
+    shards: usize,
+    owner: Box<dyn Owner>,
+) -> Core {
     let layout = Layout {
         shards,
         segment_bytes: SEGMENT,
@@ -66,9 +76,9 @@ pub(crate) fn open_shards(disk: &SimDisk, settings: &Settings, shards: usize) ->
     };
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let opened = open_on(&storage, &layout, settings).expect("it opens");
-    let mail: Vec<Arc<dyn Inbox>> = vec![Arc::new(Kept::default())];
+    let mail: Vec<Arc<dyn Post>> = vec![Arc::new(Kept::default())];
     let room = Room::new("/".into(), SEGMENT);
-    let core = Core::new(opened, SyncPolicy::Always, mail, room);
+    let core = Core::new(opened, SyncPolicy::Always, mail, room, owner);
     // Everything is over this budget.
     *locked(&core.runs.budget) = Budget {
         high: 0,

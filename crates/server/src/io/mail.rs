@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use mio::Waker;
 use quintet_engine::Delivery;
-use quintet_host::{Inbox, Need, locked};
+use quintet_host::{Need, Post, locked};
 
 use super::{Origin, Stream};
 
@@ -60,7 +60,7 @@ impl Mailbox {
     }
 }
 
-impl Inbox for Mailbox {
+impl Post for Mailbox {
     fn post(&self, delivery: Delivery, need: Need) {
         self.leave(Mail::Delivery(delivery, need));
     }

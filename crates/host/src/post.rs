@@ -6,7 +6,7 @@ use super::Need;
 
 /// A thread with parties, as others reach it. Its number is in their
 /// [`crate::PartyKey`]s.
-pub trait Inbox: Send + Sync {
+pub trait Post: Send + Sync {
     /// Leaves an outcome for a take that waited, and what it waits for.
     fn post(&self, delivery: Delivery, need: Need);
 
