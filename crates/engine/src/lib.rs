@@ -23,6 +23,7 @@ mod compound;
 mod decide;
 mod engine;
 mod fact;
+pub mod format;
 mod message;
 mod name;
 mod outcome;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_engine::{ChunkPlace, LargeBody, varint};
+use quintet_engine::format::put_chunk_head;
+use quintet_engine::{ChunkPlace, LargeBody};
 use quintet_log::{Epoch, FrameBuf, FrameKind, Placed};
 
 use super::{Core, locked};
@@ -75,16 +76,8 @@ impl Bodies {
 pub fn begin_chunk(frame: &mut FrameBuf, body: u64, index: u32) {
     frame.clear();
     frame.set_kind(FrameKind::Body);
-    varint::put(frame.payload_mut(), body);
-    varint::put(frame.payload_mut(), u64::from(index));
+    put_chunk_head(frame.payload_mut(), body, index);
     frame.count = 1;
-}
-
-/// Reads what [`begin_chunk`] wrote: body id, chunk index, and the bytes.
-pub(crate) fn read_chunk(mut payload: &[u8]) -> Option<(u64, u32, &[u8])> {
-    let body = varint::take(&mut payload)?;
-    let index = u32::try_from(varint::take(&mut payload)?).ok()?;
-    Some((body, index, payload))
 }
 
 /// Where a chunk of `len` body bytes went.
@@ -135,18 +128,6 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_chunk_says_whose_it_is() {
-        let mut frame = FrameBuf::new(FrameKind::Facts);
-        begin_chunk(&mut frame, 1 << 33, 7);
-        frame.payload_mut().extend_from_slice(b"bytes");
-        assert_eq!(
-            read_chunk(frame.payload()),
-            Some((1 << 33, 7, &b"bytes"[..]))
-        );
-        assert_eq!(frame.kind(), FrameKind::Body);
-    }
 
     #[test]
     fn bodies_nobody_holds_are_forgotten() {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, WallAhead, varint};
+use quintet_engine::format::{chunk, next_group};
+use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, WallAhead};
 use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
     Spares, Stamp, Storage,
 };
 
-use super::bodies::{Bodies, read_chunk};
+use super::bodies::Bodies;
 use super::clock::STEP_MS;
 use super::shard::fill;
 use super::{Budget, Clock, Committer, Runs, Shard};
@@ -342,7 +343,7 @@ impl Replay {
     }
 
     fn chunk(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
-        let (id, index, bytes) = read_chunk(frame.payload).ok_or("a chunk without a head")?;
+        let (id, index, bytes) = chunk(frame.payload).ok_or("a chunk without a head")?;
         let index = usize::try_from(index).map_err(|error| error.to_string())?;
         let places = &mut self.bodies.entry(id).or_default().places;
         // A body of 1 TiB in the smallest chunks has fewer.
@@ -396,15 +397,6 @@ impl Replay {
             );
         }
     }
-}
-
-/// Splits a group off the payload of a frame of facts: shard and records.
-fn next_group<'a>(payload: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
-    let shard = varint::take(payload)?;
-    let len = usize::try_from(varint::take(payload)?).ok()?;
-    let (records, rest) = payload.split_at_checked(len)?;
-    *payload = rest;
-    Some((shard, records))
 }
 
 /// Name of the file that says how many shards a data directory has.

@@ -1,6 +1,7 @@
 //! One shard: its engine and its part of the open batch.
 
-use quintet_engine::{Engine, Fact, Hold, Home, Journal, varint};
+use quintet_engine::format::put_group;
+use quintet_engine::{Engine, Fact, Hold, Home, Journal};
 
 use super::tickets::{Need, Progress, Ring};
 
@@ -65,18 +66,11 @@ impl Batch {
 /// any its number, their length and the records. Answers how many records, and
 /// whether it was the last of the batches, which are empty then.
 pub(crate) fn fill(payload: &mut Vec<u8>, batches: &mut [Batch]) -> (u32, bool) {
-    let mut put = |number: usize, records: &[u8]| {
-        if !records.is_empty() {
-            varint::put(payload, number as u64);
-            varint::put(payload, records.len() as u64);
-            payload.extend_from_slice(records);
-        }
-    };
     for (number, batch) in batches.iter_mut().enumerate() {
         let (from, counted) = batch.done;
         let next = batch.cuts.iter().find(|(end, _)| *end > from);
         if let Some(&(end, count)) = next {
-            put(number, &batch.records[from..end]);
+            put_group(payload, number, &batch.records[from..end]);
             batch.done = (end, count);
             let last = batches.iter().all(|b| b.done.0 == b.records.len());
             if last {
@@ -87,7 +81,7 @@ pub(crate) fn fill(payload: &mut Vec<u8>, batches: &mut [Batch]) -> (u32, bool) 
     }
     let mut count = 0;
     for (number, batch) in batches.iter_mut().enumerate() {
-        put(number, &batch.records[batch.done.0..]);
+        put_group(payload, number, &batch.records[batch.done.0..]);
         count += batch.count - batch.done.1;
         batch.clear();
     }

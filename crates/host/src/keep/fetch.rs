@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use quintet_engine::format::key_hash;
 use quintet_engine::{BlockAt, Found, Message, MessageId, RunId, Want};
 use quintet_log::LogError;
 use quintet_log::run::Run;
 
-use super::key_hash;
 use crate::{Core, Shard, locked};
 
 impl Core {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::{ChunkPlace, ColdStats, Home, QueueId, RunId, Want, varint};
+use quintet_engine::{ChunkPlace, ColdStats, Home, RunId, Want};
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
 
@@ -337,25 +337,6 @@ impl BodySource<'_> {
             }
         }
     }
-}
-
-/// Hash of a message's key, as runs index it: FNV-1a of 64 bits over the
-/// number of the queue (four bytes, low one first) and the key. Part of the
-/// format of runs (docs/run-format.md).
-pub(crate) fn key_hash(queue: QueueId, key: &[u8]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325;
-    let bytes = queue.0.to_le_bytes();
-    bytes.iter().chain(key).fold(start, |hash: u64, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// The tag of a lane: queue and state.
-fn lane_tag(queue: QueueId, lane: quintet_engine::Lane) -> Vec<u8> {
-    let mut tag = Vec::with_capacity(6);
-    varint::put(&mut tag, u64::from(queue.0));
-    tag.push(lane as u8);
-    tag
 }
 
 impl Core {

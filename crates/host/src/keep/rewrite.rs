@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use quintet_engine::format::lane_tag;
 use quintet_engine::{Body, EntryFacts, Lane, Message, QueueId, Rewritten, RunId};
 use quintet_log::LogError;
 use quintet_log::run::{Block, Place, Run, RunWriter};
 
-use super::lane_tag;
 use crate::{Core, locked};
 
 /// How many runs are merged at once at most, and at least.

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use quintet_engine::format::{key_hash, lane_tag};
 use quintet_engine::{
     Body, ChunkPlace, Home, LargeBody, Message, MessageId, Picked, RunId, Spill, Written,
 };
 use quintet_log::LogError;
 use quintet_log::run::{Run, RunWriter};
 
-use super::{PACE, key_hash, lane_tag};
+use super::PACE;
 use crate::{Core, Shard, locked};
 
 /// Messages chosen in one hold of a shard's lock.
