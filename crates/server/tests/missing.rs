@@ -188,3 +188,67 @@ fn directories_of_an_earlier_version_open() {
         assert!(server.stop().success());
     }
 }
+
+/// A directory of two shards from the commit before the host had a crate of its
+/// own, with runs, large bodies in a run and in the log, dead letters, and
+/// messages in every state. Packed, as its segments are mostly zeros.
+#[test]
+fn a_directory_with_runs_of_an_earlier_commit_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let packed = format!("{}/tests/old/d2d82bc.tar.gz", env!("CARGO_MANIFEST_DIR"));
+    let unpacked = std::process::Command::new("tar")
+        .args(["xzf", &packed, "-C"])
+        .arg(&data)
+        .status();
+    assert!(unpacked.expect("tar").success());
+    let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
+    let said = text(&check.stdout);
+    assert!(
+        check.status.success() && said.contains("2 runs, 244 messages"),
+        "{said}"
+    );
+    let start = || {
+        let start = Start {
+            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+            config: Some("shards = 2\n"),
+            ..Start::default()
+        };
+        Server::start_with(&data, start)
+    };
+    // What is taken in the first life stays away in the second.
+    let server = start();
+    let mut client = server.client();
+    for queue in ["cold-a", "cold-b"] {
+        for number in 0..60 {
+            client.take(queue, format!("cold {number}").as_bytes());
+        }
+    }
+    client.take("large", &[b'L'; 150_000]);
+    assert!(server.stop().success());
+    let server = start();
+    let mut client = server.client();
+    for queue in ["cold-a", "cold-b"] {
+        for number in 60..120 {
+            client.take(queue, format!("cold {number}").as_bytes());
+        }
+    }
+    for queue in ["hot-a", "hot-b"] {
+        for number in 0..5 {
+            client.take(queue, format!("hot {number}").as_bytes());
+        }
+    }
+    client.take("large-hot", &[b'H'; 150_000]);
+    client.take("buried", b"tried");
+    for queue in [
+        "cold-a", "cold-b", "hot-a", "hot-b", "large", "buried", "churn",
+    ] {
+        client.take_nothing(queue);
+    }
+    let mut client = server.client_of("beanstalk");
+    client.send(b"use work\r\npeek-ready\r\npeek-delayed\r\npeek-buried\r\n");
+    let found = b"USING work\r\nFOUND 123 5\r\nready\r\nFOUND 124 7\r\ndelayed\r\nFOUND 122 6\r\nburied\r\n";
+    client.expect(found);
+    assert!(server.stop().success());
+}
