@@ -1,24 +1,41 @@
 //! One connection.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 use quintet_door::ByteBudget;
-use quintet_engine::{Caller, Command, Handed, Outcome, Put};
+use quintet_engine::{Caller, Handed, Outcome};
 use quintet_hooks::Who;
 use quintet_host::Need;
-use quintet_wire::{Ask, Given, HalfClose, HostAsk, Said, Session};
+use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
 use super::guests::Origin;
+use super::inbox::Inbox;
 use super::outbox::Outbox;
-use super::upload::Upload;
 
 /// So much a connection holds without its being counted, bytes: what small
 /// requests take, and what one that rests keeps. Bounded by the number of
 /// connections.
 pub(super) const FREE_BYTES: usize = 8 << 10;
+
+/// Why a connection's requests are not decided although they are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pause {
+    No,
+    /// Its client does not read its replies.
+    Stalled,
+    /// All connections together hold too much memory, and this one holds some
+    /// of it.
+    Starved,
+}
+
+/// A take that stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Standing {
+    /// It asks for a lease.
+    pub(super) leased: bool,
+}
 
 /// What the thread knows of a connection.
 pub(super) struct Conn {
@@ -28,38 +45,20 @@ pub(super) struct Conn {
     pub(super) caller: Caller,
     /// Number of the listener it came by.
     pub(super) listener: usize,
-    /// What it speaks has not been seen: its first line may be HTTP's.
-    pub(super) is_new: bool,
-    /// Bytes read and not decoded.
-    pub(super) input: Vec<u8>,
-    /// Requests decoded and not decided.
-    pub(super) pending: VecDeque<Ask>,
+    pub(super) inbox: Inbox,
+    pub(super) out: Outbox,
     /// A take of it waits in line. True: what it gets goes back if the reply
     /// never leaves.
     pub(super) waiting: Option<bool>,
     /// It has a standing take, or a delivery of one is on the way.
-    pub(super) watching: bool,
-    /// That take asks for a lease.
-    pub(super) watch_leased: bool,
+    pub(super) standing: Option<Standing>,
     /// As hooks are shown it; made when one is.
     pub(super) who: Option<Arc<Who>>,
-    pub(super) upload: Option<Upload>,
-    pub(super) out: Outbox,
-    /// The socket may have bytes that were not read.
-    pub(super) readable: bool,
-    /// The client has closed its side; what it sent before may be unread.
-    pub(super) fin: bool,
-    /// Everything the client sent has been read.
-    pub(super) eof: bool,
-    /// What the session said about that, once asked.
+    /// What the session said to its client having closed its side, once asked.
     pub(super) half_close: Option<HalfClose>,
     /// Nothing more is decoded; it closes when its output has left.
     pub(super) closing: bool,
-    /// It stopped because its client does not read its replies.
-    pub(super) stalled: bool,
-    /// It stopped because all connections together hold too much memory, and
-    /// this one holds some of it.
-    pub(super) starved: bool,
+    pub(super) pause: Pause,
     /// What it holds, as the budget of all connections knows it, bytes.
     pub(super) charged: u64,
     /// The socket took no more; room is watched for.
@@ -148,23 +147,14 @@ impl Conn {
             session,
             caller,
             listener,
-            is_new: true,
-            input: Vec::new(),
-            pending: VecDeque::new(),
-            waiting: None,
-            watching: false,
-            watch_leased: false,
-            who: None,
-            upload: None,
+            inbox: Inbox::default(),
             out: Outbox::default(),
-            // What came before it was registered raises an event.
-            readable: false,
-            fin: false,
-            eof: false,
+            waiting: None,
+            standing: None,
+            who: None,
             half_close: None,
             closing: false,
-            stalled: false,
-            starved: false,
+            pause: Pause::No,
             charged: 0,
             blocked: false,
             in_dirty: false,
@@ -181,10 +171,8 @@ impl Conn {
 
     /// What it holds in memory, bytes; 0 for what any connection may.
     pub(super) fn footprint(&self) -> u64 {
-        let pending: usize = self.pending.iter().map(bytes_in_ask).sum();
-        let upload = self.upload.as_ref().map_or(0, Upload::footprint);
         let held = self.session.held_bytes();
-        let all = self.input.capacity() + self.out.footprint() + upload + pending + held;
+        let all = self.inbox.footprint() + self.out.footprint() + held;
         if all > FREE_BYTES { all as u64 } else { 0 }
     }
 
@@ -200,26 +188,7 @@ impl Conn {
     /// Nothing more is decided.
     pub(super) fn close_after_flush(&mut self) {
         self.closing = true;
-        self.pending.clear();
-        self.input = Vec::new();
-        self.upload = None;
-    }
-}
-
-/// Bytes of the bodies a request brings along.
-fn bytes_in_ask(ask: &Ask) -> usize {
-    let small = |put: &Put| put.body.as_small().map_or(0, <[u8]>::len);
-    match ask {
-        Ask::Engine(command)
-        | Ask::EngineOrClose(command)
-        | Ask::EngineAlone(command)
-        | Ask::EngineSynced(command) => match command {
-            Command::Put(put) => small(put),
-            Command::PutMany(puts) => puts.iter().map(small).sum(),
-            _ => 0,
-        },
-        Ask::Unknown(words) => words.len(),
-        Ask::Host(_) | Ask::Own | Ask::Close => 0,
+        self.inbox.clear();
     }
 }
 

@@ -12,7 +12,7 @@ impl IoThread {
         }
         for slot in self.conns.slots() {
             let conn = self.conns.get_mut(slot);
-            if conn.is_some_and(|conn| (conn.fin || conn.eof) && conn.out.owes()) {
+            if conn.is_some_and(|conn| conn.inbox.feed.is_closed() && conn.out.owes()) {
                 self.close(slot);
             }
         }

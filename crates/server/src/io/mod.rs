@@ -5,6 +5,7 @@ mod gather;
 mod gone;
 mod guests;
 mod hooked;
+mod inbox;
 mod listen;
 mod mail;
 mod outbox;

@@ -16,6 +16,14 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
+/// What a read brought.
+pub(crate) struct Got {
+    /// So many; 0: the client has closed its side.
+    pub(crate) bytes: usize,
+    /// There is no more until an event says so.
+    pub(crate) drained: bool,
+}
+
 impl Stream {
     /// The client's address; a unix socket has none.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
@@ -25,11 +33,14 @@ impl Stream {
         }
     }
 
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
+        let bytes = match self {
+            Stream::Tcp(stream) => stream.read(buffer)?,
+            Stream::Unix(stream) => stream.read(buffer)?,
+        };
+        // A plain socket gives all it has if there is room for it.
+        let drained = bytes < buffer.len();
+        Ok(Got { bytes, drained })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -75,7 +86,7 @@ impl Stream {
         }
         for _ in 0..DRAIN_READS {
             match self.read(scratch) {
-                Ok(n) if n == scratch.len() => {}
+                Ok(got) if !got.drained => {}
                 _ => return,
             }
         }

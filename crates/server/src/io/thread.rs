@@ -13,7 +13,7 @@ use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_wire::{Ask, Tally};
 
 use super::Stream;
-use super::conn::{Conn, Reply};
+use super::conn::{Conn, Pause, Reply};
 use super::gather::{Gather, Turn};
 use super::guests::Origin;
 use super::listen::Bound;
@@ -256,14 +256,13 @@ impl IoThread {
             return;
         };
         conn.active = self.instant;
-        conn.readable = true;
-        conn.fin |= closed;
+        conn.inbox.feed.wake(closed);
         if dead {
             // Reset, or closed both ways: no reply can arrive.
             self.close(slot);
             return;
         }
-        let large = conn.upload.is_some();
+        let large = conn.inbox.upload.is_some();
         if writable {
             self.mark_dirty(slot);
         }
@@ -289,7 +288,7 @@ impl IoThread {
             && !conn.in_again
         {
             conn.in_again = true;
-            match conn.upload {
+            match conn.inbox.upload {
                 Some(_) => self.again_large.push_back(slot),
                 None => self.again.push_back(slot),
             }
@@ -375,7 +374,7 @@ impl IoThread {
         let session = self.server.listeners[listener].opener.open();
         let mut conn = Conn::new(stream, origin, session, caller, listener);
         conn.active = self.instant;
-        conn.is_new = !self.server.is_operator(listener);
+        conn.inbox.is_new = !self.server.is_operator(listener);
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
             self.close(key.slot);
@@ -631,9 +630,10 @@ impl IoThread {
             conn.in_held = true;
             self.held.push(slot);
         }
-        let goes_on = conn.stalled && conn.may_go_on(server.limits.output_bytes_max);
+        let goes_on =
+            conn.pause == Pause::Stalled && conn.may_go_on(server.limits.output_bytes_max);
         if goes_on {
-            conn.stalled = false;
+            conn.pause = Pause::No;
             self.mark_again(slot);
         }
         if flushed == Flushed::More {
@@ -676,7 +676,7 @@ impl IoThread {
             self.tight_since = None;
             for slot in std::mem::take(&mut self.starved) {
                 if let Some(conn) = self.conns.get_mut(slot) {
-                    conn.starved = false;
+                    conn.pause = Pause::No;
                     self.mark_again(slot);
                 }
             }
@@ -731,7 +731,7 @@ impl IoThread {
             let limit = Duration::from_millis(idle_ms);
             let quiet = self.instant.saturating_duration_since(conn.active);
             // A take that waits is not idle.
-            let waits = conn.waiting.is_some() || conn.watching;
+            let waits = conn.waiting.is_some() || conn.standing.is_some();
             if idle_ms > 0 && quiet > limit && !waits {
                 self.close(slot);
             }

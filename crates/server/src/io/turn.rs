@@ -9,8 +9,10 @@ use quintet_hooks::Decided as Hooked;
 use quintet_host::{Access, Decided, Need};
 use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
 
-use super::conn::{Conn, FREE_BYTES, Reply};
+use super::conn::{Conn, FREE_BYTES, Pause, Reply, Standing};
 use super::hooked::{self, reply};
+use super::inbox::Feed;
+use super::stream::Got;
 use super::thread::IoThread;
 use super::upload::Upload;
 use crate::server::Server;
@@ -68,13 +70,17 @@ impl IoThread {
                 return Stop::Dead;
             };
             if !conn.may_go_on(server.limits.output_bytes_max) {
-                conn.stalled = !conn.closing && conn.waiting.is_none();
+                if !conn.closing && conn.waiting.is_none() {
+                    conn.pause = Pause::Stalled;
+                } else if conn.pause == Pause::Stalled {
+                    conn.pause = Pause::No;
+                }
                 break Stop::Quiet;
             }
             let tight = server.connection_memory.is_tight();
             if tight && conn.charged > 0 && !server.is_operator(conn.listener) {
-                if !conn.starved {
-                    conn.starved = true;
+                if conn.pause != Pause::Starved {
+                    conn.pause = Pause::Starved;
                     self.starved.push(slot);
                 }
                 break Stop::Quiet;
@@ -82,21 +88,21 @@ impl IoThread {
             if requests >= REQUESTS {
                 break Stop::Again;
             }
-            let own = !conn.input.is_empty();
+            let own = !conn.inbox.bytes.is_empty();
             let input = if own {
-                &conn.input[..]
+                &conn.inbox.bytes[..]
             } else {
                 &scratch[from..to]
             };
             let mut dry = known_dry;
             let mut used = 0;
-            if !conn.pending.is_empty() {
-                self.asks.extend(conn.pending.drain(..));
-            } else if let Some(upload) = &mut conn.upload {
+            if !conn.inbox.pending.is_empty() {
+                self.asks.extend(conn.inbox.pending.drain(..));
+            } else if let Some(upload) = &mut conn.inbox.upload {
                 let (taken, wrote) = upload.feed(&server.core, server.limits.chunk_bytes, input);
                 used = taken;
                 if upload.is_complete() {
-                    if let Some(upload) = conn.upload.take() {
+                    if let Some(upload) = conn.inbox.upload.take() {
                         conn.session.streamed(upload.finish());
                     }
                 } else if wrote {
@@ -105,16 +111,16 @@ impl IoThread {
                 } else {
                     dry = true;
                 }
-            } else if conn.is_new && !input.is_empty() {
+            } else if conn.inbox.is_new && !input.is_empty() {
                 // Whether its first line is HTTP's is known before a session
                 // sees a byte: what follows such a line is no command.
                 match Http::of(input) {
-                    Http::Maybe if !conn.eof => dry = true,
+                    Http::Maybe if conn.inbox.feed != Feed::Ended => dry = true,
                     Http::Yes => {
                         self.refuse_http(slot, &server);
                         break Stop::Quiet;
                     }
-                    Http::No | Http::Maybe => conn.is_new = false,
+                    Http::No | Http::Maybe => conn.inbox.is_new = false,
                 }
             } else if !dry {
                 let listener = &server.listeners[conn.listener];
@@ -130,7 +136,8 @@ impl IoThread {
                 known_dry = dry;
                 if let Some((len, queue)) = decoded.body {
                     let refused = server.refuses_body(&queue, len);
-                    conn.upload = Some(Upload::new(&server.core, &server.uploads, len, refused));
+                    conn.inbox.upload =
+                        Some(Upload::new(&server.core, &server.uploads, len, refused));
                 }
             }
             consume(conn, own, used, &mut from);
@@ -146,52 +153,54 @@ impl IoThread {
             if !dry {
                 continue;
             }
-            if !conn.readable {
+            if !conn.inbox.feed.may_bring() {
                 break Stop::Quiet;
             }
             // A body on its way in is long: others are to have a turn.
-            let most = if conn.upload.is_some() { 1 } else { READS };
+            let most = if conn.inbox.upload.is_some() {
+                1
+            } else {
+                READS
+            };
             if reads >= most {
                 break Stop::Again;
             }
             reads += 1;
             known_dry = false;
             // A rest in the scratch moves to the connection before the next read.
-            conn.input.extend_from_slice(&scratch[from..to]);
+            conn.inbox.bytes.extend_from_slice(&scratch[from..to]);
             (from, to) = (0, 0);
             // Where memory is short nobody begins to hold much of it.
             let room = if tight { FREE_BYTES / 2 } else { scratch.len() };
             match conn.stream.read(&mut scratch[..room]) {
-                Ok(0) => {
-                    conn.readable = false;
-                    conn.eof = true;
-                    if conn.is_new && !conn.input.is_empty() {
+                Ok(Got { bytes: 0, .. }) => {
+                    conn.inbox.feed = Feed::Ended;
+                    if conn.inbox.is_new && !conn.inbox.bytes.is_empty() {
                         // It will not become HTTP any more.
                         continue;
                     }
                     break Stop::Quiet;
                 }
-                Ok(n) => {
+                Ok(Got { bytes: n, drained }) => {
                     let counter = &server.threads[self.index].bytes_read;
                     counter.store(
                         counter.load(Ordering::Relaxed) + n as u64,
                         Ordering::Relaxed,
                     );
-                    if n < room {
-                        // All there was. The end of the stream came with it, or
-                        // will raise an event of its own.
-                        conn.readable = false;
-                        conn.eof |= conn.fin;
+                    if drained {
+                        conn.inbox.feed.drained();
                     }
-                    if conn.input.is_empty() {
+                    if conn.inbox.bytes.is_empty() {
                         to = n;
                     } else {
-                        conn.input.extend_from_slice(&scratch[..n]);
+                        conn.inbox.bytes.extend_from_slice(&scratch[..n]);
                     }
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => {
-                        conn.readable = false;
+                        if conn.inbox.feed == Feed::Ready {
+                            conn.inbox.feed = Feed::Quiet;
+                        }
                         break Stop::Quiet;
                     }
                     ErrorKind::Interrupted => {}
@@ -202,10 +211,10 @@ impl IoThread {
         if let Some(conn) = self.conns.get_mut(slot)
             && !conn.closing
         {
-            conn.input.extend_from_slice(&scratch[from..to]);
-            if conn.input.is_empty() && conn.input.capacity() > FREE_BYTES / 2 {
+            conn.inbox.bytes.extend_from_slice(&scratch[from..to]);
+            if conn.inbox.bytes.is_empty() && conn.inbox.bytes.capacity() > FREE_BYTES / 2 {
                 // A connection that rests owns no buffer.
-                conn.input = Vec::new();
+                conn.inbox.bytes = Vec::new();
             }
         }
         stop
@@ -227,7 +236,7 @@ impl IoThread {
     /// True if the last reply of a connection is in its middle.
     fn goes_on(&mut self, slot: u32) -> bool {
         let conn = self.conns.get_mut(slot);
-        conn.is_some_and(|conn| matches!(conn.pending.front(), Some(Ask::EngineAlone(_))))
+        conn.is_some_and(|conn| matches!(conn.inbox.pending.front(), Some(Ask::EngineAlone(_))))
     }
 
     /// A connection has nothing more to do; sees to one whose client closed
@@ -241,7 +250,7 @@ impl IoThread {
             return;
         }
         if conn.waiting.is_some() {
-            if !(conn.fin || conn.eof) || conn.half_close.is_some() {
+            if !conn.inbox.feed.is_closed() || conn.half_close.is_some() {
                 return;
             }
             let answer = conn.session.half_closed();
@@ -259,13 +268,13 @@ impl IoThread {
             }
             return;
         }
-        if conn.eof && !conn.stalled && !conn.starved {
+        if conn.inbox.feed == Feed::Ended && conn.pause == Pause::No {
             // No complete request is left. What was decided is still answered.
             if conn.half_close.is_none() {
                 let answer = conn.session.half_closed();
                 conn.half_close = Some(answer);
                 if answer == HalfClose::LastWord {
-                    conn.pending.push_back(Ask::Close);
+                    conn.inbox.pending.push_back(Ask::Close);
                     self.mark_again(slot);
                     return;
                 }
@@ -304,8 +313,9 @@ impl IoThread {
                 | Ask::EngineSynced(command) => {
                     let undone = matches!(&command, Command::Take(take) if is_undone(take));
                     if let Command::Watch(take) = &command {
-                        conn.watching = take.is_some();
-                        conn.watch_leased = take.as_ref().is_some_and(|take| take.lease.is_some());
+                        conn.standing = take.as_ref().map(|take| Standing {
+                            leased: take.lease.is_some(),
+                        });
                     }
                     let decided = match hooks {
                         Some(runner) if !runner.state.ignores(&command) => {
@@ -323,7 +333,7 @@ impl IoThread {
                     };
                     let Some(reply) = decided else {
                         conn.waiting = Some(undone);
-                        conn.pending.extend(asks.by_ref());
+                        conn.inbox.pending.extend(asks.by_ref());
                         break;
                     };
                     reply
@@ -356,7 +366,7 @@ impl IoThread {
                 break;
             }
             if bytes > server.limits.output_bytes_max {
-                conn.pending.extend(asks.by_ref());
+                conn.inbox.pending.extend(asks.by_ref());
                 break;
             }
         }
@@ -396,7 +406,7 @@ impl IoThread {
             };
             match next {
                 Next::Done => {}
-                Next::Again(command) => conn.pending.push_front(Ask::EngineAlone(*command)),
+                Next::Again(command) => conn.inbox.pending.push_front(Ask::EngineAlone(*command)),
                 Next::Close => closes = true,
             }
             conn.out.end_reply(start, reply.need, reply.take_undone());
@@ -447,12 +457,12 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        conn.watching = false;
+        let standing = conn.standing.take();
         if conn.closing {
             self.give_back(delivery);
             return;
         }
-        let leased = conn.watch_leased;
+        let leased = standing.is_some_and(|standing| standing.leased);
         let (delivery, need) = match self.arrived(slot, delivery, need) {
             Some((Hooked::Now(outcome @ Outcome::Messages(_), queue), need)) => {
                 ((outcome, queue), need)
@@ -460,7 +470,7 @@ impl IoThread {
             // The hooks have kept them, and stand in line again for it.
             _ => {
                 if let Some(conn) = self.conns.get_mut(slot) {
-                    conn.watching = true;
+                    conn.standing = standing;
                 }
                 return;
             }
@@ -486,7 +496,7 @@ impl IoThread {
         conn.out.end_reply(start, need, reply.take_undone());
         match next {
             Next::Done => {}
-            Next::Again(command) => conn.pending.push_back(Ask::Engine(*command)),
+            Next::Again(command) => conn.inbox.pending.push_back(Ask::Engine(*command)),
             Next::Close => conn.close_after_flush(),
         }
         self.mark_dirty(slot);
@@ -529,10 +539,10 @@ pub(super) fn bytes_in(outcome: &Outcome) -> usize {
 fn consume(conn: &mut Conn, own: bool, used: usize, from: &mut usize) {
     if !own {
         *from += used;
-    } else if used == conn.input.len() {
-        conn.input.clear();
+    } else if used == conn.inbox.bytes.len() {
+        conn.inbox.bytes.clear();
     } else {
-        conn.input.drain(..used);
+        conn.inbox.bytes.drain(..used);
     }
 }
 

@@ -1,0 +1,111 @@
+//! What a client has sent and was not decided: bytes, requests, a large body.
+
+use std::collections::VecDeque;
+
+use quintet_engine::{Command, Put};
+use quintet_wire::Ask;
+
+use super::upload::Upload;
+
+/// The way in of one connection.
+pub(super) struct Inbox {
+    pub(super) feed: Feed,
+    /// What it speaks has not been seen: its first line may be HTTP's.
+    pub(super) is_new: bool,
+    /// Bytes read and not decoded.
+    pub(super) bytes: Vec<u8>,
+    /// Requests decoded and not decided.
+    pub(super) pending: VecDeque<Ask>,
+    /// The large body that is coming in.
+    pub(super) upload: Option<Upload>,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self {
+            // What came before it was registered raises an event.
+            feed: Feed::Quiet,
+            is_new: true,
+            bytes: Vec::new(),
+            pending: VecDeque::new(),
+            upload: None,
+        }
+    }
+}
+
+impl Inbox {
+    /// Bytes of memory it takes.
+    pub(super) fn footprint(&self) -> usize {
+        let pending: usize = self.pending.iter().map(bytes_in_ask).sum();
+        let upload = self.upload.as_ref().map_or(0, Upload::footprint);
+        self.bytes.capacity() + upload + pending
+    }
+
+    /// Nothing of it is decided any more.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+        self.bytes = Vec::new();
+        self.upload = None;
+    }
+}
+
+/// What a connection's socket may still bring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Feed {
+    /// Nothing before an event.
+    Quiet,
+    /// Bytes, perhaps.
+    Ready,
+    /// The same, and no more after them: the client has closed its side.
+    Last,
+    /// Nothing ever: everything the client sent has been read.
+    Ended,
+}
+
+impl Feed {
+    /// An event came; `closed`: the client has closed its side.
+    pub(super) fn wake(&mut self, closed: bool) {
+        *self = match self {
+            Feed::Ended => Feed::Ended,
+            Feed::Last => Feed::Last,
+            Feed::Quiet | Feed::Ready if closed => Feed::Last,
+            Feed::Quiet | Feed::Ready => Feed::Ready,
+        };
+    }
+
+    /// The socket was read until it had no more. The end of the stream came
+    /// with that, or will raise an event of its own.
+    pub(super) fn drained(&mut self) {
+        *self = match self {
+            Feed::Quiet | Feed::Ready => Feed::Quiet,
+            Feed::Last | Feed::Ended => Feed::Ended,
+        };
+    }
+
+    /// True if it is worth reading.
+    pub(super) fn may_bring(self) -> bool {
+        matches!(self, Feed::Ready | Feed::Last)
+    }
+
+    /// The client has closed its side.
+    pub(super) fn is_closed(self) -> bool {
+        matches!(self, Feed::Last | Feed::Ended)
+    }
+}
+
+/// Bytes of the bodies a request brings along.
+fn bytes_in_ask(ask: &Ask) -> usize {
+    let small = |put: &Put| put.body.as_small().map_or(0, <[u8]>::len);
+    match ask {
+        Ask::Engine(command)
+        | Ask::EngineOrClose(command)
+        | Ask::EngineAlone(command)
+        | Ask::EngineSynced(command) => match command {
+            Command::Put(put) => small(put),
+            Command::PutMany(puts) => puts.iter().map(small).sum(),
+            _ => 0,
+        },
+        Ask::Unknown(words) => words.len(),
+        Ask::Host(_) | Ask::Own | Ask::Close => 0,
+    }
+}
