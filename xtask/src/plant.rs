@@ -123,7 +123,7 @@ const PLANTED: &[Planted] = &[
             "                engine.replay(fact, home);\n",
             "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, home);\n                }\n",
         )],
-        tests: &[&["--bins", "what_is_read_from_the_log"]],
+        tests: &[&["--lib", "what_is_read_from_the_log"]],
     },
     Planted {
         name: "dead-runs-come-back",
