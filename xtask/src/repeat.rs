@@ -15,6 +15,7 @@ const WAITING: &[(&str, Option<&str>)] = &[
     ("quintet", None),
     ("quintet-bench", None),
     ("quintet-hooks", None),
+    ("quintet-host", None),
     ("quintet-log", Some("limits")),
     ("quintet-log", Some("run")),
     ("quintet-scripts", None),
