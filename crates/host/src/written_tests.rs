@@ -170,8 +170,7 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
         let start = std::panic::catch_unwind(|| {
             let core = open_with(&disk, &settings);
             // And the beginning of a segment.
-            let done = locked(&core.committer).commit(&core, super::commit::Ending::Now);
-            drop(done);
+            locked(&core.committer).commit(&core, super::commit::Ending::Now);
             assert!(core.write_now());
             core.sync();
         });
