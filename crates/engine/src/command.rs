@@ -548,6 +548,14 @@ pub enum Command {
     /// Discards expired messages now (`None`: everywhere), of many the first
     /// 4,096; the rest follows by itself. Answers how many.
     FlushExpired(Option<Name>),
+    /// Asks whether a put with this dedupe id is still remembered in the queue.
+    /// Answers the first one's id, or [`crate::Refusal::NotFound`].
+    Remembered {
+        /// The queue.
+        queue: Name,
+        /// [`Dedupe::id`].
+        id: Box<[u8]>,
+    },
     /// Uses up one id without storing anything (beanstalkd EXPECTED_CRLF).
     BurnId,
     /// Undoes a take whose reply never began to leave: what it removed is back

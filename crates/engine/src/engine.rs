@@ -351,6 +351,7 @@ impl Engine {
                 Answer::Now(Outcome::Dropped(dropped), Hold::Durable)
             }
             Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue)),
+            Command::Remembered { queue, id } => durable(self.remembered(&queue, id)),
             Command::BurnId => durable(self.burn_id(cx)),
             Command::Restore(messages) => durable(self.restore(cx, caller.party, messages)),
             Command::Compound(compound) => self.compound(cx, caller, *compound),

@@ -172,6 +172,7 @@ impl Command {
             Command::Drop(queue) => (Verb::Drop, Subject::Queue(queue)),
             Command::DropQueues { from, .. } => (Verb::DropQueues, Subject::Slice(from.0)),
             Command::FlushExpired(queue) => (Verb::FlushExpired, queue_or_all(queue)),
+            Command::Remembered { queue, .. } => (Verb::Peek, Subject::Queue(queue)),
             Command::BurnId => (Verb::BurnId, Subject::Nothing),
             Command::Restore(messages) => {
                 let first = messages.first();

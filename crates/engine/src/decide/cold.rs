@@ -335,6 +335,7 @@ impl Engine {
             | Command::Flush(_)
             | Command::FlushAll
             | Command::Drop(_)
+            | Command::Remembered { .. }
             | Command::BurnId
             | Command::Restore(_)
             | Command::DropQueues { .. }

@@ -164,6 +164,15 @@ impl Engine {
 
     /// What a put leaves behind so that a repeat is known, and for how long,
     /// in the order repeats are looked for.
+    /// What is known of a put with this dedupe id.
+    pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, Refusal> {
+        let queue = self.store.find(queue).ok_or(Refusal::NotFound)?;
+        let mark = self.store.marks.get(&(queue, Mark::Dedupe, id));
+        let mark = mark.filter(|mark| mark.until > self.now);
+        let id = mark.ok_or(Refusal::NotFound)?.id;
+        Ok(Outcome::Put { id, fresh: false })
+    }
+
     fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[(MarkKey, u64); 1]> {
         let mut marks = SmallVec::new();
         let Some(more) = &put.more else {

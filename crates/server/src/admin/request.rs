@@ -19,9 +19,6 @@ const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Messages moved in one step, while nobody else is served.
 const MOVED_AT_ONCE: u64 = 500;
 
-/// Longer than any key, so that a put with it is refused.
-const KEY_TOO_LONG: usize = 65_536;
-
 /// What a request line asks for.
 #[derive(Debug)]
 pub(super) enum Request {
@@ -266,26 +263,11 @@ fn token(of: &Value) -> Option<Dedupe> {
     })
 }
 
-/// Asks whether an import with this token was done, and is always refused:
-/// as a duplicate if it was, else for what stands behind it. So it stores
-/// nothing.
+/// Asks whether an import with this token was done.
 fn imported(of: &Value) -> Result<Command, String> {
     let queue = queue(of)?;
-    let put = |more| Put {
-        queue: queue.clone(),
-        more: Some(Box::new(more)),
-        ..Put::default()
-    };
-    Ok(Command::PutMany(vec![
-        put(PutMore {
-            dedupe: Some(token(of).ok_or("which import?")?),
-            ..PutMore::default()
-        }),
-        put(PutMore {
-            key: Some(Arc::from([0; KEY_TOO_LONG])),
-            ..PutMore::default()
-        }),
-    ]))
+    let id = token(of).ok_or("which import?")?.id;
+    Ok(Command::Remembered { queue, id })
 }
 
 #[cfg(test)]

@@ -206,6 +206,7 @@ impl Model {
             // What has expired went before the command began; the count is
             // the engine's to know.
             Command::FlushExpired(_) => Outcome::Count(0),
+            Command::Remembered { queue, id } => self.remembered(&queue, &id)?,
             Command::BurnId => Outcome::Put {
                 id: self.new_id(true),
                 fresh: false,

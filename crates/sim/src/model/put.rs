@@ -79,6 +79,16 @@ impl Model {
     }
 
     /// What a put leaves behind so that a repeat is known.
+    pub(super) fn remembered(&self, queue: &Name, id: &[u8]) -> Result<Outcome, Refusal> {
+        let number = self.find(queue).ok_or(Refusal::NotFound)?;
+        let known = self.marks.iter().find(|known| {
+            known.queue == number && known.kind == Kind::Dedupe && *known.mark == *id
+        });
+        let known = known.filter(|known| known.until > self.now);
+        let id = known.ok_or(Refusal::NotFound)?.id;
+        Ok(Outcome::Put { id, fresh: false })
+    }
+
     fn marks_of(&self, queue: QueueId, put: &Put) -> Vec<(Kind, Box<[u8]>, u64)> {
         let mut marks = Vec::new();
         let Some(more) = &put.more else { return marks };

@@ -391,6 +391,7 @@ fn command() -> impl Strategy<Value = Command> {
             }
         ),
         1 => Just(Command::BurnId),
+        1 => (name(), text()).prop_map(|(queue, id)| Command::Remembered { queue, id }),
         3 => prop_oneof![
             name().prop_map(Peek::Ready),
             name().prop_map(Peek::Delayed),

@@ -182,7 +182,7 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
         Command::ReserveId { .. } | Command::Peek(_) if !turn.is_multiple_of(3) => {
             Outcome::Messages([MESSAGE.clone()].into_iter().collect())
         }
-        Command::BurnId => Outcome::Put {
+        Command::BurnId | Command::Remembered { .. } => Outcome::Put {
             id: MessageId(turn),
             fresh: false,
         },

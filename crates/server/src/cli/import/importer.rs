@@ -259,11 +259,11 @@ impl Importer {
         let sent = self.client.send(&request, &mut std::io::empty());
         sent.context("the server closed the connection")?;
         let reply = self.client.receive()?;
-        if reply.get("duplicate").is_some() {
+        if reply.get("id").is_some() {
             return Ok(true);
         }
         match reply.get("code").and_then(Value::as_str) {
-            Some(code) if code == NOT_KNOWN.code() => Ok(false),
+            Some(code) if code == Refusal::NotFound.code() => Ok(false),
             _ => Err(refused(&reply, &batch.place)),
         }
     }
@@ -273,9 +273,6 @@ impl Importer {
         Ok(())
     }
 }
-
-/// How a question for a batch that is not known is refused.
-const NOT_KNOWN: Refusal = Refusal::MessageTooLarge;
 
 fn refused(reply: &Value, place: &str) -> anyhow::Error {
     let why = reply.get("error").and_then(Value::as_str);
