@@ -1,7 +1,7 @@
 //! Putting.
 
 use quintet_engine::{
-    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Outcome, Past, Put, QueueId, Refusal,
+    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Name, Outcome, Past, Put, QueueId, Refusal,
     State, When, WhenFull,
 };
 
