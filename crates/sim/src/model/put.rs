@@ -1,8 +1,8 @@
 //! Putting.
 
 use quintet_engine::{
-    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Name, Outcome, Past, Put, QueueId, Refusal,
-    State, When, WhenFull,
+    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Name, Outcome, Past, Put, QueueId,
+    Refusal, State, When, WhenFull,
 };
 
 use super::{Item, Mark, Model};
