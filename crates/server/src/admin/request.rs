@@ -1,10 +1,8 @@
 //! Requests of the control channel.
 
-use std::sync::Arc;
-
 use quintet_engine::{
-    Body, Command, Dedupe, Expiry, ListState, MessageId, Name, Pattern, Peek, Put, PutMore,
-    StatsOf, Take, Wait, When,
+    Body, Command, Dedupe, Expiry, ListState, MessageId, Name, Pattern, Peek, Put, StatsOf, Take,
+    Wait, When,
 };
 use quintet_wire::{Ask, HostAsk};
 use serde_json::Value;
