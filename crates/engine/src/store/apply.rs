@@ -206,10 +206,15 @@ impl Durable {
         self.index_in(slot);
     }
 
-    fn replace(&mut self, message: Message, lease: Option<Lease>, home: Home) {
+    fn replace(&mut self, mut message: Message, lease: Option<Lease>, home: Home) {
         // A message of a queue that is gone has nobody left to ask for it.
         if self.queue(message.queue).is_none() {
             return;
+        }
+        // No log that was written here has one without the other.
+        let lease = lease.filter(|_| message.state == State::Reserved);
+        if lease.is_none() && message.state == State::Reserved {
+            message.state = State::Ready;
         }
         if let Some(slot) = self.ids.get(message.id.0)
             && !self.is_alive(self.messages.at(slot))
