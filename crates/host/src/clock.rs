@@ -25,6 +25,9 @@ const APART_MS: u64 = 50;
 /// So much of the distance to the wall clock is made up for in a second, ms.
 const SLEW_MS: u64 = 1;
 
+/// What rounding alone makes of the distance between two clocks, ms.
+const ROUNDING_MS: i64 = 1;
+
 /// Where the readings come from.
 enum Source {
     Machine,
@@ -160,7 +163,13 @@ impl Clock {
             self.steps.fetch_add(1, Ordering::Relaxed);
         }
         let most = i64::try_from(since / LOOK_MS * SLEW_MS).unwrap_or(i64::MAX);
-        let slew = ahead.clamp(-most, most);
+        // Both readings are cut to whole milliseconds, so one is no distance:
+        // to run after it would make a second shorter than a second.
+        let slew = match ahead {
+            ..0 => ahead.max(-most),
+            0..=ROUNDING_MS => 0,
+            _ => ahead.min(most),
+        };
         self.lead.store(lead + slew, Ordering::Release);
         let ahead = ahead - slew;
         self.ahead.store(ahead, Ordering::Release);
@@ -256,6 +265,22 @@ mod tests {
         pass(&hand, &clock, 20_000);
         assert_eq!(clock.ahead(), WallAhead(0));
         assert_eq!(clock.now(), Ms(NOON + 20_000));
+        assert_eq!(clock.steps(), 0);
+    }
+
+    #[test]
+    fn what_rounding_makes_of_the_clocks_shortens_no_second() {
+        let (hand, clock) = clock(NOON, 0);
+        let begun = clock.now();
+        for second in 1..=20 {
+            // The wall clock's milliseconds begin a little before the other's.
+            let rounded = u64::from(second % 2 == 1);
+            hand.steady.fetch_add(1000, Ordering::SeqCst);
+            hand.wall
+                .store(NOON + 1000 * second + rounded, Ordering::SeqCst);
+            assert!(clock.look().is_some());
+            assert_eq!(clock.now().since(begun), 1000 * second);
+        }
         assert_eq!(clock.steps(), 0);
     }
 
