@@ -71,7 +71,9 @@ fn names_longer_than_a_segment_are_not_written_for_ever() {
         let stats = text(&server.run(&["stats", "--json"]).stdout);
         assert_eq!(number(&stats, "queues"), 150, "{sync} {shards}");
         let written = number(&stats, "log_written_bytes");
-        assert!(written < 3 * sent, "{sync}: {written} bytes for {sent}");
+        // docs/operations.md promises four times; how often it is three and
+        // more is a matter of how frames and segments meet.
+        assert!(written < 4 * sent, "{sync}: {written} bytes for {sent}");
         // A restart finds all of it in one segment, of which it is the most.
         assert!(server.stop().success());
         let server = start(&data, sync, &config);
