@@ -214,6 +214,7 @@ fn messages() {
     world.put_many(queue, |put| put.due = When::At(Ms(2_000_000)));
     let kick = |max| Command::Kick {
         queue: queue.clone(),
+        state: ListState::Delayed,
         max,
     };
     show("kick of all of 1,000,000", world.ask(1, kick(u64::MAX)));

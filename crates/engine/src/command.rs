@@ -382,6 +382,10 @@ pub enum StatsOf {
     Message(MessageId),
 }
 
+/// Messages a command that is about many ([`Command::Kick`],
+/// [`Command::MoveAll`]) is about at most, so that others wait for none long.
+pub const MESSAGES_PER_STEP: u64 = 4096;
+
 /// A command. Each is decided and applied as one indivisible step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -465,11 +469,14 @@ pub enum Command {
         /// Who may.
         by: By,
     },
-    /// Buried messages back to ready, oldest first; only if there are none,
-    /// delayed ones; 4,096 at most. Answers how many.
+    /// Buried or delayed messages back to ready, in order,
+    /// [`MESSAGES_PER_STEP`] at most: if it was that many, ask again for the
+    /// rest. Answers how many.
     Kick {
         /// The queue.
         queue: Name,
+        /// Which: buried or delayed ones; none of another state is kicked.
+        state: ListState,
         /// Messages at most.
         max: u64,
     },
@@ -484,7 +491,8 @@ pub enum Command {
         /// Where to.
         to: Name,
     },
-    /// Moves messages of one state, in order, 4,096 at most. Answers how many.
+    /// Moves messages of one state, in order, [`MESSAGES_PER_STEP`] at most.
+    /// Answers how many.
     MoveAll {
         /// From where.
         from: Name,

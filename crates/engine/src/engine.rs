@@ -322,7 +322,7 @@ impl Engine {
                 Answer::Now(referred.unwrap_or_else(Outcome::Refused), Hold::Turn)
             }
             Command::Peek(peek) => durable(self.peek(&peek)),
-            Command::Kick { queue, max } => durable(self.kick(cx, &queue, max)),
+            Command::Kick { queue, state, max } => durable(self.kick(cx, &queue, state, max)),
             Command::KickId(id) => durable(self.kick_id(cx, id)),
             Command::Move { id, to } => durable(self.move_one(cx, id, to)),
             Command::MoveAll {

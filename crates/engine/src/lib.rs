@@ -46,8 +46,8 @@ pub use cold::{
 };
 pub use command::{
     About, AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How,
-    LeaseAsk, LeaseOwner, LeaseTime, ListState, Party, Past, Peek, Principal, Put, PutMore,
-    StatsOf, Subject, Take, Verb, Wait, When,
+    LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP, Party, Past, Peek, Principal,
+    Put, PutMore, StatsOf, Subject, Take, Verb, Wait, When,
 };
 pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,

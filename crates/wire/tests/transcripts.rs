@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::Host;
-use quintet_sim::transcript::{Chunking, Transcript};
+use quintet_sim::transcript::{Chunking, Link, Transcript};
 
 #[test]
 fn every_transcript_is_answered_as_written() {
@@ -21,6 +21,43 @@ fn every_transcript_is_answered_as_written() {
         }
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+}
+
+/// More than one step of the engine is about.
+#[test]
+fn a_kick_is_about_as_many_as_it_asks_for() {
+    let voice = quintet_wire::voice("beanstalk").expect("a voice");
+    let mut host = Host::new(voice, &[], 0).expect("a server");
+    let mut ask = |request: String| {
+        let mut reply = Vec::new();
+        host.send(1, request.as_bytes());
+        host.receive(1, &mut reply);
+        String::from_utf8(reply).expect("text")
+    };
+    for _ in 0..10_001 {
+        ask("put 5 0 60 0\r\n\r\n".to_owned());
+        ask("put 5 600 60 0\r\n\r\n".to_owned());
+        let reserved = ask("reserve\r\n".to_owned());
+        let id = reserved.split(' ').nth(1).expect("a job");
+        assert_eq!(ask(format!("bury {id} 5\r\n")), "BURIED\r\n");
+    }
+    // Buried ones as long as there are some, however many are asked for; a
+    // kick that kicked one kicks no delayed ones.
+    for (kick, kicked) in [
+        ("kick 0", 0),
+        ("kick 10000", 10_000),
+        ("kick 10", 1),
+        ("kick 4096", 4096),
+        ("kick 18446744073709551615", 5905),
+        ("kick 1", 0),
+    ] {
+        let expected = format!("KICKED {kicked}\r\nUSING default\r\n");
+        assert_eq!(
+            ask(format!("{kick}\r\nlist-tube-used\r\n")),
+            expected,
+            "{kick}"
+        );
+    }
 }
 
 #[test]

@@ -19,22 +19,18 @@ use crate::time::Ms;
 const CHILDREN_MAX: usize = 1024;
 
 impl Engine {
-    /// Buried ones, oldest first; only if there are none, delayed ones
-    /// (`protocols/beanstalkd.md`, section 3).
     pub(crate) fn kick<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         queue: &Name,
+        state: ListState,
         max: u64,
     ) -> Result<Outcome, Refusal> {
-        let Some(id) = self.store.find(queue) else {
+        let (Some(id), Some(lane)) = (self.store.find(queue), kicked_lane(state)) else {
             return Ok(Outcome::Count(0));
         };
         self.store.promote(id, self.now);
-        let queue = self.store.seated(id);
         let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
-        let buried = !queue.buried.is_empty() || queue.stored(Lane::Buried) > 0;
-        let lane = if buried { Lane::Buried } else { Lane::Delayed };
         let slots = self.lane_slots(id, lane, None, max);
         for &slot in &slots {
             let at = self.store.messages.at(slot).at();
@@ -553,6 +549,15 @@ impl Engine {
         self.give_back(cx, id, Return::Lost);
         cx.wake(queue);
         true
+    }
+}
+
+/// The lane a kick of messages in this state goes through.
+pub(super) fn kicked_lane(state: ListState) -> Option<Lane> {
+    match state {
+        ListState::Buried => Some(Lane::Buried),
+        ListState::Delayed => Some(Lane::Delayed),
+        ListState::Ready | ListState::Archived | ListState::Reserved | ListState::Prepared => None,
     }
 }
 

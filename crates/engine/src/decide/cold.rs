@@ -7,8 +7,9 @@
 
 use smallvec::SmallVec;
 
+use super::admin::kicked_lane;
 use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
-use crate::command::{Caller, Command, ListState, Peek, StatsOf, Wait};
+use crate::command::{Caller, Command, ListState, MESSAGES_PER_STEP, Peek, StatsOf, Wait};
 use crate::compound::{Compound, Effect, Guard};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
@@ -19,10 +20,9 @@ use crate::time::Ms;
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
 /// second half of them last for eight milliseconds, longer than a read takes.
 const BLOCKS_AHEAD: usize = 16;
-/// Messages a kick, a move of many or a flush of what has expired is about at
-/// most, and a take of many gets from runs at a time; more are left for the next
-/// such command.
-pub(super) const MANY: usize = 4096;
+/// A flush of what has expired is about no more than this either, and a take of
+/// many gets no more from runs at a time.
+pub(super) const MANY: usize = MESSAGES_PER_STEP as usize;
 /// What is remembered of earlier searches.
 const KNOWN_MAX: usize = 4096;
 
@@ -295,13 +295,9 @@ impl Engine {
                     }
                 }
             }
-            Command::Kick { queue, max } => {
+            Command::Kick { queue, state, max } => {
                 let max = usize::try_from(*max).unwrap_or(MANY).min(MANY);
-                let found = self.store.find(queue).and_then(|id| self.store.queue(id));
-                let buried =
-                    found.is_some_and(|q| !q.buried.is_empty() || q.stored(Lane::Buried) > 0);
-                let lane = if buried { Lane::Buried } else { Lane::Delayed };
-                self.needs_lane(queue, lane, None, max)
+                kicked_lane(*state).is_some_and(|lane| self.needs_lane(queue, lane, None, max))
             }
             Command::MoveAll {
                 from, state, max, ..

@@ -116,6 +116,7 @@ fn a_kick_a_move_and_children_have_a_bound() {
     });
     let kick = Command::Kick {
         queue: "q".into(),
+        state: ListState::Delayed,
         max: u64::MAX,
     };
     assert_eq!(w.ask(1, kick.clone()), Some(Outcome::Count(4096)));

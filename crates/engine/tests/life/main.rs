@@ -322,6 +322,7 @@ fn bury_kick_and_delete() {
             1,
             Command::Kick {
                 queue: "q".into(),
+                state: ListState::Buried,
                 max: 9
             }
         ),
@@ -332,6 +333,7 @@ fn bury_kick_and_delete() {
             1,
             Command::Kick {
                 queue: "q".into(),
+                state: ListState::Delayed,
                 max: 9
             }
         ),
@@ -502,6 +504,7 @@ fn too_many_attempts_bury_or_move_to_the_dead_letter_queue() {
         1,
         Command::Kick {
             queue: "bury".into(),
+            state: ListState::Buried,
             max: 1,
         },
     );

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quintet_engine::{
-    Body, By, Caller, Command, Delivery, How, MessageId, Name, Outcome, Party, Put, Settings, Take,
+    Body, By, Caller, Command, Delivery, How, ListState, MessageId, Name, Outcome, Party, Put,
+    Settings, Take,
 };
 use quintet_log::Storage;
 use quintet_log::run::list_runs;
@@ -297,11 +298,14 @@ fn load(disk: &SimDisk, seed: u64, known: &mut Known) -> [u64; 5] {
 
 /// Everything that is left, in order.
 fn drain(core: &Core) -> Vec<u64> {
-    let kick = Command::Kick {
-        queue: Name::from("work"),
-        max: 100_000,
-    };
-    while let Outcome::Count(1..) = ask(core, kick.clone()) {}
+    for state in [ListState::Buried, ListState::Delayed] {
+        let kick = Command::Kick {
+            queue: Name::from("work"),
+            state,
+            max: 100_000,
+        };
+        while let Outcome::Count(1..) = ask(core, kick.clone()) {}
+    }
     std::iter::from_fn(|| take(core)).collect()
 }
 

@@ -9,14 +9,12 @@ use super::put::due;
 use super::{Item, Model, Queue};
 
 impl Model {
-    pub(super) fn kick(&mut self, name: &Name, max: u64) -> Outcome {
-        let Some(queue) = self.find(name) else {
+    pub(super) fn kick(&mut self, name: &Name, state: ListState, max: u64) -> Outcome {
+        let kicks = matches!(state, ListState::Buried | ListState::Delayed);
+        let Some(queue) = self.find(name).filter(|_| kicks) else {
             return Outcome::Count(0);
         };
-        let mut ids = self.list(queue, ListState::Buried);
-        if ids.is_empty() {
-            ids = self.list(queue, ListState::Delayed);
-        }
+        let mut ids = self.list(queue, state);
         ids.truncate(max as usize);
         for &id in &ids {
             self.kick_one(id);

@@ -180,7 +180,7 @@ impl Model {
             Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
             Command::Delete { id, by } => self.delete(party, id, by)?,
-            Command::Kick { queue, max } => self.kick(&queue, max),
+            Command::Kick { queue, state, max } => self.kick(&queue, state, max),
             Command::KickId(id) => self.kick_id(id)?,
             Command::Move { id, to } => self.move_one(id, &to)?,
             Command::MoveAll {

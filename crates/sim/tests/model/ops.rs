@@ -371,7 +371,8 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(queue, uses, watches)| Command::Refer { queue, uses, watches }),
         4 => (prop::option::of(name()), how(), 1..4u32)
             .prop_map(|(queue, how, max)| Command::SettleHeld { queue, how, max }),
-        2 => (name(), 0..4u64).prop_map(|(queue, max)| Command::Kick { queue, max }),
+        3 => (name(), state(), 0..4u64)
+            .prop_map(|(queue, state, max)| Command::Kick { queue, state, max }),
         2 => (name(), name(), state(), 0..4u64)
             .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
         2 => (name(), of(&[None, Some(0), Some(15)]))

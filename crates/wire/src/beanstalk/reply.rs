@@ -1,6 +1,6 @@
 //! What requests are owed, and how it is written.
 
-use quintet_engine::{Handed, Name, Outcome, QueueStats, Refusal, StatsReply};
+use quintet_engine::{Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
 
 use super::stats::{self, Tubes};
 use crate::output::Output;
@@ -31,7 +31,9 @@ pub(super) enum Reply {
     ReservedId,
     /// With the word before the id.
     Job(&'static [u8]),
-    Kicked,
+    /// With the state of those that are kicked just now, how many were, and
+    /// how many more may be.
+    Kicked(ListState, u64, u64),
     StatsJob,
     StatsTube(Name),
     Stats,
@@ -61,7 +63,7 @@ impl Reply {
             (Reply::Job(_), Outcome::Empty) => output.put(b"TIMED_OUT\r\n"),
             (Reply::Job(_), Outcome::DeadlineSoon) => output.put(b"DEADLINE_SOON\r\n"),
             (Reply::Inserted, Outcome::Put { id, .. }) => count(b"INSERTED ", id.0, output),
-            (Reply::Kicked, Outcome::Count(kicked)) => count(b"KICKED ", *kicked, output),
+            (Reply::Kicked(_, kicked, _), _) => count(b"KICKED ", kicked, output),
             (Reply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
             (Reply::Using(name), _) => {
                 output.put(b"USING ");

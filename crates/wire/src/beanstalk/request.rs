@@ -35,6 +35,7 @@ pub(super) enum Request<'a> {
     Use(&'a [u8]),
     Watch(&'a [u8]),
     Ignore(&'a [u8]),
+    Kick(u64),
     Stats,
     ListTubes,
     ListTubeUsed,
@@ -76,7 +77,7 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
         (b"list-tubes-watched", None) => (Count::ListTubesWatched, Request::ListTubesWatched),
         (b"quit", None) => (Count::Other, Request::Quit),
         (_, None) => fault(unknown(line)),
-        (_, Some(rest)) => match arguments(verb, rest, used) {
+        (_, Some(rest)) => match arguments(verb, rest) {
             Some((count, Some(request))) => (count, request),
             Some((_, None)) => fault(reply::BAD_FORMAT),
             None => fault(unknown(line)),
@@ -86,11 +87,7 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
 
 /// A command with arguments; `Some((_, None))` if they are bad, `None` if
 /// there is no such command.
-fn arguments<'a>(
-    verb: &[u8],
-    rest: &'a [u8],
-    used: impl Fn() -> Name,
-) -> Option<(Count, Option<Request<'a>>)> {
+fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'a>>)> {
     let fields = Fields(rest);
     let job = |fields: Fields<'a>, what: fn(MessageId) -> (Command, Reply)| {
         let (command, reply) = what(MessageId(fields.last(u64::MAX)?));
@@ -133,11 +130,7 @@ fn arguments<'a>(
             });
             (Count::Peek, request)
         }
-        b"kick" => {
-            let kick = |max| Command::Kick { queue: used(), max };
-            let request = |max| engine(kick(max), Reply::Kicked);
-            (Count::Kick, fields.last(u64::MAX).map(request))
-        }
+        b"kick" => (Count::Kick, fields.last(u64::MAX).map(Request::Kick)),
         b"kick-job" => {
             let request = job(fields, |id| {
                 (Command::KickId(id), Reply::Line(b"KICKED\r\n"))
@@ -318,7 +311,7 @@ mod tests {
             ("touch 1x", "BAD_FORMAT"),
             ("touch x", "BAD_FORMAT"),
             ("touch\t1", "UNKNOWN_COMMAND"),
-            ("kick 3", "Kick { queue: \"used\", max: 3 }"),
+            ("kick 3", "Kick(3)"),
             (
                 "reserve-with-timeout 2147483647",
                 "Reserve(For(2147483647000))",

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
 use quintet_engine::{
-    Body, Command, LargeBody, Name, Outcome, Put, Refusal, StatsOf, StatsReply, Take,
+    Body, Command, LargeBody, ListState, MESSAGES_PER_STEP, Name, Outcome, Put, Refusal, StatsOf,
+    StatsReply, Take,
 };
 
 use super::reply::{self, CRLF, Reply};
@@ -153,6 +154,11 @@ impl BeanstalkSession {
                     }
                 }
             }
+            Request::Kick(max) => {
+                let buried = ListState::Buried;
+                let kick = Ask::EngineAlone(self.kick(buried, max));
+                self.ask(end, kick, Reply::Kicked(buried, 0, max))
+            }
             Request::Stats => self.ask(end, Ask::Host(HostAsk::Stats), Reply::Stats),
             Request::ListTubes => {
                 let tubes = Ask::EngineAlone(queues((0, 0)));
@@ -216,6 +222,14 @@ impl BeanstalkSession {
         self.ask(used, Ask::Engine(Command::BurnId), reply)
     }
 
+    fn kick(&self, state: ListState, max: u64) -> Command {
+        Command::Kick {
+            queue: self.used.clone(),
+            state,
+            max,
+        }
+    }
+
     fn too_big(&mut self, input: &[u8], mut left: u64, env: &Env<'_>) -> Step {
         let come = drop_some(&mut left, input);
         if left == 0 {
@@ -247,6 +261,16 @@ fn refer(queue: Name, uses: Option<bool>, watches: Option<bool>) -> Command {
 /// Asks for a page of queues.
 fn queues(from: (u8, u32)) -> Command {
     Command::Stats(StatsOf::Queues { from })
+}
+
+/// What a kick goes on with, of which the last step kicked `now`: delayed ones
+/// only if no buried one was kicked (`protocols/beanstalkd.md`, section 3).
+fn kicks_on(state: ListState, now: u64, kicked: u64, left: u64) -> Option<ListState> {
+    if left > 0 && now >= MESSAGES_PER_STEP {
+        return Some(state);
+    }
+    let none = left > 0 && kicked == 0 && state == ListState::Buried;
+    none.then_some(ListState::Delayed)
 }
 
 /// Counts a connection that does something for the first time.
@@ -333,6 +357,15 @@ impl Session for BeanstalkSession {
                     }
                 }
                 tubes.send(output);
+            }
+            (Some(Reply::Kicked(state, kicked, left)), Given::Engine(Outcome::Count(now), _)) => {
+                let (kicked, left) = (kicked + now, left.saturating_sub(*now));
+                if let Some(state) = kicks_on(state, *now, kicked, left) {
+                    let reply = Reply::Kicked(state, kicked, left);
+                    self.replies.push_front(reply);
+                    return Next::Again(Box::new(self.kick(state, left)));
+                }
+                Reply::Kicked(state, kicked, left).write(given, output);
             }
             (Some(reply), given) => {
                 if done && matches!(reply, Reply::ReservedId) {
