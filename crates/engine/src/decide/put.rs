@@ -162,9 +162,7 @@ impl Engine {
             .is_some_and(|queue| queue.live.settings.fanout_only)
     }
 
-    /// What a put leaves behind so that a repeat is known, and for how long,
-    /// in the order repeats are looked for.
-    /// What is known of a put with this dedupe id.
+    /// The first put with this dedupe id, if it is remembered.
     pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, Refusal> {
         let queue = self.store.find(queue).ok_or(Refusal::NotFound)?;
         let mark = self.store.marks.get(&(queue, Mark::Dedupe, id));
@@ -173,6 +171,8 @@ impl Engine {
         Ok(Outcome::Put { id, fresh: false })
     }
 
+    /// What a put leaves behind so that a repeat is known, and for how long,
+    /// in the order repeats are looked for.
     fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[(MarkKey, u64); 1]> {
         let mut marks = SmallVec::new();
         let Some(more) = &put.more else {
