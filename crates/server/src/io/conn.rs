@@ -30,6 +30,80 @@ pub(super) enum Pause {
     Starved,
 }
 
+/// What a connection is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Its requests are decided as they come.
+    Open,
+    /// A take of it waits in line, its later requests behind it.
+    Waits(Wait),
+    /// Nothing more is decided; it closes when its output has left. A wait that
+    /// has not ended yet has nobody to answer.
+    Closes(Option<Wait>),
+}
+
+/// A take that waits in line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wait {
+    /// What it gets goes back if the reply never leaves.
+    pub(super) undone: bool,
+}
+
+impl Phase {
+    /// A take begins to wait, or goes on waiting.
+    pub(super) fn wait(&mut self, wait: Wait) {
+        *self = match self {
+            Phase::Open | Phase::Waits(_) => Phase::Waits(wait),
+            Phase::Closes(_) => Phase::Closes(Some(wait)),
+        };
+    }
+
+    /// The take that waits has come to an end. `None`: there is none.
+    pub(super) fn end_wait(&mut self) -> Option<Wait> {
+        match self {
+            Phase::Open => None,
+            Phase::Waits(wait) => {
+                let wait = *wait;
+                *self = Phase::Open;
+                Some(wait)
+            }
+            Phase::Closes(wait) => wait.take(),
+        }
+    }
+
+    /// Nothing more is decided.
+    fn close(&mut self) {
+        *self = match self {
+            Phase::Open => Phase::Closes(None),
+            Phase::Waits(wait) => Phase::Closes(Some(*wait)),
+            Phase::Closes(wait) => Phase::Closes(*wait),
+        };
+    }
+
+    pub(super) fn is_open(self) -> bool {
+        self == Phase::Open
+    }
+
+    pub(super) fn waits(self) -> bool {
+        matches!(self, Phase::Waits(_) | Phase::Closes(Some(_)))
+    }
+
+    pub(super) fn closes(self) -> bool {
+        matches!(self, Phase::Closes(_))
+    }
+}
+
+/// Which of its thread's lists a connection is in, once at most in each.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Listed {
+    /// Its output may have something that can leave.
+    pub(super) dirty: bool,
+    /// Its output waits for the log.
+    pub(super) held: bool,
+    /// It has a turn coming.
+    pub(super) again: bool,
+}
+
 /// A take that stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Standing {
@@ -47,25 +121,19 @@ pub(super) struct Conn {
     pub(super) listener: usize,
     pub(super) inbox: Inbox,
     pub(super) out: Outbox,
-    /// A take of it waits in line. True: what it gets goes back if the reply
-    /// never leaves.
-    pub(super) waiting: Option<bool>,
+    pub(super) phase: Phase,
     /// It has a standing take, or a delivery of one is on the way.
     pub(super) standing: Option<Standing>,
     /// As hooks are shown it; made when one is.
     pub(super) who: Option<Arc<Who>>,
     /// What the session said to its client having closed its side, once asked.
     pub(super) half_close: Option<HalfClose>,
-    /// Nothing more is decoded; it closes when its output has left.
-    pub(super) closing: bool,
     pub(super) pause: Pause,
     /// What it holds, as the budget of all connections knows it, bytes.
     pub(super) charged: u64,
     /// The socket took no more; room is watched for.
     pub(super) blocked: bool,
-    pub(super) in_dirty: bool,
-    pub(super) in_held: bool,
-    pub(super) in_again: bool,
+    pub(super) listed: Listed,
     pub(super) active: Instant,
 }
 
@@ -149,24 +217,21 @@ impl Conn {
             listener,
             inbox: Inbox::default(),
             out: Outbox::default(),
-            waiting: None,
+            phase: Phase::Open,
             standing: None,
             who: None,
             half_close: None,
-            closing: false,
             pause: Pause::No,
             charged: 0,
             blocked: false,
-            in_dirty: false,
-            in_held: false,
-            in_again: false,
+            listed: Listed::default(),
             active: Instant::now(),
         }
     }
 
     /// True if more requests may be decided now.
     pub(super) fn may_go_on(&self, output_bytes_max: usize) -> bool {
-        !self.closing && self.waiting.is_none() && self.out.unsent() < output_bytes_max
+        self.phase.is_open() && self.out.unsent() < output_bytes_max
     }
 
     /// What it holds in memory, bytes; 0 for what any connection may.
@@ -187,7 +252,7 @@ impl Conn {
 
     /// Nothing more is decided.
     pub(super) fn close_after_flush(&mut self) {
-        self.closing = true;
+        self.phase.close();
         self.inbox.clear();
     }
 }

@@ -237,7 +237,7 @@ impl IoThread {
 
     fn serve_one_again(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot) {
-            conn.in_again = false;
+            conn.listed.again = false;
             self.serve(slot);
         }
     }
@@ -275,9 +275,9 @@ impl IoThread {
 
     pub(super) fn mark_dirty(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot)
-            && !conn.in_dirty
+            && !conn.listed.dirty
         {
-            conn.in_dirty = true;
+            conn.listed.dirty = true;
             self.dirty.push(slot);
         }
     }
@@ -285,9 +285,9 @@ impl IoThread {
     /// Comes back to a connection in the next turn.
     pub(super) fn mark_again(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot)
-            && !conn.in_again
+            && !conn.listed.again
         {
-            conn.in_again = true;
+            conn.listed.again = true;
             match conn.inbox.upload {
                 Some(_) => self.again_large.push_back(slot),
                 None => self.again.push_back(slot),
@@ -531,7 +531,7 @@ impl IoThread {
                 self.reached = reached;
                 for slot in std::mem::take(&mut self.held) {
                     if let Some(conn) = self.conns.get_mut(slot) {
-                        conn.in_held = false;
+                        conn.listed.held = false;
                         self.mark_dirty(slot);
                     }
                 }
@@ -596,7 +596,7 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        conn.in_dirty = false;
+        conn.listed.dirty = false;
         let waits = conn.out.release(self.reached);
         let mut written = 0;
         let flushed = conn
@@ -609,7 +609,7 @@ impl IoThread {
         }
         let blocked = flushed == Flushed::Blocked;
         let token = token_of(conn.caller.party);
-        let finished = conn.closing && conn.out.is_empty();
+        let finished = conn.phase.closes() && conn.out.is_empty();
         if finished && flushed != Flushed::Dead {
             conn.stream.finish(&mut self.scratch);
         }
@@ -626,8 +626,8 @@ impl IoThread {
         }
         conn.blocked = blocked;
         conn.charge(&server.connection_memory);
-        if waits && !conn.in_held {
-            conn.in_held = true;
+        if waits && !conn.listed.held {
+            conn.listed.held = true;
             self.held.push(slot);
         }
         let goes_on =
@@ -731,7 +731,7 @@ impl IoThread {
             let limit = Duration::from_millis(idle_ms);
             let quiet = self.instant.saturating_duration_since(conn.active);
             // A take that waits is not idle.
-            let waits = conn.waiting.is_some() || conn.standing.is_some();
+            let waits = conn.phase.waits() || conn.standing.is_some();
             if idle_ms > 0 && quiet > limit && !waits {
                 self.close(slot);
             }

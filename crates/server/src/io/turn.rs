@@ -9,7 +9,7 @@ use quintet_hooks::Decided as Hooked;
 use quintet_host::{Access, Decided, Need};
 use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
 
-use super::conn::{Conn, FREE_BYTES, Pause, Reply, Standing};
+use super::conn::{Conn, FREE_BYTES, Pause, Reply, Standing, Wait};
 use super::hooked::{self, reply};
 use super::inbox::Feed;
 use super::stream::Got;
@@ -70,7 +70,7 @@ impl IoThread {
                 return Stop::Dead;
             };
             if !conn.may_go_on(server.limits.output_bytes_max) {
-                if !conn.closing && conn.waiting.is_none() {
+                if conn.phase.is_open() {
                     conn.pause = Pause::Stalled;
                 } else if conn.pause == Pause::Stalled {
                     conn.pause = Pause::No;
@@ -209,7 +209,7 @@ impl IoThread {
             }
         };
         if let Some(conn) = self.conns.get_mut(slot)
-            && !conn.closing
+            && !conn.phase.closes()
         {
             conn.inbox.bytes.extend_from_slice(&scratch[from..to]);
             if conn.inbox.bytes.is_empty() && conn.inbox.bytes.capacity() > FREE_BYTES / 2 {
@@ -245,11 +245,11 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        if conn.closing {
+        if conn.phase.closes() {
             self.mark_dirty(slot);
             return;
         }
-        if conn.waiting.is_some() {
+        if conn.phase.waits() {
             if !conn.inbox.feed.is_closed() || conn.half_close.is_some() {
                 return;
             }
@@ -332,7 +332,7 @@ impl IoThread {
                         },
                     };
                     let Some(reply) = decided else {
-                        conn.waiting = Some(undone);
+                        conn.phase.wait(Wait { undone });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
                     };
@@ -389,7 +389,7 @@ impl IoThread {
         let mut wrote = false;
         let mut replies = std::mem::take(&mut self.replies);
         for reply in &mut replies {
-            if conn.closing {
+            if conn.phase.closes() {
                 // Decided, but its reply has no place behind one that closes.
                 lost.extend(reply.take_undone().into_iter().flatten());
                 continue;
@@ -430,7 +430,7 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let Some(undone) = conn.waiting.take() else {
+        let Some(wait) = conn.phase.end_wait() else {
             // A step of a hook's that was put off, and nobody waits for.
             self.give_back(delivery);
             return;
@@ -440,11 +440,11 @@ impl IoThread {
         match self.arrived(slot, delivery, need) {
             Some((Hooked::Later, _)) => {
                 if let Some(conn) = self.conns.get_mut(slot) {
-                    conn.waiting = Some(undone);
+                    conn.phase.wait(wait);
                 }
             }
             Some((decided, need)) => {
-                self.replies.push(reply(decided, need, undone));
+                self.replies.push(reply(decided, need, wait.undone));
                 self.encode(slot, &server);
             }
             None => {}
@@ -458,7 +458,7 @@ impl IoThread {
             return;
         };
         let standing = conn.standing.take();
-        if conn.closing {
+        if conn.phase.closes() {
             self.give_back(delivery);
             return;
         }
