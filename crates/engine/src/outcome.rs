@@ -165,6 +165,19 @@ impl Outcome {
             outcome => outcome,
         }
     }
+
+    /// The first of the messages it hands out, also as part of a compound.
+    #[inline]
+    pub fn first_handed(&self) -> Option<&Message> {
+        let command = match self {
+            Outcome::Compound { then, .. } => then.as_deref()?,
+            outcome => outcome,
+        };
+        match command {
+            Outcome::Messages(messages) => messages.first(),
+            _ => None,
+        }
+    }
 }
 
 /// What has to be true before a reply may leave (DESIGN section 4).

@@ -92,26 +92,22 @@ impl Access<'_> {
     }
 
     /// A shard's answer, and what its reply waits for.
+    #[inline]
     fn decided(&mut self, shard: usize, answer: Answer) -> Decided {
         let Answer::Now(outcome, hold) = answer else {
             return Decided::Later;
-        };
-        let handed = match &outcome {
-            Outcome::Compound { then, .. } => then.as_deref(),
-            outcome => Some(outcome),
-        };
-        let name = match handed {
-            Some(Outcome::Messages(messages)) => messages
-                .first()
-                .map(|message| self.shard(shard).engine.queue_name(message.queue))
-                .unwrap_or_default(),
-            _ => Name::default(),
         };
         let hold = match outcome {
             Outcome::Refused(refusal) => hold_of(refusal),
             _ => hold,
         };
-        let need = self.need(shard, hold);
+        let core = self.core;
+        let shard = self.shard(shard);
+        let name = match outcome.first_handed() {
+            Some(message) => shard.engine.queue_name(message.queue),
+            None => Name::default(),
+        };
+        let need = shard.need(hold, &core.progress, core.waits_for_disk());
         Decided::Now(outcome, name, need)
     }
 

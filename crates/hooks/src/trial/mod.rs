@@ -134,16 +134,9 @@ impl Host for World {
         else {
             return (None, Name::default());
         };
-        let handed = match &outcome {
-            Outcome::Compound { then, .. } => then.as_deref(),
-            outcome => Some(outcome),
-        };
-        let name = match handed {
-            Some(Outcome::Messages(messages)) => messages
-                .first()
-                .map(|message| engine.queue_name(message.queue))
-                .unwrap_or_default(),
-            _ => Name::default(),
+        let name = match outcome.first_handed() {
+            Some(message) => engine.queue_name(message.queue),
+            None => Name::default(),
         };
         (Some(outcome), name)
     }
