@@ -194,6 +194,11 @@ impl Committer {
             .saturating_sub(self.own)
     }
 
+    /// True if as much was asked for in this segment as the next begins with.
+    pub(crate) fn pays_for_next(&self, core: &Core) -> bool {
+        self.own >= core.room.snapshot.load(Ordering::Relaxed)
+    }
+
     /// True if a frame waits for space on the disk.
     pub(crate) fn is_stuck(&self) -> bool {
         self.pending.is_some()

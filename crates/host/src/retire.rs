@@ -73,7 +73,9 @@ impl Core {
     }
 
     /// Leaves a segment that was not made ahead as soon as there is one that
-    /// was: a full disk would keep it from growing. False: there is none yet.
+    /// was: a full disk would keep it from growing. False: there is none yet,
+    /// or it has to wait: what the next one begins with is long, and paid for
+    /// by as much that is asked for while the disk has room.
     fn go_on_whole(&self, spares: Option<&Spares>) -> bool {
         {
             let mut committer = locked(&self.committer);
@@ -81,6 +83,10 @@ impl Core {
                 return true;
             }
             if !spares.is_some_and(Spares::any) {
+                return false;
+            }
+            if !self.room.begins_small() && !committer.pays_for_next(self) && !self.room.is_short()
+            {
                 return false;
             }
             match committer.commit(self, Ending::Now) {

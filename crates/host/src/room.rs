@@ -41,12 +41,13 @@ impl Room {
     /// spares are missing, or its snapshot takes much of one, and there is not
     /// room for two more on the disk.
     pub(super) fn is_tight(&self) -> bool {
-        let snapshot = self.snapshot.load(Ordering::Relaxed);
-        let fits = snapshot <= self.segment_bytes / 8;
-        if fits && self.spares_ready.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.is_short()
+        let ready = self.spares_ready.load(Ordering::Relaxed);
+        !(self.begins_small() && ready) && self.is_short()
+    }
+
+    /// True if what a segment begins with is little of it.
+    pub(super) fn begins_small(&self) -> bool {
+        self.snapshot.load(Ordering::Relaxed) <= self.segment_bytes / 8
     }
 
     /// True if there is not room for two more segments on the disk.
