@@ -524,7 +524,15 @@ impl Engine {
     }
 
     /// Those of the take's queues that exist here.
+    #[inline]
     pub(crate) fn queues_of(&self, take: &Take) -> Lines {
+        if let [name] = &take.queues[..] {
+            // Most takes, on the hot path.
+            return match self.store.find(name) {
+                Some(queue) => Lines::from_elem(queue, 1),
+                None => Lines::new(),
+            };
+        }
         let found = take.queues.iter().filter_map(|name| self.store.find(name));
         let mut queues: Lines = found.collect();
         if queues.len() > 1 {

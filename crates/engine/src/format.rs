@@ -9,6 +9,7 @@ use crate::varint;
 
 /// Appends a group to the payload of a frame of facts: the shard's number, how
 /// long its records are, the records. Nothing if there are none.
+#[inline]
 pub fn put_group(payload: &mut Vec<u8>, shard: usize, records: &[u8]) {
     if !records.is_empty() {
         varint::put(payload, shard as u64);

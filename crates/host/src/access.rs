@@ -14,7 +14,7 @@ use quintet_engine::{
 pub(crate) use step::Inside;
 pub use step::{Access, Trail};
 
-use super::Need;
+use super::{Core, Need, Shard};
 
 /// What came of a command.
 pub enum Decided {
@@ -84,31 +84,18 @@ impl Access<'_> {
     }
 
     fn ask(&mut self, shard: usize, caller: Caller, command: Command) -> Decided {
-        let answer = self.step(shard, |at| {
+        let core = self.core;
+        let (answer, shard) = self.step_in(shard, |at| {
             at.engine
                 .submit(at.now, caller, command, at.journal, at.deliveries)
         });
-        self.decided(shard, answer)
+        decided_in(core, shard, answer)
     }
 
-    /// A shard's answer, and what its reply waits for.
-    #[inline]
+    /// What the last step in a shard has answered, and what its reply waits for.
     fn decided(&mut self, shard: usize, answer: Answer) -> Decided {
-        let Answer::Now(outcome, hold) = answer else {
-            return Decided::Later;
-        };
-        let hold = match outcome {
-            Outcome::Refused(refusal) => hold_of(refusal),
-            _ => hold,
-        };
         let core = self.core;
-        let shard = self.shard(shard);
-        let name = match outcome.first_handed() {
-            Some(message) => shard.engine.queue_name(message.queue),
-            None => Name::default(),
-        };
-        let need = shard.need(hold, &core.progress, core.waits_for_disk());
-        Decided::Now(outcome, name, need)
+        decided_in(core, self.shard(shard), answer)
     }
 
     fn refused(&mut self, shard: usize, refusal: Refusal) -> Decided {
@@ -183,6 +170,23 @@ impl Access<'_> {
             Subject::Several => Route::Together,
         }
     }
+}
+
+#[inline]
+fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
+    let Answer::Now(outcome, hold) = answer else {
+        return Decided::Later;
+    };
+    let hold = match outcome {
+        Outcome::Refused(refusal) => hold_of(refusal),
+        _ => hold,
+    };
+    let name = match outcome.first_handed() {
+        Some(message) => shard.engine.queue_name(message.queue),
+        None => Name::default(),
+    };
+    let need = shard.need(hold, &core.progress, core.waits_for_disk());
+    Decided::Now(outcome, name, need)
 }
 
 /// What a refusal waits for. That there is no room rests on nothing in the

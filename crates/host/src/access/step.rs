@@ -64,7 +64,18 @@ impl<'a> Access<'a> {
     }
 
     /// Does something in a shard.
+    #[inline]
     pub(crate) fn step<T>(&mut self, shard: usize, work: impl FnOnce(&mut Inside<'_>) -> T) -> T {
+        self.step_in(shard, work).0
+    }
+
+    /// The same, and the shard, still locked.
+    #[inline]
+    pub(super) fn step_in<T>(
+        &mut self,
+        shard: usize,
+        work: impl FnOnce(&mut Inside<'_>) -> T,
+    ) -> (T, &mut Shard) {
         let at = self.hold(shard);
         let guard = &mut *self.held[at].1;
         let done = work(&mut Inside {
@@ -76,7 +87,7 @@ impl<'a> Access<'a> {
         if !self.trail.scratch.is_empty() || guard.engine.asks() {
             self.core.collect(guard, self.trail);
         }
-        done
+        (done, guard)
     }
 
     /// What a reply decided by the last step in a shard waits for.
@@ -93,13 +104,21 @@ impl<'a> Access<'a> {
     }
 
     /// Locks a shard, if it is not; answers its place among those held.
+    #[inline]
     fn hold(&mut self, shard: usize) -> usize {
-        let held = self.held.iter().position(|(held, _)| *held == shard);
-        held.unwrap_or_else(|| {
-            self.release();
-            self.held.push((shard, self.core.lock(shard)));
-            0
-        })
+        match &self.held[..] {
+            [(held, _)] if *held == shard => 0,
+            held => match held.iter().position(|(held, _)| *held == shard) {
+                Some(at) => at,
+                None => self.hold_another(shard),
+            },
+        }
+    }
+
+    fn hold_another(&mut self, shard: usize) -> usize {
+        self.release();
+        self.held.push((shard, self.core.lock(shard)));
+        0
     }
 
     /// Locks several together, so that steps in them land in one batch, which
@@ -130,7 +149,16 @@ impl<'a> Access<'a> {
         if self.held.is_empty() {
             return;
         }
-        for from in self.unlock() {
+        let senders = self.unlock();
+        if !senders.is_empty() {
+            self.carry_from(senders);
+        }
+    }
+
+    /// Carries what these have sent to other shards; none is locked.
+    #[cold]
+    fn carry_from(&mut self, senders: SmallVec<[usize; 4]>) {
+        for from in senders {
             loop {
                 let into = self.core.lock(from).engine.sends_to();
                 let Some(into) = into else { break };
