@@ -1,8 +1,12 @@
 //! A bare echo server on the server's own runtime: one thread, one poll, and
 //! per readiness one read and one write. The limit others are measured
-//! against; it does nothing with what it reads.
+//! against; it does nothing with what it reads, or writes it to a file first.
 
+use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use mio::net::{TcpListener, TcpStream};
@@ -14,17 +18,63 @@ const READ_BYTES: usize = 64 << 10;
 const BACKLOG: i32 = 4096;
 const LISTENER: Token = Token(usize::MAX);
 
+/// Bytes of the file that is synced, written from its beginning again when it
+/// is full. It is filled with zeros first: a sync of a file that grows takes
+/// half as long again, and the server makes its segments ahead too.
+const FILE_BYTES: u64 = 64 << 20;
+
 struct Conn {
     stream: TcpStream,
     /// Read and not yet taken by the socket.
     rest: Vec<u8>,
 }
 
-/// Echoes whatever comes over `listener`, until the process ends.
+/// What was read and waits for a sync, and those who are answered after it.
+struct Batch {
+    file: File,
+    at: u64,
+    bytes: Vec<u8>,
+    asked: Vec<usize>,
+}
+
+impl Batch {
+    fn new(path: &Path) -> Result<Self> {
+        let mut file = File::create_new(path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        let zeros = vec![0; 1 << 20];
+        for _ in 0..FILE_BYTES / zeros.len() as u64 {
+            file.write_all(&zeros)?;
+        }
+        file.sync_all()?;
+        Ok(Self {
+            file,
+            at: 0,
+            bytes: Vec::new(),
+            asked: Vec::new(),
+        })
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if self.at + self.bytes.len() as u64 > FILE_BYTES {
+            self.at = 0;
+        }
+        self.file.write_all_at(&self.bytes, self.at)?;
+        self.file.sync_data()?;
+        self.at += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// Echoes whatever comes over `listener`, until the process ends. With
+/// `synced` nothing is answered before it was written to that new file and
+/// synced, by this thread, when nothing more is ready to be read: the limit of
+/// a server that keeps what it acknowledges.
 ///
 /// # Errors
-/// The poll is broken.
-pub fn serve(listener: std::net::TcpListener) -> Result<()> {
+/// The poll is broken, or the file.
+pub fn serve(listener: std::net::TcpListener, synced: Option<&Path>) -> Result<()> {
+    let mut batch = synced.map(Batch::new).transpose()?;
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     let mut listener = TcpListener::from_std(listener);
@@ -36,10 +86,28 @@ pub fn serve(listener: std::net::TcpListener) -> Result<()> {
     let mut free: Vec<usize> = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        if let Err(error) = poll.poll(&mut events, None)
+        // With a batch open only what is ready already joins it.
+        let open = batch.as_ref().is_some_and(|batch| !batch.asked.is_empty());
+        let wait = open.then_some(Duration::ZERO);
+        if let Err(error) = poll.poll(&mut events, wait)
             && error.kind() != ErrorKind::Interrupted
         {
             return Err(error).context("cannot wait for connections");
+        }
+        if events.is_empty()
+            && let Some(batch) = &mut batch
+            && !batch.asked.is_empty()
+        {
+            batch.sync()?;
+            for slot in batch.asked.drain(..) {
+                if let Some(conn) = &mut conns[slot]
+                    && conn.send().is_none()
+                {
+                    conns[slot] = None;
+                    free.push(slot);
+                }
+            }
+            continue;
         }
         for event in &events {
             if event.token() == LISTENER {
@@ -65,9 +133,14 @@ pub fn serve(listener: std::net::TcpListener) -> Result<()> {
                 continue;
             }
             let Token(slot) = event.token();
-            if let Some(conn) = &mut conns[slot]
-                && conn.echo(&mut buffer).is_none()
-            {
+            let Some(conn) = &mut conns[slot] else {
+                continue;
+            };
+            let lives = match &mut batch {
+                None => conn.echo(&mut buffer),
+                Some(batch) => conn.collect(&mut buffer, slot, batch),
+            };
+            if lives.is_none() {
                 conns[slot] = None;
                 free.push(slot);
             }
@@ -76,15 +149,49 @@ pub fn serve(listener: std::net::TcpListener) -> Result<()> {
 }
 
 impl Conn {
+    /// Reads what there is into the batch. `None` when the connection is over.
+    fn collect(&mut self, buffer: &mut [u8], slot: usize, batch: &mut Batch) -> Option<()> {
+        // What the socket did not take waits for nothing more.
+        if !self.rest.is_empty() && !batch.asked.contains(&slot) {
+            self.send()?;
+        }
+        loop {
+            let count = match self.stream.read(buffer) {
+                Ok(0) => return None,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(()),
+                Err(_) => return None,
+            };
+            batch.bytes.extend_from_slice(&buffer[..count]);
+            self.rest.extend_from_slice(&buffer[..count]);
+            if batch.asked.last() != Some(&slot) {
+                batch.asked.push(slot);
+            }
+            if count < buffer.len() {
+                return Some(());
+            }
+        }
+    }
+
+    /// Sends what is to be answered. `None` when the connection is over.
+    fn send(&mut self) -> Option<()> {
+        while !self.rest.is_empty() {
+            match self.stream.write(&self.rest) {
+                Ok(count) if count == self.rest.len() => self.rest.clear(),
+                Ok(count) => drop(self.rest.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(()),
+                Err(_) => return None,
+            }
+        }
+        Some(())
+    }
+
     /// `None` when the connection is over.
     fn echo(&mut self, buffer: &mut [u8]) -> Option<()> {
         loop {
-            while !self.rest.is_empty() {
-                match self.stream.write(&self.rest) {
-                    Ok(count) => drop(self.rest.drain(..count)),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(()),
-                    Err(_) => return None,
-                }
+            self.send()?;
+            if !self.rest.is_empty() {
+                return Some(());
             }
             let count = match self.stream.read(buffer) {
                 Ok(0) => return None,

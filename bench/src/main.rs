@@ -4,6 +4,7 @@ mod backlog;
 mod compare;
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -30,6 +31,9 @@ enum Command {
         /// Port; 0: any that is free.
         #[arg(long, default_value_t = 0)]
         port: u16,
+        /// Answer what was written to this new file and synced.
+        #[arg(long, value_name = "FILE")]
+        synced: Option<PathBuf>,
     },
 }
 
@@ -38,11 +42,11 @@ fn main() -> Result<()> {
         Command::Compare(args) => args.run(),
         Command::Backlog(args) => args.run(),
         Command::Run(args) => args.run(),
-        Command::Echo { port } => {
+        Command::Echo { port, synced } => {
             let listener = TcpListener::bind(("127.0.0.1", port)).context("cannot listen")?;
             println!("listening echo {}", listener.local_addr()?);
             println!("echo ready");
-            quintet_bench::serve_echo(listener)
+            quintet_bench::serve_echo(listener, synced.as_deref())
         }
     }
 }

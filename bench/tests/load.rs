@@ -14,7 +14,7 @@ fn echo() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // It serves until the tests' process ends.
-    thread::spawn(|| serve_echo(listener));
+    thread::spawn(|| serve_echo(listener, None));
     Target::Tcp(address)
 }
 
@@ -39,6 +39,29 @@ fn a_closed_loop_asks_as_often_as_it_is_told() {
         assert_eq!(report.puts + report.takes, 1000);
         assert!(report.seconds > 0.0 && report.latency.max_us >= report.latency.p50_us);
     }
+}
+
+/// The synced echo answers everything, and what it answered is in its file.
+#[test]
+fn the_synced_echo_answers_what_is_in_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("echo");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target::Tcp(listener.local_addr().unwrap());
+    let path = file.clone();
+    thread::spawn(move || serve_echo(listener, Some(&path)));
+    for (connections, depth) in [(1, 1), (10, 1), (7, 16)] {
+        let mut load = load(target.clone(), 300);
+        (load.connections, load.depth) = (connections, depth);
+        let report = run(&load);
+        assert_eq!((report.requests, report.unanswered), (300, 0));
+    }
+    let size = load(target, 1).size;
+    let bytes = std::fs::read(&file).unwrap();
+    let (written, rest) = bytes.split_at(900 * size);
+    let body = &bytes[..size];
+    assert!(written.chunks(size).all(|request| request == body));
+    assert!(body.iter().any(|&byte| byte != 0) && rest.iter().all(|&byte| byte == 0));
 }
 
 #[test]

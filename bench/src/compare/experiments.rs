@@ -34,7 +34,15 @@ pub(crate) struct Experiment {
 
 /// All there are, in the order they are run.
 pub(crate) fn all() -> Vec<Experiment> {
-    vec![small(), pipelined(), jobs(), cpu(), idle(), large()]
+    vec![
+        small(),
+        pipelined(),
+        synced(),
+        jobs(),
+        cpu(),
+        idle(),
+        large(),
+    ]
 }
 
 fn of(kinds: &[Kind]) -> Vec<Contender> {
@@ -86,6 +94,20 @@ fn small() -> Experiment {
                 rate_ratio(table, Q_50MS, Kind::Echo, None),
             ]
         },
+    }
+}
+
+/// Beside the limit of `always`: a bare echo that syncs before it answers.
+fn synced() -> Experiment {
+    Experiment {
+        name: "synced",
+        title: "Put and take of 64 B, one at a time, synced before each reply",
+        metric: Metric::Rate,
+        contenders: of(&[Q_ALWAYS, Kind::SyncedEcho]),
+        scenarios: [10, 50, 200]
+            .map(|connections| scenario(connections, 1, 64))
+            .into(),
+        figures: |table| vec![rate_ratio(table, Q_ALWAYS, Kind::SyncedEcho, Some(0.85))],
     }
 }
 

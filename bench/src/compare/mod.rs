@@ -48,7 +48,7 @@ Examples:
 
 Run nothing else meanwhile: server and load share the machine.")]
 pub(crate) struct Args {
-    /// Only these: small, pipelined, jobs, cpu, idle, large.
+    /// Only these: small, pipelined, synced, jobs, cpu, idle, large.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
     /// Two turns of a second: to see that it works, not to believe.

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Beanstalkd(Option<&'static str>),
     /// The bare echo.
     Echo,
+    /// The bare echo that answers what was synced.
+    SyncedEcho,
 }
 
 /// What is needed to start servers.
@@ -56,6 +58,7 @@ impl Kind {
             Kind::Beanstalkd(Some("0")) => "beanstalkd, log synced always".to_owned(),
             Kind::Beanstalkd(Some(ms)) => format!("beanstalkd, log synced {ms} ms"),
             Kind::Echo => "bare echo".to_owned(),
+            Kind::SyncedEcho => "bare echo, synced".to_owned(),
         }
     }
 
@@ -79,7 +82,7 @@ impl Kind {
             Kind::Memcached => "memcache",
             Kind::Redis(_) => "resp",
             Kind::Beanstalkd(_) => "beanstalk",
-            Kind::Echo => "echo",
+            Kind::Echo | Kind::SyncedEcho => "echo",
         }
     }
 
@@ -88,6 +91,7 @@ impl Kind {
         match self {
             Kind::Quintet(sync, _) | Kind::Against(sync, _) => sync != "never",
             Kind::Redis(log) | Kind::Beanstalkd(log) => log.is_some(),
+            Kind::SyncedEcho => true,
             Kind::Memcached | Kind::Echo => false,
         }
     }
@@ -97,7 +101,7 @@ impl Kind {
         let name = match self {
             Kind::Quintet(..) => return Some(ground.quintet.clone()),
             Kind::Against(..) => return ground.against.clone(),
-            Kind::Echo => return std::env::current_exe().ok(),
+            Kind::Echo | Kind::SyncedEcho => return std::env::current_exe().ok(),
             Kind::Memcached => "memcached",
             Kind::Redis(_) => "redis-server",
             Kind::Beanstalkd(_) => "beanstalkd",
@@ -118,7 +122,11 @@ impl Kind {
     /// Its version, as it tells it.
     pub(crate) fn version(self, ground: &Ground) -> Option<String> {
         let flag = match self {
-            Kind::Quintet(..) | Kind::Against(..) | Kind::Redis(_) | Kind::Echo => "--version",
+            Kind::Quintet(..)
+            | Kind::Against(..)
+            | Kind::Redis(_)
+            | Kind::Echo
+            | Kind::SyncedEcho => "--version",
             Kind::Memcached => "-V",
             Kind::Beanstalkd(_) => "-v",
         };
@@ -166,6 +174,7 @@ impl Kind {
                 settings
             }
             Kind::Echo => vec!["echo"],
+            Kind::SyncedEcho => vec!["echo", "--synced"],
         }
     }
 
@@ -212,6 +221,9 @@ impl Kind {
                 }
             }
             Kind::Echo => {}
+            Kind::SyncedEcho => {
+                command.arg(dir.path().join("echo"));
+            }
         }
         let child = command.spawn();
         let child = child.with_context(|| format!("cannot start {}", program.display()))?;
@@ -221,7 +233,9 @@ impl Kind {
             _dir: dir,
         };
         match self {
-            Kind::Quintet(..) | Kind::Against(..) | Kind::Echo => peer.read_address()?,
+            Kind::Quintet(..) | Kind::Against(..) | Kind::Echo | Kind::SyncedEcho => {
+                peer.read_address()?;
+            }
             _ => peer.wait_for(port)?,
         }
         Ok(peer)
