@@ -39,8 +39,8 @@ struct Batch {
 
 impl Batch {
     fn new(path: &Path) -> Result<Self> {
-        let mut file = File::create_new(path)
-            .with_context(|| format!("cannot make {}", path.display()))?;
+        let mut file =
+            File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
         let zeros = vec![0; 1 << 20];
         for _ in 0..FILE_BYTES / zeros.len() as u64 {
             file.write_all(&zeros)?;
