@@ -1,0 +1,7 @@
+//! The binary killed, without power, with calls that fail and a clock that is set.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod crash;
+mod preloaded;

@@ -1,0 +1,7 @@
+//! HTTP in the real binary: scripts, files, and relay between two of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod listener;
+mod relay;

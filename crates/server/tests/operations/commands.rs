@@ -1,0 +1,230 @@
+//! The commands that people type.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::common::{Server, Start, noise, quintet, text};
+
+#[test]
+fn put_peek_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let put = server.run(&["put", "work", "hello"]);
+    assert_eq!(text(&put.stdout), "1\n", "{}", text(&put.stderr));
+    assert_eq!(text(&server.run(&["peek", "work"]).stdout), "hello\n");
+    let json = text(&server.run(&["peek", "--id", "1", "--json"]).stdout);
+    assert!(
+        json.contains("\"body\":\"hello\"") && json.contains("\"queue\":\"work\""),
+        "{json}"
+    );
+    assert_eq!(text(&server.run(&["take", "work"]).stdout), "hello\n");
+    let empty = server.run(&["take", "work"]);
+    assert_eq!((empty.status.code(), empty.stdout.len()), (Some(2), 0));
+    assert_eq!(server.run(&["peek", "--id", "1"]).status.code(), Some(2));
+}
+
+#[test]
+fn standard_input_and_files_of_any_bytes_and_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    for len in [0, 10, 100_000, 2_000_000] {
+        let body = noise(len);
+        let mut put = quintet(&["put", "bin", "--data"])
+            .arg(&server.data)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        put.stdin.take().unwrap().write_all(&body).unwrap();
+        assert!(put.wait().unwrap().success());
+        let file = dir.path().join("file");
+        std::fs::write(&file, &body).unwrap();
+        assert!(
+            server
+                .run(&["put", "bin", "--file", file.to_str().unwrap()])
+                .status
+                .success()
+        );
+        for _ in 0..2 {
+            let taken = server.run(&["take", "bin"]).stdout;
+            assert_eq!(taken.len(), len + 1);
+            assert!(taken[..len] == body[..]);
+        }
+    }
+}
+
+#[test]
+fn delays_ranks_and_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    server.run(&["put", "work", "later", "--delay", "1h"]);
+    server.run(&["put", "work", "plain"]);
+    server.run(&["put", "work", "urgent", "--rank", "0"]);
+    assert_eq!(
+        text(&server.run(&["peek", "work", "--state", "delayed"]).stdout),
+        "later\n"
+    );
+    assert_eq!(
+        text(&server.run(&["take", "work", "--count", "9"]).stdout),
+        "urgent\nplain\n"
+    );
+    let queues = text(&server.run(&["queues"]).stdout);
+    let row: Vec<&str> = queues.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..3], ["work", "0", "1"], "{queues}");
+    let stats = text(&server.run(&["stats", "work", "--json"]).stdout);
+    assert!(
+        stats.contains("\"total_puts\":3") && stats.contains("\"delayed\":1"),
+        "{stats}"
+    );
+    assert!(text(&server.run(&["stats"]).stdout).contains("connections_total"));
+}
+
+#[test]
+fn a_take_waits_for_a_put() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let take = quintet(&["take", "work", "--wait", "1h", "--data"])
+        .arg(&server.data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut client = server.client();
+    client.await_stat("queue_work_waiters", |n| n != 0);
+    client.put("work", b"came");
+    assert_eq!(text(&take.wait_with_output().unwrap().stdout), "came\n");
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let data = data.to_str().unwrap();
+    for args in [
+        &["put", "w", "x"][..],
+        &["take", "w"],
+        &["stats"],
+        &["queues"],
+    ] {
+        let output = quintet(args).args(["--data", data]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains("quintet serve --data"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    for args in [&["check"][..], &["repair"], &["backup", "x"]] {
+        let output = quintet(args).args(["--data", data]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains("--data"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    assert!(!std::path::Path::new(data).exists(), "nothing was made");
+}
+
+#[test]
+fn a_backup_of_a_running_server_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let mut client = server.client();
+    let large = noise(400_000);
+    client.put("w", b"one");
+    client.put("w", &large);
+    let copy = dir.path().join("copy");
+    let backup = server.run(&["backup", copy.to_str().unwrap(), "--json"]);
+    assert!(backup.status.success(), "{}", text(&backup.stderr));
+    client.take("w", b"one");
+    let again = server.run(&["backup", copy.to_str().unwrap()]);
+    assert!(
+        text(&again.stderr).contains("not empty"),
+        "{}",
+        text(&again.stderr)
+    );
+
+    let check = quintet(&["check", "--json", "--data"])
+        .arg(&copy)
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", text(&check.stdout));
+    assert!(
+        text(&check.stdout).contains("\"damaged\":[]"),
+        "{}",
+        text(&check.stdout)
+    );
+    let restored = Server::start(&copy);
+    let mut client = restored.client();
+    client.take("w", b"one");
+    client.take("w", &large);
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = quintet(&["completions", shell]).output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains("quintet"));
+    }
+}
+
+#[test]
+fn messages_move_to_another_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        config: Some("shards = 2\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let said = |args: &[&str]| {
+        let done = server.run(args);
+        (text(&done.stdout), text(&done.stderr))
+    };
+    let queued = |queue: &str, state: &str| {
+        let stats: serde_json::Value =
+            serde_json::from_str(&said(&["stats", queue, "--json"]).0).unwrap();
+        stats[state].as_u64().unwrap()
+    };
+    // With two shards one of these is elsewhere.
+    let others = ["a", "b", "c", "d"];
+    let mut client = server.client();
+    for n in 0..1_203 {
+        client.put("work", format!("{n}").as_bytes());
+    }
+    assert_eq!(
+        said(&["move", "work", "a", "--dry-run"]).0,
+        "1203 messages would be moved\n"
+    );
+    let mut left = 1_203;
+    for to in others {
+        assert_eq!(
+            said(&["move", "work", to, "--max", "1"]).0,
+            "1 message moved\n"
+        );
+        left -= 1;
+        assert_eq!((queued("work", "ready"), queued(to, "ready")), (left, 1));
+    }
+    // All that is left, in the order it was in.
+    assert_eq!(
+        said(&["move", "work", "rest", "--json"]).0,
+        "{\"dry_run\":false,\"messages\":1199}\n"
+    );
+    assert_eq!(said(&["take", "rest"]).0, "4\n");
+    // One by its id, and what cannot be.
+    let id = said(&["put", "work", "x", "--delay", "1h"]).0;
+    assert_eq!(
+        said(&["move", "--id", id.trim(), "b"]).0,
+        "1 message moved\n"
+    );
+    assert_eq!(queued("b", "ready"), 2);
+    assert_eq!(
+        said(&["move", "work", "work"]).1,
+        "quintet: a queue's messages cannot move to the same queue\n"
+    );
+    assert!(
+        said(&["move", "--id", "99999999", "b"])
+            .1
+            .contains("not found")
+    );
+    assert!(said(&["move", "work"]).1.contains("name two queues"));
+}

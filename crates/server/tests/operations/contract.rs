@@ -1,0 +1,536 @@
+//! What supervisors rely on: how the server starts, tells, reloads and ends.
+
+use std::os::unix::net::UnixDatagram;
+
+use crate::common::{Client, PATIENCE, Server, Start, quintet, text};
+use rustix::process::Signal;
+
+#[test]
+fn it_tells_where_it_listens_then_that_it_is_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("m.sock");
+    let unix = format!("memcache=unix:{}", socket.display());
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            listen: &["memcache=0", &unix, "memcache=127.0.0.1:0"],
+            ..Start::default()
+        },
+    );
+    let [first, second, third, ready] = &server.lines[..] else {
+        panic!("{:?}", server.lines);
+    };
+    assert!(
+        first.starts_with("listening memcache 127.0.0.1:"),
+        "{first}"
+    );
+    assert!(!first.ends_with(":0"), "{first}");
+    assert_eq!(*second, format!("listening {unix}").replace('=', " "));
+    assert_ne!(first, third);
+    assert_eq!(ready, "quintet ready");
+    let mut by_unix = Client::unix(&socket);
+    by_unix.put("w", b"by unix");
+    server.client().take("w", b"by unix");
+    assert!(server.stop().success());
+    assert!(!socket.exists(), "the socket file is removed");
+}
+
+#[test]
+fn messages_survive_stop_and_kill_in_every_sync_mode() {
+    let threads = ["", "io_threads = 4\n"];
+    let modes = ["always", "50ms", "never"].map(|sync| threads.map(|threads| (sync, threads)));
+    for (sync, threads) in modes.into_iter().flatten() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let start = || {
+            Server::start_with(
+                &data,
+                Start {
+                    sync: Some(sync),
+                    config: Some(threads),
+                    ..Start::default()
+                },
+            )
+        };
+        let server = start();
+        let mut client = server.client();
+        client.put("w", b"one");
+        client.put("w", b"two");
+        client.put("w", b"three");
+        client.take("w", b"one");
+        assert!(server.stop().success(), "{sync}");
+        client.expect_end();
+
+        let server = start();
+        server.client().take("w", b"two");
+        server.kill();
+
+        let server = start();
+        let mut client = server.client();
+        client.take("w", b"three");
+        client.take_nothing("w");
+        assert!(server.stop().success(), "{sync}");
+    }
+}
+
+#[test]
+fn an_open_read_comes_back_after_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let mut client = server.client();
+    client.put("w", b"one");
+    client.put("w", b"two");
+    client.send(b"get w/open\r\n");
+    client.expect_value("w", b"one");
+    server.kill();
+    let server = Server::start(&data);
+    let mut client = server.client();
+    client.take("w", b"one");
+    client.take("w", b"two");
+}
+
+#[test]
+fn a_directory_serves_one_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let second = Server::command(&data, &Start::default()).output().unwrap();
+    assert!(!second.status.success());
+    let error = text(&second.stderr);
+    assert!(
+        error.contains(&server.child.id().to_string()),
+        "names the process: {error}"
+    );
+    assert!(second.stdout.is_empty(), "never ready");
+    server.client().put("w", b"still served");
+}
+
+#[test]
+fn a_port_in_use_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("a"));
+    let listen = format!("memcache={}", server.address());
+    let start = Start {
+        listen: &[&listen],
+        ..Start::default()
+    };
+    let second = Server::command(&dir.path().join("b"), &start)
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let error = text(&second.stderr);
+    assert!(
+        error.contains(server.address()) && error.contains("--listen"),
+        "{error}"
+    );
+}
+
+#[test]
+fn wrong_settings_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    for (config, listen, says) in [
+        ("sinc = 'always'", "memcache=0", "did you mean \"sync\""),
+        ("sync = 'soon'", "memcache=0", "sync takes"),
+        (
+            "[[listen]]\nvoice = 'memcached'",
+            "memcache=0",
+            "did you mean \"memcache\"",
+        ),
+        (
+            "[[listen]]\nvoice = 'memcache'\nmax_item_sise = 1",
+            "memcache=0",
+            "did you mean",
+        ),
+        ("", "memcache", "VOICE=ADDRESS"),
+        ("", "memcache=nowhere", "HOST:PORT"),
+        ("", "smtp=25", "unknown voice"),
+    ] {
+        let start = Start {
+            listen: &[listen],
+            config: Some(config),
+            ..Start::default()
+        };
+        let output = Server::command(&data, &start).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{config}");
+        assert!(
+            text(&output.stderr).contains(says),
+            "{says}: {}",
+            text(&output.stderr)
+        );
+        assert!(!data.exists(), "nothing was made");
+    }
+}
+
+#[test]
+fn the_printed_configuration_starts_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = quintet(&["serve", "--print-config", "--listen", "memcache=0"])
+        .output()
+        .unwrap();
+    assert!(printed.status.success());
+    let data = dir.path().join("data");
+    let server = Server::start_with(
+        &data,
+        Start {
+            config: Some(&text(&printed.stdout)),
+            ..Start::default()
+        },
+    );
+    server.client().put("w", b"x");
+}
+
+#[test]
+fn sighup_reloads_queue_settings_and_keeps_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start_with(
+        &data,
+        Start {
+            config: Some("[[queue]]\nname = 'w'\nmessages_max = 1"),
+            ..Start::default()
+        },
+    );
+    let mut client = server.client();
+    client.put("w", b"1");
+    client.send(b"set w 0 0 1\r\n2\r\n");
+    client.expect(b"NOT_STORED\r\n");
+    std::fs::write(
+        data.with_extension("toml"),
+        "[[queue]]\nname = 'w'\nmessages_max = 2",
+    )
+    .unwrap();
+    server.signal(Signal::HUP);
+    // The reload is an event of the server's own; asking is how a client sees it.
+    let began = std::time::Instant::now();
+    loop {
+        client.send(b"set w 0 0 1\r\n2\r\n");
+        if client.until(b"\r\n") == b"STORED\r\n" {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "never reloaded");
+    }
+    client.take("w", b"1");
+    client.take("w", b"2");
+}
+
+#[test]
+fn sigusr1_drains() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let mut client = server.client();
+    let mut other = server.client();
+    client.put("w", b"before");
+    server.signal(Signal::USR1);
+    let began = std::time::Instant::now();
+    loop {
+        let mut prober = server.client();
+        prober.send(b"set v 0 0 1\r\nx\r\n");
+        if prober.until(b"\r\n") != b"STORED\r\n" {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "never drained");
+    }
+    other.take("w", b"before");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_stop_answers_what_was_decided_and_ends_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let mut waiting = server.client();
+    waiting.send(b"version\r\nget w/t=3600000\r\n");
+    waiting.until(b"\r\n");
+    assert!(server.stop().success());
+    waiting.expect_end();
+}
+
+#[test]
+fn systemd_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut child = Server::command(&dir.path().join("data"), &Start::default())
+        .env("NOTIFY_SOCKET", &path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let told = || {
+        let mut told = [0; 64];
+        loop {
+            match socket.recv(&mut told) {
+                Ok(n) => return told[..n].to_vec(),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("nothing was told: {error}"),
+            }
+        }
+    };
+    assert_eq!(told(), b"READY=1");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(told(), b"STOPPING=1");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn damage_stops_the_start_and_repair_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let mut client = server.client();
+    for n in 0..50 {
+        client.put("w", format!("message <{n}>").as_bytes());
+    }
+    assert!(server.stop().success());
+    // A second start says in its frames that the first one's were synced.
+    assert!(Server::start(&data).stop().success());
+
+    let segment = std::fs::read_dir(&data)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.file_name()
+                .unwrap()
+                .to_string_lossy()
+                .starts_with("segment-")
+        })
+        .min()
+        .expect("a segment");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes
+        .windows(12)
+        // Whole: without its end it is also where another stands before a byte of the file's own.
+        .position(|part| part == b"message <25>")
+        .expect("the message");
+    bytes[at] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+
+    let refused = Server::command(&data, &Start::default()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let error = text(&refused.stderr);
+    let name = segment.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(
+        error.contains(&name) && error.contains("quintet repair"),
+        "{error}"
+    );
+
+    let data_arg = data.to_str().unwrap();
+    let check = quintet(&["check", "--data", data_arg]).output().unwrap();
+    assert_eq!(check.status.code(), Some(3), "{}", text(&check.stdout));
+    let repair = quintet(&["repair", "--data", data_arg]).output().unwrap();
+    assert!(repair.status.success(), "{}", text(&repair.stderr));
+    let server = Server::start(&data);
+    let mut client = server.client();
+    for n in (0..50).filter(|n| *n != 25) {
+        client.take("w", format!("message <{n}>").as_bytes());
+    }
+    client.take_nothing("w");
+}
+
+#[test]
+fn queues_divide_over_shards() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || {
+        let config = "shards = 3\nsync = '50ms'";
+        Server::start_with(
+            &data,
+            Start {
+                config: Some(config),
+                ..Start::default()
+            },
+        )
+    };
+    let server = start();
+    let mut client = server.client();
+    let queues: Vec<String> = (0..20).map(|n| format!("queue{n}")).collect();
+    for queue in &queues {
+        client.put(queue, b"first");
+        client.put(queue, &crate::common::noise(100_000));
+        client.put(queue, b"third");
+    }
+    client.send(b"get queue7/open\r\n");
+    client.expect_value("queue7", b"first");
+    // A fan-out child lives with its parent.
+    client.send(b"get queue3+copy\r\n");
+    client.expect(b"END\r\n");
+    client.put("queue3", b"fourth");
+    server.kill();
+
+    let server = start();
+    let mut client = server.client();
+    assert_eq!(client.stat("curr_items"), 62);
+    client.take("queue3+copy", b"fourth");
+    for queue in &queues {
+        client.take(queue, b"first");
+        client.take(queue, &crate::common::noise(100_000));
+    }
+    client.send(b"flush_all\r\n");
+    client.expect(b"OK\r\n");
+    assert_eq!(client.stat("curr_items"), 0);
+    assert!(server.stop().success());
+
+    let other = Start {
+        config: Some("shards = 2"),
+        ..Start::default()
+    };
+    let refused = Server::command(&data, &other).output().unwrap();
+    let error = text(&refused.stderr);
+    assert!(error.contains("shards = 3"), "{error}");
+}
+
+/// Whatever the umask: nobody else reads messages. Scripts have the umask the
+/// operator gave.
+#[test]
+fn what_the_server_writes_is_its_own() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let script = dir.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\numask\necho done >&3\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = format!(
+        "[[queue]]\nname = 's'\nexec_prefix = ''\nscript = '{}'\n",
+        script.display()
+    );
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    let serve = Server::command(&data, &start);
+    let mut loose = std::process::Command::new("sh");
+    loose.args(["-c", "umask 013 && exec \"$@\"", "sh"]);
+    loose.arg(serve.get_program()).args(serve.get_args());
+    let server = Server::await_ready(&data, loose);
+    server.client().put("w", b"secret");
+    server.client().put("s", b"x");
+    let backup = dir.path().join("backup");
+    let export = dir.path().join("export");
+    assert!(
+        server
+            .run(&["backup", backup.to_str().unwrap()])
+            .status
+            .success()
+    );
+    let to = ["export", "w", "--output", export.to_str().unwrap()];
+    assert!(server.run(&to).status.success());
+    let logs = || {
+        walk(&data)
+            .into_iter()
+            .find(|path| path.ends_with("stdio.log"))
+    };
+    let began = std::time::Instant::now();
+    let log = loop {
+        let text = logs().and_then(|path| std::fs::read_to_string(path).ok());
+        if let Some(text) = text.filter(|text| text.contains("013")) {
+            break text;
+        }
+        assert!(
+            began.elapsed() < crate::common::PATIENCE,
+            "no log of the script"
+        );
+    };
+    assert!(log.contains("0013\n"), "{log}");
+    let mut seen = 0;
+    for path in [walk(&data), walk(&backup), vec![export]].concat() {
+        let about = std::fs::symlink_metadata(&path).unwrap();
+        let mode = about.permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen} files");
+}
+
+/// A folder and all in it.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    let mut at = 0;
+    while at < all.len() {
+        let entries = std::fs::read_dir(&all[at]).into_iter().flatten().flatten();
+        all.extend(entries.map(|entry| entry.path()).collect::<Vec<_>>());
+        at += 1;
+    }
+    all
+}
+
+#[test]
+fn only_sockets_make_way_for_listeners() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious");
+    for (listen, config) in [
+        (
+            format!("memcache=unix:{}", precious.display()),
+            String::new(),
+        ),
+        (
+            "memcache=127.0.0.1:0".to_owned(),
+            format!("admin_socket = '{}'\n", precious.display()),
+        ),
+    ] {
+        std::fs::write(&precious, "mine").unwrap();
+        let start = Start {
+            listen: &[&listen],
+            config: Some(&config),
+            ..Start::default()
+        };
+        let refused = Server::command(&dir.path().join("data"), &start)
+            .output()
+            .unwrap();
+        let told = text(&refused.stderr);
+        assert!(
+            !refused.status.success() && told.contains("no socket"),
+            "{told}"
+        );
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+    }
+    // A socket nobody listens on any more does.
+    std::fs::remove_file(&precious).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&precious).unwrap());
+    let listen = format!("memcache=unix:{}", precious.display());
+    let start = Start {
+        listen: &[&listen],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    Client::unix(&precious).put("w", b"x");
+    // Nor is what somebody puts there meanwhile removed in the end.
+    std::fs::remove_file(&precious).unwrap();
+    std::fs::write(&precious, "mine").unwrap();
+    assert!(server.stop().success());
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+}
+
+#[test]
+fn no_voice_shows_a_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[queue]]\nname = 's'\nscript = '/bin/true'\nenv_vars = { KEY = 'hush' }\n\
+                  [[listen]]\nvoice = 'memcache'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nusers = 'ann:hush'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let mut client = server.client();
+    client.send(b"dump_config\r\n");
+    let dumped = text(&client.until(b"END\r\n"));
+    assert!(
+        dumped.contains("ann:***") && !dumped.contains("hush"),
+        "{dumped}"
+    );
+    let (status, page) = crate::common::page(&server, "/q/s/config.json");
+    assert!(status == 200 && page.contains("KEY"), "{page}");
+    assert!(!page.contains("hush"), "{page}");
+    let path = dir.path().join("data.toml");
+    let path = path.to_str().unwrap();
+    let print = |more: &[&str]| {
+        let args = [&["serve", "--config", path, "--print-config"], more].concat();
+        text(&quintet(&args).output().unwrap().stdout)
+    };
+    assert!(!print(&[]).contains("hush"));
+    assert!(print(&["--secrets"]).contains("ann:hush"));
+}

@@ -1,0 +1,70 @@
+//! The server as it is without a configuration, but for its ports: all voices,
+//! HTTP, and the queues it makes for itself.
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::common::{PATIENCE, Server, Start, quintet, text};
+
+/// A server with every default, listening on free ports.
+fn start(data: &Path) -> Server {
+    let printed = quintet(&["serve", "--print-config"]).output().unwrap();
+    let config = text(&printed.stdout);
+    let mut ports = 0;
+    let lines = config.lines().map(|line| match line.rsplit_once(':') {
+        Some((address, _)) if line.starts_with("address = ") => {
+            ports += 1;
+            format!("{address}:0\"\n")
+        }
+        _ => format!("{line}\n"),
+    });
+    let config: String = lines.collect();
+    assert!(ports > 5, "{config}");
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    Server::start_as_configured(data, start)
+}
+
+/// Waits until one of the server's numbers is as it should be.
+fn await_number(server: &Server, key: &str, value: u64) {
+    let began = Instant::now();
+    loop {
+        let shown = server.run(&["stats", "--json"]);
+        let stats: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+        if stats[key] == value {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{key}: {shown:?}");
+    }
+}
+
+#[test]
+fn queues_of_the_server_alone_are_no_tubes() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder.path().join("data"));
+    // The takers of `relay` and `webhook`.
+    await_number(&server, "lookers", 2);
+    let mut client = server.client_of("beanstalk");
+    let mut exchange = |sent: &[u8], expected: &[u8]| {
+        client.send(sent);
+        client.expect(expected);
+    };
+    exchange(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n");
+    exchange(b"stats-tube relay\r\n", b"NOT_FOUND\r\n");
+    // From the moment somebody uses one it is there.
+    exchange(b"use relay\r\n", b"USING relay\r\n");
+    exchange(b"list-tubes\r\n", b"OK 22\r\n---\n- default\n- relay\n\r\n");
+    exchange(b"use default\r\n", b"USING default\r\n");
+    exchange(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n");
+    client.send(b"stats\r\n");
+    let stats = text(&client.until(b"platform: "));
+    for line in [
+        "current-tubes: 1",
+        "current-waiting: 0",
+        "version: \"1.13\"",
+    ] {
+        assert!(stats.lines().any(|other| other == line), "{line}: {stats}");
+    }
+}

@@ -1,0 +1,15 @@
+//! What operators rely on: starts, stops and reloads, the commands that people
+//! type, limits, shards, and what the README says.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bench;
+mod commands;
+mod contract;
+mod defaults;
+mod readme;
+mod remembered;
+mod rq_command;
+mod shards;
+mod transfer;

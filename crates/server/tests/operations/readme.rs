@@ -1,0 +1,229 @@
+//! The README's sessions, pasted into a shell from top to bottom as they are
+//! printed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use crate::common::PATIENCE;
+
+/// What a line of a session says before a command.
+const PROMPT: &str = "$ ";
+
+/// The port of HTTP, beside those of the voices.
+const HTTP: u16 = 3333;
+
+/// A command of a session and what is printed for it.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    command: String,
+    prints: Vec<String>,
+}
+
+/// All sessions of a page, in order.
+fn sessions(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    // Every second part stands between two fences.
+    for block in page.split("```").skip(1).step_by(2) {
+        let mut lines = block.lines().skip(1).peekable();
+        if !lines.peek().is_some_and(|line| line.starts_with(PROMPT)) {
+            continue;
+        }
+        for line in lines {
+            match (line.strip_prefix(PROMPT), steps.last_mut()) {
+                (Some(command), _) => steps.push(Step {
+                    command: command.to_owned(),
+                    prints: Vec::new(),
+                }),
+                (None, Some(step)) => step.prints.push(line.to_owned()),
+                (None, None) => unreachable!("a session begins with a command"),
+            }
+        }
+    }
+    steps
+}
+
+/// A short id of a message made over RQ's voices, as it is found in `text`:
+/// day, hour and minute, second, millisecond, number.
+fn short_id(text: &str) -> Option<&str> {
+    let shape = [8, 4, 2, 3];
+    text.split(|c: char| !c.is_ascii_digit() && c != '.')
+        .find(|word| {
+            let parts: Vec<&str> = word.split('.').collect();
+            let lens = parts.iter().map(|part| part.len());
+            parts.len() == 5 && lens.take(4).eq(shape) && !parts[4].is_empty()
+        })
+}
+
+/// The text without what differs each time: the time in a message's id. Its
+/// number stays.
+fn without_times(text: &str) -> String {
+    match short_id(text) {
+        Some(id) => {
+            let number = id.rsplit('.').next().unwrap_or_default();
+            text.replace(id, &format!("TIME.{number}"))
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// A bash that is given one command after the other.
+struct Shell {
+    child: Child,
+    said: Receiver<String>,
+    /// Printed after each command; nothing else prints it.
+    mark: String,
+}
+
+impl Shell {
+    fn start(folder: &Path) -> Self {
+        let mut child = Command::new("bash")
+            .args(["--noprofile", "--norc"])
+            .current_dir(folder)
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("QUINTET_DATA")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("bash");
+        let output = child.stdout.take().expect("its output");
+        let (tell, said) = channel();
+        // Ends with the shell and what it started.
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                if tell.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut shell = Self {
+            child,
+            said,
+            mark: format!("-- {} --", std::process::id()),
+        };
+        assert_eq!(shell.paste("exec 2>&1"), [""; 0]);
+        shell
+    }
+
+    /// Does a command as one who types it, and answers what was printed.
+    fn paste(&mut self, command: &str) -> Vec<String> {
+        let stdin = self.child.stdin.as_mut().expect("it is open");
+        // The mark begins a line, also behind one that was not ended.
+        writeln!(stdin, "{command}\nprintf '\\n%s\\n' '{}'", self.mark).expect("it reads");
+        let until = Instant::now() + PATIENCE;
+        let mut lines = Vec::new();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.said.recv_timeout(left) {
+                Ok(line) if line == self.mark => break,
+                Ok(line) => lines.push(line.trim_end_matches('\r').to_owned()),
+                Err(error) => panic!("{command}: {error} behind {lines:#?}"),
+            }
+        }
+        // The line end in front of the mark.
+        if lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        lines
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // Also when an assertion failed: the server it started last.
+        let stdin = self.child.stdin.take();
+        if let Some(mut stdin) = stdin {
+            let _gone = writeln!(stdin, "kill $! 2>/dev/null; wait; exit");
+        }
+        let _gone = self.child.wait();
+    }
+}
+
+/// Who holds this file may use the ports that are the defaults.
+fn default_ports() -> File {
+    let path = std::env::temp_dir().join("quintet-default-ports.lock");
+    // Another user's can only be read, which is enough to lock it.
+    let file = File::create_new(&path)
+        .or_else(|_| File::open(&path))
+        .expect("a lock");
+    file.lock().expect("locked");
+    let until = Instant::now() + PATIENCE;
+    let voices = quintet_wire::VOICES.iter().map(|voice| voice.port);
+    for port in voices.chain([HTTP]) {
+        while let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
+            assert!(
+                Instant::now() < until,
+                "the README's sessions need port {port}: {error}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    file
+}
+
+#[test]
+fn the_readmes_sessions_work_from_top_to_bottom() {
+    let _ports = default_ports();
+    let sessions = sessions(include_str!("../../../../README.md"));
+    assert!(sessions.len() > 10, "{sessions:#?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    // As after a build, in a clean folder.
+    let release = folder.path().join("target/release");
+    std::fs::create_dir_all(&release).expect("made");
+    let binary = release.join("quintet");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quintet"), binary).expect("linked");
+    let mut shell = Shell::start(folder.path());
+    for Step { command, prints } in sessions {
+        let plain = |lines: &[String]| -> Vec<String> {
+            lines.iter().map(|line| without_times(line)).collect()
+        };
+        assert_eq!(plain(&shell.paste(&command)), plain(&prints), "$ {command}");
+    }
+}
+
+#[test]
+fn sessions_are_found_in_a_page() {
+    let page = "```\ncargo x\n```\n\n```\n$ one\na\nb\n$ two\n```\ntext\n```\n$ three\nc\n```\n";
+    let steps: Vec<(String, Vec<String>)> = sessions(page)
+        .into_iter()
+        .map(|step| (step.command, step.prints))
+        .collect();
+    let step = |command: &str, prints: &[&str]| {
+        let prints = prints.iter().map(|&line| line.to_owned()).collect();
+        (command.to_owned(), prints)
+    };
+    assert_eq!(
+        steps,
+        [
+            step("one", &["a", "b"]),
+            step("two", &[]),
+            step("three", &["c"])
+        ]
+    );
+}
+
+#[test]
+fn times_in_ids_do_not_count() {
+    let text = "[\"20261121.1630.00.123.4\"]";
+    assert_eq!(short_id(text), Some("20261121.1630.00.123.4"));
+    assert_eq!(without_times(text), "[\"TIME.4\"]");
+    for none in ["3", "1.2.3.4.5", "20261121.1630.00.123."] {
+        assert_eq!(without_times(none), none);
+    }
+}
+
+#[test]
+fn the_readme_names_the_compiler_that_is_needed() {
+    let needed = env!("CARGO_PKG_RUST_VERSION");
+    let named = format!("takes Rust {needed} or newer");
+    assert!(
+        include_str!("../../../../README.md").contains(&named),
+        "{named}"
+    );
+}

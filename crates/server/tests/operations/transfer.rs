@@ -1,0 +1,423 @@
+//! `quintet export` and `import`: queues move whole, and what was interrupted
+//! goes on.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use crate::common::{Server, Start, noise, quintet, text};
+use serde_json::{Value, json};
+
+#[track_caller]
+fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Exports everything to a new file.
+fn export(server: &Server, path: &Path, format: &str) {
+    let path = path.to_str().unwrap();
+    let args = [
+        "export",
+        "--all-states",
+        "--format",
+        format,
+        "--output",
+        path,
+    ];
+    done(&server.run(&args));
+}
+
+fn import(server: &Server, path: &Path) -> Output {
+    server.run(&["import", path.to_str().unwrap()])
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = |line: &str| serde_json::from_str(line).expect(line);
+    text.lines().map(line).collect()
+}
+
+/// Without what a server numbers for itself, and as a lease leaves it.
+fn comparable(path: &Path) -> Vec<Value> {
+    let mut lines = lines(path);
+    for line in &mut lines {
+        let map = line.as_object_mut().unwrap();
+        for field in ["id", "place", "bury_order"] {
+            map.remove(field);
+        }
+        if map["state"] == "reserved" {
+            map.insert("state".into(), "ready".into());
+        }
+    }
+    lines
+}
+
+/// A message of every state, with every field.
+fn every_kind() -> String {
+    let far = 4_000_000_000_000_u64;
+    let mut lines = vec![
+        json!({"queue": "work", "rank": 0, "body": "best"}),
+        json!({"queue": "work", "rank": 7, "body": "", "flags": 9, "ttr_ms": 0}),
+        json!({"queue": "work", "rank": 7, "body": "\u{e4}\n\"\u{0}", "key": "",
+               "expires_ms": far, "ttr_ms": 60_000, "reserves": 3, "timeouts": 2, "releases": 1,
+               "kicks": 4, "buries": 5, "changed_ms": 10, "status": "again"}),
+        json!({"queue": "work", "rank": 4_294_967_295_u32, "body_base64": "/wA=",
+               "key": {"base64": "/w=="}, "attrs": [["a", "b"], ["c", {"base64": "gA=="}]]}),
+        json!({"queue": "work", "rank": 0, "body": "held", "held_back": true, "key": "k"}),
+        json!({"queue": "work", "state": "delayed", "rank": 1, "body": "later", "due_ms": far}),
+        json!({"queue": "work", "state": "buried", "rank": 1, "body": "bad", "status": "why",
+               "changed_ms": 11, "buries": 1}),
+        json!({"queue": "work", "state": "buried", "rank": 1, "body": "worse", "changed_ms": 5}),
+        json!({"queue": "work", "state": "prepared", "rank": 1, "body": "almost"}),
+        json!({"queue": "a\\x00b", "state": "done", "rank": 1, "body": "was", "changed_ms": far}),
+        json!({"queue": "a\\x00b", "state": "relayed", "rank": 1, "body": "went",
+               "changed_ms": far, "status": "ok"}),
+    ];
+    for line in &mut lines {
+        line["created_ms"] = json!(1_700_000_000_000_u64);
+    }
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn queues_move_with_all_states_and_fields_in_both_forms() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let first = Server::start(&file("first"));
+    std::fs::write(file("hand.jsonl"), every_kind()).unwrap();
+    done(&import(&first, &file("hand.jsonl")));
+    for len in [65_536, 65_537, 3_000_000] {
+        std::fs::write(file("body"), noise(len)).unwrap();
+        done(&first.run(&["put", "large", "--file", file("body").to_str().unwrap()]));
+    }
+    let mut client = first.client();
+    client.send(b"get work/open\r\n");
+    client.expect(b"VALUE work 0 4\r\nbest\r\nEND\r\n");
+
+    export(&first, &file("first.jsonl"), "jsonl");
+    export(&first, &file("first.qx"), "binary");
+    let states: Vec<String> = lines(&file("first.jsonl"))
+        .iter()
+        .map(|line| line["state"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        states,
+        [
+            "done", "relayed", "ready", "ready", "ready", "reserved", "ready", "ready", "ready",
+            "ready", "delayed", "buried", "buried", "prepared"
+        ]
+    );
+    let before = comparable(&file("first.jsonl"));
+    // What was given is there.
+    for (line, given) in before[5..].iter().zip(every_kind().lines()) {
+        let given: Value = serde_json::from_str(given).unwrap();
+        for (field, value) in given.as_object().unwrap() {
+            if *value != json!(0) || field == "ttr_ms" || field == "rank" {
+                assert_eq!(line[field], *value, "{field} of {given}");
+            }
+        }
+    }
+    for (name, from) in [("second", "first.jsonl"), ("third", "first.qx")] {
+        let server = Server::start(&file(name));
+        done(&import(&server, &file(from)));
+        let out = file(&format!("{name}.jsonl"));
+        export(&server, &out, "jsonl");
+        assert_eq!(comparable(&out), before, "{name}");
+        // Nothing is lost in the log.
+        server.kill();
+        let server = Server::start(&file(name));
+        let out = file(&format!("{name}-again.jsonl"));
+        export(&server, &out, "jsonl");
+        assert_eq!(comparable(&out), before, "{name}");
+    }
+}
+
+#[test]
+fn only_named_queues_and_what_is_still_to_be_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = dir.path().join("hand.jsonl");
+    std::fs::write(&hand, every_kind()).unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    done(&import(&server, &hand));
+    let all = done(&server.run(&["export", "work", "--quiet"]));
+    assert_eq!(all.lines().count(), 8, "{all}");
+    assert!(!all.contains("almost") && all.contains("later") && all.contains("worse"));
+    let none = server.run(&["export", "nosuch"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none.stderr).contains("there is no queue nosuch"));
+    // Into another queue, twice.
+    for args in [&["--into", "other"][..], &["--into", "other", "--again"]] {
+        let path = hand.to_str().unwrap();
+        let mut all = vec!["import", path];
+        all.extend(args);
+        done(&server.run(&all));
+    }
+    let count = done(&server.run(&["export", "other", "--all-states"]));
+    assert_eq!(count.lines().count(), 22);
+}
+
+/// A server with `count` messages of 1 KiB in order.
+fn filled(dir: &Path, count: usize) -> Server {
+    let server = Server::start(dir);
+    let mut client = server.client();
+    for number in 0..count {
+        client.put("work", body(number).as_bytes());
+    }
+    server
+}
+
+fn body(number: usize) -> String {
+    format!("{number:01024}")
+}
+
+#[track_caller]
+fn holds_in_order(server: &Server, count: usize) {
+    let mut client = server.client();
+    for number in 0..count {
+        client.take("work", body(number).as_bytes());
+    }
+    client.take_nothing("work");
+}
+
+/// A file with `count` messages.
+fn file_of(dir: &Path, count: usize, format: &str) -> PathBuf {
+    let server = filled(&dir.join("source"), count);
+    let path = dir.join("all");
+    export(&server, &path, format);
+    path
+}
+
+#[test]
+fn an_import_that_was_killed_is_repeated_without_doubles() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file_of(dir.path(), 900, "jsonl");
+    let server = Server::start(&dir.path().join("target"));
+    let all = std::fs::read(&path).unwrap();
+    let mut import_some = quintet(&["import", "-", "--data"])
+        .arg(&server.data)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stdin = import_some.stdin.as_mut().unwrap();
+    stdin.write_all(&all[..all.len() / 3 * 2]).unwrap();
+    let mut client = server.client();
+    client.await_stat("queue_work_items", |items| items > 0);
+    import_some.kill().unwrap();
+    import_some.wait().unwrap();
+
+    let again = import(&server, &path);
+    done(&again);
+    assert!(
+        text(&again.stderr).contains("were stored by an earlier import"),
+        "{}",
+        text(&again.stderr)
+    );
+    // And once more, with nothing left to do.
+    let once_more = text(&import(&server, &path).stderr);
+    assert!(
+        once_more.starts_with("0 messages stored, 900 were"),
+        "{once_more}"
+    );
+    holds_in_order(&server, 900);
+}
+
+#[test]
+fn a_damaged_file_is_named_and_goes_on_when_it_is_mended() {
+    for format in ["jsonl", "binary"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = file_of(dir.path(), 700, format);
+        let server = Server::start(&dir.path().join("target"));
+        let good = std::fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        bad[good.len() / 2] = 0;
+        std::fs::write(&path, &bad).unwrap();
+        let failed = import(&server, &path);
+        let why = text(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(3), "{why}");
+        let place = if format == "jsonl" {
+            ": line 3"
+        } else {
+            ": byte "
+        };
+        assert!(
+            why.contains(path.to_str().unwrap()) && why.contains(place),
+            "{why}"
+        );
+        assert!(
+            !why.starts_with("0 messages"),
+            "what came before is stored: {why}"
+        );
+        // Cut short, as by an export that was interrupted.
+        std::fs::write(&path, &good[..good.len() - 700]).unwrap();
+        assert_eq!(import(&server, &path).status.code(), Some(3));
+        std::fs::write(&path, &good).unwrap();
+        done(&import(&server, &path));
+        holds_in_order(&server, 700);
+    }
+}
+
+#[test]
+fn an_export_that_was_interrupted_goes_on() {
+    for format in ["jsonl", "binary"] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = filled(&dir.path().join("data"), 600);
+        std::fs::write(dir.path().join("body"), noise(200_000)).unwrap();
+        let large = dir.path().join("body");
+        done(&server.run(&["put", "large", "--file", large.to_str().unwrap()]));
+        let whole = dir.path().join("whole");
+        export(&server, &whole, format);
+        let good = std::fs::read(&whole).unwrap();
+        let part = dir.path().join("part");
+        let name = part.to_str().unwrap();
+        let args = [
+            "export",
+            "--all-states",
+            "--format",
+            format,
+            "--output",
+            name,
+        ];
+        for len in [0, 20, 100_000, 250_000, good.len() - 1, good.len()] {
+            std::fs::write(&part, &good[..len]).unwrap();
+            let refused = server.run(&args);
+            assert!(text(&refused.stderr).contains("--resume"), "it exists");
+            let mut args = args.to_vec();
+            args.push("--resume");
+            done(&server.run(&args));
+            let target = Server::start(&dir.path().join(format!("target-{len}")));
+            done(&import(&target, &part));
+            let copy = dir.path().join(format!("copy-{len}"));
+            export(&target, &copy, "jsonl");
+            let wanted = dir.path().join("wanted");
+            export(&server, &wanted, "jsonl");
+            assert!(
+                comparable(&copy) == comparable(&wanted),
+                "{format} cut at {len}"
+            );
+            std::fs::remove_file(&wanted).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_taken_while_an_export_runs_does_not_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = filled(&dir.path().join("data"), 3000);
+    let mut export = quintet(&["export", "work", "--data"])
+        .arg(&server.data)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(export.stdout.take().unwrap());
+    let mut line = String::new();
+    // It is under way, and waits for its reader with most of it to come.
+    out.read_line(&mut line).unwrap();
+    let mut client = server.client();
+    for number in 0..2000 {
+        client.take("work", body(number).as_bytes());
+    }
+    let ids: Vec<u64> = std::iter::once(line)
+        .chain(out.lines().map(|line| line.unwrap()))
+        .map(|line| {
+            serde_json::from_str::<Value>(&line).unwrap()["id"]
+                .as_u64()
+                .unwrap()
+        })
+        .collect();
+    assert!(export.wait().unwrap().success());
+    assert!(
+        ids.windows(2).all(|pair| pair[0] < pair[1]),
+        "in order, once"
+    );
+    assert!(ids.len() < 2500, "it did not run ahead: {}", ids.len());
+    let kept: Vec<u64> = ids.iter().copied().filter(|&id| id > 2000).collect();
+    assert_eq!(kept, (2001..=3000).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_full_queue_refuses_the_rest_and_a_repeat_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file_of(dir.path(), 700, "binary");
+    let server = Server::start_with(
+        &dir.path().join("target"),
+        Start {
+            config: Some("[[queue]]\nname = \"work\"\nmessages_max = 600\n"),
+            ..Start::default()
+        },
+    );
+    let full = import(&server, &path);
+    let why = text(&full.stderr);
+    assert_eq!(full.status.code(), Some(1), "{why}");
+    assert!(
+        why.contains("queue full") && why.contains("repeat"),
+        "{why}"
+    );
+    let mut client = server.client();
+    for number in 0..200 {
+        client.take("work", body(number).as_bytes());
+    }
+    done(&import(&server, &path));
+    for number in 200..700 {
+        client.take("work", body(number).as_bytes());
+    }
+    client.take_nothing("work");
+}
+
+#[test]
+fn a_queue_that_knows_keys_refuses_repeats_and_takes_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keys.jsonl");
+    let line = |key: &str| json!({"queue": "work", "key": key, "body": key}).to_string();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some("[[queue]]\nname = \"work\"\ndedupe_by_key = \"1h\"\n"),
+            ..Start::default()
+        },
+    );
+    std::fs::write(&path, line("b")).unwrap();
+    done(&import(&server, &path));
+    let mut many: Vec<String> = ["a", "b", "c"].iter().map(|key| line(key)).collect();
+    many.extend((0..300).map(|n| line(&n.to_string())));
+    std::fs::write(&path, many.join("\n")).unwrap();
+    for (stored, repeats) in [(302, "1 are repeats"), (0, "302 were stored")] {
+        let output = import(&server, &path);
+        done(&output);
+        let said = text(&output.stderr);
+        assert!(
+            said.starts_with(&format!("{stored} messages stored")),
+            "{said}"
+        );
+        assert!(said.contains(repeats), "{said}");
+    }
+}
+
+#[test]
+fn an_import_whose_server_dies_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file_of(dir.path(), 900, "jsonl");
+    let server = Server::start(&dir.path().join("target"));
+    let all = std::fs::read(&path).unwrap();
+    let mut import = quintet(&["import", "-", "--data"])
+        .arg(&server.data)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = import.stdin.take().unwrap();
+    stdin.write_all(&all[..all.len() / 3 * 2]).unwrap();
+    let mut client = server.client();
+    client.await_stat("queue_work_items", |items| items > 0);
+    server.kill();
+    // It may have noticed already.
+    stdin.write_all(&all[all.len() / 3 * 2..]).ok();
+    drop(stdin);
+    let output = import.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("repeat the command"), "{said}");
+}

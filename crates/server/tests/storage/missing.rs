@@ -1,0 +1,252 @@
+//! Files of the log that are missing or shorter: `quintet check` and a start
+//! name them. And directories that an earlier version wrote, which say nothing
+//! of what must be there, open.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{Server, Start, noise, quintet, text};
+
+const CONFIG: &str = "segment_bytes = '4MiB'\nlog_bytes = '64MiB'\nspare_segments = 1\n";
+
+fn start(data: &Path) -> Server {
+    Server::start_with(
+        data,
+        Start {
+            config: Some(CONFIG),
+            ..Start::default()
+        },
+    )
+}
+
+/// The segments, oldest first.
+fn segments(data: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(data).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("segment-") && name.ends_with(".log")
+    });
+    paths.sort();
+    paths
+}
+
+/// True if the directory says that its newest segment must be there.
+fn newest_is_told(data: &Path) -> bool {
+    let number = |path: &Path, at: usize| {
+        let name = path
+            .file_name()?
+            .to_str()?
+            .split(['-', '.'])
+            .nth(at)?
+            .to_owned();
+        name.parse::<u64>().ok()
+    };
+    let newest = segments(data).last().and_then(|path| number(path, 1));
+    let entries = std::fs::read_dir(data).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let extent = paths.find(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("extent-"))
+    });
+    newest.is_some() && extent.and_then(|path| number(&path, 2)) == newest
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// What a start says that fails.
+fn refusal(data: &Path) -> String {
+    let output = Server::command(data, &Start::default()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{data:?} was served");
+    text(&output.stderr)
+}
+
+#[test]
+fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
+    for in_order in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let server = start(&data);
+        let mut client = server.client();
+        let body = noise(50_000);
+        for _ in 0..250 {
+            client.put("work", &body);
+        }
+        match in_order {
+            true => assert!(server.stop().success()),
+            false => {
+                // What must be there is written down right behind what it is about.
+                let began = std::time::Instant::now();
+                while !newest_is_told(&data) {
+                    assert!(
+                        began.elapsed() < crate::common::PATIENCE,
+                        "the newest is never told"
+                    );
+                }
+                server.kill();
+            }
+        }
+        let all = segments(&data);
+        assert!(all.len() > 3, "{all:?}");
+        type Loss = fn(&[PathBuf]) -> Vec<PathBuf>;
+        let losses: [(&str, usize, Loss); 6] = [
+            ("oldest", 0, |all| vec![all[0].clone()]),
+            ("newest", all.len() - 1, |all| all[all.len() - 1..].to_vec()),
+            ("middle", 1, |all| vec![all[1].clone()]),
+            ("all", 0, |all| all.to_vec()),
+            ("cut", all.len() - 1, |_| Vec::new()),
+            ("zeros", all.len() - 1, |_| Vec::new()),
+        ];
+        for (what, named, gone) in losses {
+            if what == "zeros" && !in_order {
+                // Not to be told from a crash (docs/log-format.md).
+                continue;
+            }
+            let damaged = dir.path().join(what);
+            copy(&data, &damaged);
+            let here = segments(&damaged);
+            for path in gone(&here) {
+                std::fs::remove_file(path).unwrap();
+            }
+            if let "cut" | "zeros" = what {
+                let path = &here[named];
+                let len = std::fs::metadata(path).unwrap().len();
+                let file = std::fs::File::options().write(true).open(path).unwrap();
+                // All but the first frames.
+                file.set_len(100_000).unwrap();
+                if what == "zeros" {
+                    file.set_len(len).unwrap();
+                }
+            }
+            let name = here[named].file_name().unwrap().to_str().unwrap();
+            let check = || {
+                let output = quintet(&["check", "--data"])
+                    .arg(&damaged)
+                    .output()
+                    .unwrap();
+                (output.status.code(), text(&output.stdout))
+            };
+            let (code, said) = check();
+            assert_eq!(code, Some(3), "{what} {in_order}: {said}");
+            assert!(said.contains(name), "{what} {in_order}: {said}");
+            let said = refusal(&damaged);
+            assert!(said.contains(name), "{what} {in_order}: {said}");
+            assert_eq!(check().0, Some(3), "{what}: mended by a start");
+            let repair = quintet(&["repair", "--data"])
+                .arg(&damaged)
+                .output()
+                .unwrap();
+            assert!(repair.status.success(), "{}", text(&repair.stderr));
+            assert_eq!(check().0, Some(0), "{what} {in_order}");
+            let server = start(&damaged);
+            let mut client = server.client();
+            client.put("after", b"x");
+            client.take("after", b"x");
+            assert!(server.stop().success());
+        }
+    }
+}
+
+/// Written by the version before there were extents, stopped in order and
+/// killed.
+#[test]
+fn directories_of_an_earlier_version_open() {
+    for how in ["stopped", "killed"] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let old = format!("{}/tests/old/22501e1-{how}", env!("CARGO_MANIFEST_DIR"));
+        copy(Path::new(&old), &data);
+        let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
+        assert!(check.status.success(), "{}", text(&check.stdout));
+        for _ in 0..2 {
+            assert!(start(&data).stop().success());
+        }
+        let server = Server::start_with(
+            &data,
+            Start {
+                listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+                ..Start::default()
+            },
+        );
+        let mut client = server.client();
+        for number in 1..5 {
+            client.take("work", format!("body-{number}").as_bytes());
+        }
+        client.take_nothing("work");
+        let mut client = server.client_of("beanstalk");
+        client.send(b"watch tube\r\nreserve\r\nreserve\r\n");
+        client.expect(b"WATCHING 2\r\nRESERVED 7 4\r\nurge\r\nRESERVED 6 4\r\nrank\r\n");
+        assert!(server.stop().success());
+    }
+}
+
+/// A directory of two shards from the commit before the host had a crate of its
+/// own, with runs, large bodies in a run and in the log, dead letters, and
+/// messages in every state. Packed, as its segments are mostly zeros.
+#[test]
+fn a_directory_with_runs_of_an_earlier_commit_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let packed = format!("{}/tests/old/d2d82bc.tar.gz", env!("CARGO_MANIFEST_DIR"));
+    let unpacked = std::process::Command::new("tar")
+        .args(["xzf", &packed, "-C"])
+        .arg(&data)
+        .status();
+    assert!(unpacked.expect("tar").success());
+    let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
+    let said = text(&check.stdout);
+    assert!(
+        check.status.success() && said.contains("2 runs, 244 messages"),
+        "{said}"
+    );
+    let start = || {
+        let start = Start {
+            listen: &["memcache=127.0.0.1:0", "beanstalk=127.0.0.1:0"],
+            config: Some("shards = 2\n"),
+            ..Start::default()
+        };
+        Server::start_with(&data, start)
+    };
+    // What is taken in the first life stays away in the second.
+    let server = start();
+    let mut client = server.client();
+    for queue in ["cold-a", "cold-b"] {
+        for number in 0..60 {
+            client.take(queue, format!("cold {number}").as_bytes());
+        }
+    }
+    client.take("large", &[b'L'; 150_000]);
+    assert!(server.stop().success());
+    let server = start();
+    let mut client = server.client();
+    for queue in ["cold-a", "cold-b"] {
+        for number in 60..120 {
+            client.take(queue, format!("cold {number}").as_bytes());
+        }
+    }
+    for queue in ["hot-a", "hot-b"] {
+        for number in 0..5 {
+            client.take(queue, format!("hot {number}").as_bytes());
+        }
+    }
+    client.take("large-hot", &[b'H'; 150_000]);
+    client.take("buried", b"tried");
+    for queue in [
+        "cold-a", "cold-b", "hot-a", "hot-b", "large", "buried", "churn",
+    ] {
+        client.take_nothing(queue);
+    }
+    let mut client = server.client_of("beanstalk");
+    client.send(b"use work\r\npeek-ready\r\npeek-delayed\r\npeek-buried\r\n");
+    let found = b"USING work\r\nFOUND 123 5\r\nready\r\nFOUND 124 7\r\ndelayed\r\nFOUND 122 6\r\nburied\r\n";
+    client.expect(found);
+    assert!(server.stop().success());
+}

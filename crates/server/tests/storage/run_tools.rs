@@ -1,0 +1,337 @@
+//! `quintet check`, `repair` and `backup` where messages are in run files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::common::{Client, Server, Start, quintet, text};
+use serde_json::Value;
+
+/// The least memory that works, and a short log: nearly everything is in runs.
+const LITTLE: &str = "memory = \"32MiB\"\nlog_bytes = \"8MiB\"\nsegment_bytes = \"4MiB\"\n";
+
+fn start(data: &Path) -> Server {
+    Server::start_with(
+        data,
+        Start {
+            sync: Some("50ms"),
+            config: Some(LITTLE),
+            ..Start::default()
+        },
+    )
+}
+
+fn body(number: u64) -> String {
+    format!("{number:0300}")
+}
+
+/// Puts these, many at a time.
+fn fill(client: &mut Client, numbers: std::ops::Range<u64>) {
+    let all: Vec<u64> = numbers.collect();
+    for some in all.chunks(500) {
+        let put = |&number: &u64| format!("set work 0 0 300\r\n{}\r\n", body(number));
+        client.send(some.iter().map(put).collect::<String>().as_bytes());
+        client.expect(&b"STORED\r\n".repeat(some.len()));
+    }
+}
+
+/// Takes up to `count`, as they come.
+fn take(client: &mut Client, count: usize) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    client.send(&b"get work\r\n".repeat(count));
+    for _ in 0..count {
+        let head = text(&client.until(b"\r\n"));
+        if head != "END\r\n" {
+            let body = text(&client.until(b"\r\nEND\r\n"));
+            let body = body.trim_end_matches("\r\nEND\r\n");
+            numbers.push(body.parse().expect("a number"));
+        }
+    }
+    numbers
+}
+
+/// Takes all that is there.
+fn drain(client: &mut Client) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    loop {
+        let some = take(client, 100);
+        let end = some.len() < 100;
+        numbers.extend(some);
+        if end {
+            return numbers;
+        }
+    }
+}
+
+/// Each number that does not follow the one before, behind that.
+fn breaks(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let pairs = numbers.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs.filter(|&(a, b)| a + 1 != b).collect()
+}
+
+fn runs_in(data: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(data).expect("the data directory");
+    let mut runs: Vec<PathBuf> = files
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "qrun"))
+        .collect();
+    runs.sort();
+    runs
+}
+
+/// The exit code of a command, and what it says.
+fn tool(args: &[&str], data: &Path) -> (i32, String) {
+    let output = quintet(args)
+        .arg("--data")
+        .arg(data)
+        .output()
+        .expect("runs");
+    let says = text(&output.stdout) + &text(&output.stderr);
+    (output.status.code().expect("an exit code"), says)
+}
+
+fn json(args: &[&str], data: &Path) -> Value {
+    let output = quintet(args)
+        .arg("--data")
+        .arg(data)
+        .output()
+        .expect("runs");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// A stopped server's directory with messages 0 to `count` of which the first
+/// half was taken.
+fn backlog(data: &Path, count: u64) {
+    let server = start(data);
+    let mut client = server.client();
+    fill(&mut client, 0..count);
+    for number in 0..1000 {
+        client.take("work", body(number).as_bytes());
+    }
+    assert!(server.stop().success());
+    assert!(!runs_in(data).is_empty());
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).expect("read");
+    bytes[at] ^= 0x40;
+    std::fs::write(path, bytes).expect("written");
+}
+
+#[test]
+fn a_damaged_block_is_found_and_its_messages_are_named() {
+    const COUNT: u64 = 100_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    backlog(&data, COUNT);
+    std::fs::write(data.join("run-00000-4294967295.tmp"), b"unfinished").expect("written");
+    let (code, says) = tool(&["check"], &data);
+    assert_eq!(code, 0, "{says}");
+    assert!(
+        says.contains("no damage") && says.contains("runs, "),
+        "{says}"
+    );
+    assert!(says.contains("1 files of runs that hold nothing"), "{says}");
+
+    let run = runs_in(&data).pop().expect("a run");
+    flip(&run, 5000);
+    let name = run
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a name");
+    let (code, says) = tool(&["check"], &data);
+    assert_eq!(code, 3, "{says}");
+    let place = format!("{name} at byte 128, block 0");
+    assert!(
+        says.contains(&place) && says.contains("of the queue work"),
+        "{says}"
+    );
+    let found = json(&["check", "--json"], &data);
+    assert_eq!(found["runs"]["damaged"][0]["offset"], 128);
+
+    let (code, says) = tool(&["repair"], &data);
+    assert_eq!(code, 0, "{says}");
+    assert!(says.contains("ids "), "{says}");
+    assert!(run.exists(), "what is outside of the damage is served");
+    let found = json(&["repair", "--json"], &data);
+    let ids = found["runs"]["lost"][0]["ids"].as_array().expect("ids");
+    let ids: BTreeSet<u64> = ids.iter().filter_map(Value::as_u64).collect();
+    let reports = std::fs::read_dir(&data).expect("read");
+    let reports = reports.filter(|file| {
+        let name = file.as_ref().expect("a file").file_name();
+        name.to_string_lossy().starts_with("repair-")
+    });
+    assert_eq!(reports.count(), 2);
+
+    let server = start(&data);
+    let served = drain(&mut server.client());
+    // The first message has id 1.
+    let missing: BTreeSet<u64> = (1000..COUNT)
+        .filter(|number| served.binary_search(number).is_err())
+        .map(|number| number + 1)
+        .collect();
+    assert!(!missing.is_empty());
+    assert_eq!(missing, ids);
+}
+
+#[test]
+fn a_run_that_is_gone_is_named_and_given_up_by_a_repair_only() {
+    const COUNT: u64 = 150_000;
+    for kept in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("data");
+        backlog(&data, COUNT);
+        let runs = runs_in(&data);
+        assert!(runs.len() > 1);
+        let run = &runs[0];
+        if kept {
+            std::fs::write(run, vec![7; 100_000]).expect("written");
+        } else {
+            std::fs::remove_file(run).expect("removed");
+        }
+        let (code, says) = tool(&["check"], &data);
+        assert_eq!(code, 3, "{says}");
+        assert!(says.contains("missing: run-"), "{says}");
+        let mut refused = Server::command(
+            &data,
+            &Start {
+                config: Some(LITTLE),
+                ..Start::default()
+            },
+        );
+        let refused = refused.output().expect("runs");
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).contains("quintet repair"));
+
+        let found = json(&["repair", "--json"], &data);
+        let lost = found["runs"]["lost"][0]["messages"]
+            .as_u64()
+            .expect("a count");
+        let mut aside = run.as_os_str().to_owned();
+        aside.push(".damaged");
+        assert_eq!(Path::new(&aside).exists(), kept, "nothing is deleted");
+        let (code, says) = tool(&["check"], &data);
+        assert_eq!(code, 0, "{says}");
+        let server = start(&data);
+        let served = drain(&mut server.client());
+        assert!(served.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(served.len() as u64 + lost, COUNT - 1000);
+    }
+}
+
+/// Ends the load, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(&folder.path().join("data"));
+    fill(&mut server.client(), 0..100_000);
+    let (put, taken) = (AtomicU64::new(100_000), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.client();
+            while !stop.load(Ordering::SeqCst) {
+                let from = put.load(Ordering::SeqCst);
+                // A backlog that stays about as long, and ends some day.
+                if from > taken.load(Ordering::SeqCst) + 120_000 {
+                    std::thread::yield_now();
+                    continue;
+                }
+                if from > 3_000_000 {
+                    return;
+                }
+                fill(&mut client, from..from + 2000);
+                put.store(from + 2000, Ordering::SeqCst);
+            }
+        });
+        scope.spawn(|| {
+            let mut client = server.client();
+            while !stop.load(Ordering::SeqCst) {
+                let from = taken.load(Ordering::SeqCst);
+                if from + 80_000 > put.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                    continue;
+                }
+                let numbers = take(&mut client, 500);
+                assert_eq!((numbers.first(), numbers.len()), (Some(&from), 500));
+                assert_eq!(breaks(&numbers), [], "behind {from}");
+                taken.store(from + 500, Ordering::SeqCst);
+            }
+        });
+        let _stop = Stop(&stop);
+        let mut runs = 0;
+        for attempt in 0..3 {
+            let copy = folder.path().join(format!("copy-{attempt}"));
+            let before = (taken.load(Ordering::SeqCst), put.load(Ordering::SeqCst));
+            let (code, says) = tool(&["backup", copy.to_str().expect("a name")], &server.data);
+            let after = (taken.load(Ordering::SeqCst), put.load(Ordering::SeqCst));
+            assert_eq!(code, 0, "{says}");
+            let (code, says) = tool(&["check"], &copy);
+            assert_eq!(code, 0, "{says}");
+            // Before a start, which clears away what is not needed.
+            runs += runs_in(&copy).len();
+            let restored = start(&copy);
+            let numbers = drain(&mut restored.client());
+            assert_eq!(breaks(&numbers), [], "{before:?} {after:?}");
+            let first = *numbers.first().expect("messages");
+            let behind = *numbers.last().expect("messages") + 1;
+            assert!(
+                (before.0..=after.0 + 500).contains(&first),
+                "{first}: {before:?}"
+            );
+            assert!(
+                (before.1..=after.1 + 2000).contains(&behind),
+                "{behind}: {before:?}"
+            );
+        }
+        assert!(runs > 0);
+    });
+    // One that runs may be checked too.
+    let (code, says) = tool(&["check"], &server.data);
+    assert_eq!(code, 0, "{says}");
+}
+
+#[test]
+fn messages_in_runs_are_exported_and_those_held_back_behind_the_others() {
+    const COUNT: u64 = 120_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(&folder.path().join("data"));
+    let path = folder.path().join("hand.jsonl");
+    let line = |number: u64| {
+        let state = if number % 20 == 7 { "buried" } else { "ready" };
+        let held = number.is_multiple_of(3);
+        format!(
+            "{{\"queue\":\"work\",\"state\":\"{state}\",\"rank\":{},\"held_back\":{held},\"body\":\
+             \"{}\"}}\n",
+            number % 5,
+            body(number)
+        )
+    };
+    std::fs::write(&path, (0..COUNT).map(line).collect::<String>()).expect("written");
+    let (code, says) = tool(&["import", path.to_str().expect("a name")], &server.data);
+    assert_eq!(code, 0, "{says}");
+    assert!(!runs_in(&server.data).is_empty());
+    let output = server.run(&["export", "work", "--quiet"]);
+    assert!(output.status.success());
+    let mut orders = Vec::new();
+    for line in text(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).expect("JSON");
+        let number = |field: &str| message[field].as_u64().unwrap_or(0);
+        let id = number("id");
+        assert_eq!(message["body"], body(id - 1));
+        orders.push(match message["state"].as_str() {
+            Some("ready") => (message["held_back"] == true, number("rank"), id, 0),
+            _ => (true, u64::MAX, 0, number("bury_order")),
+        });
+    }
+    assert_eq!(orders.len() as u64, COUNT);
+    assert!(orders.windows(2).all(|pair| pair[0] < pair[1]));
+}

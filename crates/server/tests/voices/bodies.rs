@@ -1,0 +1,207 @@
+//! Large items: streamed in, streamed out, found again, moved with their
+//! segments.
+
+use crate::common::{Server, Start, noise};
+
+const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'";
+
+#[test]
+fn items_of_every_size_round_trip() {
+    let dir = tempfile::tempdir().unwrap();
+    for sync in ["always", "never"] {
+        let server = Server::start_with(
+            &dir.path().join(sync),
+            Start {
+                sync: Some(sync),
+                ..Start::default()
+            },
+        );
+        let mut client = server.client();
+        // Around every boundary: streaming, chunks, reads.
+        let k = 1 << 10;
+        for len in [
+            0,
+            1,
+            64 * k - 1,
+            64 * k,
+            64 * k + 1,
+            256 * k,
+            256 * k + 1,
+            3 * k * k + 7,
+        ] {
+            let body = noise(len);
+            client.put("w", &body);
+            client.take("w", &body);
+        }
+        // Pipelined behind one another.
+        let body = noise(300_000);
+        let mut requests = Vec::new();
+        for _ in 0..5 {
+            requests.extend(format!("set w 0 0 {}\r\n", body.len()).bytes());
+            requests.extend(&body);
+            requests.extend(b"\r\nget w\r\n");
+        }
+        let (mut sender, requests) = (server.client(), requests);
+        sender.send(&requests);
+        for _ in 0..5 {
+            sender.expect(b"STORED\r\n");
+            sender.expect_value("w", &body);
+        }
+    }
+}
+
+#[test]
+fn large_items_survive_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let body = noise(1_000_000);
+    let server = Server::start(&data);
+    let mut client = server.client();
+    client.put("w", &body);
+    client.put("w", b"small");
+    // Cut off inside a body: nothing is stored of it.
+    let mut cut = server.client();
+    cut.send(b"set w 0 0 900000\r\n");
+    cut.send(&body[..500_000]);
+    server.kill();
+    let server = Server::start(&data);
+    let mut client = server.client();
+    client.take("w", &body);
+    client.take("w", b"small");
+    client.take_nothing("w");
+}
+
+#[test]
+fn an_item_that_ends_wrong_is_not_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let mut client = server.client();
+    client.send(b"set w 0 0 200000\r\n");
+    client.send(&noise(200_000));
+    client.send(b"xx");
+    client.expect(b"CLIENT_ERROR bad data chunk\r\n");
+    client.expect_end();
+    server.client().take_nothing("w");
+}
+
+#[test]
+fn an_item_too_large_is_swallowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some("[defaults]\nmessage_bytes_max = '100KiB'"),
+            ..Start::default()
+        },
+    );
+    let mut client = server.client();
+    client.send(b"set w 0 0 200000\r\n");
+    client.send(&noise(200_000));
+    client.send(b"\r\nget w\r\n");
+    client.expect(b"NOT_STORED\r\nEND\r\n");
+    client.put("w", &noise(100_000));
+}
+
+/// Old messages, small and large, outlive many times the log's size of
+/// traffic: their segments are retired under them.
+#[test]
+fn old_messages_move_out_of_old_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || {
+        Server::start_with(
+            &data,
+            Start {
+                sync: Some("never"),
+                config: Some(SMALL_LOG),
+                ..Start::default()
+            },
+        )
+    };
+    let large = noise(700_000);
+    let server = start();
+    let mut client = server.client();
+    client.put("old", b"small");
+    client.put("old", &large);
+    let filler = noise(50_000);
+    // Until the first segment is surely gone: its number rises in the directory.
+    let first = || {
+        let names = std::fs::read_dir(&data)
+            .unwrap()
+            .map(|e| e.unwrap().file_name());
+        names
+            .filter_map(|n| n.into_string().ok())
+            .filter(|n| n.starts_with("segment-"))
+            .min()
+    };
+    let oldest = first();
+    let began = std::time::Instant::now();
+    while first() == oldest {
+        for _ in 0..100 {
+            client.put("w", &filler);
+            client.take("w", &filler);
+        }
+        assert!(
+            began.elapsed() < crate::common::PATIENCE * 2,
+            "no segment was retired"
+        );
+    }
+    server.kill();
+    let server = start();
+    let mut client = server.client();
+    client.take("old", b"small");
+    client.take("old", &large);
+    client.take_nothing("w");
+    assert!(server.stop().success());
+}
+
+/// A body over several segments, reserved, so that it cannot leave for a run:
+/// each segment is kept, or its chunks are written again, until it is taken.
+#[test]
+fn no_segment_is_retired_with_chunks_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || {
+        Server::start_with(
+            &data,
+            Start {
+                sync: Some("never"),
+                config: Some(SMALL_LOG),
+                ..Start::default()
+            },
+        )
+    };
+    let large = noise(10 << 20);
+    let server = start();
+    let mut holder = server.client();
+    holder.put("old", &large);
+    holder.send(b"get old/open\r\n");
+    holder.expect_value("old", &large);
+    // Until none of its first segments has its name any more.
+    let newest = |end: &dyn Fn(std::vec::IntoIter<String>) -> Option<String>| {
+        let names = std::fs::read_dir(&data).unwrap();
+        let names = names.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+        let names: Vec<String> = names.filter(|n| n.starts_with("segment-")).collect();
+        end(names.into_iter()).expect("a segment")
+    };
+    let last = newest(&|names| names.max());
+    let filler = noise(50_000);
+    let mut client = server.client();
+    let began = std::time::Instant::now();
+    while newest(&|names| names.min()) <= last {
+        for _ in 0..100 {
+            client.put("w", &filler);
+            client.take("w", &filler);
+        }
+        assert!(
+            began.elapsed() < crate::common::PATIENCE * 2,
+            "no segment was retired"
+        );
+    }
+    server.kill();
+    let server = start();
+    let mut client = server.client();
+    client.take("old", &large);
+    client.take_nothing("old");
+    assert!(server.stop().success());
+}

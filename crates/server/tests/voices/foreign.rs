@@ -1,0 +1,131 @@
+//! Clients that speak something else: answered or closed at once, and told of
+//! in the log once for each listener.
+
+use std::fs::File;
+
+use crate::common::{Server, Start};
+
+const VOICES: [&str; 6] = [
+    "memcache",
+    "lineup",
+    "jobqueue",
+    "beanstalk",
+    "pinpriq",
+    "http",
+];
+
+/// The head of a ClientHello: all that a client sends before it waits.
+const HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+
+#[test]
+fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let listen = VOICES.map(|voice| format!("{voice}=127.0.0.1:0"));
+    let start = Start {
+        listen: &listen.each_ref().map(String::as_str),
+        ..Start::default()
+    };
+    let mut command = Server::command(&folder.path().join("data"), &start);
+    command.stderr(File::create(&log).unwrap());
+    let server = Server::await_ready(&folder.path().join("data"), command);
+    for _ in 0..3 {
+        for voice in VOICES {
+            for hello in [HELLO, &HELLO[..1]] {
+                let mut client = server.client_of(voice);
+                client.send(hello);
+                if voice == "http" {
+                    client.until(b"HTTP/1.1 400 Bad Request\r\n");
+                    client.until(b"\r\n\r\n");
+                } else {
+                    client.expect(b"\x15\x03\x01\x00\x02\x02\x28");
+                }
+                client.expect_end();
+            }
+        }
+        let mut client = server.client_of("memcache");
+        client.send(b"\x80");
+        client.expect(b"\x81");
+        client.until(b"text protocol only");
+        client.expect_end();
+    }
+    assert!(server.stop().success());
+    let log = std::fs::read_to_string(log).unwrap();
+    let about = |voice: &str, what: &str| {
+        let lines = log.lines().filter(|line| line.contains(what));
+        lines.filter(|line| line.contains(voice)).count()
+    };
+    for voice in VOICES {
+        assert_eq!(about(voice, "speaks TLS"), 1, "{voice}: {log}");
+    }
+    assert_eq!(about("memcache at", "binary protocol"), 1, "{log}");
+}
+
+/// What a page of any site may have a browser send: headers and the body are
+/// the page's, the body here a list of commands of every voice that puts.
+fn posts() -> Vec<Vec<u8>> {
+    let commands = b"put 1 0 60 2\r\nhi\r\nset q 0 0 2\r\nhi\r\nPUSH 1 hi\r\n\
+        push {\"q\":1}\r\n\x01\0\0\0\x01q\0\0\0\x02hi";
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\nOrigin: http://elsewhere.example\r\n\r\n",
+        commands.len()
+    );
+    let long = format!("GET /{} ", "a".repeat(9000));
+    vec![
+        [head.as_bytes(), commands].concat(),
+        [b"OPTIONS * HTTP/1.0\n".as_slice(), commands].concat(),
+        [long.as_bytes(), commands].concat(),
+    ]
+}
+
+#[test]
+fn a_web_page_puts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let voices = &VOICES[..5];
+    let listen: Vec<_> = voices.iter().map(|v| format!("{v}=127.0.0.1:0")).collect();
+    let start = Start {
+        listen: &listen.iter().map(String::as_str).collect::<Vec<_>>(),
+        ..Start::default()
+    };
+    let mut command = Server::command(&folder.path().join("data"), &start);
+    command.stderr(File::create(&log).unwrap());
+    let server = Server::await_ready(&folder.path().join("data"), command);
+    let mut sent = 0;
+    for voice in voices {
+        for post in posts() {
+            let mut client = server.client_of(voice);
+            client.try_send(&post);
+            client.until(b"HTTP/1.0 400 Bad Request\r\n");
+            client.until(b"not spoken on this port\n");
+            sent += 1;
+        }
+        // However it is cut.
+        let mut client = server.client_of(voice);
+        let line = b"POST /x HTTP/1.1\r\n";
+        for byte in line {
+            client.send(&[*byte]);
+        }
+        client.until(b"HTTP/1.0 400 Bad Request\r\n");
+        client.until(b"not spoken on this port\n");
+        client.expect_end();
+        sent += 1;
+    }
+    let stats = server.run(&["stats", "--json"]).stdout;
+    let stats: serde_json::Value = serde_json::from_slice(&stats).unwrap();
+    let number = |name: &str| stats[name].as_u64();
+    assert_eq!(number("connections_spoke_http"), Some(sent), "{stats}");
+    assert_eq!(number("total_puts"), Some(0), "{stats}");
+    // What only begins like it is for the voice to answer.
+    let mut client = server.client_of("beanstalk");
+    client.send(b"DELETE /1\r\nput 1 0 60 2\r\nhi\r\n");
+    client.expect(b"UNKNOWN_COMMAND\r\nINSERTED 1\r\n");
+    assert!(server.stop().success());
+    let log = std::fs::read_to_string(log).unwrap();
+    for voice in voices {
+        let lines = log.lines().filter(|line| line.contains("speaks HTTP"));
+        let about = lines.filter(|line| line.contains(&format!("{voice} at")));
+        assert_eq!(about.count(), 1, "{voice}: {log}");
+    }
+}

@@ -1,0 +1,15 @@
+//! Voices over sockets: their transcripts, what each needs a whole server for, one
+//! queue through all of them, and clients that behave in every way they can.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod beanstalk;
+mod bodies;
+mod foreign;
+mod hostile;
+mod jobqueue;
+mod pinpriq;
+mod sockets;
+mod transcripts;
+mod union;
