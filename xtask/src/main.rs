@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask test` runs everything CI runs.
 
+mod circles;
 mod clients;
 mod compare;
 mod mutants;

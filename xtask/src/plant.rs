@@ -113,7 +113,7 @@ const PLANTED: &[Planted] = &[
                 "                if place.segment > segment {\n",
             ),
         ],
-        tests: &[&["--test=bodies", "no_segment_is_retired_with_chunks"]],
+        tests: &[&["--test=voices", "no_segment_is_retired_with_chunks"]],
     },
     Planted {
         name: "touched-not-replayed",
@@ -133,7 +133,7 @@ const PLANTED: &[Planted] = &[
             "        .flat_map(|shard| shard.engine.take_dead_runs())\n",
             "        .flat_map(|_| Vec::<quintet_engine::RunId>::new())\n",
         )],
-        tests: &[&["--test=runs", "take_no_others_with_them"]],
+        tests: &[&["--test=storage", "take_no_others_with_them"]],
     },
     Planted {
         name: "hook-time-ignored",

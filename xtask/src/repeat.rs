@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(some.packages(), [""; 0]);
         let named = asked("--test quintet-log:limits --test quintet-web:lib");
         assert_eq!(named.packages(), ["quintet-log", "quintet-web"]);
-        assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "union"));
+        assert!(!some.wants("quintet-scripts", "lib") && !some.wants("quintet", "voices"));
         for bad in [
             &["--times"][..],
             &["--times", "0"],

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::circles;
+
 /// What a crate may depend on: those of the workspace, and of others the ones
 /// that are listed. A new edge is a line here, and so a decision.
 struct Edges {
@@ -117,6 +119,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         .current_dir(root)
         .output()
         .context("git ls-files")?;
+    let mut rust_files = Vec::new();
     let files: Vec<PathBuf> = String::from_utf8_lossy(&listed.stdout)
         .lines()
         .map(PathBuf::from)
@@ -128,12 +131,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let name = file.display().to_string();
         if name.ends_with(".rs") {
             rust(&name, &text, &mut breaches);
+            rust_files.push((name.clone(), text.clone()));
         }
         if name.ends_with(".md") {
             links(root, file, &text, &mut breaches);
         }
     }
     dependencies(root, &mut breaches)?;
+    breaches.extend(circles::all(&rust_files));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }

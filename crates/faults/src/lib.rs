@@ -14,7 +14,7 @@
 //! rustix, which asks the kernel itself (`statvfs`, socket options, process
 //! limits, the monotonic clock, pipes of scripts), and `copy_file_range` and
 //! its like; no byte of the log or of a connection goes that way, which
-//! `crates/server/tests/faults.rs` compares with what the kernel counted.
+//! `crates/server/tests/faults/preloaded.rs` compares with what the kernel counted.
 //!
 //! Only a process whose executable is called `quintet` is meant; its children
 //! are not. Limits of the undoing: a removed file is gone at once, name and

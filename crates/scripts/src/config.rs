@@ -210,7 +210,7 @@ fn schedule(value: Option<&Value>) -> Result<Vec<Schedule>, Fault> {
     let mut all = Vec::new();
     for entry in value.and_then(Value::as_array).into_iter().flatten() {
         let cron = text(entry.get("cron")).unwrap_or_default();
-        crate::schedule::parse(&cron)
+        crate::cron::parse(&cron)
             .map_err(|why| Fault::Failed(format!("schedule {cron:?}: {why}")))?;
         let param = |n: u8| text(entry.get(format!("param{n}")));
         all.push(Schedule {

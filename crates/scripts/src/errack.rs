@@ -6,79 +6,20 @@
 //! ends by itself when the message is kicked and fails anew, or moves to
 //! another queue.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use quintet_engine::{Command, Edit, ListState, Ms, Name, Outcome, Peek, QueueStats, Refusal};
 
-use quintet_engine::{
-    Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, QueueStats, Refusal, State,
-};
-
+use crate::acknowledged::{AsOf, COUNTS_MAX, Count};
 use crate::admin::Admin;
 use crate::fault::Fault;
+use crate::guest::Guest;
+use crate::locks::lock;
 use crate::messages::Walk;
-use crate::record::{attr, set};
-use crate::service::{Rq, lock};
-use crate::taker::Guest;
-
-/// The attribute's name.
-const ATTR: &str = "errack";
+use crate::record::{ERRACK, is_acknowledged, mark, set};
+use crate::service::Rq;
 
 /// How often a list that broke off is begun again: messages leave it while it
 /// is read, each time fewer.
 const TRIES: u32 = 10;
-
-/// What is known of acknowledged errors.
-#[derive(Default)]
-pub(crate) struct Errack {
-    /// One at a time acknowledges.
-    turn: Mutex<()>,
-    /// How many there are, by queue.
-    counts: Mutex<BTreeMap<String, Count>>,
-}
-
-struct Count {
-    as_of: AsOf,
-    number: u64,
-}
-
-/// What changes whenever a message leaves a queue's buried ones, or one is
-/// acknowledged. Not when one is buried: that comes last and is not
-/// acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct AsOf {
-    created: Ms,
-    left: u64,
-    kicks: u64,
-    deleted: u64,
-    moved_out: u64,
-    moved_in: u64,
-}
-
-impl AsOf {
-    fn new(stats: &QueueStats) -> Self {
-        let totals = &stats.totals;
-        Self {
-            created: stats.created,
-            left: totals.buries.wrapping_sub(stats.gauges.buried),
-            kicks: totals.kicks,
-            deleted: totals.deleted,
-            moved_out: totals.moved_out,
-            moved_in: totals.moved_in,
-        }
-    }
-}
-
-/// The mark a message has if its error is acknowledged.
-fn mark(queue: &str, message: &Message) -> String {
-    let buries = message.extra.as_ref().map_or(0, |extra| extra.buries);
-    format!("{} {buries} {queue}", message.id.0)
-}
-
-/// True if the error a message of this queue is in is acknowledged.
-pub(crate) fn is_acknowledged(queue: &str, message: &Message) -> bool {
-    message.state == State::Buried
-        && attr(message, ATTR).is_some_and(|own| own == mark(queue, message).as_bytes())
-}
 
 impl Rq {
     /// Acknowledges all errors there are in a queue: those messages are in
@@ -138,7 +79,7 @@ impl Rq {
                     continue;
                 }
                 let edit = Edit {
-                    attrs: vec![set(ATTR, &mark(queue, message))],
+                    attrs: vec![set(ERRACK, &mark(queue, message))],
                     ..Edit::default()
                 };
                 guest.say(Command::Edit(message.id, Box::new(edit)));
@@ -208,43 +149,5 @@ impl Rq {
             counts.clear();
         }
         number.min(buried)
-    }
-}
-
-/// Queues whose count is kept; beyond that all are counted anew.
-const COUNTS_MAX: usize = 100_000;
-
-#[cfg(test)]
-mod tests {
-    use quintet_engine::{Extra, MessageId};
-
-    use super::*;
-
-    fn buried(id: u64, buries: u32, attr: &str) -> Message {
-        let mut message = crate::messages::empty_message();
-        message.id = MessageId(id);
-        message.state = State::Buried;
-        message.extra = Some(Box::new(Extra {
-            buries,
-            attrs: vec![(ATTR.as_bytes().into(), attr.as_bytes().into())],
-            ..Extra::default()
-        }));
-        message
-    }
-
-    #[test]
-    fn a_mark_is_of_one_burial() {
-        let message = buried(7, 2, "7 2 test");
-        assert!(is_acknowledged("test", &message));
-        assert!(!is_acknowledged("other", &message), "moved");
-        assert!(!is_acknowledged("test", &buried(7, 3, "7 2 test")), "anew");
-        assert!(
-            !is_acknowledged("test", &buried(8, 2, "7 2 test")),
-            "a copy"
-        );
-        assert!(!is_acknowledged("test", &buried(7, 2, "1")), "by hand");
-        let mut kicked = message;
-        kicked.state = State::Ready;
-        assert!(!is_acknowledged("test", &kicked));
     }
 }

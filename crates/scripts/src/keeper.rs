@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::locks::lock;
 use crate::scandir::Scandir;
 use crate::schedule::Schedules;
-use crate::service::{Rq, lock};
+use crate::service::Rq;
 use crate::timers::Timers;
 
 /// A thing to do again and again.

@@ -8,19 +8,25 @@
 //!
 //! Knows of the engine only what a [`quintet_door::Door`] shows.
 
+mod acknowledged;
 mod admin;
 mod attach;
 mod child;
 mod config;
 mod copy;
+mod cron;
 mod errack;
 mod fault;
 mod group;
+mod guest;
 mod ids;
 mod keeper;
 pub mod launch;
+mod life;
+mod locks;
 mod messages;
 mod new;
+mod operator;
 mod options;
 mod paths;
 mod pipe;
@@ -50,6 +56,7 @@ pub use new::{Method, NewMessage};
 pub use options::{Builtin, Limits, Options};
 pub use paths::check_file_name;
 pub use record::STATES;
-pub use router::{ROUTER, RulesState};
+pub use router::ROUTER;
+pub use rules::RulesState;
 pub use service::{QueueInfo, Rq, Sizes};
 pub use unread::{Unread, unread};

@@ -14,10 +14,11 @@ use serde_json::Value;
 use crate::admin::Admin;
 use crate::fault::Fault;
 use crate::ids::{parse_short, short_id};
+use crate::locks::lock;
 use crate::new::{Method, NewMessage};
 use crate::paths;
 use crate::record::{self, Around, STATES, attr_text, set, state_word, status_line, status_text};
-use crate::service::{Rq, lock};
+use crate::service::Rq;
 
 /// Messages looked through at most for a list or a search.
 const SCANNED_MAX: usize = 100_000;

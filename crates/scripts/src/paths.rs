@@ -261,6 +261,20 @@ pub(crate) fn remove_tree(folder: &Path) {
     }
 }
 
+/// Reads a file that is meant to be small.
+pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>, Fault> {
+    use std::io::Read;
+    const BYTES_MAX: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?
+        .take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(Fault::Failed("over 1 MiB".to_owned()));
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use rustix::event::EventfdFlags;
 
 use crate::admin::Admin;
 use crate::config::QueueConfig;
-use crate::service::lock;
+use crate::locks::lock;
 
 /// Messages whose end is remembered, so that the newest are found without
 /// going through all that are kept.

@@ -5,8 +5,6 @@ use std::fmt::Write;
 use quintet_engine::{AttrChange, Message, Ms, State};
 use serde_json::{Map, Value, json};
 
-use crate::errack::is_acknowledged;
-
 /// How often a message may be sent again, if it does not say (RQ's default).
 pub(crate) const MAX_COUNT_DEFAULT: u32 = 15;
 
@@ -61,6 +59,21 @@ pub(crate) fn hooks(message: &Message) -> Vec<String> {
     let list = attr(message, "post_run_webhook");
     list.and_then(|json| serde_json::from_slice(json).ok())
         .unwrap_or_default()
+}
+
+/// The attribute that marks an acknowledged error.
+pub(crate) const ERRACK: &str = "errack";
+
+/// The mark a message has if its error is acknowledged.
+pub(crate) fn mark(queue: &str, message: &Message) -> String {
+    let buries = message.extra.as_ref().map_or(0, |extra| extra.buries);
+    format!("{} {buries} {queue}", message.id.0)
+}
+
+/// True if the error a message of this queue is in is acknowledged.
+pub(crate) fn is_acknowledged(queue: &str, message: &Message) -> bool {
+    message.state == State::Buried
+        && attr(message, ERRACK).is_some_and(|own| own == mark(queue, message).as_bytes())
 }
 
 /// RQ's words for the states, as it lists them. `errack` is the fork's: `err`
@@ -170,4 +183,39 @@ pub(crate) fn to_json(message: &Message, around: Around<'_>) -> Value {
         put("_attachments", Value::Object(list));
     }
     Value::Object(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_engine::{Extra, MessageId};
+
+    use super::*;
+
+    fn buried(id: u64, buries: u32, attr: &str) -> Message {
+        let mut message = crate::messages::empty_message();
+        message.id = MessageId(id);
+        message.state = State::Buried;
+        message.extra = Some(Box::new(Extra {
+            buries,
+            attrs: vec![(ERRACK.as_bytes().into(), attr.as_bytes().into())],
+            ..Extra::default()
+        }));
+        message
+    }
+
+    #[test]
+    fn a_mark_is_of_one_burial() {
+        let message = buried(7, 2, "7 2 test");
+        assert!(is_acknowledged("test", &message));
+        assert!(!is_acknowledged("other", &message), "moved");
+        assert!(!is_acknowledged("test", &buried(7, 3, "7 2 test")), "anew");
+        assert!(
+            !is_acknowledged("test", &buried(8, 2, "7 2 test")),
+            "a copy"
+        );
+        assert!(!is_acknowledged("test", &buried(7, 2, "1")), "by hand");
+        let mut kicked = message;
+        kicked.state = State::Ready;
+        assert!(!is_acknowledged("test", &kicked));
+    }
 }

@@ -3,14 +3,14 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
+use crate::locks::lock;
 use crate::new::{Method, NewMessage};
-use crate::rules::{RUBY_FILE, RULES_FILE, Rules};
-use crate::service::{Rq, lock};
+use crate::rules::{RUBY_FILE, RULES_FILE, Rules, RulesState};
+use crate::service::Rq;
 
 /// The queue.
 pub const ROUTER: &str = "rq_router";
@@ -23,31 +23,6 @@ const WORKERS: u32 = 4;
 
 /// Queues whose messages go to them as ever (RQ's, and the router itself).
 const NOT_ROUTED: [&str; 3] = ["relay", "cleaner", ROUTER];
-
-/// How the rules are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RulesState {
-    /// There is no file: nothing is routed.
-    None,
-    /// There is only RQ's own file, which is not read: nothing is routed.
-    OnlyRuby,
-    /// So many rules, the default included.
-    Good(usize),
-    /// The file is not understood: what is new waits in `rq_router`. What is
-    /// wrong, a line each.
-    Bad(Vec<String>),
-}
-
-/// What was last read of the rules.
-#[derive(Default)]
-pub(crate) struct Router {
-    read: Mutex<Option<(Stamp, RulesState)>>,
-    /// What the log was told last.
-    told: Mutex<Option<RulesState>>,
-}
-
-/// Changes when somebody changes the file.
-type Stamp = (Option<SystemTime>, u64, u64);
 
 impl Rq {
     fn rules_path(&self) -> PathBuf {

@@ -2,6 +2,9 @@
 //! by where it comes from and where it is to go. RQ's are a Ruby program; these
 //! say the same in TOML. The mapping is in `docs/voices/rq.md`.
 
+use std::sync::Mutex;
+use std::time::SystemTime;
+
 use regex::{Regex, RegexBuilder};
 use toml::{Table, Value};
 
@@ -29,6 +32,31 @@ const DELAY_MAX_S: i64 = 315_360_000;
 
 /// RQ's port, where a route has none.
 const PORT: u16 = 3333;
+
+/// How the rules are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RulesState {
+    /// There is no file: nothing is routed.
+    None,
+    /// There is only RQ's own file, which is not read: nothing is routed.
+    OnlyRuby,
+    /// So many rules, the default included.
+    Good(usize),
+    /// The file is not understood: what is new waits in `rq_router`. What is
+    /// wrong, a line each.
+    Bad(Vec<String>),
+}
+
+/// What was last read of the rules.
+#[derive(Default)]
+pub(crate) struct RulesRead {
+    pub(crate) read: Mutex<Option<(Stamp, RulesState)>>,
+    /// What the log was told last.
+    pub(crate) told: Mutex<Option<RulesState>>,
+}
+
+/// Changes when somebody changes the file.
+pub(crate) type Stamp = (Option<SystemTime>, u64, u64);
 
 /// What a rule does with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +204,7 @@ impl Rules {
     /// # Errors
     /// As [`Rules::parse`]; or it cannot be read.
     pub fn read(path: &std::path::Path) -> Result<Self, Vec<String>> {
-        let bytes = crate::admin::read_small(path).map_err(|fault| vec![fault.to_string()])?;
+        let bytes = crate::paths::read_small(path).map_err(|fault| vec![fault.to_string()])?;
         let text =
             std::str::from_utf8(&bytes).map_err(|error| vec![format!("not UTF-8: {error}")])?;
         Self::parse(text)

@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use crate::child::{Child, Start};
 use crate::config::QueueConfig;
+use crate::guest::Guest;
 use crate::ids::short_id;
+use crate::locks::lock;
 use crate::messages::{Found, PutAs};
 use crate::new::NewMessage;
 use crate::paths;
@@ -21,8 +23,7 @@ use crate::queue::{Queue, Running};
 use crate::record::{self, set};
 use crate::router;
 use crate::script::{Script, environment};
-use crate::service::{Rq, lock};
-use crate::taker::Guest;
+use crate::service::Rq;
 use crate::verdict::{Exit, Rules, Told, Verdict, decide};
 
 /// The queue that tells webhooks.

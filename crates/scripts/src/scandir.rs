@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::admin::read_small;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
+use crate::paths::read_small;
 use crate::service::Rq;
 
 /// The queues that were found.

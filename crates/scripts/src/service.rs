@@ -1,9 +1,9 @@
-//! The service: queues, their threads, and how they begin and end.
+//! The service: what all its parts share, and what it is asked. How it begins
+//! and ends is in `life`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,14 +14,14 @@ use quintet_engine::{
 };
 use serde_json::Value;
 
-use crate::admin::Admin;
+use crate::acknowledged::Errack;
 use crate::config::{QueueConfig, check_queue_name};
-use crate::errack::Errack;
 use crate::fault::Fault;
+use crate::locks::lock;
 use crate::options::Options;
-use crate::paths::{self, Paths, RootLock};
+use crate::paths::{Paths, RootLock};
 use crate::queue::Queue;
-use crate::router::{Router, RulesState};
+use crate::rules::RulesRead;
 use crate::socket::Sockets;
 
 /// Queue scripts and all of RQ that is not a protocol: what HTTP, the socket
@@ -32,14 +32,14 @@ pub struct Rq {
     pub(crate) options: Options,
     pub(crate) paths: Paths,
     pub(crate) started: Instant,
-    queues: Mutex<BTreeMap<String, Arc<Queue>>>,
+    pub(crate) queues: Mutex<BTreeMap<String, Arc<Queue>>>,
     /// Queues that were forgotten while scripts of theirs ran.
-    forgotten: Mutex<Vec<Arc<Queue>>>,
+    pub(crate) forgotten: Mutex<Vec<Arc<Queue>>>,
     /// One at a time makes a queue in the engine what its admin files say, or
     /// deletes it: whoever comes later would make it again.
     pub(crate) deciding: Mutex<()>,
     /// Names from the server's settings; those from folders are not here.
-    from_settings: Mutex<Vec<String>>,
+    pub(crate) from_settings: Mutex<Vec<String>>,
     /// Settings in folders that were read, and when they had been changed.
     pub(crate) folders: Mutex<BTreeMap<String, SystemTime>>,
     /// One at a time changes what a prepared message consists of, by id.
@@ -47,14 +47,14 @@ pub struct Rq {
     /// One at a time asks whether a queue is empty and puts if it is.
     pub(crate) single: Mutex<()>,
     pub(crate) errack: Errack,
-    pub(crate) router: Router,
+    pub(crate) router: RulesRead,
     pub(crate) children: AtomicUsize,
     pub(crate) stopping: AtomicBool,
     pub(crate) keeper: Keeper,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    sockets: OnceLock<Arc<Sockets>>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) sockets: OnceLock<Arc<Sockets>>,
     /// Keeps the root folder from another service, until the stop.
-    root_lock: Mutex<Option<RootLock>>,
+    pub(crate) root_lock: Mutex<Option<RootLock>>,
 }
 
 /// Wakes the keeper thread.
@@ -116,179 +116,10 @@ impl Sizes {
     }
 }
 
-/// Leaves word which process looks after a queue or all of them, for those who
-/// look for RQ's.
-fn write_pid(path: &Path) {
-    if let Err(error) = paths::write_pid(path) {
-        tracing::warn!("cannot write {}: {error}", path.display());
-    }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic left behind is still a value; the thread's end was logged.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Rq {
-    /// Starts: ends what an earlier process left running, then starts the
-    /// queues of `queues` and those with a folder of their own.
-    ///
-    /// # Errors
-    /// If the root folder cannot be made or read, another service has it, what
-    /// runs in it does not end, or it has rules for `rq_router` in Ruby alone.
-    pub fn start(
-        door: Arc<dyn Door>,
-        options: Options,
-        queues: Vec<QueueConfig>,
-    ) -> Result<Arc<Self>, Fault> {
-        let paths = Paths::make(&options.root)?;
-        let root_lock = paths.lock()?;
-        crate::group::end_leftovers(&paths.records(), options.limits.grace)?;
-        let rq = Arc::new(Self {
-            door,
-            options,
-            paths,
-            started: Instant::now(),
-            queues: Mutex::default(),
-            forgotten: Mutex::default(),
-            deciding: Mutex::default(),
-            from_settings: Mutex::default(),
-            folders: Mutex::default(),
-            preparing: std::array::from_fn(|_| Mutex::default()),
-            single: Mutex::default(),
-            errack: Errack::default(),
-            router: Router::default(),
-            children: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            keeper: Keeper::default(),
-            threads: Mutex::default(),
-            sockets: OnceLock::new(),
-            root_lock: Mutex::new(Some(root_lock)),
-        });
-        rq.paths.forget_pids();
-        // Without its rules all would go where they were to keep it from.
-        if rq.rules() == RulesState::OnlyRuby {
-            return Err(Fault::Failed(rq.only_ruby()));
-        }
-        let (sockets, thread) = Sockets::start(&rq)?;
-        lock(&rq.threads).push(thread);
-        // Nobody has set it before.
-        let _first = rq.sockets.set(sockets);
-        write_pid(&rq.paths.manager_pid());
-        rq.configure(queues);
-        rq.read_folders();
-        rq.look_at_rules();
-        let keeper = Arc::clone(&rq);
-        let thread = std::thread::Builder::new()
-            .name("rq keeper".to_owned())
-            .spawn(move || keeper.keep())?;
-        lock(&rq.threads).push(thread);
-        Ok(rq)
-    }
-
-    /// Ends all: no script is started any more; those that run get TERM, and
-    /// KILL after the grace time. Their messages are back in `que`.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        if let Some(sockets) = self.sockets.get() {
-            sockets.stop();
-        }
-        let queues = lock(&self.queues);
-        for queue in queues.values().chain(&*lock(&self.forgotten)) {
-            queue.stop();
-        }
-        drop(queues);
-        self.wake_keeper();
-        loop {
-            let Some(thread) = lock(&self.threads).pop() else {
-                break;
-            };
-            if thread.join().is_err() {
-                tracing::error!("a thread of RQ had panicked");
-            }
-        }
-        self.paths.forget_pids();
-        *lock(&self.root_lock) = None;
-    }
-
-    /// Takes the queues of the server's settings as they are now: new ones
-    /// start, those that are gone stop (their messages stay), the others go on
-    /// with what is said of them now. Queues with a folder of their own stay
-    /// as they are, unless the settings have their name.
-    pub fn configure(self: &Arc<Self>, queues: Vec<QueueConfig>) {
-        let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-        let old = std::mem::replace(&mut *lock(&self.from_settings), names.clone());
-        for name in old {
-            if !names.contains(&name) {
-                self.forget_queue(&name);
-            }
-        }
-        for config in queues {
-            self.add_queue(config);
-        }
-    }
-
     /// True if the server's settings have it: then no folder changes it.
     pub(crate) fn is_from_settings(&self, name: &str) -> bool {
         lock(&self.from_settings).iter().any(|other| other == name)
-    }
-
-    /// Starts a queue, or tells one that runs its new settings.
-    pub(crate) fn add_queue(self: &Arc<Self>, config: QueueConfig) {
-        let mut queues = lock(&self.queues);
-        // Under the lock: a stop that comes now finds the queue.
-        if self.stopping.load(Ordering::SeqCst) {
-            return;
-        }
-        if let Some(queue) = queues.get(&config.name) {
-            queue.configure(config);
-            return;
-        }
-        let name = config.name.clone();
-        let queue = Arc::new(Queue::new(config));
-        queues.insert(name.clone(), Arc::clone(&queue));
-        drop(queues);
-        // So that it exists, and is as the admin files say.
-        let deciding = lock(&self.deciding);
-        let down = self.admin_files(&name) == Admin::Down;
-        self.set_down(&name, down);
-        drop(deciding);
-        if let Some(sockets) = self.sockets.get() {
-            let path = self.paths.queue(&name).join("queue.sock");
-            sockets.open(Some(name.clone()), path);
-        }
-        write_pid(&self.paths.queue_pid(&name));
-        let (rq, its) = (Arc::clone(self), Arc::clone(&queue));
-        let taker = std::thread::Builder::new()
-            .name(format!("rq {name}"))
-            .spawn(move || crate::taker::take(&rq, &its));
-        match taker {
-            Ok(thread) => lock(&self.threads).push(thread),
-            Err(error) => {
-                tracing::error!(queue = name, %error, "no thread for the queue");
-                queue.note_left();
-            }
-        }
-    }
-
-    /// The queue's script takes no more; what runs finishes, unless the service
-    /// stops. Returns when nothing of it stands in a line any more.
-    pub(crate) fn forget_queue(&self, name: &str) {
-        let mut queues = lock(&self.queues);
-        let Some(queue) = queues.remove(name) else {
-            return;
-        };
-        // Under the lock of all: a stop that comes now finds it here.
-        let mut forgotten = lock(&self.forgotten);
-        forgotten.retain(|queue| queue.runs());
-        forgotten.push(Arc::clone(&queue));
-        drop((queues, forgotten));
-        queue.retire();
-        queue.await_left();
-        if let Some(sockets) = self.sockets.get() {
-            sockets.close(name);
-        }
-        paths::forget(&self.paths.queue_pid(name));
     }
 
     /// A queue with a script.

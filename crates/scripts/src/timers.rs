@@ -10,10 +10,11 @@ use std::time::SystemTime;
 use quintet_engine::Ms;
 use serde_json::Value;
 
-use crate::admin::{Admin, read_small};
+use crate::admin::Admin;
 use crate::config::text;
 use crate::fault::Fault;
 use crate::new::{Method, NewMessage};
+use crate::paths::read_small;
 use crate::service::Rq;
 
 /// Seconds between two messages at least (RQ's).

@@ -17,7 +17,7 @@ use crate::service::Rq;
 const LISTED: usize = 1000;
 
 /// The reply to a payload.
-pub(super) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Value {
+pub(crate) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Value {
     let Ok(payload) = std::str::from_utf8(payload) else {
         return fail("request is not UTF-8");
     };

@@ -5,7 +5,7 @@
 //! the payload, `command argument`; the reply has the same form with JSON in
 //! it (`protocols/rq.md`, section 7). Only the server's user may connect.
 
-mod answer;
+pub(crate) mod answer;
 mod frame;
 
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::locks::lock;
 use crate::paths::forget;
-use crate::service::{Rq, lock};
 
 pub use frame::{FrameError, PAYLOAD_MAX, frame, parse};
 
@@ -36,6 +36,10 @@ const ANSWERING_MAX: usize = 64;
 
 /// Whose socket it is: the manager's, or a queue's.
 type Owner = Option<String>;
+
+/// Answers a request to the manager's socket or to this queue's; `None` once
+/// the service is gone.
+type Answer = dyn Fn(Option<&str>, &[u8]) -> Option<serde_json::Value> + Send + Sync;
 
 /// The sockets, and the thread that listens to them.
 pub(crate) struct Sockets {
@@ -52,7 +56,10 @@ impl Sockets {
     /// # Errors
     /// The thread cannot be started. A socket that cannot be opened (its path
     /// is too long, say) is only logged: nothing else needs it.
-    pub(crate) fn start(rq: &Arc<Rq>) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    pub(crate) fn start(
+        manager: PathBuf,
+        answer: Arc<Answer>,
+    ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         wake.set_nonblocking(true)?;
@@ -62,10 +69,10 @@ impl Sockets {
             stopping: AtomicBool::new(false),
             answering: AtomicUsize::new(0),
         });
-        sockets.open(None, rq.paths.config().join("queuemgr.sock"));
-        let (own, rq) = (Arc::clone(&sockets), Arc::downgrade(rq));
+        sockets.open(None, manager);
+        let own = Arc::clone(&sockets);
         let thread = std::thread::Builder::new().name("rq sockets".to_owned());
-        let thread = thread.spawn(move || own.listen(&rq, woken))?;
+        let thread = thread.spawn(move || own.listen(&answer, woken))?;
         Ok((sockets, thread))
     }
 
@@ -106,7 +113,7 @@ impl Sockets {
         let _full = (&self.wake).write(&[0]);
     }
 
-    fn listen(self: &Arc<Self>, rq: &Weak<Rq>, mut woken: UnixStream) {
+    fn listen(self: &Arc<Self>, answer: &Arc<Answer>, mut woken: UnixStream) {
         let mut drain = [0; 64];
         while !self.stopping.load(Ordering::SeqCst) {
             let listeners: Vec<(Owner, Arc<UnixListener>)> = lock(&self.listening)
@@ -142,22 +149,21 @@ impl Sockets {
                 .zip(ready.iter().skip(1))
                 .filter(|(_, ready)| **ready)
             {
-                self.accept(rq, owner, listener);
+                self.accept(answer, owner, listener);
             }
         }
     }
 
-    fn accept(self: &Arc<Self>, rq: &Weak<Rq>, owner: &Owner, listener: &UnixListener) {
+    fn accept(self: &Arc<Self>, answer: &Arc<Answer>, owner: &Owner, listener: &UnixListener) {
         let Ok((stream, _)) = listener.accept() else {
             // Its client has gone again.
             return;
         };
-        let Some(rq) = rq.upgrade() else { return };
         self.answering.fetch_add(1, Ordering::SeqCst);
-        let (own, owner) = (Arc::clone(self), owner.clone());
+        let (own, owner, answer) = (Arc::clone(self), owner.clone(), Arc::clone(answer));
         let thread = std::thread::Builder::new().name("rq request".to_owned());
         let spawned = thread.spawn(move || {
-            if let Err(error) = serve(&rq, owner.as_deref(), stream) {
+            if let Err(error) = serve(&*answer, owner.as_deref(), stream) {
                 tracing::debug!("a request over an rq socket broke off: {error}");
             }
             own.answering.fetch_sub(1, Ordering::SeqCst);
@@ -191,13 +197,16 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn serve(rq: &Arc<Rq>, queue: Option<&str>, mut stream: UnixStream) -> io::Result<()> {
+fn serve(answer: &Answer, queue: Option<&str>, mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let read = frame::read(&mut stream)?;
     let reply = match &read {
-        Ok(payload) => answer::answer(rq, queue, payload),
+        Ok(payload) => match answer(queue, payload) {
+            Some(reply) => reply,
+            None => return Ok(()),
+        },
         Err(wrong) => serde_json::json!(["fail", wrong.to_string()]),
     };
     stream.write_all(&frame(reply.to_string().as_bytes()))?;

@@ -1,0 +1,192 @@
+//! How the service and its queues begin and end.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use quintet_door::Door;
+
+use crate::acknowledged::Errack;
+use crate::admin::Admin;
+use crate::config::QueueConfig;
+use crate::fault::Fault;
+use crate::locks::lock;
+use crate::options::Options;
+use crate::paths::{self, Paths};
+use crate::queue::Queue;
+use crate::rules::{RulesRead, RulesState};
+use crate::service::{Keeper, Rq};
+use crate::socket::{Sockets, answer};
+
+/// Leaves word which process looks after a queue or all of them, for those who
+/// look for RQ's.
+fn write_pid(path: &Path) {
+    if let Err(error) = paths::write_pid(path) {
+        tracing::warn!("cannot write {}: {error}", path.display());
+    }
+}
+
+impl Rq {
+    /// Starts: ends what an earlier process left running, then starts the
+    /// queues of `queues` and those with a folder of their own.
+    ///
+    /// # Errors
+    /// If the root folder cannot be made or read, another service has it, what
+    /// runs in it does not end, or it has rules for `rq_router` in Ruby alone.
+    pub fn start(
+        door: Arc<dyn Door>,
+        options: Options,
+        queues: Vec<QueueConfig>,
+    ) -> Result<Arc<Self>, Fault> {
+        let paths = Paths::make(&options.root)?;
+        let root_lock = paths.lock()?;
+        crate::group::end_leftovers(&paths.records(), options.limits.grace)?;
+        let rq = Arc::new(Self {
+            door,
+            options,
+            paths,
+            started: Instant::now(),
+            queues: Mutex::default(),
+            forgotten: Mutex::default(),
+            deciding: Mutex::default(),
+            from_settings: Mutex::default(),
+            folders: Mutex::default(),
+            preparing: std::array::from_fn(|_| Mutex::default()),
+            single: Mutex::default(),
+            errack: Errack::default(),
+            router: RulesRead::default(),
+            children: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            keeper: Keeper::default(),
+            threads: Mutex::default(),
+            sockets: OnceLock::new(),
+            root_lock: Mutex::new(Some(root_lock)),
+        });
+        rq.paths.forget_pids();
+        // Without its rules all would go where they were to keep it from.
+        if rq.rules() == RulesState::OnlyRuby {
+            return Err(Fault::Failed(rq.only_ruby()));
+        }
+        let asked = Arc::downgrade(&rq);
+        let (sockets, thread) = Sockets::start(
+            rq.paths.config().join("queuemgr.sock"),
+            Arc::new(move |queue: Option<&str>, request: &[u8]| {
+                Some(answer::answer(&asked.upgrade()?, queue, request))
+            }),
+        )?;
+        lock(&rq.threads).push(thread);
+        // Nobody has set it before.
+        let _first = rq.sockets.set(sockets);
+        write_pid(&rq.paths.manager_pid());
+        rq.configure(queues);
+        rq.read_folders();
+        rq.look_at_rules();
+        let keeper = Arc::clone(&rq);
+        let thread = std::thread::Builder::new()
+            .name("rq keeper".to_owned())
+            .spawn(move || keeper.keep())?;
+        lock(&rq.threads).push(thread);
+        Ok(rq)
+    }
+
+    /// Ends all: no script is started any more; those that run get TERM, and
+    /// KILL after the grace time. Their messages are back in `que`.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if let Some(sockets) = self.sockets.get() {
+            sockets.stop();
+        }
+        let queues = lock(&self.queues);
+        for queue in queues.values().chain(&*lock(&self.forgotten)) {
+            queue.stop();
+        }
+        drop(queues);
+        self.wake_keeper();
+        loop {
+            let Some(thread) = lock(&self.threads).pop() else {
+                break;
+            };
+            if thread.join().is_err() {
+                tracing::error!("a thread of RQ had panicked");
+            }
+        }
+        self.paths.forget_pids();
+        *lock(&self.root_lock) = None;
+    }
+
+    /// Takes the queues of the server's settings as they are now: new ones
+    /// start, those that are gone stop (their messages stay), the others go on
+    /// with what is said of them now. Queues with a folder of their own stay
+    /// as they are, unless the settings have their name.
+    pub fn configure(self: &Arc<Self>, queues: Vec<QueueConfig>) {
+        let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+        let old = std::mem::replace(&mut *lock(&self.from_settings), names.clone());
+        for name in old {
+            if !names.contains(&name) {
+                self.forget_queue(&name);
+            }
+        }
+        for config in queues {
+            self.add_queue(config);
+        }
+    }
+
+    /// Starts a queue, or tells one that runs its new settings.
+    pub(crate) fn add_queue(self: &Arc<Self>, config: QueueConfig) {
+        let mut queues = lock(&self.queues);
+        // Under the lock: a stop that comes now finds the queue.
+        if self.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Some(queue) = queues.get(&config.name) {
+            queue.configure(config);
+            return;
+        }
+        let name = config.name.clone();
+        let queue = Arc::new(Queue::new(config));
+        queues.insert(name.clone(), Arc::clone(&queue));
+        drop(queues);
+        // So that it exists, and is as the admin files say.
+        let deciding = lock(&self.deciding);
+        let down = self.admin_files(&name) == Admin::Down;
+        self.set_down(&name, down);
+        drop(deciding);
+        if let Some(sockets) = self.sockets.get() {
+            let path = self.paths.queue(&name).join("queue.sock");
+            sockets.open(Some(name.clone()), path);
+        }
+        write_pid(&self.paths.queue_pid(&name));
+        let (rq, its) = (Arc::clone(self), Arc::clone(&queue));
+        let taker = std::thread::Builder::new()
+            .name(format!("rq {name}"))
+            .spawn(move || crate::taker::take(&rq, &its));
+        match taker {
+            Ok(thread) => lock(&self.threads).push(thread),
+            Err(error) => {
+                tracing::error!(queue = name, %error, "no thread for the queue");
+                queue.note_left();
+            }
+        }
+    }
+
+    /// The queue's script takes no more; what runs finishes, unless the service
+    /// stops. Returns when nothing of it stands in a line any more.
+    pub(crate) fn forget_queue(&self, name: &str) {
+        let mut queues = lock(&self.queues);
+        let Some(queue) = queues.remove(name) else {
+            return;
+        };
+        // Under the lock of all: a stop that comes now finds it here.
+        let mut forgotten = lock(&self.forgotten);
+        forgotten.retain(|queue| queue.runs());
+        forgotten.push(Arc::clone(&queue));
+        drop((queues, forgotten));
+        queue.retire();
+        queue.await_left();
+        if let Some(sockets) = self.sockets.get() {
+            sockets.close(name);
+        }
+        paths::forget(&self.paths.queue_pid(name));
+    }
+}
