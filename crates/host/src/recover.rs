@@ -304,6 +304,7 @@ impl Replay {
         match frame.kind {
             FrameKind::Facts => self.facts(frame.payload, Home(frame.segment.0)),
             FrameKind::Body => self.chunk(frame),
+            FrameKind::Reign => Ok(()),
             FrameKind::Lost => {
                 tracing::warn!(
                     "a repair lost {} bytes of the log here; messages in them are gone",

@@ -110,6 +110,16 @@ pub enum LogError {
         /// The most a run takes.
         limit: u64,
     },
+    /// What a replicated log has at some place is not what can have been stored there. Nothing was
+    /// changed, and nothing behind it is believed.
+    BadEntry {
+        /// Which log.
+        log: String,
+        /// The entry's number in it.
+        entry: u64,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The storage failed. Final.
     Io {
         /// What was being done.
@@ -134,7 +144,8 @@ impl LogError {
         matches!(self, Self::Io { .. } | Self::Stopped { .. })
     }
 
-    pub(crate) fn io(doing: &'static str, file: &str, offset: u64, source: io::Error) -> Self {
+    /// The storage failed.
+    pub fn io(doing: &'static str, file: &str, offset: u64, source: io::Error) -> Self {
         Self::Io {
             doing,
             file: file.to_owned(),
@@ -283,6 +294,9 @@ impl fmt::Display for LogError {
                 value,
                 limit,
             } => write!(f, "{file} takes at most {limit} {what}, not {value}"),
+            Self::BadEntry { log, entry, why } => {
+                write!(f, "entry {entry} of {log} cannot be used: {why}")
+            }
             Self::Io {
                 doing,
                 file,

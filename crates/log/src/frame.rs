@@ -20,6 +20,8 @@ pub enum FrameKind {
     Body,
     /// Written by a repair in place of frames that could not be read; zeros.
     Lost,
+    /// Of a replicated log only: says who writes it, and holds nothing for those above.
+    Reign,
 }
 
 impl FrameKind {
@@ -28,6 +30,7 @@ impl FrameKind {
             Self::Facts => 1,
             Self::Body => 2,
             Self::Lost => 3,
+            Self::Reign => 4,
         }
     }
 
@@ -36,6 +39,7 @@ impl FrameKind {
             1 => Some(Self::Facts),
             2 => Some(Self::Body),
             3 => Some(Self::Lost),
+            4 => Some(Self::Reign),
             _ => None,
         }
     }
@@ -112,6 +116,27 @@ impl FrameBuf {
         self.kind = kind;
     }
 
+    /// The frame as the last append wrote it, but with salt 0: the same bytes in whatever segment
+    /// and on whatever machine it stands. Before any append it means nothing.
+    pub fn unsalted(&mut self) -> &[u8] {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        header.copy_from_slice(&self.bytes[..FRAME_HEADER_BYTES]);
+        let crc = header_crc(0, &header);
+        self.bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        &self.bytes
+    }
+
+    /// The frame as it stands at `position`, with salt 0 and synced through nothing, without an
+    /// append. Read it with [`FrameView::read`].
+    ///
+    /// # Panics
+    /// If the payload is over [`PAYLOAD_BYTES_MAX`].
+    pub fn sealed(&mut self, position: Position, stamp: Stamp) -> &[u8] {
+        let len = self.len();
+        assert!(len as u64 <= PAYLOAD_BYTES_MAX, "a payload of {len} bytes");
+        self.seal(0, position, stamp, Position(0), len as u32)
+    }
+
     /// Fills the header in and returns the frame as it goes to the file. `payload_len` has been
     /// checked against [`PAYLOAD_BYTES_MAX`].
     pub(crate) fn seal(
@@ -134,6 +159,48 @@ impl FrameBuf {
         };
         self.bytes[..FRAME_HEADER_BYTES].copy_from_slice(&header.encode(salt));
         &self.bytes
+    }
+}
+
+/// A frame with salt 0, read where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameView<'a> {
+    /// Who wrote it, and when.
+    pub stamp: Stamp,
+    /// What the payload is.
+    pub kind: FrameKind,
+    /// How many records the writer counted in the payload.
+    pub count: u32,
+    /// The payload, verified.
+    pub payload: &'a [u8],
+}
+
+impl<'a> FrameView<'a> {
+    /// Reads `bytes`, which must be one frame with salt 0 ([`FrameBuf::unsalted`]) at `position`,
+    /// and nothing else.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(bytes: &'a [u8], position: Position) -> Result<Self, &'static str> {
+        let Some((head, payload)) = bytes.split_first_chunk() else {
+            return Err("it is shorter than a frame's header");
+        };
+        let header = FrameHeader::decode(head, 0, position)?;
+        if header.len as usize != payload.len() {
+            return Err("the frame there has another length");
+        }
+        if crc32c::crc32c(payload) != header.payload_crc {
+            return Err("the payload's checksum is wrong");
+        }
+        Ok(Self {
+            stamp: Stamp {
+                epoch: header.epoch,
+                time_ms: header.time_ms,
+            },
+            kind: header.kind,
+            count: header.count,
+            payload,
+        })
     }
 }
 
@@ -234,4 +301,43 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut eight = [0; 8];
     eight.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(eight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FrameBuf, FrameKind, FrameView};
+    use crate::{Epoch, Position, Stamp};
+
+    #[test]
+    fn an_unsalted_frame_is_read_and_no_flipped_bit_passes() {
+        let (at, stamp) = (
+            Position(1_234),
+            Stamp {
+                epoch: Epoch(7),
+                time_ms: 99,
+            },
+        );
+        let mut frame = FrameBuf::new(FrameKind::Reign);
+        frame.payload_mut().extend_from_slice(b"a payload");
+        frame.count = 3;
+        frame.seal(0xFEED, at, stamp, Position(1_000), 9);
+        let bytes = frame.unsalted().to_vec();
+        let expected = FrameView {
+            stamp,
+            kind: FrameKind::Reign,
+            count: 3,
+            payload: b"a payload",
+        };
+        assert_eq!(FrameView::read(&bytes, at), Ok(expected));
+        assert_eq!(FrameView::read(frame.sealed(at, stamp), at), Ok(expected));
+        assert!(FrameView::read(&bytes, Position(1_235)).is_err());
+        for len in 0..bytes.len() {
+            assert!(FrameView::read(&bytes[..len], at).is_err());
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(FrameView::read(&flipped, at).is_err(), "bit {bit}");
+        }
+    }
 }

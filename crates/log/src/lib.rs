@@ -39,7 +39,7 @@ mod types;
 pub use backup::{BackupSummary, backup};
 pub use check::{CheckSummary, check};
 pub use error::LogError;
-pub use frame::{FRAME_HEADER_BYTES, FrameBuf, FrameKind, PAYLOAD_BYTES_MAX};
+pub use frame::{FRAME_HEADER_BYTES, FrameBuf, FrameKind, FrameView, PAYLOAD_BYTES_MAX};
 pub use local::{LocalLog, LocalStore, Options};
 pub use lock::DirLock;
 pub use mem::{MemLog, MemStore};

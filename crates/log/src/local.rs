@@ -29,6 +29,10 @@ pub struct Options {
     pub spares: usize,
     /// The shard this log serves; 0xFFFF: all shards of the process.
     pub shard: u16,
+    /// The log is a copy of what is safe elsewhere, and is thrown away rather than trusted after a
+    /// crash: beginning and giving up segments syncs nothing, and there are no spares. Sync points
+    /// work as ever, for a copy that should be worth something in a disaster.
+    pub scratch: bool,
 }
 
 /// The least a segment may be asked to hold: its header and as much again.
@@ -40,6 +44,7 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             spares: 2,
             shard: u16::MAX,
+            scratch: false,
         }
     }
 }
@@ -64,6 +69,7 @@ pub struct LocalLog {
     storage: Arc<dyn Storage>,
     segment_bytes: u64,
     shard: u16,
+    scratch: bool,
     files: Arc<Files>,
     spares: Spares,
     extents: Arc<Extents>,
@@ -122,8 +128,35 @@ impl LocalLog {
         options: Options,
         replay: Replay<'_>,
     ) -> Result<(Self, Recovery), LogError> {
-        let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
         let found = recovery::recover(&*storage, options.shard, replay)?;
+        Self::with(storage, options, found)
+    }
+
+    /// Begins a log in `storage`, which holds none, at any place: its first segment will be
+    /// `segment`, and the first frame there at `first`. So a copy can have the same frames at the
+    /// same places as what it is copied from.
+    ///
+    /// # Errors
+    /// [`LogError::NotEmpty`] when a log is there; else the storage failed.
+    pub fn begin_at(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        segment: SegmentNumber,
+        first: Position,
+    ) -> Result<Self, LogError> {
+        let found = recovery::nothing_before(&*storage, segment, first)?;
+        Ok(Self::with(storage, options, found)?.0)
+    }
+
+    fn with(
+        storage: Arc<dyn Storage>,
+        mut options: Options,
+        found: recovery::Found,
+    ) -> Result<(Self, Recovery), LogError> {
+        let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
+        if options.scratch {
+            options.spares = 0;
+        }
         let (spares, next_spare) = recovery::find_spares(&*storage, segment_bytes, options.spares)?;
         let files = Arc::new(Files::new(Arc::clone(&storage)));
         for segment in &found.segments {
@@ -133,7 +166,7 @@ impl LocalLog {
             files.add(segment.header.number, Some(Arc::clone(file)));
         }
         let end = found.recovery.end;
-        let rooted = !found.segments.is_empty();
+        let rooted = options.scratch || !found.segments.is_empty();
         let spares = Spares::new(
             Arc::clone(&storage),
             segment_bytes,
@@ -174,6 +207,7 @@ impl LocalLog {
             storage,
             segment_bytes,
             shard: options.shard,
+            scratch: options.scratch,
             files,
             failure: Failure::default(),
             begin,
@@ -201,7 +235,11 @@ impl LocalLog {
     /// [`SyncPoint`], which the name of its file says.
     fn rotate(&mut self, time_ms: u64) -> Result<(), LogError> {
         let number = self.next_number;
-        let name = begun_name(number);
+        let name = match self.scratch {
+            // What it has is not known by its name, but by where it is copied from.
+            true => segment_name(number),
+            false => begun_name(number),
+        };
         let mut header = SegmentHeader {
             shard: self.shard,
             number,
@@ -264,7 +302,7 @@ impl LocalLog {
         self.unsynced.push(Unsynced {
             number,
             file: Arc::clone(&file),
-            named: Some(Arc::default()),
+            named: (!self.scratch).then(Arc::default),
         });
         self.current = Some(file);
         self.begin = false;
@@ -461,7 +499,8 @@ impl Log for LocalLog {
             let number = self.segments[0].header.number;
             // The one that becomes the oldest must not be lost in a crash: without it those behind
             // it are worth nothing.
-            if number > through || self.segments[1].turn > self.begun_durable {
+            let lasts = self.scratch || self.segments[1].turn <= self.begun_durable;
+            if number > through || !lasts {
                 break;
             }
             // Out of the readers' reach first: then who has the file now is all who ever will.
@@ -473,6 +512,7 @@ impl Log for LocalLog {
             storage: Arc::clone(&self.storage),
             spares: self.spares.clone(),
             failure: self.failure.clone(),
+            scratch: self.scratch,
         };
         let extents = Arc::clone(&self.extents);
         let then = Extent {
@@ -486,10 +526,7 @@ impl Log for LocalLog {
                 // First it is said that they are not needed.
                 patiently(|| extents.tell(then))
                     .map_err(|error| retire.failure.record(extent_failed(error)))?;
-                retire
-                    .storage
-                    .sync_dir()
-                    .map_err(|error| retire.failure.record(dir_failed(error)))?;
+                retire.sync_dir()?;
             }
             for (number, file) in given_up {
                 freed += retire.one(number, file)?;
@@ -525,9 +562,19 @@ struct Retire {
     storage: Arc<dyn Storage>,
     spares: Spares,
     failure: Failure,
+    scratch: bool,
 }
 
 impl Retire {
+    fn sync_dir(&self) -> Result<(), LogError> {
+        if self.scratch {
+            return Ok(());
+        }
+        self.storage
+            .sync_dir()
+            .map_err(|error| self.failure.record(dir_failed(error)))
+    }
+
     /// Gives up one segment. Its file becomes a spare if nobody else has it.
     fn one(
         &self,
@@ -538,9 +585,7 @@ impl Retire {
         let fail = |doing, error| self.failure.record(LogError::io(doing, &name, 0, error));
         let remove = |name: &str| {
             patiently(|| self.storage.remove(name)).map_err(|error| fail("remove", error))?;
-            self.storage
-                .sync_dir()
-                .map_err(|error| self.failure.record(dir_failed(error)))
+            self.sync_dir()
         };
         let file = match file.map_or_else(|| self.storage.open(&name), Ok) {
             Ok(file) => file,
@@ -569,9 +614,7 @@ impl Retire {
             }
             done => done.map_err(|error| fail("rename", error))?,
         }
-        self.storage
-            .sync_dir()
-            .map_err(|error| self.failure.record(dir_failed(error)))?;
+        self.sync_dir()?;
         if file.links().map_err(|error| fail("inspect", error))? > 1 {
             remove(&spare)?;
             return Ok(bytes);

@@ -221,6 +221,35 @@ pub(crate) fn recover(
     })
 }
 
+/// What recovery would find before `first`, the place of the first frame of `segment`, in a
+/// directory that has no log.
+pub(crate) fn nothing_before(
+    storage: &dyn Storage,
+    segment: SegmentNumber,
+    first: Position,
+) -> Result<Found, LogError> {
+    if let Some(file) = SegmentFile::list(storage, "the log's directory")?.first() {
+        return Err(LogError::NotEmpty { file: file.name() });
+    }
+    let (extent, extent_names) = Extent::find(storage)?;
+    if extent.is_some() {
+        return Err(LogError::NotEmpty {
+            file: extent_names.concat(),
+        });
+    }
+    Ok(Found {
+        recovery: Recovery {
+            end: first,
+            ..Recovery::default()
+        },
+        segments: VecDeque::new(),
+        current: None,
+        next_number: segment,
+        extent,
+        extent_names,
+    })
+}
+
 /// Removes what was never finished, and picks the spares that can be used again.
 pub(crate) fn find_spares(
     storage: &dyn Storage,
