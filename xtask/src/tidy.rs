@@ -49,6 +49,11 @@ const ALLOWED: &[Edges] = &[
     edges("crates/door", &["quintet-engine"], Some(&[])),
     edges("crates/log", &[], Some(&["crc32c", "rustix"])),
     edges(
+        "crates/cluster",
+        &["quintet-log"],
+        Some(&["bytes", "crc32c"]),
+    ),
+    edges(
         "crates/host",
         &["quintet-engine", "quintet-log"],
         Some(&["anyhow", "rustix", "smallvec", "tracing"]),
@@ -64,6 +69,7 @@ const ALLOWED: &[Edges] = &[
         "crates/server",
         &[
             "quintet-bench",
+            "quintet-cluster",
             "quintet-door",
             "quintet-engine",
             "quintet-hooks",
@@ -77,7 +83,12 @@ const ALLOWED: &[Edges] = &[
     ),
     edges(
         "crates/sim",
-        &["quintet-door", "quintet-engine", "quintet-log"],
+        &[
+            "quintet-cluster",
+            "quintet-door",
+            "quintet-engine",
+            "quintet-log",
+        ],
         None,
     ),
     edges("crates/faults", &[], Some(&[])),

@@ -1,6 +1,7 @@
 //! A simulated world for tests: a disk that loses things, chance from a seed, and suites that every
 //! implementation of a contract must pass. Nothing depends on this but tests.
 
+pub mod cluster;
 pub mod disk;
 pub mod door;
 pub mod facts;

@@ -26,6 +26,17 @@ pub struct Seen {
 pub trait Fixture {
     /// Opens the log and returns it with all it replayed. The one opened before has been dropped.
     fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>);
+
+    /// Whether opening appends something of the log's own, as one does whose owner has to say that
+    /// it is. Else the log ends where it did.
+    fn opening_appends(&self) -> bool {
+        false
+    }
+}
+
+fn assert_goes_on(fixture: &dyn Fixture, before: Position, after: Position) {
+    assert!(before <= after, "positions do not go back");
+    assert_eq!(before < after, fixture.opening_appends());
 }
 
 type Make<'a> = &'a mut dyn FnMut() -> Box<dyn Fixture>;
@@ -302,7 +313,7 @@ fn retired_segments_are_gone(fixture: &mut dyn Fixture) {
     drop(log);
     let (mut log, seen) = fixture.open();
     assert_eq!(payloads(&seen), [[3; 300], [4; 300], [5; 300]]);
-    assert_eq!(log.end(), end, "positions do not go back");
+    assert_goes_on(fixture, end, log.end());
     log.begin_segment();
     let next = append(&mut *log, 1, b"next");
     assert!(
@@ -425,7 +436,9 @@ fn positions_go_on_after_reopening(fixture: &mut dyn Fixture) {
             payloads(&seen),
             expected.iter().map(Vec::as_slice).collect::<Vec<_>>()
         );
-        assert!(end.is_none_or(|end| end == log.end()));
+        if let Some(end) = end {
+            assert_goes_on(fixture, end, log.end());
+        }
         assert_eq!(log.durable(), log.end());
         for number in 0..3_u8 {
             let payload = vec![round * 3 + number; 40];

@@ -1,0 +1,253 @@
+//! The window with a stream below it: does what the window says, and tells it what came of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use quintet_log::{Epoch, LogError, Position};
+
+use crate::{
+    Moment, Seq, Stream, Ticks, World,
+    resolve::Kind,
+    window::{Act, Stop, Window},
+};
+
+/// How long a purge is left without an answer.
+const PURGE_AGAIN: Moment = Moment::from_secs(1);
+
+/// Shared by a log, those who wait for it, and the stream's answers.
+pub(crate) struct Appender {
+    stream: Arc<dyn Stream>,
+    world: Arc<dyn World>,
+    epoch: Epoch,
+    state: Mutex<State>,
+    itself: Weak<Self>,
+}
+
+struct State {
+    window: Window,
+    /// Somebody does what the window says; others leave it to them, so that it is done in order.
+    busy: bool,
+    /// When whoever drives this comes next.
+    armed: Option<Moment>,
+}
+
+impl Appender {
+    pub(crate) fn new(
+        stream: Arc<dyn Stream>,
+        world: Arc<dyn World>,
+        epoch: Epoch,
+        window: Window,
+    ) -> Arc<Self> {
+        let appender = Arc::new_cyclic(|itself: &Weak<Self>| Self {
+            stream,
+            world,
+            epoch,
+            state: Mutex::new(State {
+                window,
+                busy: false,
+                armed: None,
+            }),
+            itself: Weak::clone(itself),
+        });
+        let driven: Weak<Self> = Arc::downgrade(&appender);
+        appender.world.drive(driven);
+        appender
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the window something.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Window) -> T) -> T {
+        look(&self.lock().window)
+    }
+
+    /// Takes entries for the next places. The last one completes a frame that ends at `end`.
+    pub(crate) fn push(
+        &self,
+        entries: impl Iterator<Item = Bytes>,
+        kind: Kind,
+        end: Position,
+    ) -> Seq {
+        let mut first = Seq(0);
+        self.change(|window, now| {
+            first = window.next();
+            let mut entries = entries.peekable();
+            while let Some(entry) = entries.next() {
+                let whole = entries.peek().is_none().then_some(end);
+                window.push(now, entry, kind, whole);
+            }
+        });
+        first
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Window, Moment)) {
+        let now = self.world.now();
+        let mut state = self.lock();
+        change(&mut state.window, now);
+        let due = state.window.deadline();
+        let sooner = due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
+        if sooner {
+            state.armed = due;
+        }
+        if state.busy {
+            drop(state);
+        } else {
+            state.busy = true;
+            loop {
+                let Some(act) = state.window.act() else {
+                    state.busy = false;
+                    drop(state);
+                    break;
+                };
+                drop(state);
+                self.run(act);
+                state = self.lock();
+            }
+        }
+        self.world.wake();
+        if sooner {
+            self.world.remind();
+        }
+    }
+
+    fn run(&self, act: Act) {
+        let itself = Weak::clone(&self.itself);
+        match act {
+            Act::Append { sent, entry } => {
+                let told = move |answer| {
+                    if let Some(appender) = itself.upgrade() {
+                        appender.change(|window, now| window.answered(now, sent, answer));
+                    }
+                };
+                self.stream.append(sent.seq.before(), entry, Box::new(told));
+            }
+            Act::Get(seq) => {
+                let told = move |found| {
+                    if let Some(appender) = itself.upgrade() {
+                        appender.change(|window, now| window.found(now, seq, &found));
+                    }
+                };
+                self.stream.get(seq, Box::new(told));
+            }
+            Act::Ends => {
+                let told = move |ends| {
+                    if let Some(appender) = itself.upgrade() {
+                        appender.change(|window, now| window.ends(now, ends));
+                    }
+                };
+                self.stream.ends(Box::new(told));
+            }
+        }
+    }
+
+    /// Returns when everything before `end` is durable.
+    pub(crate) fn wait(&self, end: Position) -> Result<(), LogError> {
+        // What is acknowledged is so whatever came later.
+        self.wait_for(|window| window.acked() >= end)
+    }
+
+    /// Returns when nothing is waited for any more.
+    pub(crate) fn wait_for_all(&self) -> Result<(), LogError> {
+        self.wait_for(Window::is_empty)
+    }
+
+    fn wait_for(&self, done: impl Fn(&Window) -> bool) -> Result<(), LogError> {
+        let mut outcome = Ok(());
+        self.world.wait(None, &mut || {
+            let state = self.lock();
+            if done(&state.window) {
+                return true;
+            }
+            outcome = self.stopped(&state.window);
+            outcome.is_err()
+        });
+        outcome
+    }
+
+    /// Why nothing is appended any more, if that is so.
+    fn stopped(&self, window: &Window) -> Result<(), LogError> {
+        match window.stop() {
+            None => Ok(()),
+            Some(Stop::Fenced(latest)) => Err(LogError::Fenced {
+                epoch: self.epoch,
+                latest: *latest,
+            }),
+            Some(Stop::Bad(seq, why)) => Err(self.bad(*seq, why.clone())),
+        }
+    }
+
+    /// Whether something may be appended.
+    pub(crate) fn check(&self) -> Result<(), LogError> {
+        let state = self.lock();
+        self.stopped(&state.window)?;
+        match state.window.full() {
+            Some(why) => Err(LogError::NoSpace {
+                file: self.stream.name(),
+                why: why.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes entries below `seq`, asking again until it is known to be done.
+    pub(crate) fn purge_below(&self, seq: Seq) -> Result<(), LogError> {
+        if seq < Seq(2) {
+            return Ok(());
+        }
+        loop {
+            let told = Arc::new(Mutex::new(None));
+            let (answer, world) = (Arc::clone(&told), Arc::clone(&self.world));
+            self.stream.purge_below(
+                seq,
+                Box::new(move |done| {
+                    *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+                    world.wake();
+                }),
+            );
+            let mut done = false;
+            let mut stopped = Ok(());
+            let again = self.world.now() + PURGE_AGAIN;
+            self.world.wait(Some(again), &mut || {
+                let told = *told.lock().unwrap_or_else(PoisonError::into_inner);
+                done = told == Some(true);
+                stopped = self.stopped(&self.lock().window);
+                done || stopped.is_err()
+            });
+            if done {
+                return Ok(());
+            }
+            stopped?;
+        }
+    }
+
+    pub(crate) fn bad(&self, seq: Seq, why: String) -> LogError {
+        LogError::BadEntry {
+            log: self.stream.name(),
+            entry: seq.0,
+            why,
+        }
+    }
+}
+
+impl Drop for Appender {
+    /// Whoever drives this need not.
+    fn drop(&mut self) {
+        self.world.remind();
+    }
+}
+
+impl Ticks for Appender {
+    fn deadline(&self) -> Option<Moment> {
+        let mut state = self.lock();
+        state.armed = state.window.deadline();
+        state.armed
+    }
+
+    fn tick(&self, now: Moment) {
+        if self.look(Window::deadline).is_some_and(|due| due <= now) {
+            self.change(Window::tick);
+        }
+    }
+}

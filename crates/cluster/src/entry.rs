@@ -1,0 +1,330 @@
+//! An entry: 48 bytes and a frame, or a part of one. The layout is the table in
+//! `docs/cluster-format.md`.
+
+use std::{error::Error, fmt};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use quintet_log::{Epoch, Position, SegmentNumber};
+
+use crate::{ClusterId, Seq, Writer};
+
+/// Bytes of an entry before what it carries.
+pub const HEADER_BYTES: usize = 48;
+
+/// The most an entry carries: longer frames are cut into parts of this length.
+pub const PART_BYTES: usize = 256 << 10;
+
+const MAGIC: [u8; 4] = *b"QENT";
+const VERSION: u8 = 1;
+const BEGINS: u8 = 1;
+const MORE: u8 = 2;
+const PADS: u8 = 4;
+
+/// What stands in front of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The frame begins a segment. Set on its first part only.
+    pub begins: bool,
+    /// Another part of the same frame follows.
+    pub more: bool,
+    /// Fills a place behind a claim and carries nothing.
+    pub pads: bool,
+    /// Which part of the frame, from 0.
+    pub part: u16,
+    /// Who wrote it.
+    pub writer: Writer,
+    /// The epoch the writer's claim began.
+    pub epoch: Epoch,
+    /// Where the frame begins. Of what pads: where the next one will.
+    pub position: Position,
+    /// The segment the frame belongs to.
+    pub segment: SegmentNumber,
+    /// Checksum of the entry before: [`Entry::checksum`] of the newest that is neither void nor
+    /// padding; 0 of the first there ever was.
+    pub chain: u32,
+}
+
+/// An entry, read where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// What stands in front.
+    pub header: Header,
+    /// Its own checksum, which the next one names.
+    pub checksum: u32,
+    /// A frame or a part of one.
+    pub carried: &'a [u8],
+}
+
+impl Header {
+    /// The entry that carries `carried`.
+    ///
+    /// # Panics
+    /// If that is longer than [`PART_BYTES`].
+    pub fn encode(&self, cluster: ClusterId, carried: &[u8]) -> Bytes {
+        assert!(carried.len() <= PART_BYTES, "a part is cut by who asks");
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + carried.len());
+        out.put_slice(&MAGIC);
+        out.put_u8(VERSION);
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        out.put_u8(bit(self.begins, BEGINS) | bit(self.more, MORE) | bit(self.pads, PADS));
+        out.put_u16_le(self.part);
+        out.put_u64_le(self.writer.0);
+        out.put_u64_le(self.epoch.0);
+        out.put_u64_le(self.position.0);
+        out.put_u32_le(self.segment.0);
+        out.put_u32_le(self.chain);
+        // At most PART_BYTES.
+        out.put_u32_le(carried.len() as u32);
+        let checksum = checksum(cluster, &out, carried);
+        out.put_u32_le(checksum);
+        out.put_slice(carried);
+        out.freeze()
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// It is none, or not of this cluster.
+    pub fn decode(cluster: ClusterId, bytes: &'a [u8]) -> Result<Self, Refused> {
+        let (head, carried) = bytes
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(Refused::Short(bytes.len()))?;
+        if head[..4] != MAGIC {
+            return Err(Refused::Magic);
+        }
+        if head[4] != VERSION {
+            return Err(Refused::Version(head[4]));
+        }
+        let found = u32_at(head, 44);
+        if checksum(cluster, &head[..44], carried) != found {
+            return Err(Refused::Checksum);
+        }
+        let (bits, len) = (head[5], u32_at(head, 40) as usize);
+        let part = u16::from_le_bytes([head[6], head[7]]);
+        let (begins, more) = (bits & BEGINS != 0, bits & MORE != 0);
+        let pads = bits & PADS != 0;
+        let fits = len == carried.len() && len <= PART_BYTES && pads == (len == 0);
+        if bits > (BEGINS | MORE | PADS) || !fits || pads && (bits != PADS || part != 0) {
+            return Err(Refused::Header);
+        }
+        if begins && part != 0 || more && len != PART_BYTES {
+            return Err(Refused::Header);
+        }
+        Ok(Self {
+            header: Header {
+                begins,
+                more,
+                pads,
+                part,
+                writer: Writer(u64_at(head, 8)),
+                epoch: Epoch(u64_at(head, 16)),
+                position: Position(u64_at(head, 24)),
+                segment: SegmentNumber(u32_at(head, 32)),
+                chain: u32_at(head, 36),
+            },
+            checksum: found,
+            carried,
+        })
+    }
+}
+
+fn checksum(cluster: ClusterId, head: &[u8], carried: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&cluster.0.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, head), carried)
+}
+
+fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(four)
+}
+
+fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(eight)
+}
+
+/// An owner's hand: turns its frames into entries that are chained.
+#[derive(Clone, Debug)]
+pub(crate) struct Author {
+    pub(crate) cluster: ClusterId,
+    pub(crate) writer: Writer,
+    pub(crate) epoch: Epoch,
+    /// Checksum of the entry before.
+    pub(crate) chain: u32,
+}
+
+impl Author {
+    /// The entries of `frame` ([`FrameBuf::unsalted`](quintet_log::FrameBuf::unsalted)), in order.
+    pub(crate) fn entries(
+        &mut self,
+        frame: &[u8],
+        position: Position,
+        segment: SegmentNumber,
+        begins: bool,
+    ) -> impl Iterator<Item = Bytes> {
+        let parts = frame.len().div_ceil(PART_BYTES);
+        assert!(parts <= 1 << 16, "a frame has at most 1 GiB");
+        (0_u16..=u16::MAX)
+            .zip(frame.chunks(PART_BYTES))
+            .map(move |(part, carried)| {
+                let header = Header {
+                    begins: begins && part == 0,
+                    more: usize::from(part) + 1 < parts,
+                    pads: false,
+                    part,
+                    ..self.header(position, segment)
+                };
+                let entry = header.encode(self.cluster, carried);
+                self.chain = checksum_of(&entry);
+                entry
+            })
+    }
+
+    /// What fills a place behind the claim: the same bytes in each, in no chain.
+    pub(crate) fn padding(&self, position: Position, segment: SegmentNumber) -> Bytes {
+        let header = Header {
+            pads: true,
+            ..self.header(position, segment)
+        };
+        header.encode(self.cluster, &[])
+    }
+
+    fn header(&self, position: Position, segment: SegmentNumber) -> Header {
+        Header {
+            begins: false,
+            more: false,
+            pads: false,
+            part: 0,
+            writer: self.writer,
+            epoch: self.epoch,
+            position,
+            segment,
+            chain: self.chain,
+        }
+    }
+}
+
+/// The checksum an entry of ours carries.
+fn checksum_of(entry: &[u8]) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&entry[44..HEADER_BYTES]);
+    u32::from_le_bytes(four)
+}
+
+/// Why an entry is not believed. Whoever reads stops there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is shorter than a header; its length in bytes.
+    Short(usize),
+    /// It does not begin as entries do.
+    Magic,
+    /// A later program wrote it.
+    Version(u8),
+    /// Its checksum is wrong: it is damaged, or of another cluster, which cannot be told apart as
+    /// the cluster's number is part of what is summed.
+    Checksum,
+    /// Bits, part and length do not go together.
+    Header,
+    /// A sequence is missing.
+    Gap {
+        /// The next one.
+        expected: Seq,
+        /// The one that came.
+        found: Seq,
+    },
+    /// The stream's first entry does not begin a segment: somebody purged it in its middle.
+    Start,
+    /// It names another entry as the one before it.
+    Chain,
+    /// Its frame does not begin where the one before ended.
+    Position {
+        /// Where that was.
+        expected: Position,
+        /// Where it says it is.
+        found: Position,
+    },
+    /// Its segment is not the one being written, or the one it begins is not the next.
+    Segment {
+        /// The one being written.
+        current: SegmentNumber,
+        /// What it says.
+        found: SegmentNumber,
+    },
+    /// It is not the part of a frame that comes next.
+    Part {
+        /// The part that does.
+        expected: u16,
+        /// The one it says it is.
+        found: u16,
+    },
+    /// An epoch begins with something else than a claim.
+    NoClaim(Epoch),
+    /// An epoch begins a second time.
+    Claimed(Epoch),
+    /// It is of an epoch before the newest claim's, and not where such may stand.
+    Falling {
+        /// Its epoch.
+        epoch: Epoch,
+        /// The newest claim's.
+        latest: Epoch,
+    },
+    /// It is of the newest claim's epoch and not of who made that claim.
+    Stranger(Writer),
+    /// It pads where there is no padding.
+    Padding,
+    /// The frame in it cannot be read.
+    Frame(&'static str),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(bytes) => write!(f, "it has only {bytes} bytes"),
+            Self::Magic => write!(f, "it is no entry of Quintet's"),
+            Self::Version(version) => write!(
+                f,
+                "it has version {version}, which this program does not know: start a later one"
+            ),
+            Self::Checksum => write!(
+                f,
+                "its checksum is wrong: it is damaged, or of another cluster"
+            ),
+            Self::Header => write!(f, "its header is not one this version writes"),
+            Self::Gap { expected, found } => {
+                write!(
+                    f,
+                    "entries are missing: {expected} should come, not {found}"
+                )
+            }
+            Self::Start => write!(
+                f,
+                "the stream begins with it, and it does not begin a segment: somebody else purged \
+                 the stream"
+            ),
+            Self::Chain => write!(f, "the entry before is not the one it was written behind"),
+            Self::Position { expected, found } => {
+                write!(f, "its frame is at position {found}, not at {expected}")
+            }
+            Self::Segment { current, found } => {
+                write!(f, "it is of segment {found}, behind segment {current}")
+            }
+            Self::Part { expected, found } => {
+                write!(f, "it is part {found} of a frame, not part {expected}")
+            }
+            Self::NoClaim(epoch) => write!(f, "epoch {epoch} begins without a claim"),
+            Self::Claimed(epoch) => write!(f, "epoch {epoch} is claimed a second time"),
+            Self::Falling { epoch, latest } => {
+                write!(f, "it is of epoch {epoch}, and epoch {latest} has begun")
+            }
+            Self::Stranger(_) => write!(f, "it is not of the writer who claimed its epoch"),
+            Self::Padding => write!(f, "it is padding, and not behind a claim"),
+            Self::Frame(why) => write!(f, "the frame in it: {why}"),
+        }
+    }
+}
+
+impl Error for Refused {}

@@ -1,0 +1,55 @@
+//! A log that several machines can follow: frames as entries of a stream that somebody else keeps
+//! and replicates, with one owner at a time.
+//!
+//! [`StreamLog`] is a [`Log`](quintet_log::Log) over any [`Stream`]; [`StreamStore`] opens one.
+//! Every byte of an entry is described in `docs/cluster-format.md`. Nothing here knows of messages,
+//! queues or sockets.
+//!
+//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims and beats), [`reader`] (what is
+//! believed of a stream), `window` and `resolve` (what was sent and not acknowledged), `streamlog`,
+//! `open`. Time is an argument up to [`World`], which is what waits.
+
+#![warn(
+    clippy::host_endian_bytes,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
+mod appender;
+pub mod entry;
+mod mem;
+mod open;
+pub mod reader;
+#[cfg(test)]
+mod reader_tests;
+mod reign;
+mod resolve;
+mod stream;
+mod streamlog;
+mod window;
+mod world;
+
+pub use mem::MemStream;
+pub use open::{Fences, StreamStore};
+pub use reign::{Claim, Reign};
+pub use stream::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+pub use streamlog::{Acks, StreamLog};
+pub use window::Limits;
+pub use world::{Moment, Threads, Ticks, World};
+
+/// Which cluster: chosen at random when it is made, and part of every entry's checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterId(pub u64);
+
+/// Whose life: chosen at random each time a process begins to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Writer(pub u64);
+
+/// Entries that may be sent and not acknowledged, at most. What an owner has sent when it is
+/// deposed can be stored up to so many places behind what it knows of.
+pub const WINDOW_MAX: usize = 64;
+
+/// Places behind a claim that a new owner fills before it appends anything else: more than what
+/// older owners may still have on its way.
+pub const PADDING: u64 = WINDOW_MAX as u64 + 1;

@@ -1,0 +1,117 @@
+//! Frames of the log's own: claims and beats. Their payload is in `docs/cluster-format.md`.
+
+use quintet_log::{Epoch, FrameBuf, FrameKind};
+
+use crate::Writer;
+
+const CLAIM: u8 = 1;
+
+/// What a node says when it becomes owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The epoch that begins.
+    pub epoch: Epoch,
+    /// Who writes from here on.
+    pub writer: Writer,
+    /// The node's name; at most 255 bytes.
+    pub node: String,
+    /// Where fronts reach it; at most 65,535 bytes.
+    pub link: String,
+}
+
+/// A frame of kind [`FrameKind::Reign`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reign {
+    /// The owner had nothing else to append.
+    Beat,
+    /// Another owner.
+    Claim(Claim),
+}
+
+impl Reign {
+    /// The frame that says so.
+    ///
+    /// # Panics
+    /// If the claim's node or link is too long.
+    pub fn frame(&self) -> FrameBuf {
+        let mut frame = FrameBuf::new(FrameKind::Reign);
+        if let Self::Claim(claim) = self {
+            let node = u8::try_from(claim.node.len()).expect("a node's name is short");
+            let link = u16::try_from(claim.link.len()).expect("an address is short");
+            let out = frame.payload_mut();
+            out.push(CLAIM);
+            out.extend(claim.epoch.0.to_le_bytes());
+            out.extend(claim.writer.0.to_le_bytes());
+            out.push(node);
+            out.extend(claim.node.as_bytes());
+            out.extend(link.to_le_bytes());
+            out.extend(claim.link.as_bytes());
+        }
+        frame
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// It is of no kind this program knows.
+    pub fn read(payload: &[u8]) -> Result<Self, &'static str> {
+        match payload.split_first() {
+            None => Ok(Self::Beat),
+            Some((&CLAIM, rest)) => claim(rest).map(Self::Claim).ok_or("a claim is cut short"),
+            Some(_) => Err("it says of the owner what this program does not know"),
+        }
+    }
+}
+
+fn claim(mut rest: &[u8]) -> Option<Claim> {
+    let epoch = u64::from_le_bytes(*chunk(&mut rest)?);
+    let writer = u64::from_le_bytes(*chunk(&mut rest)?);
+    let node = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
+    let node = text(&mut rest, node)?;
+    let link = usize::from(u16::from_le_bytes(*chunk(&mut rest)?));
+    let link = text(&mut rest, link)?;
+    rest.is_empty().then_some(Claim {
+        epoch: Epoch(epoch),
+        writer: Writer(writer),
+        node,
+        link,
+    })
+}
+
+fn chunk<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (first, later) = rest.split_first_chunk()?;
+    *rest = later;
+    Some(first)
+}
+
+fn text(rest: &mut &[u8], len: usize) -> Option<String> {
+    let (first, later) = rest.split_at_checked(len)?;
+    *rest = later;
+    String::from_utf8(first.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Claim, Reign};
+    use crate::Writer;
+    use quintet_log::Epoch;
+
+    #[test]
+    fn a_claim_is_read_as_it_was_written_and_no_shorter_one() {
+        let claim = Reign::Claim(Claim {
+            epoch: Epoch(7),
+            writer: Writer(u64::MAX),
+            node: "one".to_owned(),
+            link: "10.0.0.1:4600".to_owned(),
+        });
+        let frame = claim.frame();
+        assert_eq!(Reign::read(frame.payload()), Ok(claim));
+        for len in 1..frame.len() {
+            assert!(Reign::read(&frame.payload()[..len]).is_err());
+        }
+        let longer = [frame.payload(), &[0]].concat();
+        assert!(Reign::read(&longer).is_err());
+        assert!(Reign::read(&[2]).is_err());
+        assert_eq!(Reign::read(Reign::Beat.frame().payload()), Ok(Reign::Beat));
+    }
+}

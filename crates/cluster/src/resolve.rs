@@ -1,0 +1,78 @@
+//! Finding out what became of an entry: by what stands in its place. Nothing is ever assumed.
+
+use bytes::Bytes;
+use quintet_log::Epoch;
+
+use crate::{ClusterId, Moment, Writer, entry::Entry};
+
+/// What an entry is, as far as that says what may stand in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Frame,
+    Claim,
+    Padding,
+}
+
+/// What tells ours from others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ours {
+    pub(crate) cluster: ClusterId,
+    pub(crate) epoch: Epoch,
+    pub(crate) writer: Writer,
+}
+
+/// A question that is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resolve {
+    pub(crate) asked: Moment,
+    /// It is which places there are, since nothing was found in the one asked for.
+    pub(crate) ends: bool,
+}
+
+impl Resolve {
+    pub(crate) fn get(asked: Moment) -> Self {
+        Self { asked, ends: false }
+    }
+
+    pub(crate) fn ends(asked: Moment) -> Self {
+        Self { asked, ends: true }
+    }
+}
+
+/// What follows from what stands in an entry's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is the entry itself, or a padding's place is filled, which is all a padding is for.
+    Settled,
+    /// Somebody else appends; the epoch they do it in.
+    Stop(Epoch),
+    /// It cannot be.
+    Bad(String),
+}
+
+/// Judges `found`, which stands where `sent` should.
+pub(crate) fn judge(ours: &Ours, sent: &Bytes, kind: Kind, found: &[u8]) -> Verdict {
+    if found == sent {
+        return Verdict::Settled;
+    }
+    let header = match Entry::decode(ours.cluster, found) {
+        Ok(entry) => entry.header,
+        Err(refused) => return Verdict::Bad(refused.to_string()),
+    };
+    let stranger = header.writer != ours.writer;
+    match kind {
+        // Whoever came first; what a claim is behind is not what its claimant read.
+        Kind::Claim => Verdict::Stop(header.epoch),
+        _ if header.epoch > ours.epoch => Verdict::Stop(header.epoch),
+        Kind::Padding if header.epoch < ours.epoch => Verdict::Settled,
+        _ if header.epoch < ours.epoch => Verdict::Bad(format!(
+            "an entry of epoch {} was stored behind the padding of epoch {}",
+            header.epoch, ours.epoch
+        )),
+        _ if stranger => Verdict::Bad(format!(
+            "somebody else writes in epoch {}, which this node claimed",
+            ours.epoch
+        )),
+        _ => Verdict::Bad("another entry of this node stands in its place".to_owned()),
+    }
+}

@@ -1,0 +1,115 @@
+//! What a replicated log asks of whoever orders and replicates it.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// The number of an entry: 1 for the first, then one more each. Never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The next one.
+    #[must_use]
+    pub fn after(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The one before; 0 stands before the first.
+    #[must_use]
+    pub fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What became of an append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Durable, at this place.
+    Stored(Seq),
+    /// The stream ended elsewhere when it came. Of a copy of it that is all this says.
+    Wrong,
+    /// Not stored, for want of room; in the words of who said so.
+    Full(String),
+    /// Nobody knows; it may be stored yet.
+    Unknown,
+}
+
+/// What stands at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This. Always true, whoever answered.
+    Entry(Bytes),
+    /// Nothing, or nothing any more. Who answered may have been behind.
+    Nothing,
+    /// Nobody answered.
+    Unknown,
+}
+
+/// The places a stream has. Who answered may have been behind, so both may be higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The oldest entry; with nothing in it, the place behind the last.
+    pub first: Seq,
+    /// The newest entry there ever was; 0 before the first.
+    pub last: Seq,
+}
+
+/// What a tail tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TailEvent {
+    /// The next entry.
+    Entry(Seq, Bytes),
+    /// The next entry is no longer there: the stream begins here now. Nothing more comes.
+    Purged(Seq),
+}
+
+/// Called from any thread, possibly before the call that was given it returns; or never, which means
+/// no more than that nobody knows.
+pub type Told<T> = Box<dyn FnOnce(T) + Send>;
+
+/// Keeps a tail going; dropped, it ends.
+pub struct Tail(#[allow(dead_code, reason = "held for its drop")] Box<dyn Send>);
+
+impl Tail {
+    /// A tail that goes on for as long as `guard` lives.
+    pub fn new(guard: impl Send + 'static) -> Self {
+        Self(Box::new(guard))
+    }
+}
+
+/// An ordered sequence of entries that others keep, and many append to and read.
+///
+/// Whoever implements it promises: an entry is stored at one place or not at all; it is stored only
+/// while the stream's last place is what was expected; what was stored stays as it is until it is
+/// purged; places are never used again, also those purged. Nothing else: answers may be lost, late,
+/// doubled or stale.
+pub trait Stream: Send + Sync {
+    /// The name to show in errors.
+    fn name(&self) -> String;
+
+    /// Appends `entry` if the stream's last place is `expected`.
+    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>);
+
+    /// Which places there are, asked of who appends; `None`: nobody answered.
+    fn ends(&self, told: Told<Option<Ends>>);
+
+    /// What stands at `seq`, asked of who appends.
+    fn get(&self, seq: Seq, told: Told<Found>);
+
+    /// Tells of every entry from `from` on, in order, without gaps, as they are stored.
+    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail;
+
+    /// Removes all entries below `seq`; whether it was done, as far as is known. May be repeated
+    /// and may come late.
+    ///
+    /// # Panics
+    /// If `seq` is below 2: some that implement this take that for everything.
+    fn purge_below(&self, seq: Seq, told: Told<bool>);
+}

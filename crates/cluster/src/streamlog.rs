@@ -1,0 +1,225 @@
+//! A log whose frames are entries of a stream.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use quintet_log::{
+    BodyReader, FrameBuf, FrameKind, LocalLog, Log, LogError, Placed, Position, Retiring,
+    SegmentInfo, SegmentNumber, Stamp, SyncPoint, SyncWork,
+};
+
+use crate::{Reign, Seq, appender::Appender, entry::Author, resolve::Kind, window::Window};
+
+/// The log of an owner. Opened by [`StreamStore`](crate::StreamStore).
+///
+/// A frame goes to the mirror, files with the same frames at the same places from which bodies are
+/// read, and to the stream, which alone makes it durable. A sync point waits for acknowledgements,
+/// and so does everything that waits for one.
+pub struct StreamLog {
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) author: Author,
+    pub(crate) mirror: LocalLog,
+    /// Where the segments begin, oldest first.
+    pub(crate) firsts: VecDeque<First>,
+    pub(crate) durable: Position,
+    /// The segment being written has no frame of the caller's, only claims and beats.
+    pub(crate) fresh: bool,
+    /// The next frame of the caller's begins a segment.
+    pub(crate) begin: bool,
+    /// Payload bytes an empty segment has room for.
+    pub(crate) room: u64,
+}
+
+/// A segment's beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    pub(crate) segment: SegmentNumber,
+    /// The place of its first entry.
+    pub(crate) seq: Seq,
+    /// Where its first frame ends.
+    pub(crate) end: Position,
+}
+
+/// How far a log's appends are acknowledged, for others than who writes it.
+#[derive(Clone)]
+pub struct Acks(Arc<Appender>);
+
+impl Acks {
+    /// Everything before this is durable. Never falls.
+    pub fn durable(&self) -> Position {
+        self.0.look(Window::acked)
+    }
+
+    /// Whether an append would be sent at once.
+    pub fn has_room(&self) -> bool {
+        self.0.look(Window::has_room)
+    }
+
+    /// How often it had to be asked what became of an entry.
+    pub fn resolves(&self) -> u64 {
+        self.0.look(|window| window.resolves)
+    }
+
+    /// Why nothing is appended any more, or not now.
+    ///
+    /// # Errors
+    /// [`LogError::Fenced`] and [`LogError::BadEntry`] for ever, [`LogError::NoSpace`] for now.
+    pub fn check(&self) -> Result<(), LogError> {
+        self.0.check()
+    }
+}
+
+impl StreamLog {
+    /// How far appends are acknowledged.
+    pub fn acks(&self) -> Acks {
+        Acks(Arc::clone(&self.appender))
+    }
+
+    /// The epoch of this owner's claim.
+    pub fn epoch(&self) -> quintet_log::Epoch {
+        self.author.epoch
+    }
+
+    /// Says that the owner lives: a frame without records, for when there was nothing else to
+    /// append.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn beat(&mut self, stamp: Stamp) -> Result<(), LogError> {
+        let end = self.mirror.end();
+        self.add(end, stamp, &mut Reign::Beat.frame(), false)
+            .map(|_| ())
+    }
+
+    fn add(
+        &mut self,
+        expected: Position,
+        stamp: Stamp,
+        frame: &mut FrameBuf,
+        begins: bool,
+    ) -> Result<Placed, LogError> {
+        self.appender.check()?;
+        if begins {
+            self.mirror.begin_segment();
+        }
+        let placed = self.mirror.append(expected, stamp, frame)?;
+        let segment = placed.segment;
+        let entries = self
+            .author
+            .entries(frame.unsalted(), expected, segment, begins);
+        let first = self.appender.push(entries, Kind::Frame, placed.end);
+        if begins {
+            self.firsts.push_back(First {
+                segment,
+                seq: first,
+                end: placed.end,
+            });
+        }
+        Ok(placed)
+    }
+}
+
+impl Log for StreamLog {
+    fn end(&self) -> Position {
+        self.mirror.end()
+    }
+
+    fn durable(&self) -> Position {
+        self.durable
+    }
+
+    fn append(
+        &mut self,
+        expected: Position,
+        stamp: Stamp,
+        frame: &mut FrameBuf,
+    ) -> Result<Placed, LogError> {
+        assert!(
+            matches!(frame.kind(), FrameKind::Facts | FrameKind::Body),
+            "frames of the log's own are not the caller's"
+        );
+        let placed = self.add(expected, stamp, frame, self.begin)?;
+        self.begin = false;
+        self.fresh = false;
+        Ok(placed)
+    }
+
+    fn begin_segment(&mut self) {
+        self.begin |= !self.fresh;
+    }
+
+    fn segment(&self) -> SegmentNumber {
+        self.mirror.segment()
+    }
+
+    fn segment_bytes_left(&self) -> u64 {
+        match self.begin || self.fresh {
+            true => self.room,
+            false => self.mirror.segment_bytes_left(),
+        }
+    }
+
+    fn sync_point(&mut self) -> SyncPoint {
+        let end = self.mirror.end();
+        let work = (end > self.durable).then(|| {
+            Box::new(Acknowledged {
+                appender: Arc::clone(&self.appender),
+                end,
+            }) as Box<dyn SyncWork>
+        });
+        SyncPoint::new(end, work)
+    }
+
+    fn synced(&mut self, point: SyncPoint) {
+        self.durable = self.durable.max(point.finish());
+    }
+
+    fn segments(&self) -> Vec<SegmentInfo> {
+        self.mirror.segments()
+    }
+
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
+        let acked = self.appender.look(Window::acked);
+        let mut last = None;
+        while let (Some(oldest), Some(next)) = (self.firsts.front(), self.firsts.get(1)) {
+            // The stream must begin with a whole frame, and what is not acknowledged may be none.
+            if oldest.segment > through || next.end > acked {
+                break;
+            }
+            last = Some((oldest.segment, next.seq));
+            self.firsts.pop_front();
+        }
+        let Some((number, next)) = last else {
+            return Ok(Retiring::new(|| Ok(0)));
+        };
+        let files = self.mirror.begin_retire(number)?;
+        let appender = Arc::clone(&self.appender);
+        Ok(Retiring::new(move || {
+            appender.purge_below(next)?;
+            files.run()
+        }))
+    }
+
+    /// Makes the mirror a log that can be opened by itself.
+    fn end_in_order(&mut self) -> Result<(), LogError> {
+        let point = self.mirror.sync_point();
+        point.wait()?;
+        self.mirror.synced(point);
+        self.mirror.end_in_order()
+    }
+
+    fn reader(&self) -> BodyReader {
+        self.mirror.reader()
+    }
+}
+
+/// What waiting for a sync point does.
+struct Acknowledged {
+    appender: Arc<Appender>,
+    end: Position,
+}
+
+impl SyncWork for Acknowledged {
+    fn sync(&self) -> Result<(), LogError> {
+        self.appender.wait(self.end)
+    }
+}

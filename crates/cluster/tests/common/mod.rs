@@ -1,0 +1,95 @@
+//! Nodes that own a stream's log one after the other, and what all of them were told.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::sync::Arc;
+
+use quintet_cluster::{ClusterId, Fences, Limits, Stream, StreamLog, StreamStore, World};
+use quintet_log::{FrameBuf, FrameKind, Log, LogError, Options, Position, Recovery, Stamp};
+use quintet_sim::{disk::SimDisk, log_tests::facts};
+
+pub(crate) const CLUSTER: ClusterId = ClusterId(7);
+
+/// A frame of the caller's: where it began, and what was in it.
+pub(crate) type Frame = (Position, Vec<u8>);
+
+pub(crate) struct Node {
+    pub(crate) log: StreamLog,
+    pub(crate) recovery: Recovery,
+    /// What there was when it became owner.
+    pub(crate) found: Vec<Frame>,
+    /// What it appended, and where each ends.
+    pub(crate) appended: Vec<(Frame, Position)>,
+}
+
+pub(crate) fn store(
+    stream: Arc<dyn Stream>,
+    world: Arc<dyn World>,
+    seed: u64,
+    fences: Fences,
+) -> StreamStore {
+    StreamStore {
+        stream,
+        mirror: Arc::new(SimDisk::new(seed)),
+        options: Options {
+            segment_bytes: 64 << 10,
+            ..Options::default()
+        },
+        cluster: CLUSTER,
+        node: format!("node {seed}"),
+        link: String::new(),
+        limits: Limits::default(),
+        world,
+        fences,
+    }
+}
+
+impl Node {
+    pub(crate) fn open(store: StreamStore) -> Result<Self, LogError> {
+        let mut found = Vec::new();
+        let (log, recovery) = store.own(&mut |frame| {
+            found.push((frame.position, frame.payload.to_vec()));
+            Ok(())
+        })?;
+        Ok(Self {
+            log,
+            recovery,
+            found,
+            appended: Vec::new(),
+        })
+    }
+
+    pub(crate) fn append(&mut self, payload: &[u8]) -> Result<(), LogError> {
+        let stamp = Stamp {
+            epoch: self.log.epoch(),
+            time_ms: 5,
+        };
+        let at = self.log.end();
+        let placed = self.log.append(at, stamp, &mut facts(payload))?;
+        self.appended.push(((at, payload.to_vec()), placed.end));
+        Ok(())
+    }
+
+    /// Frames that are durable as far as it was told.
+    pub(crate) fn acknowledged(&self) -> Vec<Frame> {
+        let durable = self.log.acks().durable();
+        let all = self.appended.iter().filter(|(_, end)| *end <= durable);
+        all.map(|(frame, _)| frame.clone()).collect()
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
+        let point = self.log.sync_point();
+        point.wait()?;
+        self.log.synced(point);
+        Ok(())
+    }
+}
+
+/// A frame of a body, which is long.
+pub(crate) fn body(bytes: usize) -> FrameBuf {
+    let mut frame = FrameBuf::new(FrameKind::Body);
+    frame
+        .payload_mut()
+        .extend((0..bytes).map(|n| (n / 7) as u8));
+    frame
+}

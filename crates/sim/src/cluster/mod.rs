@@ -1,0 +1,8 @@
+//! A stream as bad as one may be, and time that is only counted: what a cluster's nodes stand on in
+//! a simulation. One thread, one seed, the same run everywhere.
+
+mod stream;
+mod time;
+
+pub use stream::{Faults, Link, SimStream};
+pub use time::SimWorld;

@@ -1,0 +1,380 @@
+//! A stream whose answers are lost, late, stale and in any order, and whose leader changes; but what
+//! it has stored it has.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use quintet_cluster::{
+    Answer, Ends, Found, Moment, Seq, Stream, Tail, TailEvent, Told, World as _,
+};
+
+use super::SimWorld;
+use crate::Random;
+
+/// How bad it is: each is a chance in 1,000, of each message unless told.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// It never arrives.
+    pub lost: u64,
+    /// It takes up to some seconds instead of some milliseconds.
+    pub late: u64,
+    /// It comes twice.
+    pub doubled: u64,
+    /// Of each question: it is answered by somebody who is behind.
+    pub stale: u64,
+    /// Of each append: the leader goes, and for some seconds there is none.
+    pub leader: u64,
+    /// Test only: an append is stored wherever the stream ends.
+    pub ignore_expected: bool,
+}
+
+impl Faults {
+    /// Nothing goes wrong; answers come in order.
+    pub fn none() -> Self {
+        Self {
+            lost: 0,
+            late: 0,
+            doubled: 0,
+            stale: 0,
+            leader: 0,
+            ignore_expected: false,
+        }
+    }
+
+    /// Faults from a seed: some runs have none of a kind, some many.
+    pub fn any(random: &mut Random) -> Self {
+        let mut some = |most: u64| [0, most / 10, most][random.index(3)];
+        Self {
+            lost: some(100),
+            late: some(100),
+            doubled: some(100),
+            stale: some(300),
+            leader: some(10),
+            ignore_expected: false,
+        }
+    }
+}
+
+/// A stream and everything that is on its way to it. Each node has a [`Link`].
+#[derive(Clone)]
+pub struct SimStream {
+    world: SimWorld,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    random: Random,
+    faults: Faults,
+    first: Seq,
+    entries: VecDeque<Bytes>,
+    /// There is no leader until then.
+    leaderless: Moment,
+    tails: Vec<Weak<Mutex<Following>>>,
+}
+
+struct Following {
+    next: Seq,
+    each: Box<dyn FnMut(TailEvent) + Send>,
+    over: bool,
+    planned: bool,
+    link: Arc<Mutex<Cut>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cut {
+    to: bool,
+    from: bool,
+}
+
+/// One node's connection to the stream.
+pub struct Link {
+    stream: SimStream,
+    cut: Arc<Mutex<Cut>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn last(&self) -> Seq {
+        Seq(self.first.0 + self.entries.len() as u64 - 1)
+    }
+
+    fn entry(&self, seq: Seq) -> Option<&Bytes> {
+        let index = seq.0.checked_sub(self.first.0)?;
+        self.entries.get(usize::try_from(index).ok()?)
+    }
+
+    /// Whether a fault happens now.
+    fn meets(&mut self, which: impl Fn(&Faults) -> u64) -> bool {
+        self.random.chance(which(&self.faults), 1000)
+    }
+
+    /// How long a message is on its way; none: for ever.
+    fn way(&mut self) -> Option<Duration> {
+        if self.meets(|faults| faults.lost) {
+            return None;
+        }
+        if self.meets(|faults| faults.late) {
+            return Some(Duration::from_micros(self.random.below(6_000_000)));
+        }
+        let spread = if self.faults.late > 0 { 3_000 } else { 1 };
+        Some(Duration::from_micros(200 + self.random.below(spread)))
+    }
+
+    /// Where somebody who is behind thinks the stream ends.
+    fn seen_last(&mut self) -> Seq {
+        let last = self.last();
+        if !self.meets(|faults| faults.stale) {
+            return last;
+        }
+        Seq(last.0.saturating_sub(self.random.below(40)))
+    }
+}
+
+impl SimStream {
+    /// An empty stream.
+    pub fn new(world: SimWorld, seed: u64, faults: Faults) -> Self {
+        let state = State {
+            random: Random::new(seed),
+            faults,
+            first: Seq(1),
+            entries: VecDeque::new(),
+            leaderless: Moment::ZERO,
+            tails: Vec::new(),
+        };
+        Self {
+            world,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// A node's way to it.
+    pub fn link(&self) -> Link {
+        Link {
+            stream: self.clone(),
+            cut: Arc::default(),
+        }
+    }
+
+    /// From now on nothing goes wrong.
+    pub fn heal(&self) {
+        let mut state = lock(&self.state);
+        state.faults = Faults {
+            ignore_expected: state.faults.ignore_expected,
+            ..Faults::none()
+        };
+        state.leaderless = Moment::ZERO;
+    }
+
+    /// What is stored, from the first place on.
+    pub fn entries(&self) -> (Seq, Vec<Bytes>) {
+        let state = lock(&self.state);
+        (state.first, state.entries.iter().cloned().collect())
+    }
+
+    fn arrives(&self, expected: Seq, entry: Bytes) -> Option<Answer> {
+        let now = self.world.now();
+        let mut state = lock(&self.state);
+        if now < state.leaderless {
+            // Some are told that nobody is there, the others nothing.
+            return state.random.chance(1, 2).then_some(Answer::Unknown);
+        }
+        if state.meets(|faults| faults.leader) {
+            let gone = Duration::from_millis(500 + state.random.below(8_500));
+            state.leaderless = now + gone;
+            if state.random.chance(1, 2) {
+                return None;
+            }
+        }
+        if state.last() != expected && !state.faults.ignore_expected {
+            return Some(Answer::Wrong);
+        }
+        state.entries.push_back(entry);
+        let stored = state.last();
+        let tails: Vec<_> = state.tails.iter().filter_map(Weak::upgrade).collect();
+        state.tails.retain(|tail| tail.strong_count() > 0);
+        drop(state);
+        tails.iter().for_each(|tail| self.follow(tail));
+        Some(Answer::Stored(stored))
+    }
+
+    /// Lets a tail be told of what it has not been told of.
+    fn follow(&self, tail: &Arc<Mutex<Following>>) {
+        {
+            let mut following = lock(tail);
+            if following.over || following.planned {
+                return;
+            }
+            following.planned = true;
+        }
+        let delay = {
+            let mut state = lock(&self.state);
+            // A tail loses nothing: what was lost is asked for.
+            let late = state.meets(|faults| faults.late);
+            let most = if late { 2_000_000 } else { 2_000 };
+            Duration::from_micros(200 + state.random.below(most))
+        };
+        let (stream, tail) = (self.clone(), Arc::clone(tail));
+        self.world.plan(delay, move || stream.tell(&tail));
+    }
+
+    fn tell(&self, tail: &Arc<Mutex<Following>>) {
+        let mut following = lock(tail);
+        following.planned = false;
+        if lock(&following.link).from {
+            drop(following);
+            return self.follow(tail);
+        }
+        loop {
+            let next = following.next;
+            let (entry, first) = {
+                let state = lock(&self.state);
+                (state.entry(next).cloned(), state.first)
+            };
+            match entry {
+                Some(entry) => {
+                    (following.each)(TailEvent::Entry(next, entry));
+                    following.next = next.after();
+                }
+                None if next < first => {
+                    (following.each)(TailEvent::Purged(first));
+                    following.over = true;
+                    return;
+                }
+                None => return,
+            }
+        }
+    }
+}
+
+impl Link {
+    /// Lets nothing through to the stream, or from it.
+    pub fn cut(&self, to: bool, from: bool) {
+        *lock(&self.cut) = Cut { to, from };
+    }
+
+    /// Another hold on the same connection.
+    pub fn share(&self) -> Self {
+        Self {
+            stream: self.stream.clone(),
+            cut: Arc::clone(&self.cut),
+        }
+    }
+
+    /// Sends a question, lets `ask` answer it at the stream, and brings back the first answer.
+    fn send<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&SimStream) -> Option<T> + Send + Sync + 'static,
+        told: Told<T>,
+    ) {
+        let stream = &self.stream;
+        let copies = {
+            let mut state = lock(&stream.state);
+            1 + u64::from(state.meets(|faults| faults.doubled))
+        };
+        let told = Arc::new(Mutex::new(Some(told)));
+        let ask = Arc::new(ask);
+        for _ in 0..copies {
+            let Some(there) = lock(&stream.state).way() else {
+                continue;
+            };
+            if lock(&self.cut).to {
+                continue;
+            }
+            let (ask, told) = (Arc::clone(&ask), Arc::clone(&told));
+            let (stream, cut) = (stream.clone(), Arc::clone(&self.cut));
+            let world = stream.world.clone();
+            world.plan(there, move || {
+                let Some(answer) = ask(&stream) else {
+                    return;
+                };
+                let Some(back) = lock(&stream.state).way() else {
+                    return;
+                };
+                stream.world.plan(back, move || {
+                    let through = !lock(&cut).from;
+                    let told = lock(&told).take().filter(|_| through);
+                    if let Some(told) = told {
+                        told(answer);
+                    }
+                });
+            });
+        }
+    }
+}
+
+impl Stream for Link {
+    fn name(&self) -> String {
+        "the simulated stream".to_owned()
+    }
+
+    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+        self.send(move |stream| stream.arrives(expected, entry.clone()), told);
+    }
+
+    fn ends(&self, told: Told<Option<Ends>>) {
+        let ask = |stream: &SimStream| {
+            let mut state = lock(&stream.state);
+            if stream.world.now() < state.leaderless {
+                return Some(None);
+            }
+            let least = state.last().min(state.first);
+            let last = state.seen_last().max(least);
+            Some(Some(Ends {
+                first: state.first,
+                last,
+            }))
+        };
+        self.send(ask, told);
+    }
+
+    fn get(&self, seq: Seq, told: Told<Found>) {
+        let ask = move |stream: &SimStream| {
+            let mut state = lock(&stream.state);
+            if stream.world.now() < state.leaderless {
+                return Some(Found::Unknown);
+            }
+            if seq > state.seen_last() {
+                return Some(Found::Nothing);
+            }
+            let found = state.entry(seq).cloned();
+            Some(found.map_or(Found::Nothing, Found::Entry))
+        };
+        self.send(ask, told);
+    }
+
+    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
+        let tail = Arc::new(Mutex::new(Following {
+            next: from,
+            each,
+            over: false,
+            planned: false,
+            link: Arc::clone(&self.cut),
+        }));
+        lock(&self.stream.state).tails.push(Arc::downgrade(&tail));
+        self.stream.follow(&tail);
+        Tail::new(tail)
+    }
+
+    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+        assert!(seq >= Seq(2), "a purge below {seq} would take everything");
+        let ask = move |stream: &SimStream| {
+            let mut state = lock(&stream.state);
+            if stream.world.now() < state.leaderless {
+                return Some(false);
+            }
+            while state.first < seq && !state.entries.is_empty() {
+                state.entries.pop_front();
+                state.first = state.first.after();
+            }
+            Some(true)
+        };
+        self.send(ask, told);
+    }
+}
