@@ -48,6 +48,9 @@ pub enum Refusal {
     /// Names and settings of queues and the tables take as much as they may
     /// at the beginning of each segment of the log.
     SnapshotFull,
+    /// What would be decided could not be kept by enough machines now. Never
+    /// said by the engine: it is not asked.
+    Unavailable,
 }
 
 impl Refusal {
@@ -71,6 +74,7 @@ impl Refusal {
             Refusal::Conflict => "conflict",
             Refusal::TablesFull => "tables_full",
             Refusal::SnapshotFull => "snapshot_full",
+            Refusal::Unavailable => "unavailable",
         }
     }
 
@@ -95,6 +99,7 @@ impl Refusal {
             Refusal::Conflict => "changed while it was being decided",
             Refusal::TablesFull => "tables full",
             Refusal::SnapshotFull => "snapshot full",
+            Refusal::Unavailable => "no quorum",
         }
     }
 }

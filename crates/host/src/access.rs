@@ -40,6 +40,15 @@ enum Route {
 impl Access<'_> {
     /// Decides one command.
     pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
+        if !self.core.is_available() && !leaves(&command) {
+            // It rests on nothing in the log, and waits for nothing.
+            let refused = Outcome::Refused(Refusal::Unavailable);
+            return Decided::Now(refused, Name::default(), Need::default());
+        }
+        self.decide(caller, command)
+    }
+
+    fn decide(&mut self, caller: Caller, command: Command) -> Decided {
         match self.route(caller.party, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
@@ -187,6 +196,11 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     };
     let need = shard.need(hold, &core.progress, core.waits_for_disk());
     Decided::Now(outcome, name, need)
+}
+
+/// True for what only takes its caller out of lines.
+fn leaves(command: &Command) -> bool {
+    matches!(command, Command::StopWaiting | Command::Watch(None))
 }
 
 /// What a refusal waits for. That there is no room rests on nothing in the

@@ -89,6 +89,8 @@ pub struct Core {
     owner: Box<dyn Owner>,
     /// The log was given up.
     failed: AtomicBool,
+    /// What is decided can be kept, as far as is known.
+    available: AtomicBool,
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
@@ -182,6 +184,7 @@ impl Core {
         Self {
             owner,
             failed: AtomicBool::new(false),
+            available: AtomicBool::new(true),
             reader: opened.committer.log.reader(),
             runs: opened.runs,
             shards: opened.shards.into_iter().map(Mutex::new).collect(),
@@ -279,6 +282,18 @@ impl Core {
         if !self.failed.swap(true, Ordering::SeqCst) {
             self.owner.log_failed(error);
         }
+    }
+
+    /// Says whether what is decided can be kept. While it cannot, commands are
+    /// refused before they are decided ([`Refusal::Unavailable`]), and whoever
+    /// waits goes on waiting; what was decided before stays so.
+    pub fn set_available(&self, available: bool) {
+        self.available.store(available, Ordering::Relaxed);
+    }
+
+    /// False while commands are refused for want of a place to keep them.
+    pub fn is_available(&self) -> bool {
+        self.available.load(Ordering::Relaxed)
     }
 
     /// True if nothing is written any more.

@@ -79,6 +79,9 @@ impl Door for ServerDoor {
         if server.draining.load(Ordering::Relaxed) {
             return Some("draining");
         }
+        if !server.core.is_available() {
+            return Some("no quorum");
+        }
         server.core.is_full().then_some("the disk is full")
     }
 

@@ -2,8 +2,9 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::{HeaderMap, StatusCode};
+use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
 /// Why a request is not done; its answer follows from it.
@@ -17,6 +18,8 @@ pub(crate) enum Problem {
     TooSlow,
     /// All connections together hold as much memory as they may.
     NoMemory,
+    /// What would be done could not be kept by enough machines now.
+    Unavailable,
     /// The body ended early.
     BrokeOff,
     /// The body is no form, in the parser's words.
@@ -64,6 +67,10 @@ impl Problem {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "clients hold as much memory as they may (connection_memory)".to_owned(),
             ),
+            Problem::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Refusal::Unavailable.text().to_owned(),
+            ),
             Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
             Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
             Problem::Said(status, text) => (*status, text.clone()),
@@ -74,7 +81,12 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, text) = self.status_and_text();
-        plain(status, format!("{} - {text}", status.as_u16()))
+        let mut response = plain(status, format!("{} - {text}", status.as_u16()));
+        if self == Problem::Unavailable {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(RETRY_AFTER, soon);
+        }
+        response
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a hook says to a request, in each voice's own form.
 
-use quintet_engine::Ms;
+use quintet_engine::{Ms, Name, Outcome, Refusal};
 use quintet_wire::{Ask, Env, Given, Next, Options, Output, Said, Session, Step, Tally, VOICES};
 
 fn session(voice: &str) -> Box<dyn Session> {
@@ -64,6 +64,45 @@ fn a_refusal_has_each_voices_own_form() {
     ] {
         let (_, bytes) = said(voice, request, Said::Refused("no, sorry"));
         assert_eq!(bytes, expected, "{voice} {}", request.escape_ascii());
+    }
+}
+
+/// A put and a take while what they do could not be kept by enough machines.
+#[test]
+fn that_there_is_no_quorum_has_each_voices_own_form() {
+    let tally = Tally::new();
+    let env = Env {
+        now: Ms(1),
+        tally: &tally,
+    };
+    let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
+    for (voice, request, expected, closes) in [
+        ("lineup", &b"PUSH 1 1\r\na\r\n"[..], "-no quorum\r\n", false),
+        ("lineup", b"POP\r\n", "-no quorum\r\n", false),
+        (
+            "memcache",
+            b"set q 0 0 1\r\na\r\n",
+            "SERVER_ERROR no quorum\r\n",
+            false,
+        ),
+        ("memcache", b"get q\r\n", "SERVER_ERROR no quorum\r\n", false),
+        ("beanstalk", b"put 1 0 1 1\r\na\r\n", "INTERNAL_ERROR\r\n", false),
+        ("beanstalk", b"reserve\r\n", "INTERNAL_ERROR\r\n", false),
+        ("jobqueue", job, "ERROR\0no quorum\0", false),
+        ("pinpriq", b"\x50\0\x01q", "", true),
+    ] {
+        let mut session = session(voice);
+        let ask = decode(&mut *session, request, &tally);
+        let Some(Ask::Engine(_) | Ask::EngineOrClose(_)) = ask else {
+            panic!("{voice}: {ask:?}");
+        };
+        let mut output = Output::default();
+        let refused = Outcome::Refused(Refusal::Unavailable);
+        let given = Given::Engine(refused, Name::default());
+        let next = session.encode(&given, &env, &mut output);
+        let bytes = String::from_utf8_lossy(output.bytes());
+        assert_eq!(bytes, expected, "{voice} {}", request.escape_ascii());
+        assert_eq!(matches!(next, Next::Close), closes, "{voice}");
     }
 }
 

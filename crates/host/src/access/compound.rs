@@ -99,7 +99,7 @@ impl Access<'_> {
         self.release();
         match (done, last) {
             (Decided::Now(Outcome::Compound { ids, .. }, _, need), Some(command)) => {
-                match self.submit(caller, command) {
+                match self.decide(caller, command) {
                     Decided::Later => Decided::Later,
                     Decided::Now(outcome, name, own) => {
                         let then = Some(Box::new(outcome));

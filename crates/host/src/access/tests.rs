@@ -236,6 +236,46 @@ fn messages_move_between_shards_and_survive_it() {
     assert_eq!(take_many(&second, &q, 9), [""; 0]);
 }
 
+/// While what is decided could not be kept nothing is, in no shard, and who
+/// gives up waiting may.
+#[test]
+fn nothing_is_decided_without_a_place_to_keep_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core(folder.path(), &Settings::default());
+    let q = names();
+    let ids = put_many(&core, q.iter().map(|queue| put(queue, 1, "x")).collect());
+    let image = |core: &Core| -> Vec<_> {
+        let shards = core.shards.iter();
+        shards.map(|shard| locked(shard).engine.image()).collect()
+    };
+    let before = image(&core);
+    core.set_available(false);
+    let take = Take {
+        queues: q.iter().cloned().collect(),
+        ..Take::default()
+    };
+    let puts = q.iter().map(|queue| put(queue, 1, "x")).collect();
+    let effects = q.iter().map(|queue| Effect::Put(put(queue, 1, "x"))).collect();
+    for command in [
+        Command::Put(put(&q[0], 1, "x")),
+        Command::PutMany(puts),
+        Command::Take(take.clone()),
+        Command::Watch(Some(Box::new(take))),
+        Command::Touch(ids[0]),
+        compound(vec![], effects, None),
+    ] {
+        let refused = Outcome::Refused(Refusal::Unavailable);
+        assert_eq!(ask(&core, command), refused);
+    }
+    assert_ne!(
+        ask(&core, Command::StopWaiting),
+        Outcome::Refused(Refusal::Unavailable)
+    );
+    assert_eq!(image(&core), before);
+    core.set_available(true);
+    assert_eq!(take_many(&core, &q, 9), ["x", "x", "x"]);
+}
+
 fn compound(guards: Vec<Guard>, effects: Vec<Effect>, then: Option<Command>) -> Command {
     Command::Compound(Box::new(Compound {
         guards,

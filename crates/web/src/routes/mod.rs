@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
+use quintet_engine::Refusal;
 use quintet_scripts::{Fault, Rq};
 
 use crate::app::App;
@@ -83,6 +84,7 @@ pub(super) fn problem(fault: &Fault) -> Problem {
                 "Service Unavailable - Operationally Down",
             );
         }
+        Fault::Refused(Refusal::Unavailable) => return Problem::Unavailable,
         Fault::Paused => StatusCode::SERVICE_UNAVAILABLE,
         Fault::BadName(_) => StatusCode::BAD_REQUEST,
         Fault::Denied(_) => StatusCode::FORBIDDEN,

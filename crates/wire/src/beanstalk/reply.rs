@@ -131,6 +131,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::QueueDown
         | Refusal::BadName
         | Refusal::Conflict
+        | Refusal::Unavailable
         | Refusal::NotPermitted => INTERNAL_ERROR,
     }
 }

@@ -312,6 +312,7 @@ fn text(refusal: Refusal) -> &'static str {
         Refusal::Conflict => "Changed while it was being decided",
         Refusal::TablesFull => "Tables full",
         Refusal::SnapshotFull => "Snapshot full",
+        Refusal::Unavailable => "no quorum",
     }
 }
 

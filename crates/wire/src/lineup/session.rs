@@ -224,6 +224,9 @@ impl LineupSession {
     }
 }
 
+/// Too few machines can be reached to keep what would be done.
+const NO_QUORUM: &str = "no quorum";
+
 /// How a refused put is told.
 fn push_error(refusal: Refusal) -> &'static str {
     match refusal {
@@ -231,6 +234,7 @@ fn push_error(refusal: Refusal) -> &'static str {
         Refusal::NoMemory => "Out of memory",
         Refusal::Draining => "SERVER_DRAINING",
         Refusal::NotPermitted => "NOT_PERMITTED",
+        Refusal::Unavailable => NO_QUORUM,
         Refusal::QueueFull
         | Refusal::NotFound
         | Refusal::QueueNotFound
@@ -251,6 +255,7 @@ fn push_error(refusal: Refusal) -> &'static str {
 fn pop_error(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::QueueDown => "QUEUE_DOWN",
+        Refusal::Unavailable => NO_QUORUM,
         Refusal::NotPermitted => "NOT_PERMITTED",
         Refusal::NoMemory => "Out of memory",
         Refusal::QueueFull

@@ -130,6 +130,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::SnapshotFull
+        | Refusal::Unavailable
         | Refusal::NotPermitted => server_error(refusal.text(), output),
     }
 }
@@ -152,6 +153,7 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::SnapshotFull
+        | Refusal::Unavailable
         | Refusal::NotPermitted => false,
     }
 }

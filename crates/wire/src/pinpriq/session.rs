@@ -209,6 +209,11 @@ impl Session for PinpriqSession {
     }
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        // There is no word for it, and a push that was dropped in silence would
+        // be taken for one that is kept.
+        if let Given::Engine(Outcome::Refused(Refusal::Unavailable), _) = given {
+            return Next::Close;
+        }
         match (self.replies.pop_front(), given) {
             (Some(Reply::Pushed), Given::Engine(Outcome::Refused(_), _)) => {
                 env.tally.bump(Count::Dropped as usize);
