@@ -255,7 +255,10 @@ fn nothing_is_decided_without_a_place_to_keep_it() {
         ..Take::default()
     };
     let puts = q.iter().map(|queue| put(queue, 1, "x")).collect();
-    let effects = q.iter().map(|queue| Effect::Put(put(queue, 1, "x"))).collect();
+    let effects = q
+        .iter()
+        .map(|queue| Effect::Put(put(queue, 1, "x")))
+        .collect();
     for command in [
         Command::Put(put(&q[0], 1, "x")),
         Command::PutMany(puts),
