@@ -3,6 +3,7 @@
 mod circles;
 mod clients;
 mod compare;
+mod deny;
 mod mutants;
 mod parts;
 mod plant;
@@ -31,6 +32,8 @@ Tasks:
             takes options: cargo xtask plant --help
   mutants   Changes by chance to functions of the engine, the log and the host of
             the queues: do the tests notice? takes options: cargo xtask mutants --help
+  deny      Licences, duplicates and sources of the crates of others (deny.toml);
+            builds cargo-deny first, for some minutes, below the target directory
   torment   The real binary under load, faults, kills and hostile clients, and a
             check of what it acknowledged: cargo xtask torment --help
   bench     A short comparison with memcached and Redis, printed alone
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         }
         "lint" => parts::run(&root(), &parts::LINT),
         "clients" => parts::run(&root(), &parts::CLIENTS),
+        "deny" => deny::check(&root()),
         "plant" => plant::run(&root(), &arguments),
         "mutants" => mutants::run(&root(), &arguments),
         "repeat" => repeat::run(&root(), &arguments),
