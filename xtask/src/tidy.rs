@@ -46,8 +46,8 @@ const ALLOWED: &[Edges] = &[
         Some(&["foldhash", "hashbrown", "smallvec"]),
     ),
     edges("crates/wire", &["quintet-engine"], Some(&["memchr"])),
-    edges("crates/door", &["quintet-engine"], Some(&[])),
-    edges("crates/log", &[], Some(&["crc32c", "rustix"])),
+    edges("crates/door", &["quintet-engine"], Some(&["thiserror"])),
+    edges("crates/log", &[], Some(&["crc32c", "rustix", "thiserror"])),
     edges(
         "crates/cluster",
         &["quintet-log"],

@@ -78,24 +78,15 @@ pub trait Door: Send + Sync {
 }
 
 /// Why a body was not stored.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The queue would not have it, or there is no room.
+    #[error("{}", .0.text())]
     Refused(Refusal),
     /// The source broke off or failed.
+    #[error("cannot read the body: {0}")]
     Source(io::Error),
 }
-
-impl std::fmt::Display for StoreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StoreError::Refused(refusal) => f.write_str(refusal.text()),
-            StoreError::Source(error) => write!(f, "cannot read the body: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 /// Asks on behalf of `party` and waits for the answer. A take that waits
 /// keeps the thread for as long.

@@ -4,6 +4,7 @@
 //! good frame. A segment that goes away meanwhile makes the whole start over: the set of segments
 //! must be one that existed.
 
+use crate::narrow::to_usize;
 use crate::{
     LogError, Position, Storage, StorageFile,
     extent::Extent,
@@ -119,7 +120,7 @@ fn try_backup(
     target
         .sync_dir()
         .map_err(|error| LogError::io("sync", "the target", 0, error))?;
-    tell_extent(target, &segments[..summary.segments as usize], summary.end)?;
+    tell_extent(target, &segments[..to_usize(summary.segments)], summary.end)?;
     summary.linked = linked.len() as u64;
     Ok(Some(summary))
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with a log, in words that say what to do about it.
 
-use std::{error::Error, fmt, io};
+use std::io;
 
 use crate::{Epoch, Position, SegmentNumber};
 
@@ -8,10 +8,11 @@ use crate::{Epoch, Position, SegmentNumber};
 ///
 /// [`LogError::is_final`] tells the two classes apart: after a final error nothing may be answered
 /// from memory, and the caller exits; the next start reads what the disk has.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log does not end where the caller expected: somebody else appended, or this append was
     /// done before. Nothing was written.
+    #[error("the log ends at {end}, not at {expected} as expected")]
     Moved {
         /// Where the caller expected the end.
         expected: Position,
@@ -19,6 +20,7 @@ pub enum LogError {
         end: Position,
     },
     /// A later epoch has written to the log: this writer no longer owns it. Nothing was written.
+    #[error("epoch {epoch} no longer owns the log: epoch {latest} has written to it")]
     Fenced {
         /// The caller's epoch.
         epoch: Epoch,
@@ -26,6 +28,7 @@ pub enum LogError {
         latest: Epoch,
     },
     /// The payload is longer than a frame may hold. Nothing was written.
+    #[error("a frame of {bytes} bytes is over the limit of {limit} bytes")]
     TooLarge {
         /// Length of the payload, bytes.
         bytes: u64,
@@ -34,6 +37,7 @@ pub enum LogError {
     },
     /// The disk is full. The log is as it was; the same append may be tried again once there is
     /// room.
+    #[error("no space left to write {file} ({why}): free some, or delete messages")]
     NoSpace {
         /// The file that could not grow.
         file: String,
@@ -41,8 +45,10 @@ pub enum LogError {
         why: String,
     },
     /// No such segment: it was retired, or never existed.
+    #[error("segment {0} is not in the log")]
     NoSegment(SegmentNumber),
     /// A reader asked for a payload that is not at this place, or no longer reads as written.
+    #[error("cannot read the payload at byte {offset} of {file}: {why}")]
     BadRead {
         /// File that was read.
         file: String,
@@ -52,6 +58,10 @@ pub enum LogError {
         why: String,
     },
     /// Something that had been durable does not read as it was written. Nothing was changed.
+    #[error(
+        "{file} is damaged at byte {offset}: {why}; `quintet check` shows the extent, \
+         `quintet repair` salvages the rest, or restore a backup"
+    )]
     Damaged {
         /// The damaged or missing file.
         file: String,
@@ -61,6 +71,10 @@ pub enum LogError {
         why: String,
     },
     /// A file was written by a later program in a format this one does not know.
+    #[error(
+        "{file} was written by {written_by} and has {what}, which this program does not know: \
+         start that program or a later one"
+    )]
     NewerFormat {
         /// The file.
         file: String,
@@ -70,6 +84,10 @@ pub enum LogError {
         written_by: String,
     },
     /// The directory holds the log of other shards.
+    #[error(
+        "{file} is the log of shard {found}, not of shard {wanted}: use the directory it was \
+         made in"
+    )]
     OtherShard {
         /// The file that says so.
         file: String,
@@ -79,6 +97,10 @@ pub enum LogError {
         wanted: u16,
     },
     /// Another process uses the directory.
+    #[error(
+        "{dir} is in use by {}: stop it first, or choose another directory",
+        process(pid.as_ref())
+    )]
     Locked {
         /// The directory.
         dir: String,
@@ -86,11 +108,13 @@ pub enum LogError {
         pid: Option<u32>,
     },
     /// The directory for a backup already holds a log.
+    #[error("the target already holds a log ({file}): choose an empty directory")]
     NotEmpty {
         /// A file of that log.
         file: String,
     },
     /// The caller's replay function refused a frame.
+    #[error("cannot replay the frame at byte {offset} of {file}: {why}")]
     Replay {
         /// File of the frame.
         file: String,
@@ -100,6 +124,7 @@ pub enum LogError {
         why: String,
     },
     /// A run cannot take what it was given. Nothing of it was written.
+    #[error("{file} takes at most {limit} {what}, not {value}")]
     RunFull {
         /// The run's file.
         file: String,
@@ -112,6 +137,7 @@ pub enum LogError {
     },
     /// What a replicated log has at some place is not what can have been stored there. Nothing was
     /// changed, and nothing behind it is believed.
+    #[error("entry {entry} of {log} cannot be used: {why}")]
     BadEntry {
         /// Which log.
         log: String,
@@ -121,6 +147,7 @@ pub enum LogError {
         why: String,
     },
     /// The storage failed. Final.
+    #[error("cannot {doing} {file} at byte {offset}: {source}")]
     Io {
         /// What was being done.
         doing: &'static str,
@@ -132,6 +159,7 @@ pub enum LogError {
         source: io::Error,
     },
     /// An earlier write or sync failed, so what the disk holds is unknown. Final.
+    #[error("the log stopped after an earlier failure: {why}")]
     Stopped {
         /// The earlier failure.
         why: String,
@@ -211,110 +239,10 @@ pub(crate) fn is_scarce(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Moved { expected, end } => {
-                write!(f, "the log ends at {end}, not at {expected} as expected")
-            }
-            Self::Fenced { epoch, latest } => {
-                write!(
-                    f,
-                    "epoch {epoch} no longer owns the log: epoch {latest} has written to it"
-                )
-            }
-            Self::TooLarge { bytes, limit } => {
-                write!(
-                    f,
-                    "a frame of {bytes} bytes is over the limit of {limit} bytes"
-                )
-            }
-            Self::NoSpace { file, why } => {
-                write!(
-                    f,
-                    "no space left to write {file} ({why}): free some, or delete messages"
-                )
-            }
-            Self::NoSegment(number) => write!(f, "segment {number} is not in the log"),
-            Self::BadRead { file, offset, why } => {
-                write!(
-                    f,
-                    "cannot read the payload at byte {offset} of {file}: {why}"
-                )
-            }
-            Self::Damaged { file, offset, why } => write!(
-                f,
-                "{file} is damaged at byte {offset}: {why}; `quintet check` shows the extent, \
-                 `quintet repair` salvages the rest, or restore a backup"
-            ),
-            Self::NewerFormat {
-                file,
-                what,
-                written_by,
-            } => write!(
-                f,
-                "{file} was written by {written_by} and has {what}, which this program does not \
-                 know: start that program or a later one"
-            ),
-            Self::OtherShard {
-                file,
-                found,
-                wanted,
-            } => write!(
-                f,
-                "{file} is the log of shard {found}, not of shard {wanted}: use the directory it \
-                 was made in"
-            ),
-            Self::Locked {
-                dir,
-                pid: Some(pid),
-            } => write!(
-                f,
-                "{dir} is in use by process {pid}: stop it first, or choose another directory"
-            ),
-            Self::Locked { dir, pid: None } => write!(
-                f,
-                "{dir} is in use by another process: stop it first, or choose another directory"
-            ),
-            Self::NotEmpty { file } => {
-                write!(
-                    f,
-                    "the target already holds a log ({file}): choose an empty directory"
-                )
-            }
-            Self::Replay { file, offset, why } => {
-                write!(
-                    f,
-                    "cannot replay the frame at byte {offset} of {file}: {why}"
-                )
-            }
-            Self::RunFull {
-                file,
-                what,
-                value,
-                limit,
-            } => write!(f, "{file} takes at most {limit} {what}, not {value}"),
-            Self::BadEntry { log, entry, why } => {
-                write!(f, "entry {entry} of {log} cannot be used: {why}")
-            }
-            Self::Io {
-                doing,
-                file,
-                offset,
-                source,
-            } => {
-                write!(f, "cannot {doing} {file} at byte {offset}: {source}")
-            }
-            Self::Stopped { why } => write!(f, "the log stopped after an earlier failure: {why}"),
-        }
-    }
-}
-
-impl Error for LogError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
+/// As far as the lock file tells.
+fn process(pid: Option<&u32>) -> String {
+    pid.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    )
 }

@@ -9,10 +9,12 @@
 //! and `backup`. [`run`] is apart from the log: files of what left memory, in the same directory.
 
 #![warn(
+    clippy::cast_possible_truncation,
     clippy::host_endian_bytes,
     clippy::print_stderr,
     clippy::print_stdout,
-    clippy::unwrap_used
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm
 )]
 
 mod backup;
@@ -25,6 +27,7 @@ mod frame;
 mod local;
 mod lock;
 mod mem;
+mod narrow;
 mod recovery;
 mod repair;
 pub mod run;

@@ -310,6 +310,7 @@ impl LocalLog {
     }
 
     /// A full disk refuses and leaves the log as it was; everything else is final.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "any other is final")]
     fn refused(
         &self,
         doing: &'static str,

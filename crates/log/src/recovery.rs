@@ -12,8 +12,7 @@ use crate::{
     local::Segment,
     scan::{Scan, Step, Stop, Window},
     segment::{
-        SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, is_tmp_name, parse_spare_name,
-        segment_name,
+        HEADER_LEN, SegmentFile, SegmentHeader, is_tmp_name, parse_spare_name, segment_name,
     },
     spares::Spare,
     storage::{read_full, write_all},
@@ -292,7 +291,7 @@ pub(crate) fn find_spares(
 /// begun and never durable, whose number comes again: what is left of it must not be taken for
 /// what will be written.
 fn wipe(file: &dyn StorageFile, name: &str) -> Result<(), LogError> {
-    let mut header = [0; SEGMENT_HEADER_BYTES as usize];
+    let mut header = [0; HEADER_LEN];
     read_full(file, 0, &mut header).map_err(|error| LogError::io("read", name, 0, error))?;
     if header.iter().all(|byte| *byte == 0) {
         return Ok(());

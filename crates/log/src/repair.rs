@@ -3,6 +3,7 @@
 //! A segment with damage is written anew: good frames byte for byte where they were, so that facts
 //! go on naming bodies by segment and offset, and a frame of kind *lost* over each range between.
 
+use crate::narrow::{to_u32, to_usize};
 use crate::{
     FRAME_HEADER_BYTES, Finding, FrameKind, LogError, LostRange, PAYLOAD_BYTES_MAX, Position,
     Storage, StorageFile,
@@ -182,7 +183,7 @@ fn fill(
         };
         let lost = FrameHeader {
             // At most PAYLOAD_BYTES_MAX, which is less than four GiB.
-            len: len as u32,
+            len: to_u32(to_usize(len)),
             position: from,
             epoch: hole.stamp.epoch,
             time_ms: hole.stamp.time_ms,
@@ -218,7 +219,7 @@ fn crc_of_zeros(len: u64) -> u32 {
     while left > 0 {
         let some = left.min(ZEROS.len() as u64);
         // At most the length of ZEROS.
-        crc = crc32c::crc32c_append(crc, &ZEROS[..some as usize]);
+        crc = crc32c::crc32c_append(crc, &ZEROS[..to_usize(some)]);
         left -= some;
     }
     crc

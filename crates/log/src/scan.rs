@@ -1,5 +1,6 @@
 //! Reading frames from a segment's file, in order or by looking for them.
 
+use crate::narrow::to_usize;
 use crate::{
     FRAME_HEADER_BYTES, LogError, Position, StorageFile,
     frame::{FrameHeader, u64_at},
@@ -68,7 +69,7 @@ impl Window {
             self.at = offset;
         }
         // Inside the window, so the difference fits.
-        let start = (offset - self.at) as usize;
+        let start = to_usize(offset - self.at);
         let end = (start + want).min(self.len);
         Ok(&self.bytes[start.min(end)..end])
     }

@@ -11,6 +11,10 @@ use crate::{
 /// Where the first frame of a segment begins, bytes.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 4096;
 
+/// The same as a length in memory.
+#[expect(clippy::cast_possible_truncation, reason = "4096")]
+pub(crate) const HEADER_LEN: usize = SEGMENT_HEADER_BYTES as usize;
+
 const COPY_BYTES: usize = 2048;
 const MAGIC: &[u8; 8] = b"QUINTLOG";
 const VERSION: u16 = 1;
@@ -88,7 +92,7 @@ impl SegmentHeader {
 
     /// Reads the header from whichever copy is good.
     pub(crate) fn salvage(file: &dyn StorageFile, name: &str) -> Result<ReadHeader, LogError> {
-        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        let mut bytes = [0; HEADER_LEN];
         let len =
             read_full(file, 0, &mut bytes).map_err(|error| LogError::io("read", name, 0, error))?;
         let copies = [

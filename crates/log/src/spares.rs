@@ -7,6 +7,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use crate::narrow::to_usize;
 use crate::{
     LogError, Storage, StorageFile,
     segment::{spare_name, spare_tmp_name},
@@ -309,7 +310,7 @@ fn zero_fill(file: &dyn StorageFile, from: u64, bytes: u64) -> std::io::Result<(
     while done < bytes {
         let some = (bytes - done).min(WRITE_BYTES as u64);
         // At most WRITE_BYTES, so it fits.
-        write_all(file, from + done, &ZEROS[..some as usize])?;
+        write_all(file, from + done, &ZEROS[..to_usize(some)])?;
         done += some;
     }
     Ok(())

@@ -1,51 +1,40 @@
 //! Why something asked of RQ was not done.
 
-use std::fmt;
-
 use quintet_engine::Refusal;
 
 /// The normal "no" of the RQ voice. Its text is RQ's own, as it stands behind
 /// `fail ` on the command line and in `["fail", text]` over HTTP.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// No such queue.
+    #[error("Queue not found")]
     QueueNotFound,
     /// No such message in the queue.
+    #[error("Message ID not found")]
     MessageNotFound,
     /// The queue is administratively down and refuses all that changes it.
+    #[error("status: DOWN")]
     Down,
     /// The queue is paused, and what was asked is not done to a paused queue.
+    #[error("status: PAUSE")]
     Paused,
     /// A name of a queue, an attachment or a file that may not be; says which
     /// and why.
+    #[error("{0}")]
     BadName(String),
     /// Not allowed by the settings.
+    #[error("{0}")]
     Denied(String),
     /// The message is in a state that does not allow it.
+    #[error("{0}")]
     WrongState(String),
     /// The engine's "no".
+    #[error("{}", .0.text())]
     Refused(Refusal),
     /// Anything else: a broken disk, a request that makes no sense.
+    #[error("{0}")]
     Failed(String),
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fault::QueueNotFound => f.write_str("Queue not found"),
-            Fault::MessageNotFound => f.write_str("Message ID not found"),
-            Fault::Down => f.write_str("status: DOWN"),
-            Fault::Paused => f.write_str("status: PAUSE"),
-            Fault::BadName(text)
-            | Fault::Denied(text)
-            | Fault::WrongState(text)
-            | Fault::Failed(text) => f.write_str(text),
-            Fault::Refused(refusal) => f.write_str(refusal.text()),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
 
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {

@@ -58,6 +58,11 @@ impl<H> Coming<H> {
         end: &[u8],
         queue: impl FnOnce(&H) -> Name,
     ) -> Found<H> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "used where it is at most STREAM_OVER"
+        )]
+        let len = self.len as usize;
         let (body, at) = match std::mem::replace(&mut self.phase, Phase::Streaming) {
             Phase::Here { at } if self.len > STREAM_OVER => {
                 let step = Step::Stream {
@@ -67,8 +72,7 @@ impl<H> Coming<H> {
                 };
                 return Found::Part(self, step);
             }
-            // So short a length fits `usize`.
-            Phase::Here { at } => (None, at + self.len as usize),
+            Phase::Here { at } => (None, at + len),
             Phase::Streaming => return Found::Part(self, Step::More),
             Phase::Streamed(body) => (Some(body), 0),
         };
@@ -76,9 +80,7 @@ impl<H> Coming<H> {
         let Some(after) = input.get(at..used) else {
             self.phase = match body {
                 Some(body) => Phase::Streamed(body),
-                None => Phase::Here {
-                    at: at - self.len as usize,
-                },
+                None => Phase::Here { at: at - len },
             };
             return Found::Part(self, Step::More);
         };
@@ -86,7 +88,7 @@ impl<H> Coming<H> {
             head: self.head,
             body: match body {
                 Some(body) => body.map(Body::Large),
-                None => Ok(Body::new(&input[at - self.len as usize..at])),
+                None => Ok(Body::new(&input[at - len..at])),
             },
             used,
             ended: after == end,

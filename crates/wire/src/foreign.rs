@@ -71,7 +71,8 @@ impl Http {
         let starts = METHODS.iter().map(|method| begins(input, method));
         match starts.fold(Self::No, |a, b| if a == Self::No { b } else { a }) {
             Self::Yes => {}
-            other => return other,
+            Self::No => return Self::No,
+            Self::Maybe => return Self::Maybe,
         }
         let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(HTTP_LINE_MAX)]) else {
             return if input.len() < HTTP_LINE_MAX {

@@ -2,10 +2,12 @@
 //! line of registration in [`VOICES`].
 
 #![warn(
+    clippy::cast_possible_truncation,
     clippy::host_endian_bytes,
     clippy::print_stderr,
     clippy::print_stdout,
-    clippy::unwrap_used
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm
 )]
 
 mod beanstalk;

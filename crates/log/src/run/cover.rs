@@ -14,6 +14,7 @@ use crate::{
 /// Bytes of a header or trailer.
 pub(super) const COVER_BYTES: u64 = 128;
 
+#[expect(clippy::cast_possible_truncation, reason = "128")]
 const BYTES: usize = COVER_BYTES as usize;
 const MAGIC: &[u8; 8] = b"QUINTRUN";
 const VERSION: u16 = 1;

@@ -13,6 +13,7 @@ use crate::run::{
 const HEADER: u64 = PART_HEADER_BYTES as u64;
 
 /// The longest content of a block a writer can be asked for: its target, or one entry.
+#[expect(clippy::cast_possible_truncation, reason = "some MiB")]
 pub(super) const BLOCK_BYTES_MAX: u32 = (ENTRY_BYTES_MAX + ENTRY_OVERHEAD_MAX) as u32;
 
 /// Entries that belong together and stand together, such as those of one queue in one state.

@@ -1,6 +1,7 @@
 //! One index of a run: pairs of a value and an ordinal in pages, and in memory the first value of
 //! each page. The layout is the table "Page of an index" in `docs/run-format.md`.
 
+use crate::narrow::{to_u32, to_usize};
 use crate::run::{
     part::{PART_HEADER_BYTES, PartBuf},
     varint::{self, VARINT_BYTES_MAX},
@@ -39,7 +40,8 @@ impl PageIndex {
             .get(page + 1)
             .map_or(self.end, |next| next.offset);
         // Checked when the footer was read: a page's content is at most PAGE_BYTES_MAX.
-        (offset, (end - offset) as u32 - PART_HEADER_BYTES as u32)
+        let content = to_usize(end - offset) - PART_HEADER_BYTES;
+        (offset, to_u32(content))
     }
 
     /// The first page that may hold `value`; `None` when none does.

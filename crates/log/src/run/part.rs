@@ -4,6 +4,7 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::narrow::to_u32;
 use crate::{LogError, StorageFile, frame::u32_at, storage::read_full};
 
 /// Bytes of a part before its content.
@@ -204,7 +205,7 @@ impl PartBuf {
         count: u32,
     ) -> &[u8] {
         let header = PartHeader {
-            len: self.len() as u32,
+            len: to_u32(self.len()),
             content_crc: crc32c::crc32c(&self.bytes[PART_HEADER_BYTES..]),
             first,
             count,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::narrow::to_u32;
 use crate::{
     LogError, Storage, StorageFile,
     run::{
@@ -144,7 +145,7 @@ impl Run {
     /// How many blocks it has.
     pub fn blocks(&self) -> u32 {
         // Each has an entry, and those are counted in as many bits.
-        self.footer.blocks.len() as u32
+        to_u32(self.footer.blocks.len())
     }
 
     /// Where a block is; `None` when there is no such block.
@@ -165,7 +166,7 @@ impl Run {
         }
         let blocks = &self.footer.blocks;
         let behind = blocks.partition_point(|block| block.first <= ordinal);
-        Some(behind as u32 - 1)
+        Some(to_u32(behind) - 1)
     }
 
     /// Reads a block.
@@ -264,7 +265,7 @@ impl Run {
         memory: Vec<u8>,
         mut visit: impl FnMut((u64, u32)) -> bool,
     ) -> Result<(bool, Vec<u8>), LogError> {
-        let part = part(page as u32);
+        let part = part(to_u32(page));
         let (offset, len) = index.place(page);
         let read = self.source.read(part, offset, len, memory)?;
         let no_pair = || {
@@ -341,7 +342,7 @@ impl Run {
 }
 
 fn read_footer(source: &Source, places: &FooterPlaces, copy: usize) -> Result<Footer, LogError> {
-    let part = RunPart::Footer(copy as u32);
+    let part = RunPart::Footer(to_u32(copy));
     let offset = places.footers[copy];
     let read = source.read(part, offset, places.content_len, Vec::new())?;
     Footer::decode(read.content(), places.footers[0]).ok_or_else(|| {

@@ -3,6 +3,7 @@
 /// The most bytes a number takes.
 pub(super) const VARINT_BYTES_MAX: usize = 10;
 
+#[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -33,7 +34,7 @@ pub(super) fn get(bytes: &mut &[u8]) -> Option<u64> {
 fn get_long(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for (index, &byte) in bytes.iter().enumerate().take(VARINT_BYTES_MAX) {
-        let shift = 7 * index as u32;
+        let shift = 7 * index;
         let bits = u64::from(byte & 0x7f);
         // The tenth byte has room for one bit.
         if shift == 63 && bits > 1 {

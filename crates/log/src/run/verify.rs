@@ -1,6 +1,7 @@
 //! Reading all of a run, for `quintet check` and `quintet repair`: every byte is accounted for, and
 //! the indexes must agree with the entries.
 
+use crate::narrow::to_u32;
 use crate::{
     LogError,
     run::{
@@ -190,6 +191,7 @@ impl Walk<'_> {
             match self.part(part, offset, limit) {
                 Ok(next) => offset = next,
                 Err(error) => {
+                    #[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
                     let why = match error {
                         LogError::Damaged { why, .. } | LogError::BadRead { why, .. } => why,
                         other => other.to_string(),
@@ -229,7 +231,12 @@ impl Walk<'_> {
                 let (index, part) = (&self.run.footer.keys, RunPart::KeyPage);
                 page(self.run, index, part, number, &mut self.keys)
             }
-            _ => self.chunk(offset, limit),
+            RunPart::Chunk
+            | RunPart::Header
+            | RunPart::Trailer
+            | RunPart::Footer(_)
+            | RunPart::Gap
+            | RunPart::Whole => self.chunk(offset, limit),
         }
     }
 
@@ -284,7 +291,7 @@ impl Walk<'_> {
         let source = &self.run.source;
         let memory = std::mem::take(&mut self.memory);
         // It is a footer that was read and encoded again, or the gap: far below four GiB.
-        let len = content.len() as u32;
+        let len = to_u32(content.len());
         let why = match source.read(part, offset, len, memory) {
             Ok(read) if read.content() == content => {
                 self.memory = read.into_bytes();
@@ -332,7 +339,12 @@ impl Walk<'_> {
             }
             RunPart::IdPage(_) => self.check.ids_good = false,
             RunPart::KeyPage(_) => self.check.keys_good = false,
-            _ => {}
+            RunPart::Chunk
+            | RunPart::Header
+            | RunPart::Trailer
+            | RunPart::Footer(_)
+            | RunPart::Gap
+            | RunPart::Whole => {}
         }
         (self.report)(RunFinding::Damage(&RunDamage {
             part,
@@ -355,7 +367,7 @@ impl Known {
     /// All of them, in the order of the file.
     fn all(run: &Run) -> Vec<Self> {
         let of_block = |(number, block): (usize, &BlockRef)| Self {
-            part: RunPart::Block(number as u32),
+            part: RunPart::Block(to_u32(number)),
             offset: block.offset,
             end: block.offset + HEADER + u64::from(block.len),
         };
@@ -367,7 +379,7 @@ impl Known {
             all.extend((0..index.pages.len()).map(|page| {
                 let (offset, len) = index.place(page);
                 Self {
-                    part: part(page as u32),
+                    part: part(to_u32(page)),
                     offset,
                     end: offset + HEADER + u64::from(len),
                 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::narrow::{to_u32, to_usize};
 use crate::{
     LogError, Storage, StorageFile,
     run::{
@@ -131,7 +132,7 @@ impl RunWriter {
         self.flush()?;
         self.footer.lanes.push(Lane {
             tag: tag.into(),
-            first_block: self.footer.blocks.len() as u32,
+            first_block: to_u32(self.footer.blocks.len()),
             blocks: 0,
             first_ordinal: self.footer.entries,
             entries: 0,
@@ -198,7 +199,7 @@ impl RunWriter {
         self.footer.chunk_bytes += len as u64;
         Ok(Chunk {
             offset: offset + PART_HEADER_BYTES as u64,
-            len: len as u32,
+            len: to_u32(len),
         })
     }
 
@@ -215,7 +216,7 @@ impl RunWriter {
         let mut left = len;
         while left > 0 {
             let some = left.min(CHUNK_BYTES_MAX as u64);
-            chunks.push(self.chunk(some as usize, fill)?);
+            chunks.push(self.chunk(to_usize(some), fill)?);
             left -= some;
         }
         Ok(chunks)
@@ -312,7 +313,7 @@ impl RunWriter {
         if count == 0 {
             return Ok(());
         }
-        let len = self.block.part.len() as u32;
+        let len = to_u32(self.block.part.len());
         let first = self.footer.entries - count;
         let offset = self.offset;
         let bytes = self
@@ -332,7 +333,7 @@ impl RunWriter {
     fn write_index(&mut self, kind: Kind) -> Result<PageIndex, LogError> {
         let sorter = match kind {
             Kind::IdPage => &mut self.ids,
-            _ => &mut self.keys,
+            Kind::KeyPage | Kind::Block | Kind::Chunk | Kind::Footer | Kind::Gap => &mut self.keys,
         };
         let mut index = PageIndex {
             pairs: sorter.pairs(),
@@ -369,7 +370,7 @@ impl RunWriter {
         if page.count == 0 {
             return Ok(());
         }
-        let number = index.pages.len() as u32;
+        let number = to_u32(index.pages.len());
         let bytes = page
             .part
             .seal(self.salt, self.offset, kind, number, page.count);

@@ -1,6 +1,5 @@
 //! `rq1 00000005 ping `: how a request and its reply are framed.
 
-use std::fmt;
 use std::io::{self, Read};
 
 const MAGIC: &[u8] = b"rq1 ";
@@ -10,27 +9,18 @@ const HEAD: usize = 13;
 pub const PAYLOAD_MAX: usize = 16 << 20;
 
 /// Why a frame is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// It does not begin with `rq1 `, eight digits and a space.
+    #[error("not an rq1 packet")]
     Head,
     /// It announces more than [`PAYLOAD_MAX`].
+    #[error("packet too long")]
     TooLong,
     /// It ends too early.
+    #[error("packet ends too early")]
     Short,
 }
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FrameError::Head => "not an rq1 packet",
-            FrameError::TooLong => "packet too long",
-            FrameError::Short => "packet ends too early",
-        })
-    }
-}
-
-impl std::error::Error for FrameError {}
 
 /// A payload as it is sent.
 pub fn frame(payload: &[u8]) -> Vec<u8> {

@@ -12,7 +12,8 @@ use super::Where;
 use crate::config::ADMIN_SOCKET;
 
 /// The server's no.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
 pub(super) struct Refused {
     /// `quintet_engine::Refusal::code`; empty where there is none.
     code: String,
@@ -26,14 +27,6 @@ impl Refused {
         refused.is_some_and(|refused| refused.code == refusal.code())
     }
 }
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// A connection to the server.
 pub(super) struct Client {

@@ -122,10 +122,9 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
             "version takes printable ASCII without spaces, quotes and backslashes".to_owned(),
         );
     }
-    // The bound above keeps it within `usize`.
     let shared = Shared {
         job_max,
-        watched_max: watched_max as usize,
+        watched_max: usize::try_from(watched_max).map_err(|error| error.to_string())?,
         version: version.into(),
         producers: AtomicU64::new(0),
         workers: AtomicU64::new(0),

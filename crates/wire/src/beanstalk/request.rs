@@ -224,12 +224,11 @@ impl<'a> Fields<'a> {
     }
 
     fn small(&mut self) -> Option<u32> {
-        // The bound keeps it within `u32`.
-        self.number(u64::from(u32::MAX)).map(|value| value as u32)
+        u32::try_from(self.number(u64::from(u32::MAX))?).ok()
     }
 
     fn last_small(self) -> Option<u32> {
-        self.last(u64::from(u32::MAX)).map(|value| value as u32)
+        u32::try_from(self.last(u64::from(u32::MAX))?).ok()
     }
 
     fn put(mut self) -> Option<Request<'a>> {

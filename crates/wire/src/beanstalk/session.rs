@@ -339,7 +339,9 @@ impl Session for BeanstalkSession {
             (Some(Reply::Counted(server, tubes)), Given::Engine(Outcome::Stats(page), _)) => {
                 let (count, next) = match &**page {
                     StatsReply::Queues(page) => (stats::tubes(&page.queues).count(), page.next),
-                    _ => (0, None),
+                    StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Message(_) => {
+                        (0, None)
+                    }
                 };
                 let tubes = tubes + count;
                 if let Some(from) = next {

@@ -83,8 +83,7 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
         return Err("max_job_size takes 1 to 4294967295 bytes".to_owned());
     }
     let shared = Shared {
-        // The bound above keeps it within `usize`.
-        name_max: name_max as usize,
+        name_max: usize::try_from(name_max).map_err(|error| error.to_string())?,
         job_max,
     };
     Ok(Box::new(JobqueueListener(Arc::new(shared))))

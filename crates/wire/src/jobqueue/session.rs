@@ -165,7 +165,7 @@ impl JobqueueSession {
                 Ok(text) => Ok(Name::from(text)),
                 Err(_) => Err("Malformed RESERVE command: queue name is not UTF-8"),
             }),
-            _ => State::Numbers {
+            Verb::Add | Verb::Connect | Verb::Delete => State::Numbers {
                 queue: match text {
                     Ok("") => Err("Error adding new job to queue "),
                     Ok(text) => Ok(Name::from(text)),
@@ -365,7 +365,7 @@ impl Session for JobqueueSession {
         };
         let outcome = match given {
             Given::Engine(outcome, _) => Some(outcome),
-            _ => None,
+            Given::Server(_) | Given::Host(_) | Given::Own => None,
         };
         match (reply, outcome) {
             (Reply::Tls, _) => {

@@ -93,10 +93,9 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
     if !(1..=4 << 30).contains(&message_max) {
         return Err("max_message_size takes 1 byte to 4GiB".to_owned());
     }
-    // The bound above keeps it within `usize`.
     let shared = Shared {
         queue: Name::from(queue),
-        line_max: line_max as usize,
+        line_max: usize::try_from(line_max).map_err(|error| error.to_string())?,
         message_max,
     };
     Ok(Box::new(LineupListener(Arc::new(shared))))

@@ -76,7 +76,7 @@ impl LineupSession {
                 self.state = State::Over;
                 Ask::Close
             }
-            _ => Ask::Own,
+            Reply::Pushed | Reply::Popped | Reply::Pong | Reply::Error(_) | Reply::Tls => Ask::Own,
         };
         if matches!(reply, Reply::Error(_) | Reply::Last(_)) {
             env.tally.bump(Count::Fault as usize);

@@ -283,7 +283,9 @@ impl MemcacheSession {
             Given::Engine(Outcome::Empty, _) => {}
             // As many are open as may be: the client is to confirm some.
             Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
-            other => return self.unexpected(other, output),
+            Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => {
+                return self.unexpected(given, output);
+            }
         }
         output.put(b"END\r\n");
         Next::Done
@@ -329,7 +331,7 @@ fn no_queue_no_matter(given: &Given) -> &Given {
         std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
     match given {
         Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
-        other => other,
+        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => given,
     }
 }
 

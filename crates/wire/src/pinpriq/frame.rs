@@ -111,19 +111,19 @@ fn number(high: u8, low: u8) -> usize {
 /// Writes a group. A take of this voice brings at most 65,535 messages, each
 /// with a body of at most 65,535 bytes, and the engine stores no longer key.
 pub(super) fn group(messages: &[Message], output: &mut Output) {
-    output.put(&length(messages.len()));
+    output.put(&length(messages.len() as u64));
     for message in messages {
         let key = message.key().map_or(&[][..], |key| &**key);
-        output.put(&length(key.len()));
-        output.put(&length(message.body.len() as usize));
+        output.put(&length(key.len() as u64));
+        output.put(&length(message.body.len()));
         output.put(key);
         output.body(&message.body);
     }
 }
 
-fn length(len: usize) -> [u8; 2] {
-    debug_assert!(u16::try_from(len).is_ok(), "{len} does not fit 16 bits");
-    (len as u16).to_be_bytes()
+fn length(len: u64) -> [u8; 2] {
+    let len = u16::try_from(len).expect("a take of this voice brings nothing longer");
+    len.to_be_bytes()
 }
 
 #[cfg(test)]

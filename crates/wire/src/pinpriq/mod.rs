@@ -61,7 +61,7 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 /// The largest value of a 16-bit length.
-const LENGTH_MAX: u64 = 65_535;
+const LENGTH_MAX: u64 = u16::MAX as u64;
 
 /// Indexes of this voice's counters.
 #[derive(Clone, Copy)]
@@ -108,7 +108,7 @@ impl Shared {
         let expire = options.one_of("ttl_zero", ["never", "expire"])? == "expire";
         let group = GroupLimit {
             // The group's count is 16 bits wide.
-            messages_max: LENGTH_MAX as u32,
+            messages_max: u32::from(u16::MAX),
             bytes_max: options.within("max_group_size", 1, 16 << 30)?,
         };
         Ok(Self {

@@ -28,7 +28,8 @@ pub(super) enum Format {
 }
 
 /// A file that is not what it should be.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {why}")]
 pub(super) struct BadInput {
     /// Where: "line 7", "byte 4096".
     place: String,
@@ -41,14 +42,6 @@ impl BadInput {
         anyhow::Error::new(Self { place, why })
     }
 }
-
-impl std::fmt::Display for BadInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.why)
-    }
-}
-
-impl std::error::Error for BadInput {}
 
 /// Takes messages.
 pub(super) trait Sink {
