@@ -32,26 +32,6 @@ impl Date {
     }
 }
 
-/// Days from 1970-01-01 to a day.
-pub(crate) fn days_from(year: u64, month: u64, day: u64) -> u64 {
-    let year = year - u64::from(month <= 2);
-    let (era, in_era) = (year / 400, year % 400);
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let in_year = (153 * shifted + 2) / 5 + day - 1;
-    era * 146_097 + in_era * 365 + in_era / 4 - in_era / 100 + in_year - 719_468
-}
-
-pub(crate) fn days_in_month(year: u64, month: u64) -> u64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => {
-            29
-        }
-        2 => 28,
-        _ => 31,
-    }
-}
-
 /// `2026-11-21T15:01:02.500Z`.
 pub(crate) fn iso(at: Ms) -> String {
     // Past the year 200,000 nobody reads it.
