@@ -6,7 +6,7 @@ use quintet_engine::Ms;
 
 /// `minute hour day month weekday`.
 #[derive(Clone, Debug)]
-pub(crate) struct Cron(croner::Cron);
+pub(crate) struct Cron(Box<croner::Cron>);
 
 impl Cron {
     /// Reads five fields.
@@ -24,7 +24,7 @@ impl Cron {
         // Both days and weekdays are named: either will do.
         let either = !day.starts_with('*') && !weekday.starts_with('*');
         let parser = CronParser::builder().dom_and_dow(!either).build();
-        let cron = parser.parse(text).map(Self);
+        let cron = parser.parse(text).map(|cron| Self(Box::new(cron)));
         cron.map_err(|error| format!("{text:?}: {error}"))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The layout is the table "Frame" in `docs/log-format.md`.
 
+use crate::narrow::to_u32;
 use crate::{Epoch, Position, Stamp};
 
 /// Bytes of a frame before its payload.
@@ -134,7 +135,7 @@ impl FrameBuf {
     pub fn sealed(&mut self, position: Position, stamp: Stamp) -> &[u8] {
         let len = self.len();
         assert!(len as u64 <= PAYLOAD_BYTES_MAX, "a payload of {len} bytes");
-        self.seal(0, position, stamp, Position(0), len as u32)
+        self.seal(0, position, stamp, Position(0), to_u32(len))
     }
 
     /// Fills the header in and returns the frame as it goes to the file. `payload_len` has been
