@@ -289,6 +289,7 @@ mod tests {
     use super::*;
 
     /// What a line comes to, in short: the transcripts show the rest.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
     fn read(line: &str) -> String {
         match parse(line.as_bytes(), &Name::from("used")).1 {
             Request::Fault(reply) => String::from_utf8_lossy(reply).trim_end().to_owned(),
