@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 
 use crate::claim::Claim;
 use crate::command::{End, Party, Take, Wait};
-use crate::decide::COLD_WAIT_MS;
+use crate::decide::{COLD_WAIT_MS, Cold};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
@@ -180,7 +180,6 @@ impl Across {
         engine.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         engine.sweep_expired(&mut cx);
-        engine.passed_cold = false;
         let answer = match self.phase {
             Phase::Held(shard) => self.count_held(engine, shard),
             Phase::Find => self.find(engine),
@@ -198,7 +197,6 @@ impl Across {
             }
             Phase::Done => None,
         };
-        self.cold |= engine.passed_cold;
         engine.sweep_expired(&mut cx);
         engine.serve(&mut cx);
         answer
@@ -257,7 +255,7 @@ impl Across {
         if at == 0 {
             (self.best, self.rival) = (None, None);
         }
-        let found = engine.best_of(cx, &self.take);
+        let found = self.best_of(cx, engine);
         if found.is_none() && self.looks == 0 && !self.standing {
             engine.count_miss(&self.take);
         }
@@ -284,7 +282,7 @@ impl Across {
     }
 
     fn take_best<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Answer> {
-        let found = engine.best_of(cx, &self.take);
+        let found = self.best_of(cx, engine);
         let end = self.take.end;
         let good = found.is_some_and(|found| {
             self.rival
@@ -327,11 +325,34 @@ impl Across {
         }
         let queues = engine.queues_of(&self.take);
         if self.standing {
-            engine.would_take(cx, &self.take, &queues)?;
+            if !self.would_take(cx, engine, &queues) {
+                return None;
+            }
             return self.serve_standing(cx, engine, &queues);
         }
-        let (outcome, hold) = engine.take_now(cx, self.party, &self.take, &queues)?;
+        let taken = engine.take_now(cx, self.party, &self.take, &queues);
+        self.cold |= taken.is_err();
+        let (outcome, hold) = taken.ok()??;
         self.answer(outcome, hold)
+    }
+
+    /// The best message for it here, unless something has to be read first.
+    fn best_of<J: Journal>(&mut self, cx: &mut Cx<'_, J>, engine: &mut Engine) -> Option<Best> {
+        let best = engine.best_of(cx, &self.take);
+        self.cold |= best.is_err();
+        best.ok()?
+    }
+
+    /// True if there is something for it here, and nothing has to be read first.
+    fn would_take<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        engine: &mut Engine,
+        queues: &[QueueId],
+    ) -> bool {
+        let found = engine.would_take(cx, &self.take, queues);
+        self.cold |= found.is_err();
+        matches!(found, Ok(Some(_)))
     }
 
     /// A standing take waits for what it may not take now.
@@ -353,7 +374,8 @@ impl Across {
         if !self.claim.take() {
             return self.stood();
         }
-        if let Some((outcome, hold)) = engine.take_now(cx, self.party, &self.take, queues) {
+        let taken = engine.take_now(cx, self.party, &self.take, queues);
+        if let Ok(Some((outcome, hold))) = taken {
             engine.deliver(cx, self.party, true, false, outcome, hold);
         }
         self.leave(self.count);
@@ -372,13 +394,12 @@ impl Across {
             self.phase = Phase::Line(0);
             return None;
         }
-        let cold = self.cold || engine.passed_cold;
         if self.warn.is_some_and(|at| at <= now) {
             return self.answer(Outcome::DeadlineSoon, Hold::Turn);
         }
         self.until = match self.take.wait {
             // It is given what is being read, and a bound in case others get it.
-            Wait::No | Wait::For(0) if cold => Some(now + COLD_WAIT_MS),
+            Wait::No | Wait::For(0) if self.cold => Some(now + COLD_WAIT_MS),
             Wait::No | Wait::For(0) => return self.answer(Outcome::Empty, Hold::Turn),
             Wait::Until(at) if at <= now => return self.answer(Outcome::Empty, Hold::Turn),
             Wait::For(ms) => Some(engine.after(ms)),
@@ -401,7 +422,9 @@ impl Across {
             return self.next_line(at);
         }
         let queues = engine.queues_of(&self.take);
-        if engine.would_take(cx, &self.take, &queues).is_some() {
+        let found = engine.would_take(cx, &self.take, &queues);
+        let reads = found.is_err();
+        if let Ok(Some(_)) = found {
             if self.standing {
                 return self.serve_standing(cx, engine, &queues);
             }
@@ -409,11 +432,12 @@ impl Across {
                 return self.next_line(at);
             }
             let taken = engine.take_now(cx, self.party, &self.take, &queues);
+            let taken = taken.ok().flatten();
             let (outcome, hold) = taken.unwrap_or((Outcome::Empty, Hold::Turn));
             self.leave(at);
             return Some(Answer::Now(outcome, hold));
         }
-        if let Err(refusal) = self.stand_in_line(engine)
+        if let Err(refusal) = self.stand_in_line(engine, reads)
             && self.claim.take()
         {
             self.leave(if self.standing { self.count } else { at });
@@ -422,13 +446,13 @@ impl Across {
         self.next_line(at)
     }
 
-    fn stand_in_line(&self, engine: &mut Engine) -> Result<(), Refusal> {
+    fn stand_in_line(&self, engine: &mut Engine, reads: bool) -> Result<(), Refusal> {
         let (party, take) = (self.party, self.take.clone());
         if self.standing {
             engine.drop_dead_standing(party);
-            return engine.stand_or_change(party, take, Some(self.claim.clone()));
+            return engine.stand_or_change(party, take, Some(self.claim.clone()), reads);
         }
-        engine.stand_in_line(Waiter {
+        let waiter = Waiter {
             party,
             standing: false,
             take,
@@ -436,7 +460,8 @@ impl Across {
             until: self.until,
             warn: self.warn,
             claim: (self.shards.len() > 1).then(|| self.claim.clone()),
-        })
+        };
+        engine.stand_in_line(waiter, reads)
     }
 
     fn next_line(&mut self, at: usize) -> Option<Answer> {
@@ -563,16 +588,20 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         let best = self.best_of(&mut cx, take);
         self.serve(&mut cx);
-        best
+        best.ok()?
     }
 
-    fn best_of<J: Journal>(&mut self, cx: &mut Cx<'_, J>, take: &Take) -> Option<Best> {
+    fn best_of<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+    ) -> Result<Option<Best>, Cold> {
         let queues = self.queues_of(take);
         let message = self.would_take(cx, take, &queues)?;
-        Some(Best {
+        Ok(message.map(|message| Best {
             rank: message.rank,
             created: message.created,
             id: message.id,
-        })
+        }))
     }
 }

@@ -1,15 +1,13 @@
 //! The shard's engine: decides, applies, and knows who waits.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::cold::{BlockAt, Want};
 use crate::command::{Caller, Command, Party};
 use crate::compound::{Intent, IntentKind, Intents};
-use crate::decide::Parked;
+use crate::decide::{Cold, Reading, durable};
 use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, MessageId, QueueId};
 use crate::name::Name;
@@ -54,24 +52,8 @@ pub struct Engine {
     pub(crate) idle_from: usize,
     /// The shortest rest after which a queue is dropped, ms; 0: none is.
     pub(crate) idle_least: u64,
-    /// What is needed from runs and was not asked for yet.
-    pub(crate) wants: Vec<Want>,
-    /// Commands that wait for something from a run, in the order they came.
-    pub(crate) parked: Vec<Parked>,
-    /// What was looked for in runs lately, and found nowhere or is in memory
-    /// now; true for as long as nothing went back to a run.
-    pub(crate) known: Known,
-    /// A take found that what it would get is in a run.
-    pub(crate) passed_cold: bool,
-    /// Waits that could not be served before something is read from a run.
-    pub(crate) stalled: Vec<u64>,
-    /// Waits whose time is over, but for what is being read from runs.
-    /// True: it is to be warned.
-    pub(crate) overdue: Vec<(u64, bool)>,
-    /// Blocks that are read since something in them has expired.
-    pub(crate) ringing: Vec<BlockAt>,
-    /// Puts wait while messages take more memory than this; 0: they do not.
-    pub(crate) memory_room: u64,
+    /// What is read from runs, and who waits for it.
+    pub(crate) reading: Reading,
     pub(crate) wall_ahead: WallAhead,
     /// When entries whose time is over were last looked for.
     pub(crate) tables_swept: Ms,
@@ -90,18 +72,15 @@ pub struct Engine {
     pub(crate) gone: VecDeque<Party>,
 }
 
-/// What the runs were asked and need not be asked again.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) epoch: u64,
-    pub(crate) ids: HashSet<MessageId, Hash>,
-    pub(crate) keys: HashSet<(QueueId, Arc<[u8]>), Hash>,
-}
-
 /// A step's surroundings: the journal, and where deliveries go.
 pub(crate) struct Cx<'a, J> {
     pub(crate) journal: &'a mut J,
     pub(crate) deliveries: &'a mut Vec<Delivery>,
+    /// A fact of the command that is being decided was recorded. What time
+    /// alone changes on its way (expiry) is none of its facts.
+    pub(crate) began: bool,
+    /// Messages that expired in this step.
+    pub(crate) expired: usize,
     /// Queues in which something may have become available to those who wait.
     woken: SmallVec<[QueueId; 4]>,
 }
@@ -111,6 +90,8 @@ impl<'a, J> Cx<'a, J> {
         Self {
             journal,
             deliveries,
+            began: false,
+            expired: 0,
             woken: SmallVec::new(),
         }
     }
@@ -128,6 +109,11 @@ impl<'a, J> Cx<'a, J> {
         if let Some(delivery) = self.deliveries.last_mut() {
             delivery.looked = true;
         }
+    }
+
+    /// True if [`Cx::take_woken`] would answer some.
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
     }
 
     /// The queues woken since this was last asked, each once.
@@ -165,14 +151,7 @@ impl Engine {
             idle_scan: Ms(0),
             idle_from: 0,
             idle_least: 0,
-            wants: Vec::new(),
-            parked: Vec::new(),
-            known: Known::default(),
-            passed_cold: false,
-            stalled: Vec::new(),
-            overdue: Vec::new(),
-            ringing: Vec::new(),
-            memory_room: 0,
+            reading: Reading::default(),
             wall_ahead: WallAhead::default(),
             tables_swept: Ms(0),
             intents: Intents::default(),
@@ -245,7 +224,6 @@ impl Engine {
         }
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
-        self.passed_cold = false;
         let answer = self.decide_or_park(&mut cx, caller, command);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
@@ -269,96 +247,107 @@ impl Engine {
     }
 
     /// [`Engine::submit`] of a part of a step that was found good under the
-    /// same lock ([`Engine::may_compound`]): it is never parked.
+    /// same lock ([`Engine::may_compound`]). It is never parked whole: if its
+    /// own command needs something from a run first, that is asked for, and
+    /// nothing happens ([`Refusal::Conflict`]).
     pub fn submit_part<J: Journal>(
         &mut self,
         now: Ms,
         caller: Caller,
-        command: Command,
+        mut command: Command,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) -> Answer {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
-        let answer = self.decide(&mut cx, caller, command);
+        let conflict = Outcome::Refused(Refusal::Conflict);
+        let answer = self
+            .decide_or_ask(&mut cx, caller, &mut command)
+            .unwrap_or(Answer::Now(conflict, Hold::Durable));
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
         answer
     }
 
+    /// Decides one command. What it brings is taken out of `command` with the
+    /// first fact; `Err`: there was none, and it is to be decided anew when
+    /// what was asked for is there.
     pub(crate) fn decide<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         caller: Caller,
-        command: Command,
-    ) -> Answer {
-        let durable = |result: Result<Outcome, Refusal>| {
-            Answer::Now(result.unwrap_or_else(Outcome::Refused), Hold::Durable)
-        };
+        command: &mut Command,
+    ) -> Result<Answer, Cold> {
+        let party = caller.party;
+        let turn = |outcome| Ok(Answer::Now(outcome, Hold::Turn));
         match command {
             Command::Put(put) => durable(self.put(cx, put)),
-            Command::Take(take) => self.take(cx, caller.party, take),
-            Command::Settle { id, by, how } => durable(self.settle(cx, caller.party, id, by, how)),
+            Command::Take(take) => self.take(cx, party, take),
+            Command::Settle { id, by, how } => durable(self.settle(cx, party, *id, *by, how)),
             Command::SettleHeld { queue, how, max } => {
-                durable(self.settle_held(cx, caller.party, queue, &how, max))
+                durable(self.settle_held(cx, party, queue.as_ref(), how, *max))
             }
-            Command::Delete { id, by } => durable(self.delete(cx, caller.party, id, by)),
-            Command::Touch(id) => durable(self.touch(cx, caller.party, id)),
-            Command::ReserveId { id, lease } => self.reserve_id(cx, caller.party, id, lease),
+            Command::Delete { id, by } => durable(self.delete(cx, party, *id, *by)),
+            Command::Touch(id) => durable(self.touch(cx, party, *id)),
+            Command::ReserveId { id, lease } => self.reserve_id(cx, party, *id, *lease),
             Command::PutMany(puts) => durable(self.put_many(cx, puts)),
-            Command::Watch(take) => self.watch(cx, caller.party, take),
-            Command::Rewatch(take) => self.rewatch(cx, caller.party, *take),
-            Command::WatchQueue { queue, on } => self.watch_queue(cx, caller.party, &queue, on),
+            Command::Watch(take) => Ok(self.watch(cx, party, take.take())),
+            Command::Rewatch(take) => Ok(self.rewatch(cx, party, std::mem::take(take))),
+            Command::WatchQueue { queue, on } => Ok(self.watch_queue(cx, party, queue, *on)),
             Command::StopWaiting => {
-                self.stop_waiting(cx, caller.party);
-                Answer::Now(Outcome::Done, Hold::Turn)
+                self.stop_waiting(cx, party);
+                turn(Outcome::Done)
             }
             Command::Refer {
                 queue,
                 uses,
                 watches,
             } => {
-                let referred = self.refer(caller.party, &queue, uses, watches);
-                Answer::Now(referred.unwrap_or_else(Outcome::Refused), Hold::Turn)
+                let referred = self.refer(party, queue, *uses, *watches);
+                turn(referred.unwrap_or_else(Outcome::Refused))
             }
-            Command::Peek(peek) => durable(self.peek(&peek)),
-            Command::Kick { queue, state, max } => durable(self.kick(cx, &queue, state, max)),
-            Command::KickId(id) => durable(self.kick_id(cx, id)),
-            Command::Move { id, to } => durable(self.move_one(cx, id, to)),
+            Command::Peek(peek) => durable(self.peek(peek)),
+            Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
+            Command::KickId(id) => durable(self.kick_id(cx, *id)),
+            Command::Move { id, to } => durable(self.move_one(cx, *id, to)),
             Command::MoveAll {
                 from,
                 to,
                 state,
                 max,
-            } => durable(self.move_all(cx, &from, to, state, max)),
-            Command::Commit(id) => durable(self.commit(cx, id)),
-            Command::Edit(id, edit) => durable(self.edit(cx, id, *edit)),
-            Command::Pause { queue, for_ms } => durable(self.pause(cx, &queue, for_ms)),
+            } => durable(self.move_all(cx, from, to, *state, *max)),
+            Command::Commit(id) => durable(self.commit(cx, *id)),
+            Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
+            Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),
             Command::Configure { queue, overrides } => {
-                durable(self.configure_queue(cx, queue, overrides))
+                durable(self.configure_queue(cx, queue, overrides.as_deref()))
             }
             Command::Join { parent, child } => durable(self.join(cx, parent, child)),
-            Command::Flush(queue) => durable(self.flush(cx, &queue)),
+            Command::Flush(queue) => durable(self.flush(cx, queue)),
             Command::FlushAll => durable(self.flush_all(cx)),
-            Command::Drop(queue) => durable(self.drop_queue(cx, &queue)),
+            Command::Drop(queue) => durable(self.drop_queue(cx, queue)),
             Command::DropQueues {
                 pattern,
                 messages,
                 dry_run,
                 from,
             } => {
-                let dropped = self.drop_queues(cx, &pattern, messages, dry_run, from);
-                Answer::Now(Outcome::Dropped(dropped), Hold::Durable)
+                let dropped = self.drop_queues(cx, pattern, *messages, *dry_run, *from);
+                Ok(Answer::Now(Outcome::Dropped(dropped), Hold::Durable))
             }
-            Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue)),
-            Command::Remembered { queue, id } => durable(self.remembered(&queue, id)),
+            Command::FlushExpired(queue) => durable(self.flush_expired(cx, queue.as_ref())),
+            Command::Remembered { queue, id } => {
+                durable(self.remembered(queue, std::mem::take(id)))
+            }
             Command::BurnId => durable(self.burn_id(cx)),
-            Command::Restore(messages) => durable(self.restore(cx, caller.party, messages)),
-            Command::Compound(compound) => self.compound(cx, caller, *compound),
+            Command::Restore(messages) => {
+                durable(self.restore(cx, party, std::mem::take(messages)))
+            }
+            Command::Compound(compound) => self.compound(cx, caller, compound),
             Command::Table(ask) => durable(self.table(cx, ask)),
-            Command::Stats(of) => match self.stats(&of) {
-                Ok(stats) => Answer::Now(Outcome::Stats(Box::new(stats)), Hold::Turn),
-                Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
+            Command::Stats(of) => match self.stats(of) {
+                Ok(stats) => turn(Outcome::Stats(Box::new(stats))),
+                Err(stop) => durable(Err(stop)),
             },
         }
     }
@@ -384,6 +373,9 @@ impl Engine {
             self.store.sweep_tables(self.now);
         }
         self.store.reap(REAP_PER_TICK);
+        if std::mem::take(&mut self.reading.again) {
+            self.go_on(&mut cx);
+        }
         self.sample();
     }
 
@@ -393,7 +385,7 @@ impl Engine {
         let store = &self.store;
         let unfinished =
             !store.graves.is_empty() || store.messages.has_old() || !self.gone.is_empty();
-        if unfinished || !store.outbox.is_empty() {
+        if unfinished || !store.outbox.is_empty() || self.reading.again {
             return self.now;
         }
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
@@ -430,7 +422,7 @@ impl Engine {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
-        self.parked.retain(|parked| parked.caller.party != party);
+        self.reading.forget(party);
         for queue in self.waiters.forget(party, &mut self.store) {
             self.forget_unused(queue);
         }
@@ -575,7 +567,7 @@ impl Engine {
     /// Puts wait from now on while messages take more than so many bytes of
     /// memory ([`Want::Room`]); 0: they do not.
     pub fn set_memory_room(&mut self, bytes: u64) {
-        self.memory_room = bytes;
+        self.reading.memory_room = bytes;
     }
 
     /// How far the wall clock is ahead from now on. Asked only where a command

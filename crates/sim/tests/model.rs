@@ -20,7 +20,7 @@ use quintet_engine::{
 
 use std::sync::Arc;
 
-use ops::{Op, op, settings};
+use ops::{Op, cold_settings, op, settings};
 use world::World;
 
 /// Sequences tried when the environment does not say how many.
@@ -46,6 +46,35 @@ proptest! {
         let mut world = World::new(settings);
         for op in ops {
             world.step(op)?;
+        }
+        world.step(ops::Op::Restart)?;
+        world.check_every_cut()?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases() / 4,
+        max_shrink_iters: 20_000,
+        failure_persistence: Some(Box::new(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        )),
+        ..ProptestConfig::default()
+    })]
+
+    /// The same with no memory for messages: all that may be is in runs, in
+    /// blocks of their own, before each step.
+    #[test]
+    fn they_agree_where_nearly_everything_is_in_runs(
+        settings in cold_settings(),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        let mut world = World::new(settings);
+        for op in ops {
+            world.step(op)?;
+            for op in [Op::Freeze(Some(u64::MAX), 1), Op::Freeze(None, 1), Op::Unload(0)] {
+                world.step(op)?;
+            }
         }
         world.step(ops::Op::Restart)?;
         world.check_every_cut()?;

@@ -4,7 +4,7 @@ use crate::command::{AttrChange, Edit, ListState, Party};
 use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 
-use super::cold::MANY;
+use super::cold::{Cold, MANY, Stop};
 use crate::cold::{Lane, Order};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Change, Fact, Journal, Pause, Return, Transfer};
@@ -25,13 +25,13 @@ impl Engine {
         queue: &Name,
         state: ListState,
         max: u64,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, Stop> {
         let (Some(id), Some(lane)) = (self.store.find(queue), kicked_lane(state)) else {
             return Ok(Outcome::Count(0));
         };
         self.store.promote(id, self.now);
         let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
-        let slots = self.lane_slots(id, lane, None, max);
+        let slots = self.lane(id, lane, None, max)?;
         for &slot in &slots {
             let at = self.store.messages.at(slot).at();
             self.fact(cx, Fact::Kicked { at });
@@ -44,11 +44,12 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         id: MessageId,
-    ) -> Result<Outcome, Refusal> {
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
         let at = message.at();
         if message.state != State::Buried && !message.is_delayed(self.now) {
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
         self.fact(cx, Fact::Kicked { at });
         cx.wake(at.queue);
@@ -59,17 +60,18 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         id: MessageId,
-        to: Name,
-    ) -> Result<Outcome, Refusal> {
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        to: &Name,
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
         if message.state == State::Reserved || message.is_expired(self.now) {
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
-        if self.belongs_elsewhere(&to) {
-            self.send(cx, id, to, Transfer::Command);
+        if self.belongs_elsewhere(to) {
+            self.send(cx, id, to.clone(), Transfer::Command);
             return Ok(Outcome::Done);
         }
-        let to = self.find_or_make(&to)?;
+        let to = self.find_or_make(to)?;
         self.transfer(cx, id, to, Transfer::Command);
         Ok(Outcome::Done)
     }
@@ -78,25 +80,25 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         from: &Name,
-        to: Name,
+        to: &Name,
         state: ListState,
         max: u64,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<Outcome, Stop> {
         let from = self.existing(from)?;
         self.store.promote(from, self.now);
         if state == ListState::Reserved {
             return Ok(Outcome::Count(0));
         }
         let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
-        let slots = self.slots_in(from, state, None, max);
-        if self.belongs_elsewhere(&to) {
+        let slots = self.slots_in(from, state, None, max)?;
+        if self.belongs_elsewhere(to) {
             for &slot in &slots {
                 let id = self.store.messages.at(slot).id;
                 self.send(cx, id, to.clone(), Transfer::Command);
             }
             return Ok(Outcome::Count(slots.len() as u64));
         }
-        let to = self.find_or_make(&to)?;
+        let to = self.find_or_make(to)?;
         for &slot in &slots {
             let id = self.store.messages.at(slot).id;
             self.transfer(cx, id, to, Transfer::Command);
@@ -105,55 +107,47 @@ impl Engine {
         Ok(Outcome::Count(slots.len() as u64))
     }
 
-    /// Slots of the messages in one state, in their order: those behind
-    /// `after`, or all. Only as far as no message in a run comes between.
+    /// Slots of the first `max` messages in one state, in their order: those
+    /// behind the one in slot `after`, or all.
     pub(crate) fn slots_in(
-        &self,
+        &mut self,
         id: QueueId,
         state: ListState,
-        after: Option<&Message>,
+        after: Option<u32>,
         max: usize,
-    ) -> Vec<u32> {
+    ) -> Result<Vec<u32>, Cold> {
+        let after = after.map(|slot| self.store.messages.at(slot));
+        let order = |lane: Lane| after.map(|message| lane.order(message));
         let queue = self.store.seated(id);
-        let lane = |lane: Lane, max: usize| {
-            let after = after.map(|message| lane.order(message));
-            self.lane_slots(id, lane, after, max)
-        };
         let from = after.map_or(Edge::Unbounded, |message| Edge::Excluded(message.id));
         let by_id = |map: &BTreeMap<MessageId, u32>| {
             let slots = map.range((from, Edge::Unbounded));
             slots.take(max).map(|(_, &slot)| slot).collect()
         };
-        match state {
-            ListState::Ready => {
-                // Those held back are listed behind all others.
-                let held = after.is_some_and(|message| !message.selectable);
-                let mut slots = match held {
-                    true => Vec::new(),
-                    false => lane(Lane::Ready, max),
-                };
-                let left = max - slots.len();
-                let order = after.map(|message| Lane::Ready.order(message));
-                let more = match held {
-                    true => lane(Lane::HeldBack, left),
-                    // Some that come before them are in a run.
-                    false if self.store.next_cold(id, Lane::Ready, order).is_some() => Vec::new(),
-                    false => self.lane_slots(id, Lane::HeldBack, None, left),
-                };
-                slots.extend(more);
-                slots
+        let (lane, from) = match state {
+            // Those held back are listed behind all others.
+            ListState::Ready if after.is_some_and(|message| !message.selectable) => {
+                (Lane::HeldBack, order(Lane::HeldBack))
             }
-            ListState::Delayed => lane(Lane::Delayed, max),
-            ListState::Buried => lane(Lane::Buried, max),
-            ListState::Archived => lane(Lane::Archived, max),
-            ListState::Reserved => by_id(&queue.reserved),
-            ListState::Prepared => by_id(&queue.prepared),
-        }
+            ListState::Ready => {
+                let from = order(Lane::Ready);
+                let mut slots = self.lane(id, Lane::Ready, from, max)?;
+                let left = max - slots.len();
+                slots.extend(self.lane(id, Lane::HeldBack, None, left)?);
+                return Ok(slots);
+            }
+            ListState::Delayed => (Lane::Delayed, order(Lane::Delayed)),
+            ListState::Buried => (Lane::Buried, order(Lane::Buried)),
+            ListState::Archived => (Lane::Archived, order(Lane::Archived)),
+            ListState::Reserved => return Ok(by_id(&queue.reserved)),
+            ListState::Prepared => return Ok(by_id(&queue.prepared)),
+        };
+        self.lane(id, lane, from, max)
     }
 
     /// Slots of the first `max` messages of a lane behind `after`, as far as
     /// they are in memory and no message in a run comes between.
-    pub(crate) fn lane_slots(
+    pub(super) fn lane_slots(
         &self,
         id: QueueId,
         lane: Lane,
@@ -229,14 +223,16 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         id: MessageId,
-        edit: Edit,
-    ) -> Result<Outcome, Refusal> {
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        edit: &mut Edit,
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
         let at = message.at();
         // A taker must not find the order changed under its lease.
         if message.state == State::Reserved && (edit.rank.is_some() || edit.due.is_some()) {
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
+        let edit = std::mem::take(edit);
         let attrs = (!edit.attrs.is_empty()).then(|| merged(message, edit.attrs));
         let change = Change {
             now: self.now,
@@ -285,20 +281,20 @@ impl Engine {
     pub(crate) fn configure_queue<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        queue: Name,
-        overrides: Option<Box<Overrides>>,
+        queue: &Name,
+        overrides: Option<&Overrides>,
     ) -> Result<Outcome, Refusal> {
-        let id = self.find_or_make(&queue)?;
+        let id = self.find_or_make(queue)?;
         let there = self.store.seated(id);
         let (before, child) = (there.told_bytes, there.parent.is_some());
         let mut all = there.overrides.clone();
         match overrides {
             None => all = Overrides::default(),
-            Some(newer) => all.merge(&newer),
+            Some(newer) => all.merge(newer),
         }
         // Only the file decides what is logged.
         all.memory = None;
-        let after = queue_weight(&queue, child, &all);
+        let after = queue_weight(queue, child, &all);
         if after > before
             && let Err(refusal) = self.may_tell(after - before)
         {
@@ -321,13 +317,13 @@ impl Engine {
     pub(crate) fn join<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        parent: Name,
-        child: Name,
+        parent: &Name,
+        child: &Name,
     ) -> Result<Outcome, Refusal> {
         if parent == child {
             return Err(Refusal::BadName);
         }
-        if let Some(id) = self.store.find(&child)
+        if let Some(id) = self.store.find(child)
             && self
                 .store
                 .queue(id)
@@ -335,8 +331,8 @@ impl Engine {
         {
             return Ok(Outcome::Done);
         }
-        let parent = self.find_or_make(&parent)?;
-        let child = match self.find_or_make(&child) {
+        let parent = self.find_or_make(parent)?;
+        let child = match self.find_or_make(child) {
             Ok(child) => child,
             Err(refusal) => {
                 self.forget_unused(parent);
@@ -553,7 +549,7 @@ impl Engine {
 }
 
 /// The lane a kick of messages in this state goes through.
-pub(super) fn kicked_lane(state: ListState) -> Option<Lane> {
+fn kicked_lane(state: ListState) -> Option<Lane> {
     match state {
         ListState::Buried => Some(Lane::Buried),
         ListState::Delayed => Some(Lane::Delayed),

@@ -4,15 +4,16 @@ use std::ops::Bound as Edge;
 
 use smallvec::SmallVec;
 
+use super::Cold;
 use crate::cold::{BlockAt, Lane, Order};
 use crate::command::{End, Take};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
 
-/// Expired messages a take removes on its way at most. Behind more of them it
-/// finds nothing; if it waits, it is served when they are gone.
-const EXPIRED_PER_TAKE: usize = 1024;
+/// Expired messages one step removes at most, on the way of takes and before
+/// and after them. A take behind more of them goes on in the next tick.
+pub(super) const EXPIRED_PER_STEP: usize = 1024;
 
 /// True if a take from this end prefers what stands at `a`.
 fn is_better(end: End, a: Order, b: Order) -> bool {
@@ -37,6 +38,8 @@ pub(super) enum Best {
     Here(Candidate),
     /// Perhaps something in this block of a run, which must be read to know.
     Cold(Order, QueueId, BlockAt),
+    /// Perhaps something behind those that have expired.
+    Expired(Order),
 }
 
 impl Best {
@@ -44,12 +47,22 @@ impl Best {
         match self {
             Best::Nothing => None,
             Best::Here(found) => Some(found.order),
-            Best::Cold(order, ..) => Some(*order),
+            Best::Cold(order, ..) | Best::Expired(order) => Some(*order),
         }
     }
 }
 
 impl Engine {
+    /// The same without what cannot be told yet.
+    pub(super) fn settled(&mut self, best: Best) -> Result<Option<Candidate>, Cold> {
+        match best {
+            Best::Nothing => Ok(None),
+            Best::Here(found) => Ok(Some(found)),
+            Best::Cold(_, queue, block) => Err(self.ask_ahead(queue, Lane::Ready, block)),
+            Best::Expired(_) => Err(self.ask_again()),
+        }
+    }
+
     /// The best message over all the queues.
     #[inline(never)]
     pub(super) fn best<J: Journal>(
@@ -108,7 +121,6 @@ impl Engine {
         after: Option<MessageId>,
     ) -> Best {
         self.store.promote(id, self.now);
-        let mut expired = 0;
         loop {
             let queue = self.store.seated(id);
             if queue.live.settings.down || queue.is_paused(self.now) {
@@ -132,11 +144,10 @@ impl Engine {
             if !message.is_expired(self.now) {
                 return Best::Here(found);
             }
-            if expired >= EXPIRED_PER_TAKE {
+            if cx.expired >= EXPIRED_PER_STEP {
                 self.store.look_again(id);
-                return Best::Nothing;
+                return Best::Expired(found.order);
             }
-            expired += 1;
             let message = message.id;
             self.expire(cx, message);
         }

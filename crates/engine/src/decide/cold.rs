@@ -5,16 +5,19 @@
 //! order the commands came, when it was supplied. Its answer is a
 //! [`crate::Delivery`], like that of a take that waited.
 
+use std::sync::Arc;
+
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 
-use super::admin::kicked_lane;
 use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
-use crate::command::{Caller, Command, ListState, MESSAGES_PER_STEP, Peek, StatsOf, Wait};
-use crate::compound::{Compound, Effect, Guard};
+use crate::command::{Caller, Command, MESSAGES_PER_STEP, Party, Wait};
+use crate::compound::Effect;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::message::{MessageId, QueueId, State};
-use crate::outcome::{Answer, Delivery};
+use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::store::Hash;
 use crate::time::Ms;
 
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
@@ -26,58 +29,152 @@ pub(super) const MANY: usize = MESSAGES_PER_STEP as usize;
 /// What is remembered of earlier searches.
 const KNOWN_MAX: usize = 4096;
 
+/// The answer cannot be told yet: something has to be read from a run, and was
+/// asked for, or more has expired than one step removes. Found before the first
+/// fact, so that the command can be decided anew. Made in this file only.
+#[derive(Debug)]
+pub(crate) struct Cold(());
+
+/// Why nothing was done.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Refused(Refusal),
+    Cold(Cold),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<Cold> for Stop {
+    fn from(cold: Cold) -> Self {
+        Stop::Cold(cold)
+    }
+}
+
+/// An outcome that is told when it is durable, or a refusal.
+pub(crate) fn durable<E: Into<Stop>>(result: Result<Outcome, E>) -> Result<Answer, Cold> {
+    let outcome = match result.map_err(Into::into) {
+        Ok(outcome) => outcome,
+        Err(Stop::Refused(refusal)) => Outcome::Refused(refusal),
+        Err(Stop::Cold(cold)) => return Err(cold),
+    };
+    Ok(Answer::Now(outcome, Hold::Durable))
+}
+
 /// A command that waits for something from a run.
 #[derive(Debug)]
-pub(crate) struct Parked {
-    pub(crate) caller: Caller,
+struct Parked {
+    caller: Caller,
     command: Command,
 }
 
+/// What is read from runs, and who waits for it. All of it is volatile.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// What is needed and was not asked for yet.
+    wants: Vec<Want>,
+    /// Commands that wait, in the order they came.
+    parked: Vec<Parked>,
+    /// What was looked for lately, and found nowhere or is in memory now; true
+    /// for as long as nothing went back to a run.
+    known: Known,
+    /// Waits that could not be served before something is read.
+    pub(super) stalled: Vec<u64>,
+    /// Waits whose time is over, but for what is being read. True: it is to be
+    /// warned.
+    pub(super) overdue: Vec<(u64, bool)>,
+    /// Blocks that are read since something in them has expired.
+    pub(super) ringing: Vec<BlockAt>,
+    /// Somebody waits for nothing but another step: more had expired than one
+    /// removes. The next tick goes on.
+    pub(crate) again: bool,
+    /// Puts wait while messages take more memory than this; 0: they do not.
+    pub(crate) memory_room: u64,
+}
+
+impl Reading {
+    /// The party is gone, with what it asked.
+    pub(crate) fn forget(&mut self, party: Party) {
+        self.parked.retain(|parked| parked.caller.party != party);
+    }
+
+    /// A wait goes on for what is being read.
+    pub(super) fn stall(&mut self, number: u64) {
+        if !self.stalled.contains(&number) {
+            self.stalled.push(number);
+        }
+    }
+}
+
+/// What the runs were asked and need not be asked again.
+#[derive(Debug, Default)]
+struct Known {
+    epoch: u64,
+    ids: HashSet<MessageId, Hash>,
+    keys: HashSet<(QueueId, Arc<[u8]>), Hash>,
+}
+
 impl Engine {
+    /// Decides a command, or keeps it until it can be decided.
+    // Into `submit`: measured.
+    #[inline(always)]
     pub(crate) fn decide_or_park<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         caller: Caller,
-        command: Command,
+        mut command: Command,
     ) -> Answer {
-        if self.memory_room > 0 && stores(&command) && self.store.memory_bytes() > self.memory_room
-        {
-            self.wants.push(Want::Room);
+        let room = self.reading.memory_room;
+        if room > 0 && stores(&command) && self.store.memory_bytes() > room {
+            self.reading.wants.push(Want::Room);
             return self.park(caller, command);
         }
-        if self.store.cold.is_empty() {
-            return self.decide(cx, caller, command);
-        }
-        match command {
-            Command::Take(take) => self
-                .take_or_ask(cx, caller.party, take)
-                .unwrap_or_else(|take| self.park(caller, Command::Take(*take))),
-            command => {
-                if matches!(command, Command::StopWaiting) {
-                    self.hurry(caller);
-                }
-                if self.needs(cx, &command) {
-                    return self.park(caller, command);
-                }
-                self.decide(cx, caller, command)
-            }
+        match self.decide_or_ask(cx, caller, &mut command) {
+            Ok(answer) => answer,
+            Err(Cold(())) => self.park(caller, command),
         }
     }
 
+    /// Decides a command. `Err`: nothing has happened but what time alone
+    /// changes, and the command is as it was.
+    #[inline]
+    pub(crate) fn decide_or_ask<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        command: &mut Command,
+    ) -> Result<Answer, Cold> {
+        cx.began = false;
+        let decided = self.decide(cx, caller, command);
+        if decided.is_err() {
+            // Decided anew it would happen twice, in part.
+            assert!(
+                !cx.began,
+                "what has to be read is found before the first fact: {:?}",
+                command.about().verb
+            );
+        }
+        decided
+    }
+
+    #[cold]
     fn park(&mut self, caller: Caller, command: Command) -> Answer {
-        self.parked.push(Parked { caller, command });
+        self.reading.parked.push(Parked { caller, command });
         Answer::Later
     }
 
     /// What is to be read from runs, once each. Whoever reads it hands it to
     /// [`Engine::supply`].
     pub fn take_wants(&mut self) -> Vec<Want> {
-        std::mem::take(&mut self.wants)
+        std::mem::take(&mut self.reading.wants)
     }
 
     /// True if [`Engine::take_wants`] would answer something.
     pub fn has_wants(&self) -> bool {
-        !self.wants.is_empty()
+        !self.reading.wants.is_empty()
     }
 
     /// Takes what was read, and decides what waited for it.
@@ -93,30 +190,35 @@ impl Engine {
         for found in found {
             self.take_in(&mut cx, found);
         }
-        self.sweep_expired(&mut cx);
-        for Parked { caller, command } in std::mem::take(&mut self.parked) {
+        self.go_on(&mut cx);
+    }
+
+    /// Decides what could not be decided before, in the order it came.
+    pub(crate) fn go_on<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        self.sweep_expired(cx);
+        for Parked { caller, command } in std::mem::take(&mut self.reading.parked) {
             let looks = match &command {
                 Command::Take(take) => take.look,
                 other => !matches!(other, Command::ReserveId { .. }),
             };
-            let answer = self.decide_or_park(&mut cx, caller, command);
+            let answer = self.decide_or_park(cx, caller, command);
             if let Answer::Now(outcome, hold) = answer {
-                self.deliver(&mut cx, caller.party, false, false, outcome, hold);
+                self.deliver(cx, caller.party, false, false, outcome, hold);
                 if looks {
                     cx.only_looked();
                 }
             }
         }
-        self.sweep_expired(&mut cx);
-        let stalled = std::mem::take(&mut self.stalled);
-        let overdue = self.overdue.iter().map(|(number, _)| number);
+        self.sweep_expired(cx);
+        let stalled = std::mem::take(&mut self.reading.stalled);
+        let overdue = self.reading.overdue.iter().map(|(number, _)| number);
         for number in stalled.iter().chain(overdue) {
             if let Some(waiter) = self.waiters.get(*number) {
                 waiter.queues.iter().for_each(|&queue| cx.wake(queue));
             }
         }
-        self.serve(&mut cx);
-        self.end_overdue(&mut cx);
+        self.serve(cx);
+        self.end_overdue(cx);
     }
 
     /// How cold messages stand.
@@ -127,7 +229,7 @@ impl Engine {
     fn take_in<J: Journal>(&mut self, cx: &mut Cx<'_, J>, found: Found) {
         match found {
             Found::Block(at, messages) => {
-                self.ringing.retain(|ringing| *ringing != at);
+                self.reading.ringing.retain(|ringing| *ringing != at);
                 let queue = self.store.cold.block(at).map(|block| block.row.queue);
                 match messages {
                     Some(messages) => {
@@ -144,14 +246,14 @@ impl Engine {
                 let any = self.want_entries(&places);
                 if !any {
                     self.forget_old_searches();
-                    self.known.ids.insert(id);
+                    self.reading.known.ids.insert(id);
                 }
             }
             Found::Key(queue, key, places) => {
                 let any = self.want_entries(&places);
                 if !any {
                     self.forget_old_searches();
-                    self.known.keys.insert((queue, key));
+                    self.reading.known.keys.insert((queue, key));
                 }
                 cx.wake(queue);
             }
@@ -176,7 +278,7 @@ impl Engine {
 
     fn forget_old_searches(&mut self) {
         let epoch = self.store.cold.epoch;
-        let known = &mut self.known;
+        let known = &mut self.reading.known;
         if known.epoch != epoch || known.ids.len() + known.keys.len() >= KNOWN_MAX {
             known.ids.clear();
             known.keys.clear();
@@ -187,7 +289,7 @@ impl Engine {
     /// Asks for a block, unless somebody has.
     pub(crate) fn want(&mut self, at: BlockAt) {
         if let Some(number) = self.store.ask_for(at) {
-            self.wants.push(Want::Block(at, number));
+            self.reading.wants.push(Want::Block(at, number));
         }
     }
 
@@ -210,227 +312,110 @@ impl Engine {
         }
     }
 
-    /// True if the search for a message's companions is over.
-    pub(crate) fn has_companions(&mut self, slot: u32) -> bool {
+    /// The search for a message's companions is over.
+    pub(super) fn companions_are_here(&mut self, slot: u32) -> Result<(), Cold> {
         let message = self.store.messages.at(slot);
         let (Some(key), queue) = (message.key(), message.queue) else {
-            return true;
+            return Ok(());
         };
         let cold = self
             .store
             .queue(queue)
             .and_then(|queue| queue.cold.as_ref());
         if cold.is_none_or(|cold| cold.sums.keyed == 0) {
-            return true;
+            return Ok(());
         }
         let search = (queue, key.clone());
-        if self.known.epoch == self.store.cold.epoch && self.known.keys.contains(&search) {
-            return true;
+        let Reading { known, wants, .. } = &mut self.reading;
+        if known.epoch == self.store.cold.epoch && known.keys.contains(&search) {
+            return Ok(());
         }
-        self.wants.push(Want::Key(search.0, search.1));
-        false
+        wants.push(Want::Key(search.0, search.1));
+        Err(Cold(()))
     }
 
-    /// Asks for the message, if it may be in a run and was not looked for.
-    fn needs_id(&mut self, id: MessageId) -> bool {
-        if !self.store.may_be_cold(id) {
-            return false;
-        }
-        if self.known.epoch == self.store.cold.epoch && self.known.ids.contains(&id) {
-            return false;
-        }
-        self.wants.push(Want::Id(id));
-        true
-    }
-
-    /// Asks for what the command needs from runs; true if it must wait for it.
-    fn needs<J: Journal>(&mut self, cx: &mut Cx<'_, J>, command: &Command) -> bool {
-        match command {
-            Command::Take(take) => {
-                let queues = self.queues_of(take);
-                !self.is_here(cx, take, &queues)
-            }
-            Command::Settle { id, .. }
-            | Command::Delete { id, .. }
-            | Command::ReserveId { id, .. }
-            | Command::Peek(Peek::Id(id))
-            | Command::KickId(id)
-            | Command::Move { id, .. }
-            | Command::Edit(id, _)
-            | Command::Stats(StatsOf::Message(id)) => self.needs_id(*id),
-            Command::Peek(Peek::Ready(name)) => self.needs_lane(name, Lane::Ready, None, 1),
-            Command::Peek(Peek::Delayed(name)) => self.needs_lane(name, Lane::Delayed, None, 1),
-            Command::Peek(Peek::Buried(name)) => self.needs_lane(name, Lane::Buried, None, 1),
-            Command::Peek(Peek::List {
-                queue,
-                state,
-                after,
-                max,
-            }) => {
-                if let Some(after) = after
-                    && self.needs_id(*after)
-                {
-                    return true;
-                }
-                let max = *max as usize;
-                let after = after.and_then(|id| self.store.message(id));
-                let order = |lane: Lane| after.map(|message| lane.order(message));
-                match lanes_of(*state) {
-                    [] => false,
-                    &[lane] => self.needs_lane(queue, lane, order(lane), max),
-                    // Those held back are listed behind all others.
-                    _ => {
-                        let from = order(Lane::Ready);
-                        if after.is_some_and(|message| !message.selectable) {
-                            return self.needs_lane(queue, Lane::HeldBack, from, max);
-                        }
-                        if self.needs_lane(queue, Lane::Ready, from, max) {
-                            return true;
-                        }
-                        let ready = self
-                            .store
-                            .find(queue)
-                            .map_or(0, |id| self.lane_slots(id, Lane::Ready, from, max).len());
-                        ready < max && self.needs_lane(queue, Lane::HeldBack, None, max - ready)
-                    }
-                }
-            }
-            Command::Kick { queue, state, max } => {
-                let max = usize::try_from(*max).unwrap_or(MANY).min(MANY);
-                kicked_lane(*state).is_some_and(|lane| self.needs_lane(queue, lane, None, max))
-            }
-            Command::MoveAll {
-                from, state, max, ..
-            } => {
-                let max = usize::try_from(*max).unwrap_or(MANY).min(MANY);
-                let mut any = false;
-                for &lane in lanes_of(*state) {
-                    any |= self.needs_lane(from, lane, None, max);
-                }
-                any
-            }
-            Command::FlushExpired(_) => {
-                self.ring_blocks();
-                false
-            }
-            Command::Put(put) => self.needs_room([put]),
-            Command::PutMany(puts) => self.needs_room(puts),
-            Command::Compound(compound) => self.needs_for_compound(cx, compound),
-            Command::SettleHeld { .. }
-            | Command::Touch(_)
-            | Command::Table(_)
-            | Command::Watch(_)
-            | Command::Rewatch(_)
-            | Command::WatchQueue { .. }
-            | Command::Refer { .. }
-            | Command::StopWaiting
-            | Command::Commit(_)
-            | Command::Pause { .. }
-            | Command::Configure { .. }
-            | Command::Join { .. }
-            | Command::Flush(_)
-            | Command::FlushAll
-            | Command::Drop(_)
-            | Command::Remembered { .. }
-            | Command::BurnId
-            | Command::Restore(_)
-            | Command::DropQueues { .. }
-            | Command::Stats(_) => false,
+    /// The message of this id, if there is one.
+    #[inline]
+    pub(super) fn look_up(&mut self, id: MessageId) -> Result<Option<u32>, Cold> {
+        match self.store.slot(id) {
+            None if !self.store.cold.is_empty() => self.ask_for_id(id),
+            found => Ok(found),
         }
     }
 
-    /// What its guards and effects are about, and what its command needs.
-    pub(crate) fn needs_for_compound<J: Journal>(
+    /// The message of this id.
+    #[inline]
+    pub(super) fn found(&mut self, id: MessageId) -> Result<u32, Stop> {
+        Ok(self.look_up(id)?.ok_or(Refusal::NotFound)?)
+    }
+
+    /// It is in memory nowhere; perhaps it was looked for in all runs.
+    #[cold]
+    fn ask_for_id(&mut self, id: MessageId) -> Result<Option<u32>, Cold> {
+        let Reading { known, wants, .. } = &mut self.reading;
+        let looked = known.epoch == self.store.cold.epoch && known.ids.contains(&id);
+        if looked || !self.store.may_be_cold(id) {
+            return Ok(None);
+        }
+        wants.push(Want::Id(id));
+        Err(Cold(()))
+    }
+
+    /// Slots of the first `max` messages of a lane behind `after`.
+    pub(super) fn lane(
         &mut self,
-        cx: &mut Cx<'_, J>,
-        compound: &Compound,
-    ) -> bool {
-        let mut any = false;
-        for guard in &compound.guards {
-            if let Guard::Message { id, .. } = guard {
-                any |= self.needs_id(*id);
-            }
-        }
-        let puts = compound.effects.iter().filter_map(|effect| match effect {
-            Effect::Put(put) => Some(put),
-            _ => None,
-        });
-        any |= self.needs_room(puts);
-        for effect in &compound.effects {
-            if let Some(id) = effect.message() {
-                any |= self.needs_id(id);
-            }
-        }
-        if let Some(then) = &compound.then
-            && !matches!(**then, Command::Compound(_))
-        {
-            any |= self.needs(cx, then);
-        }
-        any
-    }
-
-    /// Asks for stored blocks until the first `count` messages of a lane
-    /// behind `after` are in memory. True if some are not.
-    fn needs_lane(
-        &mut self,
-        name: &crate::name::Name,
+        id: QueueId,
         lane: Lane,
         after: Option<Order>,
-        count: usize,
-    ) -> bool {
-        let Some(id) = self.store.find(name) else {
-            return false;
-        };
-        self.store.promote(id, self.now);
-        let Some((bound, _)) = self.store.next_cold(id, lane, after) else {
-            return false;
-        };
-        // Messages in memory before the first block, as many as count.
-        let slots = self.lane_slots(id, lane, after, count);
-        let last = slots
-            .last()
-            .map(|&slot| lane.order(self.store.messages.at(slot)));
-        if slots.len() >= count && last.is_some_and(|last| last < bound) {
-            return false;
+        max: usize,
+    ) -> Result<Vec<u32>, Cold> {
+        let slots = self.lane_slots(id, lane, after, max);
+        if slots.len() >= max {
+            return Ok(slots);
         }
-        let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = match after {
-            None => self
-                .store
-                .queue(id)
-                .and_then(|queue| queue.cold.as_ref())
-                .map(|cold| {
-                    cold.blocks(lane)
-                        .take(BLOCKS_AHEAD)
-                        .map(|&(_, at)| at)
-                        .collect()
-                })
-                .unwrap_or_default(),
-            Some(_) => self
-                .store
-                .next_cold(id, lane, after)
-                .map(|(_, at)| at)
-                .into_iter()
-                .collect(),
+        let Some((_, next)) = self.store.next_cold(id, lane, after) else {
+            return Ok(slots);
         };
-        for at in blocks {
-            self.want(at);
+        match after {
+            None => self.want_ahead(id, lane),
+            Some(_) => self.want(next),
         }
-        true
+        Err(Cold(()))
+    }
+
+    /// What is looked for begins a lane, and may be in this block.
+    pub(super) fn ask_ahead(&mut self, queue: QueueId, lane: Lane, block: BlockAt) -> Cold {
+        self.want(block);
+        self.want_ahead(queue, lane);
+        Cold(())
+    }
+
+    /// What is looked for may be in this block.
+    pub(super) fn ask_block(&mut self, block: BlockAt) -> Cold {
+        self.want(block);
+        Cold(())
+    }
+
+    /// What is looked for stands behind more that has expired than one step
+    /// removes: the next tick goes on.
+    pub(super) fn ask_again(&mut self) -> Cold {
+        self.reading.again = true;
+        Cold(())
     }
 
     /// Blocks in which something expires by now are read, so that it can.
     pub(crate) fn ring_blocks(&mut self) {
         while let Some(block) = self.store.next_ring(self.now) {
-            self.ringing.push(block);
+            self.reading.ringing.push(block);
             self.want(block);
         }
     }
 
     /// A take that waits for a run and is told to wait no longer ends with
     /// what is there when the run was read.
-    fn hurry(&mut self, caller: Caller) {
-        for parked in &mut self.parked {
-            if parked.caller.party == caller.party
+    pub(super) fn hurry(&mut self, party: Party) {
+        for parked in &mut self.reading.parked {
+            if parked.caller.party == party
                 && let Command::Take(take) = &mut parked.command
             {
                 take.wait = Wait::No;
@@ -489,17 +474,6 @@ impl Engine {
         if cold.is_some_and(|cold| cold.loaded.len() < BLOCKS_AHEAD / 2) {
             self.want_ahead(id, Lane::Ready);
         }
-    }
-}
-
-/// The lanes a list of messages in this state goes through, in order.
-fn lanes_of(state: ListState) -> &'static [Lane] {
-    match state {
-        ListState::Ready => &[Lane::Ready, Lane::HeldBack],
-        ListState::Delayed => &[Lane::Delayed],
-        ListState::Buried => &[Lane::Buried],
-        ListState::Archived => &[Lane::Archived],
-        ListState::Reserved | ListState::Prepared => &[],
     }
 }
 

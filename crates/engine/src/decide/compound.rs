@@ -1,5 +1,6 @@
 //! Several things in one step, tables, and what waits for a hook's decision.
 
+use super::{Cold, Stop};
 use crate::command::{By, Caller, Command, How, Party, Put};
 use crate::compound::{Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk};
 use crate::engine::{Cx, Engine, Space};
@@ -18,44 +19,51 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         caller: Caller,
-        compound: Compound,
-    ) -> Answer {
-        let no = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
-        if let Err(refusal) = self.is_possible(caller.party, &compound) {
-            return no(refusal);
+        compound: &mut Compound,
+    ) -> Result<Answer, Cold> {
+        let no = |refusal| Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+        match self.is_possible(caller.party, compound) {
+            Ok(()) => {}
+            Err(Stop::Refused(refusal)) => return no(refusal),
+            Err(Stop::Cold(cold)) => return Err(cold),
         }
         let Compound { effects, then, .. } = compound;
         let quiet = effects.is_empty();
-        let (before, after) = match then.map(|then| *then) {
+        // A take sees what the effects did.
+        let after = match then.as_deref() {
             Some(Command::Compound(_)) => return no(Refusal::NotPermitted),
-            // A take sees what the effects did.
             Some(
-                then @ (Command::Take(_)
+                Command::Take(_)
                 | Command::Watch(_)
                 | Command::Rewatch(_)
-                | Command::WatchQueue { .. }),
-            ) => (None, Some(then)),
-            then => (then, None),
+                | Command::WatchQueue { .. },
+            ) => true,
+            _ => false,
         };
         let mut answered = None;
-        if let Some(command) = before {
-            let answer = self.decide(cx, caller, command);
+        if let Some(command) = then.as_deref_mut()
+            && !after
+        {
+            let answer = self.decide(cx, caller, command)?;
             if matches!(answer, Answer::Now(Outcome::Refused(_), _)) {
-                return answer;
+                return Ok(answer);
             }
             answered = Some(answer);
         }
-        let ids = self.bring_about(cx, effects);
-        if let Some(command) = after {
-            answered = Some(self.decide(cx, caller, command));
+        let ids = self.bring_about(cx, std::mem::take(effects));
+        if let Some(command) = then.take()
+            && after
+        {
+            // The effects stand: if it has to wait for a run, it does so alone.
+            answered = Some(self.decide_or_park(cx, caller, *command));
         }
         let (then, hold) = match answered {
             None => (None, Hold::Durable),
-            Some(Answer::Later) => return Answer::Later,
+            Some(Answer::Later) => return Ok(Answer::Later),
             Some(Answer::Now(then, hold)) if quiet => (Some(Box::new(then)), hold),
             Some(Answer::Now(then, _)) => (Some(Box::new(then)), Hold::Durable),
         };
-        Answer::Now(Outcome::Compound { ids, then }, hold)
+        Ok(Answer::Now(Outcome::Compound { ids, then }, hold))
     }
 
     /// Whether [`Command::Compound`] would be refused, for one that goes on in
@@ -76,22 +84,40 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        if !self.store.cold.is_empty() && self.needs_for_compound(&mut cx, compound) {
-            return Err(Refusal::Conflict);
+        match self.is_possible(party, compound) {
+            Ok(()) => Ok(()),
+            Err(Stop::Refused(refusal)) => Err(refusal),
+            Err(Stop::Cold(_)) => Err(Refusal::Conflict),
         }
-        self.is_possible(party, compound)
     }
 
-    /// Finds every refusal but those of the command itself.
-    fn is_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Refusal> {
+    /// Finds every refusal but those of the command itself, and what has to be
+    /// read for its guards and effects, all at once.
+    fn is_possible(&mut self, party: Party, compound: &Compound) -> Result<(), Stop> {
+        let guarded = compound.guards.iter().filter_map(|guard| match guard {
+            Guard::Message { id, .. } => Some(*id),
+            Guard::Table { .. } => None,
+        });
+        let changed = compound.effects.iter().filter_map(Effect::message);
+        let mut found = Ok(());
+        for id in guarded.chain(changed) {
+            found = found.and(self.look_up(id).map(drop));
+        }
+        let stored = || {
+            compound.effects.iter().filter_map(|effect| match effect {
+                Effect::Put(put) => Some(put),
+                _ => None,
+            })
+        };
+        found.and(self.room_is_here(stored()))?;
         if !compound.guards.iter().all(|guard| self.holds(guard)) {
-            return Err(Refusal::Conflict);
+            return Err(Refusal::Conflict.into());
         }
         for effect in &compound.effects {
             if let Some(id) = effect.message()
                 && !self.may_act(party, id, effect)
             {
-                return Err(Refusal::Conflict);
+                return Err(Refusal::Conflict.into());
             }
             match effect {
                 Effect::Move { to, .. }
@@ -100,26 +126,22 @@ impl Engine {
                     let made = self.find_or_make(to)?;
                     self.forget_unused(made);
                 }
-                Effect::Move { to, .. } if !to.is_possible() => return Err(Refusal::BadName),
+                Effect::Move { to, .. } if !to.is_possible() => return Err(Refusal::BadName.into()),
                 Effect::Set { table, key, .. }
                     if !table.is_possible() || key.len() > TABLE_KEY_MAX =>
                 {
-                    return Err(Refusal::BadName);
+                    return Err(Refusal::BadName.into());
                 }
                 _ => {}
             }
         }
         self.have_room(&compound.effects)?;
-        let stored = compound.effects.iter().filter_map(|effect| match effect {
-            Effect::Put(put) => Some(put),
-            _ => None,
-        });
         let asked: &[Put] = match compound.then.as_deref() {
             Some(Command::Put(put)) => std::slice::from_ref(put),
             Some(Command::PutMany(puts)) => puts,
             _ => &[],
         };
-        let made = self.find_good(asked.iter().chain(stored))?;
+        let made = self.find_good(asked.iter().chain(stored()))?;
         for queue in made {
             self.forget_unused(queue);
         }
@@ -281,9 +303,9 @@ impl Engine {
                         cx.wake(at.queue);
                     }
                 }
-                Effect::Edit(id, edit) => {
+                Effect::Edit(id, mut edit) => {
                     // Found possible before the first effect.
-                    let _edited = self.edit(cx, id, *edit);
+                    let _edited = self.edit(cx, id, &mut edit);
                 }
                 Effect::Conclude(id) => self.conclude(cx, id),
                 Effect::Set {
@@ -313,23 +335,23 @@ impl Engine {
     pub(crate) fn table<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        ask: TableAsk,
+        ask: &TableAsk,
     ) -> Result<Outcome, Refusal> {
         let tables = &self.store.tables;
         Ok(match ask {
             TableAsk::Get { table, key } => {
-                let found = tables.get(&table, &key, self.now);
+                let found = tables.get(table, key, self.now);
                 Outcome::Entries(found.into_iter().collect())
             }
             TableAsk::List { table, after, max } => Outcome::Entries(tables.list(
-                &table,
+                table,
                 after.as_deref(),
-                usize::try_from(max).unwrap_or(usize::MAX),
+                usize::try_from(*max).unwrap_or(usize::MAX),
                 self.now,
             )),
             TableAsk::Drop(table) => {
-                if tables.exists(&table) {
-                    self.fact(cx, Fact::TableDropped(table));
+                if tables.exists(table) {
+                    self.fact(cx, Fact::TableDropped(table.clone()));
                 }
                 Outcome::Done
             }
@@ -373,7 +395,7 @@ impl Engine {
     /// True if [`Engine::take_wants`] or [`Engine::take_intents`] would answer
     /// something.
     pub fn asks(&self) -> bool {
-        !self.wants.is_empty() || !self.asked.is_empty()
+        self.has_wants() || !self.asked.is_empty()
     }
 
     /// True if [`Engine::take_intents`] would answer something.

@@ -1,5 +1,15 @@
 //! Deciding: each command looks at the state, refuses or states facts. A
-//! refusal is always found before the first fact.
+//! refusal is always found before the first fact, and so is that something has
+//! to be read from a run first ([`Stop`]).
+//!
+//! What may be in a run is looked for in a few ways: by id (`found`,
+//! `look_up`), along a lane (`lane`), as the best for a taker (`best`,
+//! `is_here`, `companions_are_here`), as what makes way for a put
+//! (`room_is_here`). Each of them answers what is there or [`Cold`], which
+//! nothing else can make, and has asked for the rest then. A command calls them
+//! before its first fact: what acts (`settle_one`, `transfer`, `hand`,
+//! `store_put` ...) cannot answer `Cold`, and the one place that hands `Cold` on
+//! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
 mod choose;
@@ -13,6 +23,6 @@ mod show;
 mod take;
 mod timers;
 
-pub(crate) use cold::Parked;
+pub(crate) use cold::{Cold, Reading, Stop, durable};
 pub use keep::Spill;
 pub(crate) use timers::COLD_WAIT_MS;

@@ -3,6 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
+use super::Stop;
 use crate::command::{Expiry, Past, Put, PutMore, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark};
@@ -29,27 +30,43 @@ impl Engine {
     pub(crate) fn put<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        put: Put,
-    ) -> Result<Outcome, Refusal> {
+        put: &mut Put,
+    ) -> Result<Outcome, Stop> {
         let queue = self.find_or_make(&put.queue)?;
-        let room = match self.may_put(queue, &put, 0, 0) {
+        match self.make_room_for(cx, queue, put) {
             Ok(Repeat::Of(id)) => {
                 self.count_live(queue, |totals| totals.repeats += 1);
-                return Ok(Outcome::Put { id, fresh: false });
+                Ok(Outcome::Put { id, fresh: false })
             }
-            Ok(Repeat::No) if self.is_fanout_only(queue) => Ok(()),
-            Ok(Repeat::No) => self.make_room(cx, queue, put.body.len()),
-            Err(refusal) => Err(refusal),
-        };
-        if let Err(refusal) = room {
-            if refusal == Refusal::QueueFull {
-                self.count_live(queue, |totals| totals.refused_full += 1);
+            Ok(Repeat::No) => {
+                let id = self.store_put(cx, queue, put);
+                Ok(Outcome::Put { id, fresh: true })
             }
-            self.forget_unused(queue);
-            return Err(refusal);
+            Err(stop) => {
+                if matches!(stop, Stop::Refused(Refusal::QueueFull)) {
+                    self.count_live(queue, |totals| totals.refused_full += 1);
+                }
+                self.forget_unused(queue);
+                Err(stop)
+            }
         }
-        let id = self.store_put(cx, queue, put);
-        Ok(Outcome::Put { id, fresh: true })
+    }
+
+    /// Finds one put good and makes room for it.
+    fn make_room_for<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: QueueId,
+        put: &Put,
+    ) -> Result<Repeat, Stop> {
+        let repeat = self.may_put(queue, put, 0, 0)?;
+        if matches!(repeat, Repeat::No) {
+            self.room_is_here([put])?;
+            if !self.is_fanout_only(queue) {
+                self.make_room(cx, queue, put.body.len())?;
+            }
+        }
+        Ok(repeat)
     }
 
     /// Whether [`crate::Command::PutMany`] of these would be refused, for a
@@ -79,11 +96,17 @@ impl Engine {
     pub(crate) fn put_many<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        puts: Vec<Put>,
-    ) -> Result<Outcome, Refusal> {
-        let queues = self.find_good(&puts)?;
+        puts: &mut Vec<Put>,
+    ) -> Result<Outcome, Stop> {
+        let queues = self.find_good(&*puts)?;
+        if let Err(cold) = self.room_is_here(&*puts) {
+            for queue in queues {
+                self.forget_unused(queue);
+            }
+            return Err(cold.into());
+        }
         let mut ids = Vec::with_capacity(puts.len());
-        for (put, queue) in puts.into_iter().zip(queues) {
+        for (put, queue) in std::mem::take(puts).into_iter().zip(queues) {
             ids.push(self.store_good(cx, queue, put));
         }
         Ok(Outcome::PutMany(ids))
@@ -94,7 +117,7 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         queue: QueueId,
-        put: Put,
+        mut put: Put,
     ) -> MessageId {
         // It may repeat an earlier one of them.
         match self.repeat_of(queue, &put) {
@@ -109,7 +132,7 @@ impl Engine {
                 {
                     self.count_live(queue, |totals| totals.refused_full += 1);
                 }
-                self.store_put(cx, queue, put)
+                self.store_put(cx, queue, &mut put)
             }
         }
     }
@@ -254,7 +277,12 @@ impl Engine {
 
     /// Stores a message that was found good, and its copies in the queue's
     /// children.
-    fn store_put<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId, put: Put) -> MessageId {
+    fn store_put<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: QueueId,
+        put: &mut Put,
+    ) -> MessageId {
         let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
         let (children, only) = match self.store.queue(queue) {
             Some(queue) if came && !queue.live.settings.fanout_only => (Vec::new(), false),
@@ -263,7 +291,7 @@ impl Engine {
         };
         let mut first = MessageId(0);
         for child in children {
-            let copy = Put {
+            let mut copy = Put {
                 queue: self.store.name_of(child),
                 ..put.clone()
             };
@@ -272,7 +300,7 @@ impl Engine {
             if matches!(self.may_put(child, &copy, 0, 0), Ok(Repeat::No))
                 && self.make_room(cx, child, copy.body.len()).is_ok()
             {
-                let id = self.store_one(cx, child, copy);
+                let id = self.store_one(cx, child, &mut copy);
                 if first.0 == 0 {
                     first = id;
                 }
@@ -288,7 +316,12 @@ impl Engine {
         }
     }
 
-    fn store_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, put: Put) -> MessageId {
+    fn store_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: QueueId,
+        put: &mut Put,
+    ) -> MessageId {
         self.record_queue(cx, id);
         let now = self.now;
         let live = self.store.live_mut(id);
@@ -311,13 +344,14 @@ impl Engine {
             (Some(at), max) => Some(at.min(self.after(max))),
         };
         let due = self.due(put.due);
-        let marks = self.marks_of(id, &put);
+        let marks = self.marks_of(id, put);
         let mut message = Message {
             id: number,
             // Ids stay below 2^63.
             place: number.0 as i64,
             created: now,
-            body: put.body,
+            // Without a copy; an empty one to leave in its place would cost more.
+            body: put.body.clone(),
             extra: None,
             ttr_ms: put.ttr_ms,
             rank: put.rank.unwrap_or(settings.default_rank),
@@ -339,7 +373,7 @@ impl Engine {
                 ..Extra::default()
             }));
         }
-        if let Some(more) = put.more {
+        if let Some(more) = put.more.take() {
             let PutMore {
                 held_back,
                 prepared,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::cold::MANY;
+use super::cold::{Cold, MANY};
 use crate::cold::{BlockAt, Lane, Order};
 use crate::command::Put;
 use crate::engine::{Cx, Engine};
@@ -181,9 +181,21 @@ impl Engine {
         }
     }
 
-    /// True if puts need somebody to make way who is in a run, which is asked
-    /// for.
-    pub(super) fn needs_room<'a>(&mut self, puts: impl IntoIterator<Item = &'a Put>) -> bool {
+    /// Whether those who make way for these puts are in memory, of many the
+    /// first [`MANY`].
+    #[inline]
+    pub(super) fn room_is_here<'a>(
+        &mut self,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<(), Cold> {
+        match self.store.cold.is_empty() {
+            true => Ok(()),
+            false => self.ask_for_room(puts),
+        }
+    }
+
+    #[cold]
+    fn ask_for_room<'a>(&mut self, puts: impl IntoIterator<Item = &'a Put>) -> Result<(), Cold> {
         let mut asked: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
         for put in puts {
             let Some(queue) = self
@@ -201,18 +213,17 @@ impl Engine {
                 }
             }
         }
-        let mut any = false;
+        let mut here = Ok(());
         for (id, (count, bytes)) in asked {
             if self.fits(id, count, bytes) {
                 continue;
             }
             self.store.promote(id, self.now);
             if let Some(block) = self.first_cold_victim(id, count, bytes) {
-                self.want(block);
-                any = true;
+                here = Err(self.ask_block(block));
             }
         }
-        any
+        here
     }
 
     /// The block that must be read before enough messages have made way for

@@ -1,5 +1,6 @@
 //! Ending leases, by their holder or by themselves.
 
+use super::Stop;
 use crate::command::{BackTo, By, How, Party};
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
@@ -17,18 +18,19 @@ impl Engine {
         party: Party,
         id: MessageId,
         by: By,
-        how: How,
-    ) -> Result<Outcome, Refusal> {
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        how: &How,
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
         if !self.allows(party, id, by) {
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
+        let message = self.store.messages.at(slot);
         // Giving back makes sense only for what was taken.
         if message.state != State::Reserved && matches!(how, How::Release { .. }) {
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
         let queue = message.queue;
-        self.settle_one(cx, id, &how);
+        self.settle_one(cx, id, how);
         cx.wake(queue);
         Ok(Outcome::Done)
     }
@@ -37,7 +39,7 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         party: Party,
-        queue: Option<Name>,
+        queue: Option<&Name>,
         how: &How,
         max: u32,
     ) -> Result<Outcome, Refusal> {
@@ -47,7 +49,7 @@ impl Engine {
         let mut ids: Vec<MessageId> = match queue {
             None => held.to_vec(),
             // By name: the queue may have been dropped since, and made again.
-            Some(name) => self.held_in(party, &name).collect(),
+            Some(name) => self.held_in(party, name).collect(),
         };
         ids.truncate(max as usize);
         let count = ids.len() as u64;
@@ -332,15 +334,16 @@ impl Engine {
         party: Party,
         id: MessageId,
         by: By,
-    ) -> Result<Outcome, Refusal> {
-        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+    ) -> Result<Outcome, Stop> {
+        let slot = self.found(id)?;
+        let message = self.store.messages.at(slot);
         let (queue, expired) = (message.queue, message.is_expired(self.now));
         if expired {
             self.expire(cx, id);
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
         if !self.allows(party, id, by) {
-            return Err(Refusal::NotFound);
+            return Err(Refusal::NotFound.into());
         }
         self.count_live(queue, |totals| totals.delete_commands += 1);
         self.settle_one(cx, id, &How::Finish);
@@ -353,9 +356,13 @@ impl Engine {
     /// where to, is a fact: else a queue that is told later where expired
     /// messages go would get those again, after a restart, that went long ago.
     pub(crate) fn expire<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        // Whatever is being decided, this happens by itself.
+        let began = cx.began;
+        cx.expired += 1;
         if !self.withholds(cx, id, IntentKind::Expire) {
             self.expire_now(cx, id);
         }
+        cx.began = began;
     }
 
     /// What the queue's settings say of messages that expire.

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::Stop;
 use crate::cold::Lane;
 use crate::command::{ListState, Peek, StatsOf};
 use crate::engine::Engine;
@@ -14,13 +15,14 @@ use crate::store::Queue;
 const ALARMS: usize = 1024;
 
 impl Engine {
-    pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Refusal> {
+    pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Stop> {
         let one = |message: &Message| Outcome::Messages(SmallVec::from_iter([message.clone()]));
-        let (queue, first) = match peek {
+        let (queue, lane) = match peek {
             Peek::Id(id) => {
-                let message = self.store.message(*id).ok_or(Refusal::NotFound)?;
+                let slot = self.found(*id)?;
+                let message = self.store.messages.at(slot);
                 return if message.is_expired(self.now) {
-                    Err(Refusal::NotFound)
+                    Err(Refusal::NotFound.into())
                 } else {
                     Ok(one(message))
                 };
@@ -36,12 +38,12 @@ impl Engine {
                 // A list goes on behind a message that is still there.
                 let after = match after {
                     None => None,
-                    Some(id) => match self.store.message(*id) {
-                        Some(message) if self.is_listed(message, queue, *state) => Some(message),
+                    Some(id) => match self.look_up(*id)? {
+                        Some(slot) if self.is_listed(slot, queue, *state) => Some(slot),
                         _ => return Ok(Outcome::Empty),
                     },
                 };
-                let slots = self.slots_in(queue, *state, after, *max as usize);
+                let slots = self.slots_in(queue, *state, after, *max as usize)?;
                 let listed: SmallVec<[Message; 1]> = slots
                     .into_iter()
                     .map(|slot| self.store.messages.at(slot))
@@ -53,23 +55,19 @@ impl Engine {
                     Outcome::Messages(listed)
                 });
             }
-            Peek::Ready(name) => (name, State::Ready),
-            Peek::Delayed(name) => (name, State::Prepared),
-            Peek::Buried(name) => (name, State::Buried),
+            Peek::Ready(name) => (name, Lane::Ready),
+            Peek::Delayed(name) => (name, Lane::Delayed),
+            Peek::Buried(name) => (name, Lane::Buried),
         };
         let id = self.store.find(queue).ok_or(Refusal::NotFound)?;
         self.store.promote(id, self.now);
-        let queue = self.store.queue(id).ok_or(Refusal::NotFound)?;
-        let slot = match first {
-            State::Ready => queue.ready.values().next(),
-            State::Buried => queue.buried.values().next(),
-            _ => queue.delayed.values().next(),
-        };
-        let message = slot.map(|&slot| self.store.messages.at(slot));
-        message.map(one).ok_or(Refusal::NotFound)
+        let first = self.lane(id, lane, None, 1)?;
+        let slot = first.first().ok_or(Refusal::NotFound)?;
+        Ok(one(self.store.messages.at(*slot)))
     }
 
-    fn is_listed(&self, message: &Message, id: QueueId, state: ListState) -> bool {
+    fn is_listed(&self, slot: u32, id: QueueId, state: ListState) -> bool {
+        let message = self.store.messages.at(slot);
         let delayed = self.store.queue(id).is_some_and(|queue| {
             let due = message.due();
             due.is_some_and(|due| queue.delayed.contains_key(&(due, message.id)))
@@ -85,13 +83,13 @@ impl Engine {
             }
     }
 
-    pub(crate) fn stats(&mut self, of: &StatsOf) -> Result<StatsReply, Refusal> {
+    pub(crate) fn stats(&mut self, of: &StatsOf) -> Result<StatsReply, Stop> {
         match of {
             StatsOf::Message(id) => {
-                let slot = self.store.slot(*id).ok_or(Refusal::NotFound)?;
+                let slot = self.found(*id)?;
                 let message = self.store.messages.at(slot);
                 if message.is_expired(self.now) {
-                    return Err(Refusal::NotFound);
+                    return Err(Refusal::NotFound.into());
                 }
                 let delayed = message.is_delayed(self.now);
                 let until = match message.state {

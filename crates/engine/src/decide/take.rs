@@ -5,7 +5,6 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::cold::Lane;
 use crate::command::{LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal};
@@ -15,63 +14,31 @@ use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 use crate::time::Ms;
 use crate::waiters::{Lines, Waiter};
 
-use super::choose::Best;
-use super::cold::MANY;
+use super::cold::{Cold, MANY};
 
 impl Engine {
     pub(crate) fn take<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         party: Party,
-        take: Take,
-    ) -> Answer {
-        self.passed_cold = false;
-        match self.try_take(cx, party, &take) {
-            Ok(answer) => answer,
-            Err(queues) => self.found_nothing(party, take, &queues),
-        }
-    }
-
-    /// [`Engine::take`] where some messages are in runs. `Err`: it waits for
-    /// one of them, which was asked for. Looking for what is there and taking
-    /// it are one step, since most takes find it read ahead.
-    pub(crate) fn take_or_ask<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        party: Party,
-        take: Take,
-    ) -> Result<Answer, Box<Take>> {
-        self.passed_cold = false;
-        match self.try_take(cx, party, &take) {
-            Ok(answer) => Ok(answer),
-            Err(_) if self.passed_cold => Err(Box::new(take)),
-            Err(queues) => Ok(self.found_nothing(party, take, &queues)),
-        }
-    }
-
-    /// `Err`: there was nothing in these, its queues that exist here.
-    fn try_take<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        party: Party,
-        take: &Take,
-    ) -> Result<Answer, Lines> {
+        take: &mut Take,
+    ) -> Result<Answer, Cold> {
         let queues = self.queues_of(take);
         if let Err(refusal) = self.may_take(party, take, &queues) {
             return Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
         }
-        match self.take_now(cx, party, take, &queues) {
-            Some((outcome, hold)) => Ok(Answer::Now(outcome, hold)),
-            None => Err(queues),
-        }
+        Ok(match self.take_now(cx, party, take, &queues)? {
+            Some((outcome, hold)) => Answer::Now(outcome, hold),
+            None => self.found_nothing(party, take, &queues),
+        })
     }
 
     /// A take that found nothing waits, if it may.
-    fn found_nothing(&mut self, party: Party, take: Take, queues: &[QueueId]) -> Answer {
+    fn found_nothing(&mut self, party: Party, take: &mut Take, queues: &[QueueId]) -> Answer {
         for &queue in queues {
             self.count_live(queue, |totals| totals.misses += 1);
         }
-        let warn = self.warning(party, &take);
+        let warn = self.warning(party, take);
         if warn.is_some_and(|at| at <= self.now) {
             return Answer::Now(Outcome::DeadlineSoon, Hold::Turn);
         }
@@ -87,13 +54,13 @@ impl Engine {
         let waiter = Waiter {
             party,
             standing: false,
-            take,
+            take: std::mem::take(take),
             queues: SmallVec::new(),
             until,
             warn,
             claim: None,
         };
-        match self.stand_in_line(waiter) {
+        match self.stand_in_line(waiter, false) {
             Ok(()) => Answer::Later,
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -164,14 +131,14 @@ impl Engine {
     }
 
     fn stand<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party, take: Take) -> Answer {
-        self.passed_cold = false;
         let queues = self.queues_of(&take);
-        if let Some((outcome, hold)) = self.take_now(cx, party, &take, &queues) {
+        let taken = self.take_now(cx, party, &take, &queues);
+        if let Ok(Some((outcome, hold))) = taken {
             self.unwatch(party);
             self.deliver(cx, party, true, false, outcome, hold);
             return Answer::Now(Outcome::Done, Hold::Turn);
         }
-        match self.stand_or_change(party, take, None) {
+        match self.stand_or_change(party, take, None, taken.is_err()) {
             Ok(()) => Answer::Now(Outcome::Done, Hold::Turn),
             Err(refusal) => Answer::Now(Outcome::Refused(refusal), Hold::Durable),
         }
@@ -179,14 +146,16 @@ impl Engine {
 
     /// Enters a standing take at the end of the lines of its queues, or changes
     /// the party's, which keeps its place. Nothing stands if it is refused.
+    /// `reads`: something is being read for it.
     pub(crate) fn stand_or_change(
         &mut self,
         party: Party,
         take: Take,
         claim: Option<Claim>,
+        reads: bool,
     ) -> Result<(), Refusal> {
         let Some(number) = self.waiters.of(party, true) else {
-            return self.stand_in_line(Waiter {
+            let waiter = Waiter {
                 party,
                 standing: true,
                 take,
@@ -194,7 +163,8 @@ impl Engine {
                 until: None,
                 warn: None,
                 claim,
-            });
+            };
+            return self.stand_in_line(waiter, reads);
         };
         match self.lines_of(&take) {
             Ok(queues) => {
@@ -280,15 +250,16 @@ impl Engine {
     }
 
     /// Enters a waiter at the end of the lines of those of its queues that are
-    /// this shard's; makes those that do not exist.
-    pub(crate) fn stand_in_line(&mut self, mut waiter: Waiter) -> Result<(), Refusal> {
+    /// this shard's; makes those that do not exist. `reads`: something is being
+    /// read for it.
+    pub(crate) fn stand_in_line(&mut self, mut waiter: Waiter, reads: bool) -> Result<(), Refusal> {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
         waiter.queues = self.lines_of(&waiter.take)?;
         let number = self.waiters.add(waiter, &mut self.store);
-        if self.passed_cold {
-            self.stalled.push(number);
+        if reads {
+            self.reading.stall(number);
         }
         Ok(())
     }
@@ -336,31 +307,30 @@ impl Engine {
         party: Party,
         take: &Take,
         queues: &[QueueId],
-    ) -> Option<(Outcome, Hold)> {
+    ) -> Result<Option<(Outcome, Hold)>, Cold> {
         let mut handed = Handed::new();
         let mut newest = MessageId(0);
         let wanted = take.messages_max.max(1);
-        if wanted > 1 && !self.store.cold.is_empty() && !self.is_here(cx, take, queues) {
-            return None;
+        if wanted > 1 && !self.store.cold.is_empty() {
+            self.is_here(cx, take, queues)?;
         }
         let mut seen = None;
         while handed.len() < wanted as usize {
-            let best = match self.best(cx, take, queues, seen) {
-                Best::Here(best) => best,
-                Best::Nothing => break,
-                Best::Cold(_, queue, block) => {
-                    // Of more than it waited for, what was found is an answer.
-                    if handed.is_empty() {
-                        self.passed_cold = true;
-                        self.want(block);
-                        self.want_ahead(queue, Lane::Ready);
-                    }
-                    break;
-                }
+            let best = self.best(cx, take, queues, seen);
+            let best = match self.settled(best) {
+                Ok(Some(best)) => best,
+                Ok(None) => break,
+                // Of more than it waited for, what was found is an answer.
+                Err(_) if !handed.is_empty() => break,
+                Err(cold) => return Err(cold),
             };
-            if take.group.is_some() && !self.has_companions(best.slot) {
-                self.passed_cold = true;
-                break;
+            if take.group.is_some()
+                && let Err(cold) = self.companions_are_here(best.slot)
+            {
+                match handed.is_empty() {
+                    true => return Err(cold),
+                    false => break,
+                }
             }
             if take.look {
                 let message = self.store.messages.at(best.slot);
@@ -381,14 +351,14 @@ impl Engine {
             }
         }
         if handed.is_empty() {
-            return None;
+            return Ok(None);
         }
         let hold = if take.lease.is_some() {
             Hold::Written(newest)
         } else {
             Hold::Durable
         };
-        Some((Outcome::Messages(handed), hold))
+        Ok(Some((Outcome::Messages(handed), hold)))
     }
 
     /// Removes or leases one message and answers it as the taker sees it.
@@ -431,41 +401,36 @@ impl Engine {
         message.expect("what was found is taken out")
     }
 
-    /// True if what this take would get is in memory, with its companions; of
-    /// many, the first [`MANY`]. What is not is asked for.
+    /// What this take would get is in memory, with its companions; of many, the
+    /// first [`MANY`].
     #[cold]
-    pub(crate) fn is_here<J: Journal>(
+    pub(super) fn is_here<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
         queues: &[QueueId],
-    ) -> bool {
+    ) -> Result<(), Cold> {
         let wanted = match take.look && take.queues.len() > 1 {
             true => 1,
             false => (take.messages_max.max(1) as usize).min(MANY),
         };
-        let mut here = true;
+        let mut here = Ok(());
         // How far each queue was walked along.
         let mut seen: SmallVec<[(QueueId, MessageId); 1]> = SmallVec::new();
         for _ in 0..wanted {
-            let best = match self.best_behind(cx, take, queues, &seen) {
-                Best::Here(best) => best,
-                Best::Nothing => break,
-                Best::Cold(_, queue, block) => {
-                    self.want(block);
-                    self.want_ahead(queue, Lane::Ready);
-                    here = false;
-                    break;
-                }
+            let best = self.best_behind(cx, take, queues, &seen);
+            let Some(best) = self.settled(best)? else {
+                break;
             };
-            here &= take.group.is_none() || self.has_companions(best.slot);
+            if take.group.is_some() {
+                here = here.and(self.companions_are_here(best.slot));
+            }
             let id = best.order.2;
             match seen.iter_mut().find(|seen| seen.0 == best.queue) {
                 Some(seen) => seen.1 = id,
                 None => seen.push((best.queue, id)),
             }
         }
-        self.passed_cold |= !here;
         here
     }
 
@@ -495,26 +460,31 @@ impl Engine {
         }
     }
 
-    /// The first message a take from these queues would get; `None` too if
-    /// something must be read before.
+    /// The first message a take from these queues would get.
     pub(crate) fn would_take<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
         queues: &[QueueId],
-    ) -> Option<&Message> {
-        if !self.store.cold.is_empty() && !self.is_here(cx, take, queues) {
-            return None;
+    ) -> Result<Option<&Message>, Cold> {
+        if !self.store.cold.is_empty() {
+            self.is_here(cx, take, queues)?;
         }
-        match self.best(cx, take, queues, None) {
-            Best::Here(best) => Some(self.store.messages.at(best.slot)),
-            Best::Nothing | Best::Cold(..) => None,
-        }
+        let best = self.best(cx, take, queues, None);
+        let best = self.settled(best)?;
+        Ok(best.map(|best| self.store.messages.at(best.slot)))
     }
 
     /// Gives what is available in the woken queues to those who wait, longest
     /// first.
+    #[inline]
     pub(crate) fn serve<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        if cx.has_woken() {
+            self.serve_woken(cx);
+        }
+    }
+
+    fn serve_woken<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         let mut woken = cx.take_woken();
         let mut passed: Option<u64> = None;
         while !woken.is_empty() {
@@ -541,25 +511,14 @@ impl Engine {
             passed = Some(number);
             if self.is_behind_stalled(number, &queues) {
                 // Who comes first may get what this one would.
-                self.stall(number);
+                self.reading.stall(number);
                 woken.retain(|id| queues.binary_search(id).is_err());
                 continue;
             }
-            self.passed_cold = false;
-            let (dead, taken) = match &claim {
-                Some(claim) if claim.is_taken() => (true, None),
-                // It is taken only for something.
-                Some(_) if self.would_take(cx, &take, &queues).is_none() => (false, None),
-                Some(claim) if !claim.take() => (true, None),
-                _ => (false, self.take_now(cx, party, &take, &queues)),
-            };
-            if taken.is_none() && self.passed_cold {
-                self.stall(number);
-            }
-            match taken {
+            match self.serve_one(cx, party, &take, &queues, claim.as_ref()) {
                 // Another shard has served it.
-                None if dead => self.drop_waiter(number),
-                Some((outcome, hold)) => {
+                Served::Elsewhere => self.drop_waiter(number),
+                Served::Found(Some((outcome, hold))) => {
                     self.waiters.remove(number, &mut self.store);
                     self.deliver(cx, party, standing, claim.is_some(), outcome, hold);
                     if take.look {
@@ -570,10 +529,14 @@ impl Engine {
                     }
                 }
                 // Only a taker that cannot frame what is there leaves it to
-                // those behind it; one that needs something from a run first
-                // keeps its turn.
-                None if take.body_max.is_some() && !self.passed_cold => {}
-                None => woken.retain(|id| queues.binary_search(id).is_err()),
+                // those behind it.
+                Served::Found(None) if take.body_max.is_some() => {}
+                Served::Found(None) => woken.retain(|id| queues.binary_search(id).is_err()),
+                // One that needs something from a run first keeps its turn.
+                Served::Reads => {
+                    self.reading.stall(number);
+                    woken.retain(|id| queues.binary_search(id).is_err());
+                }
             }
             let more = cx.take_woken();
             if !more.is_empty() {
@@ -583,17 +546,35 @@ impl Engine {
         }
     }
 
-    /// A wait goes on for what is being read.
-    fn stall(&mut self, number: u64) {
-        if !self.stalled.contains(&number) {
-            self.stalled.push(number);
+    /// What there is for one who waits.
+    fn serve_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        take: &Take,
+        queues: &[QueueId],
+        claim: Option<&Claim>,
+    ) -> Served {
+        if let Some(claim) = claim {
+            if claim.is_taken() {
+                return Served::Elsewhere;
+            }
+            // It is taken only for something.
+            match self.would_take(cx, take, queues) {
+                Ok(Some(_)) if !claim.take() => return Served::Elsewhere,
+                Ok(Some(_)) => {}
+                Ok(None) => return Served::Found(None),
+                Err(_) => return Served::Reads,
+            }
         }
+        self.take_now(cx, party, take, queues)
+            .map_or(Served::Reads, Served::Found)
     }
 
     /// True if somebody who came before waits on one of these queues for what
     /// is being read.
     fn is_behind_stalled(&self, number: u64, queues: &[QueueId]) -> bool {
-        self.stalled.iter().any(|&other| {
+        self.reading.stalled.iter().any(|&other| {
             other < number
                 && self
                     .waiters
@@ -628,6 +609,7 @@ impl Engine {
 
     /// Ends the party's waiting take.
     pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, party: Party) {
+        self.hurry(party);
         if let Some(number) = self.waiters.of(party, false) {
             self.end_wait(cx, number, Outcome::Empty);
         }
@@ -658,12 +640,12 @@ impl Engine {
         party: Party,
         id: MessageId,
         ask: LeaseAsk,
-    ) -> Answer {
-        let refused = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+    ) -> Result<Answer, Cold> {
+        let refused = |refusal| Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
         if self.space == Space::NoTakes {
             return refused(Refusal::NoSpace);
         }
-        let Some(slot) = self.store.slot(id) else {
+        let Some(slot) = self.look_up(id)? else {
             return refused(Refusal::NotFound);
         };
         let message = self.store.messages.at(slot);
@@ -685,8 +667,17 @@ impl Engine {
         }
         let message = self.hand(cx, party, slot, Some(&ask));
         let outcome = Outcome::Messages(SmallVec::from_iter([message]));
-        Answer::Now(outcome, Hold::Written(id))
+        Ok(Answer::Now(outcome, Hold::Written(id)))
     }
+}
+
+/// What came of looking for something for one who waits.
+enum Served {
+    /// Another shard has served it.
+    Elsewhere,
+    Found(Option<(Outcome, Hold)>),
+    /// Something has to be read first.
+    Reads,
 }
 
 /// True if a queue is in both lists.

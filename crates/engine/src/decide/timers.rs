@@ -2,13 +2,15 @@
 
 use smallvec::SmallVec;
 
+use super::choose::EXPIRED_PER_STEP;
 use super::cold::MANY;
 use crate::cold::Lane;
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal, Return};
 use crate::message::{MessageId, QueueId, State};
-use crate::outcome::Outcome;
+use crate::name::Name;
+use crate::outcome::{Outcome, Refusal};
 use crate::time::Ms;
 
 /// Steps of each kind per tick: bounds how long a tick holds the shard.
@@ -149,7 +151,7 @@ impl Engine {
             let Some(&(at, id)) = self.store.expiries.first() else {
                 break;
             };
-            if at > self.now {
+            if at > self.now || cx.expired >= EXPIRED_PER_STEP {
                 break;
             }
             if self.store.message(id).is_some() {
@@ -173,7 +175,7 @@ impl Engine {
                 .is_some_and(|waiter| waiter.until.is_none_or(|until| until > self.now));
             if self.is_being_read_for(cx, number) {
                 self.waiters.postpone(number, self.now + COLD_WAIT_MS);
-                self.overdue.push((number, warned));
+                self.reading.overdue.push((number, warned));
                 continue;
             }
             self.end_wait(cx, number, ending(warned));
@@ -182,9 +184,9 @@ impl Engine {
 
     /// Waits that only went on for what was being read end, if that is over.
     pub(crate) fn end_overdue<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
-        for (number, warned) in std::mem::take(&mut self.overdue) {
+        for (number, warned) in std::mem::take(&mut self.reading.overdue) {
             if self.is_being_read_for(cx, number) {
-                self.overdue.push((number, warned));
+                self.reading.overdue.push((number, warned));
             } else {
                 self.end_wait(cx, number, ending(warned));
             }
@@ -194,7 +196,7 @@ impl Engine {
     /// True if what this waiter would get may be in a run, or may be left to it
     /// by one before it for whom something is being read.
     fn is_being_read_for<J: Journal>(&mut self, cx: &mut Cx<'_, J>, number: u64) -> bool {
-        if self.stalled.contains(&number) {
+        if self.reading.stalled.contains(&number) {
             return true;
         }
         if self.store.cold.is_empty() {
@@ -204,7 +206,7 @@ impl Engine {
             return false;
         };
         let (take, queues) = (waiter.take.clone(), waiter.queues.clone());
-        !self.is_here(cx, &take, &queues) || self.may_expire_into(&queues)
+        self.is_here(cx, &take, &queues).is_err() || self.may_expire_into(&queues)
     }
 
     /// True if something that is being read may have expired and go to one of
@@ -212,8 +214,8 @@ impl Engine {
     fn may_expire_into(&mut self, queues: &[QueueId]) -> bool {
         // Runs may have gone meanwhile.
         let cold = &self.store.cold;
-        self.ringing.retain(|&at| cold.block(at).is_some());
-        self.ringing.iter().any(|&at| {
+        self.reading.ringing.retain(|&at| cold.block(at).is_some());
+        self.reading.ringing.iter().any(|&at| {
             let from = self.store.cold.block(at).map(|block| block.row.queue);
             let to = from.and_then(|from| self.expiry_queue(from));
             let to = to.and_then(|to| self.store.find(&to));
@@ -282,11 +284,12 @@ impl Engine {
     pub(crate) fn flush_expired<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        name: Option<crate::name::Name>,
-    ) -> Result<Outcome, crate::outcome::Refusal> {
+        name: Option<&Name>,
+    ) -> Result<Outcome, Refusal> {
+        self.ring_blocks();
         let only = match name {
             None => None,
-            Some(name) => match self.store.find(&name) {
+            Some(name) => match self.store.find(name) {
                 None => return Ok(Outcome::Count(0)),
                 some => some,
             },

@@ -36,6 +36,7 @@ impl Engine {
     /// memory are not recorded; a message that crosses over to the log is
     /// recorded whole.
     pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
+        cx.began = true;
         if !self.store.cold.loaded.is_empty() {
             self.thaw(cx, &fact);
         }
@@ -109,6 +110,7 @@ impl Engine {
         let store = &mut self.store.0;
         let number = store.next_id;
         if !logged && number >= store.marked {
+            cx.began = true;
             let fact = Fact::IdMark(number + 1);
             cx.journal.record(&Fact::IdMark(number + BLOCK));
             store.apply(fact, self.home);

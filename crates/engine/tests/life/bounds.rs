@@ -62,8 +62,8 @@ fn what_is_due_all_at_once_becomes_ready_step_by_step_and_in_order() {
     assert_eq!(ids, (2..=MANY).collect::<Vec<_>>());
 }
 
-#[test]
-fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
+/// Many that have expired, and one behind them that has not.
+fn expired() -> World {
     let mut w = World::new();
     puts(&mut w, |number| Put {
         expires: match number + 1 < MANY {
@@ -73,11 +73,77 @@ fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
         ..Put::default()
     });
     w.now = w.now + 1001;
+    w
+}
+
+#[test]
+fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
+    let mut w = expired();
     let before = w.facts.len();
     assert_eq!(w.take(1, waiting("q")), "waits");
     assert!(w.facts.len() - before < MANY as usize / 2);
     assert!(longest_tick(&mut w) < MANY as usize / 2);
     assert_eq!(w.delivered(), [(1, (MANY - 1).to_string())]);
+}
+
+/// Nobody is told that there is nothing while something stands behind them.
+#[test]
+fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
+    let look = Take {
+        look: true,
+        ..plain("q")
+    };
+    let two = Take {
+        messages_max: 2,
+        ..plain("q")
+    };
+    let both = Take {
+        queues: ["q", "r"].map(Name::from).into_iter().collect(),
+        ..plain("q")
+    };
+    let newest = Take {
+        end: End::Newest,
+        ..plain("q")
+    };
+    for take in [plain("q"), look, two, both, newest, reserve("q")] {
+        let mut w = expired();
+        let newest = take.end == End::Newest;
+        let answered = w.take(1, take);
+        if newest {
+            // The good one stands first there.
+            assert_eq!(answered, (MANY - 1).to_string());
+            continue;
+        }
+        assert_eq!(answered, "waits");
+        // One after it does not overtake it.
+        assert_eq!(w.take(2, plain("q")), "waits");
+        assert!(w.engine.next_deadline() <= w.now);
+        assert!(longest_tick(&mut w) < MANY as usize / 2);
+        let good = (MANY - 1).to_string();
+        let delivered = w.delivered();
+        assert_eq!(delivered[0], (1, good), "{delivered:?}");
+        assert_eq!(delivered.len(), 2, "{delivered:?}");
+    }
+}
+
+/// Where all have expired, that is what it is told, when they are gone.
+#[test]
+fn behind_many_that_expired_and_nothing_else_a_take_is_told_so() {
+    let mut w = World::new();
+    puts(&mut w, |_| Put {
+        expires: Expiry::In(1000),
+        ..Put::default()
+    });
+    w.now = w.now + 1001;
+    assert_eq!(w.take(1, plain("q")), "waits");
+    longest_tick(&mut w);
+    assert_eq!(w.delivered(), [(1, "empty".into())]);
+    // Who hangs up meanwhile is told nothing.
+    let mut w = expired();
+    assert_eq!(w.take(1, plain("q")), "waits");
+    w.hang_up(1);
+    longest_tick(&mut w);
+    assert_eq!((w.delivered(), w.pop("q")), (vec![], "4999".into()));
 }
 
 #[test]

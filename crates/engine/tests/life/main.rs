@@ -4,6 +4,7 @@
 mod bounds;
 mod carried;
 mod clock;
+mod cold;
 mod decided;
 mod found;
 mod past;

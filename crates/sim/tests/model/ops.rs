@@ -441,6 +441,15 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
 
 /// Settings under which limits, dead letters and memory queues happen.
 pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+    of(&all_settings())
+}
+
+/// Those of them under which messages leave memory.
+pub(crate) fn cold_settings() -> impl Strategy<Value = Settings> {
+    of(&all_settings()[..3])
+}
+
+fn all_settings() -> [Settings; 5] {
     let rule = |name: &str, o: Overrides| (Pattern::new(name), o);
     let memory = rule(
         "m",
@@ -519,5 +528,5 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
             (rule.messages_max, rule.when_full) = (Some(2), None);
         }
     }
-    of(&[plain, tight, counted, few, idle])
+    [plain, tight, counted, few, idle]
 }

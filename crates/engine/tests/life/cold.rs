@@ -1,0 +1,310 @@
+//! What is in runs: each command answers as if it were in memory, and nothing
+//! has happened before it is read.
+
+use std::collections::BTreeMap;
+
+use quintet_engine::*;
+
+use crate::world::{World, open, plain, ranked, reserve, text, waiting};
+
+/// Messages in runs, a block each, by run and ordinal.
+#[derive(Default)]
+struct Runs {
+    blocks: BTreeMap<(u32, u32), Message>,
+    next: u32,
+}
+
+impl Runs {
+    /// Everything that may leaves memory.
+    fn freeze(&mut self, w: &mut World) {
+        let mut picked = Vec::new();
+        let rest = w.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
+        assert_eq!(rest, None);
+        picked.sort_by_key(|p| (p.message.queue, p.lane, p.lane.order(&p.message)));
+        let run = self.next;
+        self.next += 1;
+        for (ordinal, picked) in (0..).zip(picked) {
+            let written = Written {
+                number: ordinal,
+                ordinal,
+                queue: picked.message.queue,
+                lane: picked.lane,
+                entries: vec![(picked.message.id, picked.pick)],
+            };
+            assert_eq!(w.engine.freeze(RunId(run), &written, &mut w.facts), 1);
+            self.blocks.insert((run, ordinal), picked.message);
+        }
+        w.engine.verify().unwrap();
+    }
+
+    fn find(&self, is: impl Fn(&Message) -> bool) -> Vec<(RunId, u32)> {
+        let found = self.blocks.iter().filter(|(_, message)| is(message));
+        found.map(|(&(run, at), _)| (RunId(run), at)).collect()
+    }
+
+    /// Reads what is asked for, until nothing is.
+    fn read(&self, w: &mut World) {
+        for round in 0.. {
+            assert!(round < 100, "it asks again and again");
+            let wants = w.engine.take_wants();
+            if wants.is_empty() {
+                return;
+            }
+            let found = wants.into_iter().map(|want| match want {
+                Want::Block(at, _) => {
+                    let message = self.blocks[&(at.run.0, at.ordinal)].clone();
+                    Found::Block(at, Some(vec![(at.ordinal, message)]))
+                }
+                Want::Id(id) => Found::Id(id, self.find(|message| message.id == id)),
+                Want::Key(queue, key) => {
+                    let found = self.find(|message| message.key() == Some(&key));
+                    Found::Key(queue, key, found)
+                }
+                Want::Room => panic!("there is no bound"),
+            });
+            let found = found.collect();
+            w.engine
+                .supply(w.now, found, &mut w.facts, &mut w.deliveries);
+            w.engine.verify().unwrap();
+        }
+    }
+}
+
+/// Of each kind: ready, held back, delayed, buried, archived, reserved.
+fn world() -> World {
+    let mut settings = Settings::default();
+    settings.rules.push((
+        Pattern::new("full"),
+        Overrides {
+            messages_max: Some(2),
+            when_full: Some(WhenFull::DropOldest),
+            ..Overrides::default()
+        },
+    ));
+    let mut w = World::with(settings);
+    for (rank, body) in [(3, "1"), (5, "2"), (4, "3")] {
+        w.put_as(ranked("q", rank, body));
+    }
+    for (due, queue, body) in [(9000, "q", "4"), (0, "full", "5"), (0, "full", "6")] {
+        w.put_as(Put {
+            due: When::In(due),
+            ..ranked(queue, 5, body)
+        });
+    }
+    let buries = |reason: &[u8]| How::Bury {
+        rank: None,
+        reason: reason.into(),
+    };
+    for how in [buries(b"a"), buries(b"b"), archive()] {
+        let id = w.put("aside", "7");
+        let by = By::Anyone;
+        w.ask(1, Command::Settle { id, by, how });
+    }
+    w.put_as(Put {
+        more: Some(Box::new(PutMore {
+            held_back: true,
+            ..PutMore::default()
+        })),
+        ..ranked("q", 5, "10")
+    });
+    w.put("held", "11");
+    assert_eq!(w.take(1, open("held")), "11");
+    w
+}
+
+fn archive() -> How {
+    How::Archive {
+        relayed: false,
+        status: Box::default(),
+    }
+}
+
+fn list(queue: &str, state: ListState, after: Option<u64>) -> Command {
+    Command::Peek(Peek::List {
+        queue: queue.into(),
+        state,
+        after: after.map(MessageId),
+        max: 9,
+    })
+}
+
+fn kick(state: ListState) -> Command {
+    Command::Kick {
+        queue: "aside".into(),
+        state,
+        max: 9,
+    }
+}
+
+fn moves(state: ListState) -> Command {
+    Command::MoveAll {
+        from: "q".into(),
+        to: "r".into(),
+        state,
+        max: 9,
+    }
+}
+
+fn compound(effects: Vec<Effect>, then: Option<Command>) -> Command {
+    Command::Compound(Box::new(Compound {
+        guards: vec![],
+        effects,
+        then: then.map(Box::new),
+    }))
+}
+
+/// Each asks for something that is in a run.
+fn commands() -> Vec<Command> {
+    let id = MessageId;
+    let lease = open("q").lease.expect("a lease");
+    let of = |queue: &str| ranked(queue, 5, "new");
+    let many = Take {
+        messages_max: 9,
+        ..plain("q")
+    };
+    let newest = Take {
+        end: End::Newest,
+        ..plain("q")
+    };
+    let edit = Edit {
+        rank: Some(1),
+        ..Edit::default()
+    };
+    let delete = |number| Effect::Delete(id(number));
+    vec![
+        Command::Take(plain("q")),
+        Command::Take(reserve("q")),
+        Command::Take(waiting("q")),
+        Command::Take(many),
+        Command::Take(newest),
+        Command::Settle {
+            id: id(1),
+            by: By::Anyone,
+            how: archive(),
+        },
+        Command::Delete {
+            id: id(7),
+            by: By::Anyone,
+        },
+        Command::ReserveId { id: id(2), lease },
+        Command::KickId(id(4)),
+        Command::Move {
+            id: id(3),
+            to: "r".into(),
+        },
+        Command::Edit(id(2), Box::new(edit)),
+        Command::Stats(StatsOf::Message(id(9))),
+        Command::Peek(Peek::Id(id(8))),
+        Command::Peek(Peek::Ready("q".into())),
+        Command::Peek(Peek::Delayed("q".into())),
+        Command::Peek(Peek::Buried("aside".into())),
+        list("q", ListState::Ready, None),
+        list("q", ListState::Ready, Some(3)),
+        list("q", ListState::Ready, Some(10)),
+        list("q", ListState::Delayed, None),
+        list("aside", ListState::Buried, Some(7)),
+        list("aside", ListState::Archived, None),
+        kick(ListState::Buried),
+        moves(ListState::Ready),
+        moves(ListState::Delayed),
+        Command::Put(of("full")),
+        Command::PutMany(vec![of("new"), of("full"), of("full")]),
+        compound(vec![delete(1), delete(7)], None),
+        compound(vec![Effect::Put(of("full"))], None),
+        compound(vec![], Some(Command::KickId(id(8)))),
+        compound(
+            vec![Effect::Put(of("q"))],
+            Some(Command::Delete {
+                id: id(2),
+                by: By::Anyone,
+            }),
+        ),
+    ]
+}
+
+/// What is there afterwards, in words.
+fn rest(w: &mut World, runs: &Runs) -> String {
+    let mut rest = String::new();
+    for queue in ["q", "r", "aside", "full", "new", "held"] {
+        for state in [ListState::Ready, ListState::Buried, ListState::Archived] {
+            let listed = w.ask(7, list(queue, state, None));
+            runs.read(w);
+            let listed = listed.or_else(|| w.deliveries.pop().map(|d| d.outcome));
+            let listed = match listed.expect("answered") {
+                Outcome::Messages(all) => all.iter().map(|m| (m.id.0, m.rank)).collect(),
+                _ => Vec::new(),
+            };
+            rest += &format!("{queue} {state:?}: {listed:?}\n");
+        }
+    }
+    rest
+}
+
+/// Without what only says where a message lies.
+fn said(outcome: Outcome) -> String {
+    let ids = |all: &Handed| all.iter().map(|m| m.id.0).collect::<Vec<_>>();
+    match &outcome {
+        Outcome::Messages(all) => format!("{} {:?}", text(&outcome), ids(all)),
+        Outcome::Stats(stats) => match &**stats {
+            StatsReply::Message(stats) => format!("{} of {}", stats.message.id.0, stats.queue),
+            other => panic!("{other:?}"),
+        },
+        _ => text(&outcome),
+    }
+}
+
+#[test]
+fn every_command_answers_as_if_all_were_in_memory() {
+    for command in commands() {
+        let (mut hot, nothing) = (world(), Runs::default());
+        let expected = hot.ask(1, command.clone()).map(said).expect("answered");
+        let expected = (expected, rest(&mut hot, &nothing));
+        let (mut cold, mut runs) = (world(), Runs::default());
+        runs.freeze(&mut cold);
+        let before = cold.facts.len();
+        assert_eq!(cold.ask(1, command.clone()), None, "{command:?}");
+        assert_eq!(cold.facts.len(), before, "{command:?}");
+        runs.read(&mut cold);
+        let answered = cold.deliveries.pop().expect("answered").outcome;
+        assert_eq!(cold.deliveries.len(), 0, "{command:?}");
+        let answered = (said(answered), rest(&mut cold, &runs));
+        assert_eq!(answered, expected, "{command:?}");
+        cold.restart();
+    }
+}
+
+/// What an effect has changed is not done again when the take has what it
+/// waits for.
+#[test]
+fn a_take_behind_effects_waits_for_a_run_alone() {
+    let (mut w, mut runs) = (world(), Runs::default());
+    runs.freeze(&mut w);
+    let first = ranked("q", 1, "first");
+    let effects = vec![Effect::Put(first), Effect::Put(ranked("r", 1, "other"))];
+    let both = Take {
+        messages_max: 2,
+        ..plain("q")
+    };
+    let command = compound(effects.clone(), Some(Command::Take(both)));
+    assert_eq!(w.ask(1, command), None);
+    let put = |fact: &&Fact| matches!(fact, Fact::Put(message) if message.rank == 1);
+    assert_eq!(w.facts.iter().filter(put).count(), 2);
+    runs.read(&mut w);
+    assert_eq!(w.delivered(), [(1, "first+1".into())]);
+    assert_eq!(w.facts.iter().filter(put).count(), 2);
+    // One that finds what an effect put takes it at once.
+    let command = compound(effects, Some(Command::Take(plain("q"))));
+    let Some(Outcome::Compound { then, .. }) = w.ask(1, command) else {
+        panic!("nothing was to be read");
+    };
+    assert_eq!(text(then.as_deref().expect("answered")), "first");
+    // One whose first message an effect removes gets the next one.
+    let (mut w, mut runs) = (world(), Runs::default());
+    runs.freeze(&mut w);
+    let first = w.put_as(ranked("q", 1, "first"));
+    let delete = vec![Effect::Delete(first)];
+    let command = compound(delete, Some(Command::Take(plain("q"))));
+    assert_eq!(w.ask(1, command), None);
+    runs.read(&mut w);
+    assert_eq!(w.delivered(), [(1, "1".into())]);
+}
