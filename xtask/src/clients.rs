@@ -15,7 +15,7 @@ const DEBIAN: &[(&str, &str)] = &[
 ];
 
 /// A shell finds this program.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
         .stdout(Stdio::null())
@@ -73,6 +73,26 @@ fn prepare(programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Installs Python's packages that the file `wanted` lists in a private folder
+/// under `.tests`; answers the folder of their programs.
+///
+/// # Errors
+/// If one cannot be had.
+pub(crate) fn pip(root: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
+    let programs = venv(root).join("bin");
+    let python = programs.join("python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(venv(root)))?;
+    }
+    run(Command::new(&python)
+        .args(["-m", "pip", "install", "--quiet"])
+        .arg("--disable-pip-version-check")
+        .args(options)
+        .arg("-r")
+        .arg(wanted))?;
+    Ok(programs)
+}
+
 /// Builds the binary that is tested.
 ///
 /// # Errors
@@ -89,20 +109,7 @@ fn binary(root: &Path) -> Result<PathBuf> {
 /// If something is missing and cannot be installed, or a build or a test fails.
 pub(crate) fn python(root: &Path) -> Result<()> {
     prepare(&["python3"])?;
-    let python = venv(root).join("bin/python");
-    if !python.exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(venv(root)))?;
-    }
-    run(Command::new(&python)
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-        ])
-        .arg(root.join("clients/python/requirements.txt")))?;
+    let python = pip(root, &root.join("clients/python/requirements.txt"), &[])?.join("python");
     let binary = binary(root)?;
     run(Command::new(&python)
         .args(["-m", "pytest", "-q", "clients/python"])

@@ -2,6 +2,7 @@
 
 mod circles;
 mod clients;
+mod cluster;
 mod compare;
 mod deny;
 mod mutants;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{cargo, clients, tidy, torment};
+use crate::{cargo, clients, cluster, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -42,6 +42,11 @@ pub(crate) const PARTS: &[Part] = &[
         name: "torment",
         what: "the real binary under load, faults, kills and hostile clients, for five minutes",
         run: |root| torment::run(root, &FIVE_MINUTES.map(str::to_owned)),
+    },
+    Part {
+        name: "cluster",
+        what: "the replicated log over real NATS servers that are killed and frozen",
+        run: cluster::run_real,
     },
     Part {
         name: "python",

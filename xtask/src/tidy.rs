@@ -35,6 +35,7 @@ const LOOPS: &[&str] = &["mio", "tokio"];
 /// Who may know which event loop.
 const LOOPED: &[(&str, &str)] = &[
     ("bench", "mio"),
+    ("crates/jetstream", "tokio"),
     ("crates/server", "mio"),
     ("crates/web", "tokio"),
 ];
@@ -53,6 +54,7 @@ const ALLOWED: &[Edges] = &[
         &["quintet-log"],
         Some(&["bytes", "crc32c"]),
     ),
+    edges("crates/jetstream", &["quintet-cluster"], None),
     edges(
         "crates/host",
         &["quintet-engine", "quintet-log"],
@@ -74,6 +76,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-engine",
             "quintet-hooks",
             "quintet-host",
+            "quintet-jetstream",
             "quintet-log",
             "quintet-scripts",
             "quintet-web",

@@ -83,13 +83,13 @@ fn that_there_is_no_quorum_has_each_voices_own_form() {
             "memcache",
             b"set q 0 0 1\r\na\r\n",
             "SERVER_ERROR no quorum\r\n",
-            false,
+            true,
         ),
         (
             "memcache",
             b"get q\r\n",
             "SERVER_ERROR no quorum\r\n",
-            false,
+            true,
         ),
         (
             "beanstalk",

@@ -1,0 +1,427 @@
+//! What JetStream is asked and answers, as bytes: nothing here knows of connections.
+//!
+//! Source: the servers' JetStream API, `io.nats.jetstream.api.v1`.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use quintet_cluster::{Answer, Ends, Found, Seq};
+use serde::{Deserialize, Serialize};
+
+/// The longest entry a stream takes, bytes.
+const ENTRY_BYTES_MAX: i32 = 1 << 20;
+/// For so long a stream knows ids of messages, nanoseconds; entries have none.
+const DUPLICATES_NS: u64 = 100_000_000;
+
+/// "wrong last sequence: N", and without the number while an append before it is on its way.
+const WRONG_LAST: [u64; 2] = [10_071, 10_164];
+/// Resources of the account, of the server, memory, storage; what a store could not write.
+const NO_ROOM: [u64; 5] = [10_002, 10_023, 10_028, 10_047, 10_077];
+/// "no message found".
+const NO_MESSAGE: u64 = 10_037;
+/// "stream not found".
+const NO_STREAM: u64 = 10_059;
+
+/// Why JetStream did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Refused {
+    /// As HTTP has them.
+    pub code: u16,
+    /// Which error it is; 0: older servers do not say.
+    #[serde(default)]
+    pub err_code: u64,
+    /// For people.
+    #[serde(default)]
+    pub description: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.description, self.err_code)
+    }
+}
+
+/// What a reply says. `None`: it is none. A refusal carries the fields of an answer too, as zeros,
+/// so it is looked for first.
+fn reply<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<Result<T, Refused>> {
+    #[derive(Deserialize)]
+    struct Error {
+        error: Option<Refused>,
+    }
+    let Error { error } = serde_json::from_slice(bytes).ok()?;
+    if let Some(refused) = error {
+        return Some(Err(refused));
+    }
+    serde_json::from_slice(bytes).ok().map(Ok)
+}
+
+/// What became of an append to the stream called `stream`.
+pub(crate) fn ack(stream: &str, bytes: &[u8]) -> Answer {
+    #[derive(Deserialize)]
+    struct Ack {
+        stream: String,
+        seq: u64,
+        #[serde(default)]
+        duplicate: bool,
+    }
+    match reply::<Ack>(bytes) {
+        // Another stream's, or of something with a message id: neither is an answer to this.
+        Some(Ok(ack)) if ack.stream != stream || ack.duplicate || ack.seq == 0 => Answer::Unknown,
+        Some(Ok(ack)) => Answer::Stored(Seq(ack.seq)),
+        Some(Err(refused)) if WRONG_LAST.contains(&refused.err_code) => Answer::Wrong,
+        Some(Err(refused)) if NO_ROOM.contains(&refused.err_code) => {
+            Answer::Full(refused.to_string())
+        }
+        Some(Err(_)) | None => Answer::Unknown,
+    }
+}
+
+/// How a stream is set up, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// Its name.
+    pub name: String,
+    /// What is published there is appended.
+    pub subjects: Vec<String>,
+    retention: String,
+    storage: String,
+    discard: String,
+    /// Servers that keep it.
+    pub num_replicas: usize,
+    #[serde(default = "unlimited")]
+    max_msgs: i64,
+    #[serde(default = "unlimited")]
+    max_bytes: i64,
+    #[serde(default)]
+    max_age: u64,
+    #[serde(default = "unlimited")]
+    max_msg_size: i64,
+    #[serde(default)]
+    duplicate_window: u64,
+    #[serde(default)]
+    deny_delete: bool,
+    #[serde(default)]
+    allow_direct: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    republish: Option<Republish>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    placement: Option<Placement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Republish {
+    src: String,
+    dest: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Placement {
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+fn unlimited() -> i64 {
+    -1
+}
+
+impl Config {
+    /// The log of a group: kept until it is purged, on files, by `replicas` servers that have all
+    /// of `tags`.
+    pub(crate) fn of_log(names: &Names, replicas: usize, tags: &[String]) -> Self {
+        Self {
+            name: names.stream.clone(),
+            subjects: vec![names.log.clone()],
+            retention: "limits".to_owned(),
+            storage: "file".to_owned(),
+            discard: "new".to_owned(),
+            num_replicas: replicas,
+            max_msgs: -1,
+            max_bytes: -1,
+            max_age: 0,
+            max_msg_size: i64::from(ENTRY_BYTES_MAX),
+            duplicate_window: DUPLICATES_NS,
+            deny_delete: true,
+            allow_direct: true,
+            republish: Some(Republish {
+                src: names.log.clone(),
+                dest: names.tail.clone(),
+            }),
+            placement: (!tags.is_empty()).then(|| Placement {
+                tags: tags.to_vec(),
+            }),
+        }
+    }
+
+    /// In what `found` differs so that a log would lose something or stand still; each a line for
+    /// the operator.
+    pub(crate) fn faults(&self, found: &Config) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut check = |what: &str, is: &dyn std::fmt::Debug, want: &dyn std::fmt::Debug| {
+            let (is, want) = (format!("{is:?}"), format!("{want:?}"));
+            if is != want {
+                faults.push(format!("{what} is {is}, not {want}"));
+            }
+        };
+        check("subjects", &found.subjects, &self.subjects);
+        check("retention", &found.retention, &self.retention);
+        check("storage", &found.storage, &self.storage);
+        check("discard", &found.discard, &self.discard);
+        check("max_msgs", &found.max_msgs, &self.max_msgs);
+        check("max_age", &found.max_age, &self.max_age);
+        check("deny_delete", &found.deny_delete, &self.deny_delete);
+        check("allow_direct", &found.allow_direct, &self.allow_direct);
+        check("republish", &found.republish, &self.republish);
+        if found.num_replicas < self.num_replicas {
+            faults.push(format!(
+                "it has {} replicas, not {}",
+                found.num_replicas, self.num_replicas
+            ));
+        }
+        let most = i64::from(ENTRY_BYTES_MAX);
+        if (0..most).contains(&found.max_msg_size) {
+            faults.push(format!(
+                "max_msg_size is {}, less than {most}",
+                found.max_msg_size
+            ));
+        }
+        faults
+    }
+}
+
+/// A stream as its leader knows it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Info {
+    /// How it is set up.
+    pub config: Config,
+    /// When it was made, in the server's words: one that was deleted and made again has another.
+    pub created: String,
+    state: State,
+    /// Who keeps it; absent of a single server.
+    pub cluster: Option<Peers>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct State {
+    first_seq: u64,
+    last_seq: u64,
+}
+
+/// The servers that keep a stream.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Peers {
+    /// Who appends; `None` while nobody does.
+    #[serde(default)]
+    pub leader: Option<String>,
+    /// The others.
+    #[serde(default)]
+    pub replicas: Vec<Peer>,
+}
+
+/// A server that keeps a stream and does not lead it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Peer {
+    /// The server's name.
+    pub name: String,
+    /// It has everything.
+    #[serde(default)]
+    pub current: bool,
+    /// It was not heard of lately.
+    #[serde(default)]
+    pub offline: bool,
+    /// Entries it lacks.
+    #[serde(default)]
+    pub lag: u64,
+}
+
+impl Info {
+    /// The places it has.
+    pub fn ends(&self) -> Ends {
+        Ends {
+            // Of a stream that never had an entry the servers say 0.
+            first: Seq(self.state.first_seq.max(1)),
+            last: Seq(self.state.last_seq),
+        }
+    }
+}
+
+/// A stream that was asked for. `None`: that is no answer.
+pub(crate) fn info(bytes: &[u8]) -> Option<Result<Info, Refused>> {
+    reply(bytes)
+}
+
+/// There is no such stream.
+pub(crate) fn is_absent(refused: &Refused) -> bool {
+    refused.err_code == NO_STREAM
+}
+
+/// What stands at `seq`, asked of the leader.
+pub(crate) fn found(seq: Seq, bytes: &[u8]) -> Found {
+    #[derive(Deserialize)]
+    struct Got {
+        message: Message,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        seq: u64,
+        #[serde(default)]
+        data: String,
+    }
+    match reply::<Got>(bytes) {
+        Some(Ok(Got { message })) if message.seq == seq.0 => {
+            match BASE64_STANDARD.decode(message.data) {
+                Ok(data) => Found::Entry(data.into()),
+                Err(_) => Found::Unknown,
+            }
+        }
+        Some(Err(refused)) if refused.err_code == NO_MESSAGE => Found::Nothing,
+        Some(_) | None => Found::Unknown,
+    }
+}
+
+/// Whether a purge was done.
+pub(crate) fn purged(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Purged {
+        success: bool,
+    }
+    matches!(reply::<Purged>(bytes), Some(Ok(Purged { success: true })))
+}
+
+/// A part of what was asked for with a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Entry(Seq, Bytes),
+    /// No more of this batch; there may be more to ask for.
+    End,
+    /// This server has nothing there, and may be behind.
+    Nothing,
+    /// The server did not understand, or nobody is there to answer.
+    Failed,
+}
+
+/// A message that came for a batch: its status (200: none), the sequence its head names, its bytes.
+pub(crate) fn part(status: u16, seq: Option<&str>, payload: Bytes) -> Part {
+    match (status, seq.and_then(|seq| seq.parse().ok())) {
+        (200, Some(seq)) => Part::Entry(Seq(seq), payload),
+        (204, _) => Part::End,
+        (404, _) => Part::Nothing,
+        _ => Part::Failed,
+    }
+}
+
+/// What a group's stream and its subjects are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The stream.
+    pub stream: String,
+    /// What is published there is appended.
+    pub log: String,
+    /// What was appended is published there.
+    pub tail: String,
+}
+
+impl Names {
+    /// Of a group of a cluster.
+    pub fn of(cluster: &str, group: u16) -> Self {
+        Self {
+            stream: format!("Q_{cluster}_{group}"),
+            log: format!("quintet.{cluster}.log.{group}"),
+            tail: format!("quintet.{cluster}.tail.{group}"),
+        }
+    }
+
+    /// The subject of a question about the stream.
+    pub(crate) fn api(&self, question: &str) -> String {
+        format!("$JS.API.{question}.{}", self.stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_seen_before_the_zeros_beside_it() {
+        let wrong = br#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"Q_a_0","seq":0}"#;
+        assert_eq!(ack("Q_a_0", wrong), Answer::Wrong);
+        let wrong = br#"{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"},"stream":"Q_a_0","seq":0}"#;
+        assert_eq!(ack("Q_a_0", wrong), Answer::Wrong);
+        let full = br#"{"error":{"code":503,"err_code":10077,"description":"no space left on device"},"stream":"Q_a_0","seq":0}"#;
+        let why = "no space left on device (10077)".to_owned();
+        assert_eq!(ack("Q_a_0", full), Answer::Full(why));
+    }
+
+    #[test]
+    fn only_an_acknowledgement_of_this_stream_is_one() {
+        let stored = br#"{"stream":"Q_a_0","seq":12}"#;
+        assert_eq!(ack("Q_a_0", stored), Answer::Stored(Seq(12)));
+        assert_eq!(ack("Q_b_0", stored), Answer::Unknown);
+        for other in [
+            &br#"{"stream":"Q_a_0","seq":12,"duplicate":true}"#[..],
+            br#"{"stream":"Q_a_0","seq":0}"#,
+            br#"{"stream":"Q_a_0"}"#,
+            br#"{"error":{"code":503,"err_code":10008,"description":"system temporarily unavailable"}}"#,
+            b"",
+            b"{",
+            b"[]",
+        ] {
+            assert_eq!(ack("Q_a_0", other), Answer::Unknown);
+        }
+    }
+
+    #[test]
+    fn what_stands_at_a_place_is_what_was_asked_for() {
+        let entry = br#"{"type":"x","message":{"subject":"s","seq":3,"data":"YWJj","time":"t"}}"#;
+        assert_eq!(found(Seq(3), entry), Found::Entry("abc".into()));
+        assert_eq!(found(Seq(4), entry), Found::Unknown);
+        let none = br#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#;
+        assert_eq!(found(Seq(3), none), Found::Nothing);
+        let bad = br#"{"message":{"seq":3,"data":"!"}}"#;
+        assert_eq!(found(Seq(3), bad), Found::Unknown);
+    }
+
+    #[test]
+    fn batches_are_read_by_status() {
+        let bytes = Bytes::from_static(b"x");
+        let entry = Part::Entry(Seq(9), bytes.clone());
+        assert_eq!(part(200, Some("9"), bytes.clone()), entry);
+        assert_eq!(part(204, None, bytes.clone()), Part::End);
+        assert_eq!(part(404, None, bytes.clone()), Part::Nothing);
+        for (status, seq) in [(503, None), (408, None), (200, None), (200, Some("x"))] {
+            assert_eq!(part(status, seq, bytes.clone()), Part::Failed);
+        }
+    }
+
+    #[test]
+    fn what_would_lose_something_is_named() {
+        let names = Names::of("a", 0);
+        let wanted = Config::of_log(&names, 3, &[]);
+        let text = serde_json::to_string(&wanted).unwrap();
+        let mut found: Config = serde_json::from_str(&text).unwrap();
+        assert_eq!(wanted.faults(&found), [""; 0]);
+        found.num_replicas = 1;
+        found.storage = "memory".to_owned();
+        found.max_age = 1;
+        found.max_msg_size = 1000;
+        let faults = wanted.faults(&found).join("
+");
+        for part in ["1 replicas", r#"storage is "memory""#, "max_age", "max_msg_size"] {
+            assert!(faults.contains(part), "{part}: {faults}");
+        }
+        // More of them lose nothing.
+        found = serde_json::from_str(&text).unwrap();
+        found.num_replicas = 5;
+        assert_eq!(wanted.faults(&found), [""; 0]);
+    }
+
+    #[test]
+    fn an_empty_stream_begins_at_one() {
+        let text = serde_json::json!({
+            "config": Config::of_log(&Names::of("a", 0), 1, &[]),
+            "created": "2026-01-01T00:00:00Z",
+            "state": {"first_seq": 0, "last_seq": 0},
+        });
+        let info = info(text.to_string().as_bytes()).unwrap().unwrap();
+        let (first, last) = (Seq(1), Seq(0));
+        assert_eq!(info.ends(), Ends { first, last });
+    }
+}

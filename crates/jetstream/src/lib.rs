@@ -1,0 +1,12 @@
+//! The stream of a replicated log, kept by NATS JetStream. All that is NATS is here.
+//!
+//! `api` has the bytes of questions and answers, `follow` what is done with entries that come in
+//! any order; both are pure. `client` and `tail` are what connects.
+
+mod api;
+mod client;
+mod follow;
+mod tail;
+
+pub use api::{Config, Info, Names, Peer, Peers, Refused};
+pub use client::{Error, JetStream, Server, Servers};

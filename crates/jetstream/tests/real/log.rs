@@ -1,0 +1,209 @@
+//! The log over real servers: the suite every log passes, and what kills and freezes do to it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, mpsc::channel},
+};
+
+use quintet_cluster::{ClusterId, Fences, Limits, Stream, StreamStore, Threads};
+use quintet_jetstream::JetStream;
+use quintet_log::{Log, LogError, LogStore, Options, Position, Stamp};
+use quintet_sim::{
+    disk::SimDisk,
+    log_tests::{self, Fixture, Seen, facts},
+};
+
+use crate::servers::{Fleet, until};
+
+struct Over {
+    stream: Arc<dyn Stream>,
+    seed: u64,
+}
+
+impl Over {
+    fn store(&mut self) -> Box<StreamStore> {
+        self.seed += 1;
+        Box::new(StreamStore {
+            stream: Arc::clone(&self.stream),
+            mirror: Arc::new(SimDisk::new(self.seed)),
+            options: Options {
+                segment_bytes: 64 << 10,
+                ..Options::default()
+            },
+            cluster: ClusterId(7),
+            node: format!("node {}", self.seed),
+            link: "127.0.0.1:4600".to_owned(),
+            limits: Limits::default(),
+            world: Arc::new(Threads::new()),
+            fences: Fences::default(),
+        })
+    }
+}
+
+impl Fixture for Over {
+    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
+        let mut seen = Vec::new();
+        let opened = self.store().open(&mut |frame| {
+            seen.push(Seen {
+                position: frame.position,
+                stamp: Stamp {
+                    epoch: frame.epoch,
+                    time_ms: frame.time_ms,
+                },
+                kind: frame.kind,
+                count: frame.count,
+                first_in_segment: frame.first_in_segment,
+                payload: frame.payload.to_vec(),
+            });
+            Ok(())
+        });
+        (opened.expect("open").0, seen)
+    }
+
+    fn opening_appends(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn a_log_over_real_servers_conforms() {
+    let fleet = Fleet::start(3);
+    let mut made = 0;
+    log_tests::run(&mut || {
+        made += 1;
+        let stream: Arc<dyn Stream> = Arc::new(fleet.stream(&format!("conform{made}")));
+        Box::new(Over { stream, seed: 0 })
+    });
+}
+
+/// An owner that appends frames with a number each.
+struct Owner {
+    log: Box<dyn Log>,
+    next: u32,
+}
+
+impl Owner {
+    fn append(&mut self) -> Result<(), LogError> {
+        let at = self.log.end();
+        let stamp = Stamp {
+            epoch: quintet_log::Epoch(1),
+            time_ms: 5,
+        };
+        let payload = self.next.to_le_bytes();
+        self.log.append(at, stamp, &mut facts(&payload))?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Appends so many and waits until they are durable.
+    fn append_synced(&mut self, count: u32) -> Result<(), LogError> {
+        for _ in 0..count {
+            self.append()?;
+        }
+        let point = self.log.sync_point();
+        point.wait()?;
+        self.log.synced(point);
+        Ok(())
+    }
+}
+
+fn numbers(seen: &[Seen]) -> Vec<u32> {
+    let number = |seen: &Seen| u32::from_le_bytes(seen.payload[..4].try_into().expect("four"));
+    seen.iter().map(number).collect()
+}
+
+/// Each of the servers is killed or frozen under an owner that goes on appending: what was
+/// acknowledged is there, in order and once, and the owner goes on by itself.
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn an_owner_goes_on_over_kills_and_freezes_of_servers() {
+    let mut fleet = Fleet::start(3);
+    let stream = Arc::new(fleet.stream("faults"));
+    let mut over = Over {
+        stream: Arc::clone(&stream) as Arc<dyn Stream>,
+        seed: 0,
+    };
+    let (log, _) = over.open();
+    let mut owner = Owner { log, next: 0 };
+    let mut struck = BTreeSet::new();
+    for round in 0..4 {
+        owner.append_synced(20).expect("appended");
+        let leader = fleet.leader(&stream);
+        struck.insert(leader);
+        match round % 2 {
+            0 => fleet.kill(leader),
+            _ => fleet.freeze(leader, true),
+        }
+        // What is in flight, and what is sent while nobody leads.
+        owner.append_synced(40).expect("appended again");
+        match round % 2 {
+            0 => fleet.begin(leader),
+            _ => fleet.freeze(leader, false),
+        }
+        // The next strike needs two others that have everything.
+        until("all servers are current", || {
+            let peers = stream.info().ok()??.cluster?;
+            let fine = peers.leader.is_some()
+                && peers.replicas.len() == 2
+                && peers.replicas.iter().all(|peer| peer.current && !peer.offline);
+            fine.then_some(())
+        });
+    }
+    assert!(!struck.is_empty());
+    let appended = owner.next;
+    drop(owner);
+    let (_log, seen) = over.open();
+    assert_eq!(numbers(&seen), (0..appended).collect::<Vec<_>>());
+}
+
+/// A second owner deposes the first: nothing the first appends from then on is acknowledged.
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn a_deposed_owner_acknowledges_nothing() {
+    let fleet = Fleet::start(3);
+    let first: Arc<dyn Stream> = Arc::new(fleet.stream("deposed"));
+    let mut over = Over {
+        stream: Arc::clone(&first),
+        seed: 0,
+    };
+    let (log, _) = over.open();
+    let mut old = Owner { log, next: 0 };
+    old.append_synced(10).expect("the owner's");
+    let names = quintet_jetstream::Names::of("deposed", 0);
+    let other = JetStream::connect(&fleet.addresses(1), names).expect("connected");
+    let mut second = Over {
+        stream: Arc::new(other),
+        seed: 100,
+    };
+    // The old one goes on while the new one claims.
+    let (tell, told) = channel();
+    let appending = std::thread::spawn(move || {
+        let mut durable = Position(0);
+        loop {
+            let done = old.append_synced(3);
+            if done.is_ok() {
+                durable = old.log.durable();
+                tell.send(old.next).ok();
+                continue;
+            }
+            return (done, old, durable);
+        }
+    });
+    told.recv().expect("it appends");
+    let (log, seen) = second.open();
+    let mut new = Owner { log, next: 1000 };
+    new.append_synced(5).expect("the new owner's");
+    let (ended, old, durable) = appending.join().expect("ended");
+    assert!(matches!(ended, Err(LogError::Fenced { .. })), "{ended:?}");
+    assert_eq!(old.log.durable(), durable);
+    // All the old one was told is durable was there when the new one began.
+    let acknowledged = told.try_iter().last().unwrap_or(10);
+    let found = numbers(&seen);
+    assert!(found.len() >= acknowledged as usize);
+    assert_eq!(found, (0..found.len() as u32).collect::<Vec<_>>());
+    drop(new);
+    let (_log, seen) = second.open();
+    let after: Vec<u32> = found.into_iter().chain(1000..1005).collect();
+    assert_eq!(numbers(&seen), after);
+}

