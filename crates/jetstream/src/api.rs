@@ -402,9 +402,16 @@ mod tests {
         found.storage = "memory".to_owned();
         found.max_age = 1;
         found.max_msg_size = 1000;
-        let faults = wanted.faults(&found).join("
-");
-        for part in ["1 replicas", r#"storage is "memory""#, "max_age", "max_msg_size"] {
+        let faults = wanted.faults(&found).join(
+            "
+",
+        );
+        for part in [
+            "1 replicas",
+            r#"storage is "memory""#,
+            "max_age",
+            "max_msg_size",
+        ] {
             assert!(faults.contains(part), "{part}: {faults}");
         }
         // More of them lose nothing.

@@ -8,9 +8,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{
-    Client, ConnectOptions, HeaderMap, Request, Subscriber, connection::State,
-};
+use async_nats::{Client, ConnectOptions, HeaderMap, Request, Subscriber, connection::State};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
@@ -278,8 +276,8 @@ async fn connect_twice(servers: &Servers) -> Result<(Client, Client, (String, Su
     let far = connect(servers, &reversed).await?;
     let inbox = near.new_inbox();
     let answers = near.subscribe(format!("{inbox}.*")).await;
-    let answers =
-        answers.map_err(|error| Error::Unreachable(servers.addresses.clone(), error.to_string()))?;
+    let answers = answers
+        .map_err(|error| Error::Unreachable(servers.addresses.clone(), error.to_string()))?;
     Ok((near, far, (inbox, answers)))
 }
 
@@ -312,7 +310,12 @@ async fn connect(servers: &Servers, addresses: &[String]) -> Result<Client, Erro
     }
     let unreachable = |why: String| Error::Unreachable(addresses.to_vec(), why);
     // A frozen server takes the connection and says nothing.
-    match timeout(4 * CONNECT * addresses.len().max(1) as u32, options.connect(addresses)).await {
+    match timeout(
+        4 * CONNECT * addresses.len().max(1) as u32,
+        options.connect(addresses),
+    )
+    .await
+    {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(error)) => Err(unreachable(error.to_string())),
         Err(_) => Err(unreachable("no answer".to_owned())),

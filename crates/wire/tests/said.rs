@@ -85,12 +85,7 @@ fn that_there_is_no_quorum_has_each_voices_own_form() {
             "SERVER_ERROR no quorum\r\n",
             true,
         ),
-        (
-            "memcache",
-            b"get q\r\n",
-            "SERVER_ERROR no quorum\r\n",
-            true,
-        ),
+        ("memcache", b"get q\r\n", "SERVER_ERROR no quorum\r\n", true),
         (
             "beanstalk",
             b"put 1 0 1 1\r\na\r\n",

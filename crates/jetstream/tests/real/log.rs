@@ -146,7 +146,10 @@ fn an_owner_goes_on_over_kills_and_freezes_of_servers() {
             let peers = stream.info().ok()??.cluster?;
             let fine = peers.leader.is_some()
                 && peers.replicas.len() == 2
-                && peers.replicas.iter().all(|peer| peer.current && !peer.offline);
+                && peers
+                    .replicas
+                    .iter()
+                    .all(|peer| peer.current && !peer.offline);
             fine.then_some(())
         });
     }

@@ -32,10 +32,7 @@ fn ends(stream: &JetStream) -> Ends {
 /// Follows from there on.
 fn tail(stream: &JetStream, from: u64) -> (Receiver<TailEvent>, quintet_cluster::Tail) {
     let (tell, events) = channel();
-    let tail = stream.tail(
-        Seq(from),
-        Box::new(move |event| drop(tell.send(event))),
-    );
+    let tail = stream.tail(Seq(from), Box::new(move |event| drop(tell.send(event))));
     (events, tail)
 }
 
@@ -90,7 +87,10 @@ fn keeps_its_contract(servers: usize) {
 
     let info = stream.info().expect("answered").expect("there");
     assert_eq!(stream.faults(&info, servers), [""; 0]);
-    assert_eq!(stream.create(servers, &[]).expect("the same").created, info.created);
+    assert_eq!(
+        stream.create(servers, &[]).expect("the same").created,
+        info.created
+    );
 }
 
 #[test]
@@ -123,13 +123,15 @@ fn a_killed_leader_loses_nothing() {
                 fleet.kill(leader);
             }
             // One at a time, and again until it is there: what became of it is read.
-            until("an append", || match append_or_unknown(&stream, last, &entry) {
-                Answer::Stored(seq) => Some(seq),
-                Answer::Wrong | Answer::Unknown => {
-                    let there = told(|told| stream.get(Seq(last + 1), told));
-                    (there == Found::Entry(entry.clone().into())).then_some(Seq(last + 1))
+            until("an append", || {
+                match append_or_unknown(&stream, last, &entry) {
+                    Answer::Stored(seq) => Some(seq),
+                    Answer::Wrong | Answer::Unknown => {
+                        let there = told(|told| stream.get(Seq(last + 1), told));
+                        (there == Found::Entry(entry.clone().into())).then_some(Seq(last + 1))
+                    }
+                    Answer::Full(why) => panic!("{why}"),
                 }
-                Answer::Full(why) => panic!("{why}"),
             });
             last += 1;
             acknowledged.insert(last, entry);
