@@ -16,6 +16,7 @@ use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 
 use crate::{
     api::{self, Config, Info, Names},
+    ask::{ANSWER, ask},
     tail,
 };
 
@@ -24,8 +25,6 @@ use crate::{
 const PING: Duration = Duration::from_millis(500);
 /// How long connecting may take, for the same reason.
 const CONNECT: Duration = Duration::from_millis(500);
-/// How long an answer is waited for. Who asks asks again.
-pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 /// Messages of a subscription that wait for their turn, at most; what is dropped beyond is fetched
 /// again. Entries are of 256 KiB at most, mostly far less.
 const UNREAD: usize = 512;
@@ -320,21 +319,6 @@ async fn connect(servers: &Servers, addresses: &[String]) -> Result<Client, Erro
         Ok(Err(error)) => Err(unreachable(error.to_string())),
         Err(_) => Err(unreachable("no answer".to_owned())),
     }
-}
-
-/// The reply to a question. `None`: there was none in time, or nobody to give it.
-pub(crate) async fn ask(
-    client: &Client,
-    subject: String,
-    payload: Bytes,
-    within: Duration,
-) -> Option<Bytes> {
-    if client.connection_state() != State::Connected {
-        return None;
-    }
-    let request = Request::new().payload(payload).timeout(Some(within));
-    let reply = client.send_request(subject, request).await.ok()?;
-    Some(reply.payload)
 }
 
 impl Inner {

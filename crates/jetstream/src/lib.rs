@@ -4,6 +4,7 @@
 //! any order; both are pure. `client` and `tail` are what connects.
 
 mod api;
+mod ask;
 mod client;
 mod follow;
 mod tail;

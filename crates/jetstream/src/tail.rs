@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     api::{self, Names, Part},
-    client::{ANSWER, ask},
+    ask::{ANSWER, ask},
     follow::Follow,
 };
 
