@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, ConnectOptions, HeaderMap, Request, Subscriber, connection::State};
+use async_nats::{Client, ConnectOptions, HeaderMap, Subscriber, connection::State};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
@@ -171,7 +171,7 @@ impl JetStream {
             .name("jetstream".to_owned())
             .spawn(move || {
                 // Ended by the other side being dropped.
-                let _ = runtime.block_on(ended);
+                runtime.block_on(ended).ok();
                 // A question that is on its way is given up.
                 runtime.shutdown_background();
             })
