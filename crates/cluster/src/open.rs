@@ -12,8 +12,8 @@ use quintet_log::{
 };
 
 use crate::{
-    Claim, ClusterId, Ends, Limits, Moment, PADDING, Reign, Seq, Stream, StreamLog, TailEvent,
-    World, Writer,
+    Claim, ClusterId, Ends, Limits, Moment, PADDING, Reign, Seq, Stream, StreamLog, Tail,
+    TailEvent, World, Writer,
     appender::Appender,
     entry::Author,
     reader::{Framed, Read, Reader},
@@ -21,6 +21,9 @@ use crate::{
     streamlog::First,
     window::Window,
 };
+
+/// Bytes read and not taken in yet, about; then reading begins again where it was.
+const AHEAD_BYTES: usize = 8 << 20;
 
 /// How long a question about the stream is left without an answer.
 const ASK_AGAIN: Moment = Moment::from_secs(1);
@@ -178,6 +181,36 @@ impl StreamStore {
     }
 }
 
+/// What was read and not taken in yet.
+#[derive(Default)]
+struct Ahead {
+    events: VecDeque<TailEvent>,
+    bytes: usize,
+    /// There was too much, and the rest is read again.
+    over: bool,
+}
+
+impl Ahead {
+    fn push(&mut self, event: TailEvent) {
+        self.over |= self.bytes >= AHEAD_BYTES;
+        if self.over {
+            return;
+        }
+        if let TailEvent::Entry(_, entry) = &event {
+            self.bytes += entry.len();
+        }
+        self.events.push_back(event);
+    }
+
+    fn next(&mut self) -> Option<TailEvent> {
+        let event = self.events.pop_front();
+        if let Some(TailEvent::Entry(_, entry)) = &event {
+            self.bytes -= entry.len();
+        }
+        event
+    }
+}
+
 /// A stream as far as it was read, and the mirror with the same.
 struct Copy<'a> {
     store: &'a StreamStore,
@@ -241,24 +274,14 @@ impl<'a> Copy<'a> {
             let why = "everything up to here was purged: this is no longer the log it was";
             return Err(self.bad(ends.last, why.to_owned()));
         }
-        let from = self.reader.as_ref().map_or(ends.first, Reader::next);
-        let world = Arc::clone(&self.store.world);
-        let events = Arc::new(Mutex::new(VecDeque::new()));
-        let (told, bell) = (Arc::clone(&events), Arc::clone(&world));
-        let _tail = self.store.stream.tail(
-            from,
-            Box::new(move |event| {
-                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                told.push_back(event);
-                bell.wake();
-            }),
-        );
-        while self.next() <= ends.last {
+        let mut ahead = self.read_ahead(ends.first);
+        while self.reader.is_none() || self.next() <= ends.last {
             let mut event = None;
+            let world = &self.store.world;
             world.wait(None, &mut || {
-                let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
-                event = events.pop_front();
-                event.is_some()
+                let mut ahead = ahead.0.lock().unwrap_or_else(PoisonError::into_inner);
+                event = ahead.next();
+                event.is_some() || ahead.over
             });
             match event {
                 Some(TailEvent::Entry(seq, entry)) => self.take(seq, &entry)?,
@@ -266,10 +289,25 @@ impl<'a> Copy<'a> {
                     let why = format!("it was purged while it was read; the first is now {first}");
                     return Err(self.bad(self.next(), why));
                 }
-                None => {}
+                None => ahead = self.read_ahead(ends.first),
             }
         }
         Ok(())
+    }
+
+    /// Begins to read at the next place; the first is `first`, if nothing has been read.
+    fn read_ahead(&self, first: Seq) -> (Arc<Mutex<Ahead>>, Tail) {
+        let from = self.reader.as_ref().map_or(first, Reader::next);
+        let ahead = Arc::new(Mutex::new(Ahead::default()));
+        let (told, bell) = (Arc::clone(&ahead), Arc::clone(&self.store.world));
+        let each = move |event| {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.push(event);
+            drop(told);
+            bell.wake();
+        };
+        let tail = self.store.stream.tail(from, Box::new(each));
+        (ahead, tail)
     }
 
     /// Takes in the entry at `seq`.
