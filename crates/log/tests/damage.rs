@@ -646,3 +646,38 @@ fn a_directory_that_says_nothing_opens_as_before() {
         assert_eq!(refusal(&disk), (name_of(SegmentNumber(oldest)), 0));
     }
 }
+
+/// Any bytes anywhere in a segment. `FRAME_CASES` sets how many times.
+#[test]
+fn a_segment_with_any_bytes_in_it_is_answered() {
+    let cases = std::env::var("FRAME_CASES")
+        .map_or(2000, |text| text.parse().expect("FRAME_CASES is a number"));
+    // Not far behind what is written: the rest is zeros.
+    let written = quintet_sim::damage::sound_len().min(HEADER as usize + 1000) as u64;
+    for case in 0..cases {
+        let mut random = Random::new(case);
+        let place = random.below(written) as u16;
+        let mut input = place.to_le_bytes().to_vec();
+        for _ in 0..=random.below(40) {
+            let byte = match random.below(4) {
+                0 => 0,
+                1 => 0xff,
+                _ => random.next_u64() as u8,
+            };
+            input.push(byte);
+        }
+        let shown = Shown(&input);
+        quintet_sim::damage::survive(shown.0);
+    }
+}
+
+/// Prints the input if a check of it panics.
+struct Shown<'a>(&'a [u8]);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("input {:02x?}", self.0);
+        }
+    }
+}

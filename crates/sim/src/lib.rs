@@ -2,6 +2,7 @@
 //! implementation of a contract must pass. Nothing depends on this but tests.
 
 pub mod cluster;
+pub mod damage;
 pub mod disk;
 pub mod door;
 pub mod facts;

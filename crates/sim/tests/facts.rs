@@ -594,6 +594,43 @@ proptest! {
     }
 }
 
+/// Records that were once written, cut, joined and changed anyhow.
+/// `RECORD_CASES` sets how many times.
+#[test]
+fn changed_records_are_refused_or_come_back() {
+    let cases = std::env::var("RECORD_CASES")
+        .map_or(20_000, |text| text.parse().expect("RECORD_CASES is a number"));
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let seeds: Vec<Vec<u8>> = FactKind::ALL
+        .iter()
+        .flat_map(|&kind| [kind; 4])
+        .map(|kind| {
+            let fact = of_kind(kind).new_tree(&mut runner).expect("a value");
+            encode(&fact.current())
+        })
+        .collect();
+    for case in 0..cases {
+        let mut random = quintet_sim::Random::new(case);
+        let mut bytes = seeds[random.index(seeds.len())].clone();
+        for _ in 0..=random.below(4) {
+            let at = random.index(bytes.len() + 1);
+            match random.below(5) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend(&seeds[random.index(seeds.len())]),
+                2 => bytes.insert(at, random.next_u64() as u8),
+                3 => drop(bytes.drain(at..(at + 3).min(bytes.len()))),
+                _ => {
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte = random.next_u64() as u8;
+                    }
+                }
+            }
+        }
+        let answered = std::panic::catch_unwind(|| survive(&bytes));
+        assert!(answered.is_ok(), "input {bytes:02x?}");
+    }
+}
+
 #[test]
 fn the_kept_corpus_is_read_as_before() {
     let path = concat!(
