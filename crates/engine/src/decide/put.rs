@@ -86,10 +86,12 @@ impl Engine {
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
         let queues = self.find_good(puts)?;
+        let room = self.room_is_here(puts);
         for queue in queues {
             self.forget_unused(queue);
         }
-        Ok(())
+        // What has to make way is being read; asked again it is there.
+        room.map_err(|_| Refusal::Conflict)
     }
 
     /// All of them or none: every refusal is found before the first fact.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use quintet_engine::{
-    Across, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put, Take, Wait,
+    Across, Answer, Best, Caller, Command, Handed, Hold, MessageId, Name, Outcome, Put, Take, Wait,
 };
 
 use super::{Access, Decided};
@@ -157,11 +157,17 @@ impl Access<'_> {
         let mut need = Need::default();
         for (&shard, part) in parts {
             let command = Command::PutMany(std::mem::take(&mut part.puts));
-            // Found good under the same lock, and no put waits.
-            if let Decided::Now(Outcome::PutMany(stored), ..) = self.ask(shard, caller, command) {
-                for (place, id) in part.places.iter().zip(stored) {
-                    ids[*place] = id;
-                }
+            // As a part it waits for nothing, neither for room in memory: it
+            // would be answered before it is stored.
+            let answer = self.step(shard, |at| {
+                at.engine
+                    .submit_part(at.now, caller, command, at.journal, at.deliveries)
+            });
+            let Answer::Now(Outcome::PutMany(stored), _) = answer else {
+                panic!("a list found good under the same lock is stored, not {answer:?}");
+            };
+            for (place, id) in part.places.iter().zip(stored) {
+                ids[*place] = id;
             }
             need = need.and(self.need(shard, Hold::Durable));
         }

@@ -124,6 +124,26 @@ fn many_puts_are_stored_all_or_none_over_shards() {
     assert_eq!(take_many(&core, &q, 9), [""; 0]);
 }
 
+/// A list over several shards is stored when its ids are told, also when puts
+/// wait for room in memory.
+#[test]
+fn many_puts_are_stored_before_they_are_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core(folder.path(), &Settings::default());
+    let q = names();
+    let puts = || q.iter().map(|queue| put(queue, 1, "x")).collect();
+    put_many(&core, puts());
+    for shard in &core.shards {
+        locked(shard).engine.set_memory_room(1);
+    }
+    let ids = put_many(&core, puts());
+    assert!(ids.iter().all(|&id| id != MessageId::default()), "{ids:?}");
+    for shard in &core.shards {
+        locked(shard).engine.set_memory_room(0);
+    }
+    assert_eq!(take_many(&core, &q, 9), ["x"; 6]);
+}
+
 /// What a start reads from the log is what was there, to the last lease's end:
 /// replay in the server leaves out no kind of fact.
 #[test]
