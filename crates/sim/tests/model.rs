@@ -124,6 +124,44 @@ fn a_taker_whose_companions_are_looked_for_keeps_its_turn() {
     }
 }
 
+/// Found by the test above: a taker of the newest over two queues got the one of
+/// the other queue, while one that had become due was still in a run.
+#[test]
+fn the_newest_is_waited_for_that_becomes_due_in_a_run() {
+    let join = Command::Join {
+        parent: "b".into(),
+        child: "c".into(),
+    };
+    let put = Put {
+        queue: "b".into(),
+        rank: Some(0),
+        due: When::In(1),
+        ..Put::default()
+    };
+    let newest = Take {
+        queues: ["b", "c"].map(Name::from).into_iter().collect(),
+        end: End::Newest,
+        ..Take::default()
+    };
+    let memory = Overrides {
+        memory: Some(true),
+        ..Overrides::default()
+    };
+    let mut world = World::new(Settings {
+        rules: vec![(Pattern::new("c"), memory)],
+        ..Settings::default()
+    });
+    for op in [
+        Op::Ask(0, join),
+        Op::Ask(0, Command::Put(put)),
+        Op::Freeze(None, 1),
+        Op::Ask(0, Command::Watch(Some(Box::new(newest)))),
+        Op::Pass(1),
+    ] {
+        world.step(op).expect("agreed");
+    }
+}
+
 /// Found by the test above: a wait ended empty in the moment in which a message
 /// expired into its queue from a run.
 #[test]

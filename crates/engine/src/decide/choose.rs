@@ -168,7 +168,11 @@ impl Engine {
         if let Some(((_, due, _), block)) = cold.first(Lane::Delayed)
             && due <= i64::try_from(self.now.0).unwrap_or(i64::MAX)
         {
-            return Some(((0, i64::MIN, MessageId(0)), block));
+            let most = match end {
+                End::Oldest => (0, i64::MIN, MessageId(0)),
+                End::Newest => (0, i64::MAX, MessageId(u64::MAX)),
+            };
+            return Some((most, block));
         }
         let best = found.map(|found| found.order);
         match end {
