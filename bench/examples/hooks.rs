@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use quintet_engine::{Body, Caller, Command, MessageId, Ms, Name, Outcome, Put};
 use quintet_hooks::trial::client;
-use quintet_hooks::{Host, Level, Limits, Program, State};
+use quintet_hooks::{HookState, Host, Level, Limits, Program};
 
 const CALLS: u32 = 1_000_000;
 
@@ -66,7 +66,7 @@ fn main() {
             Ok(program) => program,
             Err(error) => return eprintln!("{error}"),
         };
-        let mut state = match State::new(program, Box::new(Taker)) {
+        let mut state = match HookState::new(program, Box::new(Taker)) {
             Ok(state) => state,
             Err(error) => return eprintln!("{error}"),
         };

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Outcome, Reply, Speaker, Voice, line, number, shown};
+use super::{Ask, Heard, Outcome, Speaker, Voice, line, number, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "beanstalk",
@@ -28,13 +28,13 @@ impl Speaker for Beanstalk {
         out.extend_from_slice(if put { &self.put } else { take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>> {
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
         read(ask, input, out)
     }
 }
 
 /// [`Speaker::read`] of anybody who speaks beanstalk.
-pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>> {
+pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
@@ -45,7 +45,7 @@ pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<R
         _ => None,
     };
     if let Some(outcome) = done {
-        return Ok(Some(Reply::line(head, outcome)));
+        return Ok(Some(Heard::line(head, outcome)));
     }
     if ask == Ask::Take
         && let Some(rest) = line.strip_prefix(b"RESERVED ")
@@ -55,7 +55,7 @@ pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<R
         out.extend_from_slice(b"delete ");
         out.extend_from_slice(&rest[..space]);
         out.extend_from_slice(b"\r\n");
-        return Ok(Some(Reply {
+        return Ok(Some(Heard {
             head,
             body,
             tail: b"\r\n",

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::{Ask, Outcome, Reply, Speaker, Voice};
+use super::{Ask, Heard, Outcome, Speaker, Voice};
 
 pub(super) const VOICE: Voice = Voice {
     name: "echo",
@@ -23,8 +23,8 @@ impl Speaker for Echo {
         out.extend_from_slice(&self.body);
     }
 
-    fn read(&mut self, _: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Reply>> {
-        let whole = Reply {
+    fn read(&mut self, _: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+        let whole = Heard {
             head: 0,
             body: self.body.len(),
             tail: &[],

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Outcome, Reply, Speaker, Voice, shown};
+use super::{Ask, Heard, Outcome, Speaker, Voice, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "jobqueue",
@@ -40,11 +40,11 @@ impl Speaker for Jobqueue {
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>> {
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
         let whole = |word: &[u8], more: usize, outcome| {
             let head = word.len() + more;
             let there = input.len() >= head;
-            there.then_some(Reply::line(head, outcome))
+            there.then_some(Heard::line(head, outcome))
         };
         match ask {
             Ask::Put if begins(input, b"ADDED\0") => Ok(whole(b"ADDED\0", 8, Outcome::Done)),
@@ -59,7 +59,7 @@ impl Speaker for Jobqueue {
                 };
                 out.extend_from_slice(b"DELETE\0");
                 out.extend_from_slice(&head[ID..ID + 8]);
-                Ok(Some(Reply {
+                Ok(Some(Heard {
                     head: HEAD,
                     body: u32::from_le_bytes(*len) as usize,
                     tail: b"",

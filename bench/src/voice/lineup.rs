@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Outcome, Reply, Speaker, Voice, line, number, shown};
+use super::{Ask, Heard, Outcome, Speaker, Voice, line, number, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "lineup",
@@ -26,16 +26,16 @@ impl Speaker for Lineup {
         out.extend_from_slice(if put { &self.put } else { b"POP\r\n" });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Reply>> {
+    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         match (ask, line) {
-            (Ask::Put, b"+OK") => return Ok(Some(Reply::line(head, Outcome::Done))),
-            (Ask::Take, b"-NO_MESSAGES") => return Ok(Some(Reply::line(head, Outcome::Empty))),
+            (Ask::Put, b"+OK") => return Ok(Some(Heard::line(head, Outcome::Done))),
+            (Ask::Take, b"-NO_MESSAGES") => return Ok(Some(Heard::line(head, Outcome::Empty))),
             (Ask::Take, [b'$', digits @ ..]) => {
                 if let Some(body) = number(digits) {
-                    return Ok(Some(Reply {
+                    return Ok(Some(Heard {
                         head,
                         body,
                         tail: b"\r\n",

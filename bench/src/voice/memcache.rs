@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Outcome, Reply, Speaker, Voice, line, number, shown};
+use super::{Ask, Heard, Outcome, Speaker, Voice, line, number, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "memcache",
@@ -29,15 +29,15 @@ impl Speaker for Memcache {
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Reply>> {
+    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         if ask == Ask::Put && line == b"STORED" {
-            return Ok(Some(Reply::line(head, Outcome::Done)));
+            return Ok(Some(Heard::line(head, Outcome::Done)));
         }
         if ask == Ask::Take && line == b"END" {
-            return Ok(Some(Reply::line(head, Outcome::Empty)));
+            return Ok(Some(Heard::line(head, Outcome::Empty)));
         }
         let bytes = line
             .strip_prefix(b"VALUE ")
@@ -45,7 +45,7 @@ impl Speaker for Memcache {
             .and_then(|rest| rest.rsplit(|&b| b == b' ').next())
             .and_then(number);
         match bytes {
-            Some(body) => Ok(Some(Reply {
+            Some(body) => Ok(Some(Heard {
                 head,
                 body,
                 tail: b"\r\nEND\r\n",

@@ -77,7 +77,7 @@ pub enum Outcome {
 
 /// A reply whose head was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct Heard {
     /// Bytes up to the body.
     pub head: usize,
     /// Bytes of the body that follows.
@@ -88,7 +88,7 @@ pub struct Reply {
     pub outcome: Outcome,
 }
 
-impl Reply {
+impl Heard {
     /// A reply of `head` bytes without a body.
     fn line(head: usize, outcome: Outcome) -> Self {
         let (body, tail) = (0, &[][..]);
@@ -111,7 +111,7 @@ pub trait Speaker: Send {
     ///
     /// # Errors
     /// The reply is none that a working server gives.
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>>;
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>>;
 }
 
 /// Heads of replies are shorter than this in every protocol here, bytes.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Outcome, Reply, Speaker, Voice, shown};
+use super::{Ask, Heard, Outcome, Speaker, Voice, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "pinpriq",
@@ -67,16 +67,16 @@ impl Speaker for Pinpriq {
         self.next += 1;
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Reply>> {
+    fn read(&mut self, ask: Ask, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
         let Some(count) = input.first_chunk::<2>() else {
             return Ok(None);
         };
         match (ask, count) {
-            (Ask::Put, [0, 0]) => Ok(Some(Reply::line(2, Outcome::Done))),
-            (Ask::Take, [0, 0]) => Ok(Some(Reply::line(2, Outcome::Empty))),
+            (Ask::Put, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Done))),
+            (Ask::Take, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Empty))),
             (Ask::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
                 None => Ok(None),
-                Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(Reply {
+                Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(Heard {
                     head: HEAD,
                     body: usize::from(u16::from_be_bytes([high, low])),
                     tail: b"",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{Ask, Reply, Speaker, Voice, beanstalk, line, shown};
+use super::{Ask, Heard, Speaker, Voice, beanstalk, line, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "beanstalk-ranks",
@@ -64,7 +64,7 @@ impl Speaker for Ranks {
         }
     }
 
-    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Reply>> {
+    fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
         let mut used = 0;
         if !self.greeted {
             for start in WELCOME {
@@ -82,7 +82,7 @@ impl Speaker for Ranks {
         };
         self.greeted = true;
         let head = used + reply.head;
-        Ok(Some(Reply { head, ..reply }))
+        Ok(Some(Heard { head, ..reply }))
     }
 }
 

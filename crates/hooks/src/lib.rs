@@ -37,10 +37,10 @@ pub use error::HookError;
 pub use event::{Event, Events};
 pub use host::{Host, Level, Who};
 pub use limits::Limits;
-pub use occasions::Reply;
+pub use occasions::HookReply;
 pub use program::Program;
 pub use shared::{Counters, EventStats, Metrics, Shared};
-pub use state::State;
+pub use state::HookState;
 pub use submit::Decided;
 
 #[cfg(test)]

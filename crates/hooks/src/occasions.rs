@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::fields::got;
 use crate::host::Who;
 use crate::register::Beat;
-use crate::state::State;
+use crate::state::HookState;
 use crate::subject::{Stored, Subject};
 use crate::submit::{Missed, Stepped};
 use crate::verdict::{self, FateVerdict, Yes, of_yes};
@@ -20,7 +20,7 @@ const BACK_MS: u64 = 3 * 3_600_000;
 
 /// What an added command answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
+pub enum HookReply {
     /// Done, nothing to show.
     Done,
     /// Text or bytes to show.
@@ -29,7 +29,7 @@ pub enum Reply {
     Refused(String),
 }
 
-impl State {
+impl HookState {
     /// Which intents the hooks want to decide, for this party.
     pub fn intents(&self, party: Party) -> Intents {
         Intents {
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// When [`State::run_timers`] has something to do; [`Ms::NEVER`]: never.
+    /// When [`HookState::run_timers`] has something to do; [`Ms::NEVER`]: never.
     pub fn next_timer(&self) -> Ms {
         let (now, wall) = {
             let work = self.work();
@@ -211,7 +211,7 @@ impl State {
 
     /// Runs a command that a hook has added: its line without the line's end.
     /// `None`: there is no such command.
-    pub fn added(&mut self, who: &Who, line: &[u8]) -> Option<Reply> {
+    pub fn added(&mut self, who: &Who, line: &[u8]) -> Option<HookReply> {
         let mut words = line
             .split(|byte| byte.is_ascii_whitespace())
             .filter(|word| !word.is_empty());
@@ -231,16 +231,16 @@ impl State {
                 table.raw_set(at + 1, arg).map_err(failed)?;
             }
             let Some((_, function)) = state.registered.commands.get(index) else {
-                return Ok((Reply::Done, None));
+                return Ok((HookReply::Done, None));
             };
             let returned = state.call_one(event, function, (&table, &state.conn))?;
             let reply = match returned {
-                (Value::Nil | Value::Boolean(true), _) => Ok(Reply::Done),
-                (Value::String(text), _) => Ok(Reply::Text(text.as_bytes().to_vec())),
-                (Value::Integer(number), _) => Ok(Reply::Text(number.to_string().into_bytes())),
+                (Value::Nil | Value::Boolean(true), _) => Ok(HookReply::Done),
+                (Value::String(text), _) => Ok(HookReply::Text(text.as_bytes().to_vec())),
+                (Value::Integer(number), _) => Ok(HookReply::Text(number.to_string().into_bytes())),
                 refused @ (Value::Boolean(false), _) => match of_yes(event, refused) {
-                    Ok(Yes::Refuse(text)) => Ok(Reply::Refused(text)),
-                    Ok(Yes::Go) => Ok(Reply::Done),
+                    Ok(Yes::Refuse(text)) => Ok(HookReply::Refused(text)),
+                    Ok(Yes::Go) => Ok(HookReply::Done),
                     Err(text) => Err(text),
                 },
                 (other, _) => Err(format!(
@@ -250,7 +250,7 @@ impl State {
             };
             Ok((state.judged(event, reply)?, None))
         });
-        let failed = || Reply::Refused("the command failed".into());
+        let failed = || HookReply::Refused("the command failed".into());
         Some(self.settle_up(who, event, result).unwrap_or_else(failed))
     }
 

@@ -10,7 +10,7 @@ use crate::event::Events;
 use crate::host::{Host, Level};
 use crate::limits::Limits;
 use crate::shared::Shared;
-use crate::state::State;
+use crate::state::HookState;
 
 /// Bytes of one file at most.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -25,7 +25,7 @@ pub(crate) struct Source {
 }
 
 /// Hooks that were read and have run once without an error. Cheap to share;
-/// each thread makes a [`State`] of its own from it.
+/// each thread makes a [`HookState`] of its own from it.
 pub struct Program {
     pub(crate) sources: Vec<Source>,
     pub(crate) names: Vec<String>,
@@ -76,7 +76,7 @@ impl Program {
             events: Events::default(),
         };
         let trial = Arc::new(program);
-        let events = State::new(Arc::clone(&trial), Box::new(Nobody))?.events();
+        let events = HookState::new(Arc::clone(&trial), Box::new(Nobody))?.events();
         // The trial state is gone, and so is every other handle.
         program = Arc::into_inner(trial)
             .ok_or_else(|| HookError::of_file("", "the trial state was kept"))?;

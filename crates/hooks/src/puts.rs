@@ -8,7 +8,7 @@ use crate::error::HookError;
 use crate::event::Event;
 use crate::host::Who;
 use crate::shared::locked;
-use crate::state::State;
+use crate::state::HookState;
 use crate::subject::Subject;
 use crate::submit::{Decided, Missed};
 use crate::verdict::{self, PutVerdict};
@@ -24,7 +24,7 @@ enum Planned {
 /// Calls of `after_put` that one command can cause.
 const AFTER_MAX: usize = 1000;
 
-impl State {
+impl HookState {
     pub(crate) fn submit_put(&mut self, who: &Who, put: Put) -> Decided {
         let decided = if self.has(Event::BeforePut) {
             self.put_with(who, Event::BeforePut, put.clone())

@@ -26,7 +26,7 @@ use crate::verdict::Returned;
 
 /// The hooks of one thread. Global variables of a file are this state's own:
 /// what threads share is in tables and counters.
-pub struct State {
+pub struct HookState {
     pub(crate) program: Arc<Program>,
     pub(crate) env: Env,
     pub(crate) lua: Lua,
@@ -72,7 +72,7 @@ impl UserData for Conn {
     }
 }
 
-impl State {
+impl HookState {
     /// A state of this program. `host` stays with it.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use quintet_engine::{Command, How, MessageId, Name, Outcome, Party, Put, Refusal
 use crate::error::HookError;
 use crate::event::Event;
 use crate::host::Who;
-use crate::state::State;
+use crate::state::HookState;
 use crate::verdict::{CommandVerdict, Yes, line, of_command, of_yes};
 
 /// What came of a command.
@@ -13,7 +13,7 @@ use crate::verdict::{CommandVerdict, Yes, line, of_command, of_yes};
 pub enum Decided {
     /// This, with the queue its first message came from.
     Now(Outcome, Name),
-    /// It waits; bring what comes to [`State::arrived`].
+    /// It waits; bring what comes to [`HookState::arrived`].
     Later,
     /// A hook refused it, with this text for the client.
     Denied(String),
@@ -36,8 +36,8 @@ pub(crate) enum Missed {
 /// The party of steps that are on nobody's behalf.
 const NOBODY: Party = Party(u64::MAX - 1);
 
-impl State {
-    /// True if a command can be submitted without [`State::submit`].
+impl HookState {
+    /// True if a command can be submitted without [`HookState::submit`].
     pub fn ignores(&self, command: &Command) -> bool {
         let events = self.events();
         if events.has(Event::Command) || events.has(Event::Error) {

@@ -6,7 +6,7 @@
 
 use quintet_engine::{
     BackTo, Command, Effect, Handed, How, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome,
-    Party, Put, Refusal, State as MessageState, Take, Wait, When,
+    Party, Put, Refusal, State, Take, Wait, When,
 };
 
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::error::HookError;
 use crate::event::Event;
 use crate::host::Who;
-use crate::state::State;
+use crate::state::HookState;
 use crate::subject::{Stored, Subject, body_of};
 use crate::submit::{Decided, Missed};
 use crate::verdict::{self, TakeVerdict, TakenVerdict};
@@ -46,7 +46,7 @@ impl Waiting {
     }
 }
 
-impl State {
+impl HookState {
     /// Submits a take, or a standing take.
     pub(crate) fn submit_take(&mut self, who: &Who, take: Take, standing: bool) -> Decided {
         let waiting = match self.chosen(who, take) {
@@ -159,7 +159,7 @@ impl State {
     }
 
     /// True if what a waiting or standing take brings has to go through
-    /// [`State::arrived`].
+    /// [`HookState::arrived`].
     pub fn awaits(&self, party: Party, standing: bool) -> bool {
         self.waiting.contains_key(&(party, standing))
     }
@@ -182,7 +182,7 @@ impl State {
     /// Goes on with the takes that wait in `old`, a state of hooks that are no
     /// longer in force: a message that is leased in place of being removed is
     /// still removed when it is handed out.
-    pub fn take_over(&mut self, old: State) {
+    pub fn take_over(&mut self, old: HookState) {
         self.waiting = old.waiting;
     }
 
@@ -364,7 +364,7 @@ fn told(mut messages: Handed, name: Name, leased: bool) -> Decided {
     }
     if leased {
         for message in &mut messages {
-            message.state = MessageState::Ready;
+            message.state = State::Ready;
             message.reserves = message.reserves.saturating_sub(1);
         }
     }

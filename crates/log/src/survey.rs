@@ -70,12 +70,12 @@ pub(crate) struct Surveyed {
     header_damage: Option<(u64, String)>,
     /// It is shorter than it was made.
     cut: Option<String>,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<Stretch>,
     pub(crate) holes: Vec<Hole>,
 }
 
 /// Good frames without a gap.
-pub(crate) struct Run {
+pub(crate) struct Stretch {
     pub(crate) from: Position,
     pub(crate) to: Position,
     pub(crate) frames: u64,
@@ -118,7 +118,7 @@ pub(crate) fn survey(
     let first = segments.first().map(|first| first.number);
     let missing = Extent::missing(after, storage, first)?;
     let total = segments.iter().map(|segment| segment.len).sum();
-    let mut state = State::default();
+    let mut state = SurveyState::default();
     let mut done = 0;
     for index in 0..segments.len() {
         let limit = segments[index + 1..]
@@ -197,7 +197,7 @@ fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>), LogEr
 
 /// What is known so far.
 #[derive(Default)]
-struct State {
+struct SurveyState {
     synced: Position,
     stamp: Stamp,
     end: Position,
@@ -216,7 +216,7 @@ struct Behind {
     recognised: u64,
 }
 
-impl State {
+impl SurveyState {
     fn read_segment(
         &mut self,
         segment: &mut Surveyed,
@@ -230,7 +230,7 @@ impl State {
         let mut scan = Scan::new(&*segment.file, &segment.name, header, limit, &mut window)?;
         self.synced = self.synced.max(header.synced_through);
         let mut position = header.first;
-        let mut run = Run {
+        let mut run = Stretch {
             from: position,
             to: position,
             frames: 0,
@@ -281,7 +281,7 @@ impl State {
                 recognised: behind.recognised,
             });
             position = to;
-            let next_run = Run {
+            let next_run = Stretch {
                 from: to,
                 to,
                 frames: 0,

@@ -34,7 +34,7 @@ const NO_ROOM_S: u64 = 10;
 
 /// A message whose script is to run. Its lease is the guest's: whatever ends
 /// this ends the lease.
-pub(crate) struct Run {
+pub(crate) struct ScriptRun {
     pub(crate) rq: Arc<Rq>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) config: Arc<QueueConfig>,
@@ -70,7 +70,7 @@ enum Over {
     Interrupted,
 }
 
-impl Run {
+impl ScriptRun {
     /// Runs the script and settles the message.
     pub(crate) fn go(self) {
         let seat = Seat {

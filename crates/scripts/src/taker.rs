@@ -12,7 +12,7 @@ use crate::config::QueueConfig;
 use crate::guest::Guest;
 use crate::queue::{Look, Queue, Running};
 use crate::record::{self, set};
-use crate::run::Run;
+use crate::run::ScriptRun;
 use crate::service::Rq;
 
 /// Bytes of stack of a run's thread: enough for what it does, with 200 of them
@@ -157,7 +157,7 @@ impl Taker<'_> {
             return false;
         }
         self.rq.children.fetch_add(1, Ordering::SeqCst);
-        let run = Run {
+        let run = ScriptRun {
             rq: Arc::clone(self.rq),
             queue: Arc::clone(self.queue),
             config: Arc::clone(config),

@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::host::{Host, Level, Who};
 use crate::program::Program;
 use crate::shared::locked;
-use crate::state::State;
+use crate::state::HookState;
 use crate::submit::Decided;
 
 pub use once::run_once;
@@ -151,7 +151,7 @@ pub struct Trial {
     /// The engine.
     pub world: World,
     /// The hooks.
-    pub state: State,
+    pub state: HookState,
     arrived: Vec<(Party, Decided)>,
 }
 
@@ -163,7 +163,7 @@ impl Trial {
     /// The files fail to load.
     pub fn new(program: Arc<Program>, settings: Settings, now: Ms) -> Result<Self, HookError> {
         let world = World::new(settings, now);
-        let state = State::new(program, Box::new(world.clone()))?;
+        let state = HookState::new(program, Box::new(world.clone()))?;
         let intents = state.intents(DECIDER);
         {
             let mut inner = locked(&world.0);

@@ -12,7 +12,7 @@ use super::{Trial, client};
 use crate::error::HookError;
 use crate::event::Event;
 use crate::host::{Host, Level};
-use crate::occasions::Reply;
+use crate::occasions::HookReply;
 use crate::program::Program;
 use crate::submit::Decided;
 
@@ -135,9 +135,9 @@ pub fn run_once(
         }
         Event::Added => match trial.state.added(&client(1), body) {
             None => "no such command".into(),
-            Some(Reply::Done) => "done".into(),
-            Some(Reply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
-            Some(Reply::Refused(text)) => format!("refused: {text}"),
+            Some(HookReply::Done) => "done".into(),
+            Some(HookReply::Text(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Some(HookReply::Refused(text)) => format!("refused: {text}"),
         },
     };
     let _infallible = writeln!(out, "{answer}");

@@ -15,7 +15,7 @@ use crate::fields::{self, put_from, span};
 use crate::host::Host;
 use crate::limits::Limits;
 use crate::meter::Meter;
-use crate::occasions::Reply;
+use crate::occasions::HookReply;
 use crate::program::Program;
 use crate::sandbox;
 use crate::shared::{Shared, locked};
@@ -197,9 +197,9 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
             let reply = locked(&own).state.added(&client(1), &line.as_bytes());
             Ok(match reply {
                 None => (Value::Nil, Some("no such command".to_owned())),
-                Some(Reply::Done) => (Value::Boolean(true), None),
-                Some(Reply::Text(text)) => (Value::String(lua.create_string(text)?), None),
-                Some(Reply::Refused(text)) => (Value::Nil, Some(text)),
+                Some(HookReply::Done) => (Value::Boolean(true), None),
+                Some(HookReply::Text(text)) => (Value::String(lua.create_string(text)?), None),
+                Some(HookReply::Refused(text)) => (Value::Nil, Some(text)),
             })
         })?,
     )?;

@@ -9,7 +9,9 @@ use quintet_engine::{
     LeaseTime, MessageId, Ms, Name, Outcome, Put, Settings, Take, Wait,
 };
 use quintet_hooks::trial::{Trial, World, client};
-use quintet_hooks::{Decided, Event, Events, Host, Level, Limits, Program, Reply, Shared, State};
+use quintet_hooks::{
+    Decided, Event, Events, HookReply, HookState, Host, Level, Limits, Program, Shared,
+};
 
 fn trial(text: &str) -> Trial {
     trial_with(text, Limits::default(), Settings::default())
@@ -382,10 +384,10 @@ fn timers_run_and_commands_are_added() {
     t.pass(250);
     assert_eq!(take(&mut t, "ticks"), "1");
     let stats = t.state.added(&client(1), b"stats ticks");
-    assert_eq!(stats, Some(Reply::Text(b"ready 1".to_vec())));
+    assert_eq!(stats, Some(HookReply::Text(b"ready 1".to_vec())));
     assert_eq!(
         t.state.added(&client(1), b"NO"),
-        Some(Reply::Refused("never".into()))
+        Some(HookReply::Refused("never".into()))
     );
     assert_eq!(t.state.added(&client(1), b"PUSH 1 1"), None);
     let mut t =
@@ -487,7 +489,7 @@ fn two_who_race_past_a_guard_cannot_both_win() {
             .map(|number| {
                 let (program, world, start) = (Arc::clone(&program), world.clone(), &start);
                 scope.spawn(move || {
-                    let mut state = State::new(program, Box::new(world)).unwrap();
+                    let mut state = HookState::new(program, Box::new(world)).unwrap();
                     let mut won = 0;
                     for key in 0..KEYS {
                         start.wait();
@@ -558,7 +560,7 @@ fn a_hook_whose_reads_never_hold_gives_up_and_counts_nothing() {
     let limits = Limits::default();
     let program = Program::from_text("hooks.lua", text, &limits, Arc::clone(&shared)).unwrap();
     let world = World::new(Settings::default(), Ms(1_000_000));
-    let mut state = State::new(program, Box::new(Meddler(world.clone()))).unwrap();
+    let mut state = HookState::new(program, Box::new(Meddler(world.clone()))).unwrap();
     let put = Put {
         queue: "q".into(),
         ..Put::default()

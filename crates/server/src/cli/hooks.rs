@@ -18,7 +18,7 @@ pub(super) enum Hooks {
         path: PathBuf,
     },
     /// Let one event happen over an empty engine and show what came of it.
-    Run(Run),
+    Run(RunHook),
     /// Run the tests of a directory: `tests/NAME.lua` tests `NAME.lua`.
     Test {
         /// The directory of the hook files.
@@ -27,7 +27,7 @@ pub(super) enum Hooks {
 }
 
 #[derive(clap::Args)]
-pub(super) struct Run {
+pub(super) struct RunHook {
     /// The hook file or directory.
     path: PathBuf,
     /// Name of the event, such as before_put; timer lets the next timer run,
@@ -69,7 +69,7 @@ fn load(path: &Path) -> Result<Arc<Program>> {
     Ok(Program::load(path, &Limits::default(), Arc::default())?)
 }
 
-impl Run {
+impl RunHook {
     fn run(self) -> Result<ExitCode> {
         let event = Event::from_any_name(&self.event).ok_or_else(|| {
             let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use quintet_hooks::{HookError, Limits, Program, Shared, State};
+use quintet_hooks::{HookError, HookState, Limits, Program, Shared};
 use quintet_host::locked;
 
 use crate::server::Server;
@@ -33,7 +33,7 @@ pub(crate) struct Hooks {
 
 /// A state, and what its host does for it.
 pub(crate) struct Runner {
-    pub(crate) state: State,
+    pub(crate) state: HookState,
     did: Arc<Mutex<Did>>,
     version: u64,
 }
@@ -100,7 +100,7 @@ impl Hooks {
         };
         let did = Arc::new(Mutex::new(Did::default()));
         let host = Edge::new(Weak::clone(server), Arc::clone(&did));
-        match State::new(program, Box::new(host)) {
+        match HookState::new(program, Box::new(host)) {
             Ok(mut state) => {
                 if let Some(old) = runner.take() {
                     state.take_over(old.state);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quintet_engine::{Command, Delivery};
-use quintet_hooks::{Decided as Hooked, Event, Reply as Said, Who};
+use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
 use quintet_host::{Access, Need};
 use quintet_wire::Given;
 
@@ -130,9 +130,9 @@ pub(super) fn added(
     };
     Reply {
         said: Some(Box::new(match said {
-            Said::Done => Spoken::Line("OK".to_owned()),
-            Said::Text(bytes) => Spoken::of(bytes),
-            Said::Refused(text) => Spoken::refused(&text),
+            HookReply::Done => Spoken::Line("OK".to_owned()),
+            HookReply::Text(bytes) => Spoken::of(bytes),
+            HookReply::Refused(text) => Spoken::refused(&text),
         })),
         need: did.need,
         ..Reply::own()

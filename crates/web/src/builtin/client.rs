@@ -15,12 +15,12 @@ const REPLY_MAX: u64 = 16 << 20;
 
 /// A reply.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-impl Reply {
+impl HttpReply {
     /// The body as JSON; null if it is none.
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    pub(super) fn get(&self, url: &str) -> Result<Reply, String> {
+    pub(super) fn get(&self, url: &str) -> Result<HttpReply, String> {
         let (url, login) = split_login(url);
         let mut request = self.agent.get(&url);
         if let Some(login) = login {
@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// Posts a urlencoded form.
-    pub(super) fn form(&self, url: &str, fields: &[(&str, &str)]) -> Result<Reply, String> {
+    pub(super) fn form(&self, url: &str, fields: &[(&str, &str)]) -> Result<HttpReply, String> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields);
         let body = form.finish();
@@ -97,7 +97,7 @@ impl Client {
         name: &str,
         file: File,
         fields: &[(&str, &str)],
-    ) -> Result<Reply, String> {
+    ) -> Result<HttpReply, String> {
         let len = file.metadata().map_err(|error| error.to_string())?.len();
         let boundary = boundary();
         let head = format!(
@@ -135,7 +135,7 @@ impl Client {
     }
 }
 
-fn reply(sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Reply, String> {
+fn reply(sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<HttpReply, String> {
     let mut response = sent.map_err(|error| error.to_string())?;
     let status = response.status().as_u16();
     let body = response
@@ -145,7 +145,7 @@ fn reply(sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<
         .lossy_utf8(true)
         .read_to_string()
         .map_err(|error| error.to_string())?;
-    Ok(Reply { status, body })
+    Ok(HttpReply { status, body })
 }
 
 /// An address without the login in it, and the login as a header.

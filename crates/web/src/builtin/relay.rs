@@ -16,7 +16,7 @@ use std::path::Path;
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, Reply};
+use super::client::{Client, HttpReply};
 use super::{COUNT_MAX, End, Hosts, count, keep, later, log, not_among, read, variable};
 
 /// RQ's unit of the time until the next try, s.
@@ -253,7 +253,7 @@ impl Relay {
 }
 
 /// What a reply to a look says.
-fn there(reply: &Reply) -> Option<There> {
+fn there(reply: &HttpReply) -> Option<There> {
     match reply.status {
         404 => Some(There::Gone),
         200 => {
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_a_look_tells() {
-        let reply = |status, body: &str| Reply {
+        let reply = |status, body: &str| HttpReply {
             status,
             body: body.to_owned(),
         };

@@ -17,7 +17,7 @@ const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
 /// What a request is owed.
 #[derive(Debug, PartialEq)]
-pub(super) enum Reply {
+pub(super) enum BeanstalkReply {
     /// Nothing.
     Silent,
     /// This, if all went well.
@@ -46,7 +46,7 @@ pub(super) enum Reply {
     Tls,
 }
 
-impl Reply {
+impl BeanstalkReply {
     /// Writes it, but for what only the session knows.
     pub(super) fn write(self, given: &Given, output: &mut Output) {
         let outcome = match given {
@@ -54,24 +54,30 @@ impl Reply {
             Given::Server(_) | Given::Host(_) | Given::Own => &Outcome::Done,
         };
         match (self, outcome) {
-            (Reply::Silent, _) => {}
-            (Reply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
+            (BeanstalkReply::Silent, _) => {}
+            (BeanstalkReply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
             (_, Outcome::Refused(refusal)) => output.put(refused(*refusal)),
-            (Reply::Line(line), _) => output.put(line),
-            (Reply::Job(word), Outcome::Messages(handed)) => jobs(word, handed, output),
-            (Reply::ReservedId, Outcome::Messages(handed)) => jobs(b"RESERVED ", handed, output),
-            (Reply::Job(_), Outcome::Empty) => output.put(b"TIMED_OUT\r\n"),
-            (Reply::Job(_), Outcome::DeadlineSoon) => output.put(b"DEADLINE_SOON\r\n"),
-            (Reply::Inserted, Outcome::Put { id, .. }) => count(b"INSERTED ", id.0, output),
-            (Reply::Kicked(_, kicked, _), _) => count(b"KICKED ", kicked, output),
-            (Reply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
-            (Reply::Using(name), _) => {
+            (BeanstalkReply::Line(line), _) => output.put(line),
+            (BeanstalkReply::Job(word), Outcome::Messages(handed)) => jobs(word, handed, output),
+            (BeanstalkReply::ReservedId, Outcome::Messages(handed)) => {
+                jobs(b"RESERVED ", handed, output)
+            }
+            (BeanstalkReply::Job(_), Outcome::Empty) => output.put(b"TIMED_OUT\r\n"),
+            (BeanstalkReply::Job(_), Outcome::DeadlineSoon) => output.put(b"DEADLINE_SOON\r\n"),
+            (BeanstalkReply::Inserted, Outcome::Put { id, .. }) => {
+                count(b"INSERTED ", id.0, output)
+            }
+            (BeanstalkReply::Kicked(_, kicked, _), _) => count(b"KICKED ", kicked, output),
+            (BeanstalkReply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
+            (BeanstalkReply::Using(name), _) => {
                 output.put(b"USING ");
                 output.put(name.as_bytes());
                 output.put(CRLF);
             }
-            (Reply::Watched(names), _) => stats::list(names.iter().map(Name::as_bytes), output),
-            (Reply::StatsJob, Outcome::Stats(reply)) => match &**reply {
+            (BeanstalkReply::Watched(names), _) => {
+                stats::list(names.iter().map(Name::as_bytes), output)
+            }
+            (BeanstalkReply::StatsJob, Outcome::Stats(reply)) => match &**reply {
                 StatsReply::Message(message) => stats::job(message, output),
                 StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Queues(_) => {
                     output.put(INTERNAL_ERROR);

@@ -6,7 +6,7 @@ use quintet_engine::{
 };
 
 use super::Count;
-use super::reply::{self, Reply};
+use super::reply::{self, BeanstalkReply};
 
 /// Longest command line, its CR LF included.
 pub(super) const LINE_MAX: usize = 224;
@@ -29,7 +29,7 @@ pub(super) const LEASE: LeaseAsk = LeaseAsk {
 #[derive(Debug, PartialEq)]
 pub(super) enum Request<'a> {
     /// This of the engine, to be told so.
-    Engine(Command, Reply),
+    Engine(Command, BeanstalkReply),
     Put(Announced),
     Reserve(Wait),
     Use(&'a [u8]),
@@ -65,7 +65,7 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
         None => (line, None),
     };
     let used = || used.clone();
-    let found = |peek| engine(Command::Peek(peek), Reply::Job(b"FOUND "));
+    let found = |peek| engine(Command::Peek(peek), BeanstalkReply::Job(b"FOUND "));
     match (verb, rest) {
         (b"reserve", None) => (Count::Reserve, Request::Reserve(Wait::Forever)),
         (b"peek-ready", None) => (Count::PeekReady, found(Peek::Ready(used()))),
@@ -89,7 +89,7 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
 /// there is no such command.
 fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'a>>)> {
     let fields = Fields(rest);
-    let job = |fields: Fields<'a>, what: fn(MessageId) -> (Command, Reply)| {
+    let job = |fields: Fields<'a>, what: fn(MessageId) -> (Command, BeanstalkReply)| {
         let (command, reply) = what(MessageId(fields.last(u64::MAX)?));
         Some(engine(command, reply))
     };
@@ -103,7 +103,10 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
         b"delete" => {
             const BY: By = By::OwnerOrFree;
             let request = job(fields, |id| {
-                (Command::Delete { id, by: BY }, Reply::Line(b"DELETED\r\n"))
+                (
+                    Command::Delete { id, by: BY },
+                    BeanstalkReply::Line(b"DELETED\r\n"),
+                )
             });
             (Count::Delete, request)
         }
@@ -111,7 +114,7 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
         b"bury" => (Count::Bury, fields.bury()),
         b"touch" => {
             let request = job(fields, |id| {
-                (Command::Touch(id), Reply::Line(b"TOUCHED\r\n"))
+                (Command::Touch(id), BeanstalkReply::Line(b"TOUCHED\r\n"))
             });
             (Count::Touch, request)
         }
@@ -120,26 +123,32 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
         b"ignore" => (Count::Ignore, tube(rest).map(Request::Ignore)),
         b"reserve-job" => {
             let request = job(fields, |id| {
-                (Command::ReserveId { id, lease: LEASE }, Reply::ReservedId)
+                (
+                    Command::ReserveId { id, lease: LEASE },
+                    BeanstalkReply::ReservedId,
+                )
             });
             (Count::Other, request)
         }
         b"peek" => {
             let request = job(fields, |id| {
-                (Command::Peek(Peek::Id(id)), Reply::Job(b"FOUND "))
+                (Command::Peek(Peek::Id(id)), BeanstalkReply::Job(b"FOUND "))
             });
             (Count::Peek, request)
         }
         b"kick" => (Count::Kick, fields.last(u64::MAX).map(Request::Kick)),
         b"kick-job" => {
             let request = job(fields, |id| {
-                (Command::KickId(id), Reply::Line(b"KICKED\r\n"))
+                (Command::KickId(id), BeanstalkReply::Line(b"KICKED\r\n"))
             });
             (Count::Other, request)
         }
         b"stats-job" => {
             let request = job(fields, |id| {
-                (Command::Stats(StatsOf::Message(id)), Reply::StatsJob)
+                (
+                    Command::Stats(StatsOf::Message(id)),
+                    BeanstalkReply::StatsJob,
+                )
             });
             (Count::StatsJob, request)
         }
@@ -147,7 +156,7 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
             let request = |name| {
                 let name = Name::new(name);
                 let stats = Command::Stats(StatsOf::Queue(name.clone()));
-                engine(stats, Reply::StatsTube(name))
+                engine(stats, BeanstalkReply::StatsTube(name))
             };
             (Count::StatsTube, tube(rest).map(request))
         }
@@ -156,7 +165,7 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
     })
 }
 
-fn engine(command: Command, reply: Reply) -> Request<'static> {
+fn engine(command: Command, reply: BeanstalkReply) -> Request<'static> {
     Request::Engine(command, reply)
 }
 
@@ -268,13 +277,13 @@ impl<'a> Fields<'a> {
             for_ms: Some(u64::from(self.last_small()?) * 1000),
             queue: Name::new(tube(name)?),
         };
-        Some(engine(pause, Reply::Line(b"PAUSED\r\n")))
+        Some(engine(pause, BeanstalkReply::Line(b"PAUSED\r\n")))
     }
 }
 
 fn settle(id: u64, how: How, reply: &'static [u8]) -> Request<'static> {
     let (id, by) = (MessageId(id), By::Owner);
-    engine(Command::Settle { id, by, how }, Reply::Line(reply))
+    engine(Command::Settle { id, by, how }, BeanstalkReply::Line(reply))
 }
 
 fn when(delay_s: u32) -> When {

@@ -10,7 +10,7 @@ use quintet_engine::{
     StatsReply, Take,
 };
 
-use super::reply::{self, CRLF, Reply};
+use super::reply::{self, BeanstalkReply, CRLF};
 use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
 use super::{Count, Shared, stats};
 use crate::bodies::{Coming, Found, drop_some, skip};
@@ -25,7 +25,7 @@ const MARGIN_MS: u64 = 1000;
 /// Protocol state of one connection.
 pub(super) struct BeanstalkSession {
     shared: Arc<Shared>,
-    state: State,
+    state: BeanstalkState,
     used: Name,
     /// What a reserve asks for; its queues are the watched tubes.
     reserve: Take,
@@ -33,11 +33,11 @@ pub(super) struct BeanstalkSession {
     known: bool,
     is_producer: bool,
     is_worker: bool,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<BeanstalkReply>,
 }
 
 /// What the input's front is.
-enum State {
+enum BeanstalkState {
     /// A command line.
     Line,
     /// The rest of a line that was too long.
@@ -55,7 +55,7 @@ impl BeanstalkSession {
         let default = Name::new(stats::DEFAULT);
         Self {
             shared,
-            state: State::Line,
+            state: BeanstalkState::Line,
             used: default.clone(),
             reserve: Take {
                 queues: [default].into(),
@@ -70,18 +70,18 @@ impl BeanstalkSession {
         }
     }
 
-    fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
+    fn ask(&mut self, used: usize, ask: Ask, reply: BeanstalkReply) -> Step {
         self.replies.push_back(reply);
         Step::Ask { used, ask }
     }
 
-    fn own(&mut self, used: usize, reply: Reply) -> Step {
+    fn own(&mut self, used: usize, reply: BeanstalkReply) -> Step {
         self.ask(used, Ask::Own, reply)
     }
 
     fn fault(&mut self, used: usize, line: &'static [u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.own(used, Reply::Line(line))
+        self.own(used, BeanstalkReply::Line(line))
     }
 
     fn line(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -89,12 +89,12 @@ impl BeanstalkSession {
             self.known = true;
             if input[0] == foreign::TLS {
                 env.tally.bump(Count::Fault as usize);
-                self.state = State::Over;
+                self.state = BeanstalkState::Over;
                 let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
-                return self.ask(0, ask, Reply::Tls);
+                return self.ask(0, ask, BeanstalkReply::Tls);
             }
             let default = refer(self.used.clone(), Some(true), Some(true));
-            return self.ask(0, Ask::Engine(default), Reply::Silent);
+            return self.ask(0, Ask::Engine(default), BeanstalkReply::Silent);
         }
         // So short a window may be looked at again with each byte that comes.
         let window = &input[..input.len().min(LINE_MAX)];
@@ -102,7 +102,7 @@ impl BeanstalkSession {
             Some(end) => self.command(input, end, env),
             None if window.len() < LINE_MAX => Step::More,
             None => {
-                self.state = State::LongLine;
+                self.state = BeanstalkState::LongLine;
                 self.fault(before_cr(window), reply::BAD_FORMAT, env)
             }
         }
@@ -121,35 +121,41 @@ impl BeanstalkSession {
                 let mut take = self.reserve.clone();
                 take.wait = wait;
                 let take = Command::Take(take);
-                self.ask(end, Ask::Engine(take), Reply::Job(b"RESERVED "))
+                self.ask(end, Ask::Engine(take), BeanstalkReply::Job(b"RESERVED "))
             }
             Request::Use(name) if name == self.used.as_bytes() => {
-                self.own(end, Reply::Using(Name::new(name)))
+                self.own(end, BeanstalkReply::Using(Name::new(name)))
             }
             Request::Use(name) => {
                 let name = Name::new(name);
                 let refer = refer(name.clone(), Some(true), None);
-                self.ask(end, Ask::EngineAlone(refer), Reply::NowUsing(name))
+                self.ask(end, Ask::EngineAlone(refer), BeanstalkReply::NowUsing(name))
             }
             Request::Watch(name) => {
                 let name = Name::new(name);
                 if watched.contains(&name) {
-                    self.own(end, Reply::Watching(watched.len()))
+                    self.own(end, BeanstalkReply::Watching(watched.len()))
                 } else if watched.len() >= self.shared.watched_max {
-                    self.own(end, Reply::Line(reply::OUT_OF_MEMORY))
+                    self.own(end, BeanstalkReply::Line(reply::OUT_OF_MEMORY))
                 } else {
                     let refer = refer(name.clone(), None, Some(true));
-                    self.ask(end, Ask::EngineAlone(refer), Reply::NowWatching(name))
+                    self.ask(
+                        end,
+                        Ask::EngineAlone(refer),
+                        BeanstalkReply::NowWatching(name),
+                    )
                 }
             }
             Request::Ignore(name) => {
                 let at = watched.iter().position(|other| other.as_bytes() == name);
                 match at {
-                    None => self.own(end, Reply::Watching(watched.len())),
-                    Some(_) if watched.len() == 1 => self.own(end, Reply::Line(b"NOT_IGNORED\r\n")),
+                    None => self.own(end, BeanstalkReply::Watching(watched.len())),
+                    Some(_) if watched.len() == 1 => {
+                        self.own(end, BeanstalkReply::Line(b"NOT_IGNORED\r\n"))
+                    }
                     Some(at) => {
                         let refer = refer(self.reserve.queues.swap_remove(at), None, Some(false));
-                        let reply = Reply::Watching(self.reserve.queues.len());
+                        let reply = BeanstalkReply::Watching(self.reserve.queues.len());
                         self.ask(end, Ask::Engine(refer), reply)
                     }
                 }
@@ -157,24 +163,24 @@ impl BeanstalkSession {
             Request::Kick(max) => {
                 let buried = ListState::Buried;
                 let kick = Ask::EngineAlone(self.kick(buried, max));
-                self.ask(end, kick, Reply::Kicked(buried, 0, max))
+                self.ask(end, kick, BeanstalkReply::Kicked(buried, 0, max))
             }
-            Request::Stats => self.ask(end, Ask::Host(HostAsk::Stats), Reply::Stats),
+            Request::Stats => self.ask(end, Ask::Host(HostAsk::Stats), BeanstalkReply::Stats),
             Request::ListTubes => {
                 let tubes = Ask::EngineAlone(queues((0, 0)));
-                self.ask(end, tubes, Reply::Tubes(stats::Tubes::new()))
+                self.ask(end, tubes, BeanstalkReply::Tubes(stats::Tubes::new()))
             }
-            Request::ListTubeUsed => self.own(end, Reply::Using(self.used.clone())),
-            Request::ListTubesWatched => self.own(end, Reply::Watched(watched.to_vec())),
+            Request::ListTubeUsed => self.own(end, BeanstalkReply::Using(self.used.clone())),
+            Request::ListTubesWatched => self.own(end, BeanstalkReply::Watched(watched.to_vec())),
             Request::Quit => {
-                self.state = State::Over;
-                self.ask(end, Ask::Close, Reply::Silent)
+                self.state = BeanstalkState::Over;
+                self.ask(end, Ask::Close, BeanstalkReply::Silent)
             }
             Request::Fault(fault @ reply::UNKNOWN_COMMAND) => {
                 let line = input[..end - CRLF.len()].into();
-                self.ask(end, Ask::Unknown(line), Reply::Line(fault))
+                self.ask(end, Ask::Unknown(line), BeanstalkReply::Line(fault))
             }
-            Request::Fault(line) => self.own(end, Reply::Line(line)),
+            Request::Fault(line) => self.own(end, BeanstalkReply::Line(line)),
         }
     }
 
@@ -183,7 +189,7 @@ impl BeanstalkSession {
         count_once(&mut self.is_producer, &self.shared.producers);
         let len = u64::from(put.len);
         if len > self.shared.job_max {
-            self.state = State::TooBig(len + CRLF.len() as u64);
+            self.state = BeanstalkState::TooBig(len + CRLF.len() as u64);
             return Step::Skip { used: end };
         }
         self.job(Coming::new(put, end, len), input, env)
@@ -192,13 +198,13 @@ impl BeanstalkSession {
     fn job(&mut self, coming: Coming<Announced>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |_| self.used.clone()) {
             Found::Part(coming, step) => {
-                self.state = State::Job(coming);
+                self.state = BeanstalkState::Job(coming);
                 step
             }
             Found::Whole(found) if !found.ended => self.not_ended(found.used, env),
             Found::Whole(found) => match found.body {
                 Ok(body) => self.put(found.used, found.head, body),
-                Err(refusal) => self.own(found.used, Reply::Line(reply::refused(refusal))),
+                Err(refusal) => self.own(found.used, BeanstalkReply::Line(reply::refused(refusal))),
             },
         }
     }
@@ -212,13 +218,17 @@ impl BeanstalkSession {
             ttr_ms: Some(announced.ttr_ms),
             ..Put::default()
         };
-        self.ask(used, Ask::Engine(Command::Put(put)), Reply::Inserted)
+        self.ask(
+            used,
+            Ask::Engine(Command::Put(put)),
+            BeanstalkReply::Inserted,
+        )
     }
 
     /// A job that does not end where it should has used up its id.
     fn not_ended(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        let reply = Reply::Line(reply::EXPECTED_CRLF);
+        let reply = BeanstalkReply::Line(reply::EXPECTED_CRLF);
         self.ask(used, Ask::Engine(Command::BurnId), reply)
     }
 
@@ -235,7 +245,7 @@ impl BeanstalkSession {
         if left == 0 {
             return self.fault(come, reply::JOB_TOO_BIG, env);
         }
-        self.state = State::TooBig(left);
+        self.state = BeanstalkState::TooBig(left);
         skip(come)
     }
 
@@ -243,7 +253,7 @@ impl BeanstalkSession {
         match memmem::find(input, CRLF) {
             Some(at) => skip(at + CRLF.len()),
             None => {
-                self.state = State::LongLine;
+                self.state = BeanstalkState::LongLine;
                 skip(before_cr(input))
             }
         }
@@ -300,13 +310,13 @@ fn before_cr(bytes: &[u8]) -> usize {
 
 impl Session for BeanstalkSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
-        match std::mem::replace(&mut self.state, State::Line) {
-            State::Line => self.line(input, env),
-            State::LongLine => self.long_line(input),
-            State::Job(coming) => self.job(coming, input, env),
-            State::TooBig(left) => self.too_big(input, left, env),
-            State::Over => {
-                self.state = State::Over;
+        match std::mem::replace(&mut self.state, BeanstalkState::Line) {
+            BeanstalkState::Line => self.line(input, env),
+            BeanstalkState::LongLine => self.long_line(input),
+            BeanstalkState::Job(coming) => self.job(coming, input, env),
+            BeanstalkState::TooBig(left) => self.too_big(input, left, env),
+            BeanstalkState::Over => {
+                self.state = BeanstalkState::Over;
                 skip(input.len())
             }
         }
@@ -318,25 +328,29 @@ impl Session for BeanstalkSession {
             Given::Engine(Outcome::Done | Outcome::Messages(_), _)
         );
         match (self.replies.pop_front(), given) {
-            (Some(Reply::NowUsing(name)), given) if done => {
-                Reply::Using(name.clone()).write(given, output);
+            (Some(BeanstalkReply::NowUsing(name)), given) if done => {
+                BeanstalkReply::Using(name.clone()).write(given, output);
                 let before = std::mem::replace(&mut self.used, name);
-                self.replies.push_front(Reply::Silent);
+                self.replies.push_front(BeanstalkReply::Silent);
                 return Next::Again(Box::new(refer(before, Some(false), None)));
             }
-            (Some(Reply::NowWatching(name)), given) if done => {
+            (Some(BeanstalkReply::NowWatching(name)), given) if done => {
                 self.reserve.queues.push(name);
-                Reply::Watching(self.reserve.queues.len()).write(given, output);
+                BeanstalkReply::Watching(self.reserve.queues.len()).write(given, output);
             }
-            (Some(Reply::Tls), _) => {
+            (Some(BeanstalkReply::Tls), _) => {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (Some(Reply::Stats), Given::Server(server)) => {
-                self.replies.push_front(Reply::Counted(server.clone(), 1));
+            (Some(BeanstalkReply::Stats), Given::Server(server)) => {
+                self.replies
+                    .push_front(BeanstalkReply::Counted(server.clone(), 1));
                 return Next::Again(Box::new(queues((0, 0))));
             }
-            (Some(Reply::Counted(server, tubes)), Given::Engine(Outcome::Stats(page), _)) => {
+            (
+                Some(BeanstalkReply::Counted(server, tubes)),
+                Given::Engine(Outcome::Stats(page), _),
+            ) => {
                 let (count, next) = match &**page {
                     StatsReply::Queues(page) => (stats::tubes(&page.queues).count(), page.next),
                     StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Message(_) => {
@@ -345,32 +359,36 @@ impl Session for BeanstalkSession {
                 };
                 let tubes = tubes + count;
                 if let Some(from) = next {
-                    self.replies.push_front(Reply::Counted(server, tubes));
+                    self.replies
+                        .push_front(BeanstalkReply::Counted(server, tubes));
                     return Next::Again(Box::new(queues(from)));
                 }
                 stats::server(&server, tubes, &self.shared, output);
             }
-            (Some(Reply::Tubes(mut tubes)), Given::Engine(Outcome::Stats(page), _)) => {
+            (Some(BeanstalkReply::Tubes(mut tubes)), Given::Engine(Outcome::Stats(page), _)) => {
                 if let StatsReply::Queues(page) = &**page {
                     stats::tubes(&page.queues).for_each(|name| tubes.add(name));
                     if let Some(from) = page.next {
-                        self.replies.push_front(Reply::Tubes(tubes));
+                        self.replies.push_front(BeanstalkReply::Tubes(tubes));
                         return Next::Again(Box::new(queues(from)));
                     }
                 }
                 tubes.send(output);
             }
-            (Some(Reply::Kicked(state, kicked, left)), Given::Engine(Outcome::Count(now), _)) => {
+            (
+                Some(BeanstalkReply::Kicked(state, kicked, left)),
+                Given::Engine(Outcome::Count(now), _),
+            ) => {
                 let (kicked, left) = (kicked + now, left.saturating_sub(*now));
                 if let Some(state) = kicks_on(state, *now, kicked, left) {
-                    let reply = Reply::Kicked(state, kicked, left);
+                    let reply = BeanstalkReply::Kicked(state, kicked, left);
                     self.replies.push_front(reply);
                     return Next::Again(Box::new(self.kick(state, left)));
                 }
-                Reply::Kicked(state, kicked, left).write(given, output);
+                BeanstalkReply::Kicked(state, kicked, left).write(given, output);
             }
             (Some(reply), given) => {
-                if done && matches!(reply, Reply::ReservedId) {
+                if done && matches!(reply, BeanstalkReply::ReservedId) {
                     count_once(&mut self.is_worker, &self.shared.workers);
                 }
                 reply.write(given, output);
@@ -382,7 +400,7 @@ impl Session for BeanstalkSession {
 
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         match (self.replies.pop_front(), said) {
-            (Some(Reply::Silent), _) => {}
+            (Some(BeanstalkReply::Silent), _) => {}
             (_, Said::Line(text)) => {
                 output.put(text.as_bytes());
                 output.put(CRLF);
@@ -401,7 +419,7 @@ impl Session for BeanstalkSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        if let State::Job(coming) = &mut self.state {
+        if let BeanstalkState::Job(coming) = &mut self.state {
             coming.streamed(body);
         }
     }
@@ -413,7 +431,7 @@ impl Session for BeanstalkSession {
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
         match self.replies.front() {
-            Some(Reply::Tubes(tubes)) => tubes.capacity(),
+            Some(BeanstalkReply::Tubes(tubes)) => tubes.capacity(),
             _ => 0,
         }
     }

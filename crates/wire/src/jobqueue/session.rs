@@ -37,8 +37,8 @@ pub(super) struct JobqueueSession {
     shared: Arc<Shared>,
     first: First,
     name_end: NameEnd,
-    state: State,
-    replies: VecDeque<Reply>,
+    state: JobqueueState,
+    replies: VecDeque<JobqueueReply>,
 }
 
 /// A queue's name, or why a request with it is refused.
@@ -53,7 +53,7 @@ struct Job {
 }
 
 /// What the input's front is.
-enum State {
+enum JobqueueState {
     /// A command word.
     Word,
     /// The name of a queue.
@@ -73,7 +73,7 @@ enum State {
 }
 
 /// What a request is owed.
-enum Reply {
+enum JobqueueReply {
     Connected,
     Added,
     /// True: it waits without limit.
@@ -95,17 +95,20 @@ impl JobqueueSession {
             shared,
             first: First::new(),
             name_end: NameEnd::default(),
-            state: State::Word,
+            state: JobqueueState::Word,
             replies: VecDeque::new(),
         }
     }
 
-    fn own(&mut self, used: usize, reply: Reply, env: &Env<'_>) -> Step {
-        let closes = matches!(reply, Reply::Last(_) | Reply::Unknown(_) | Reply::End);
+    fn own(&mut self, used: usize, reply: JobqueueReply, env: &Env<'_>) -> Step {
+        let closes = matches!(
+            reply,
+            JobqueueReply::Last(_) | JobqueueReply::Unknown(_) | JobqueueReply::End
+        );
         if closes {
-            self.state = State::Over;
+            self.state = JobqueueState::Over;
         }
-        if closes || matches!(reply, Reply::Error(_)) {
+        if closes || matches!(reply, JobqueueReply::Error(_)) {
             env.tally.bump(Count::Fault as usize);
         }
         self.replies.push_back(reply);
@@ -113,7 +116,7 @@ impl JobqueueSession {
         Step::Ask { used, ask }
     }
 
-    fn ask(&mut self, used: usize, reply: Reply, command: Command) -> Step {
+    fn ask(&mut self, used: usize, reply: JobqueueReply, command: Command) -> Step {
         self.replies.push_back(reply);
         let ask = Ask::Engine(command);
         Step::Ask { used, ask }
@@ -121,8 +124,8 @@ impl JobqueueSession {
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.state = State::Over;
-        self.replies.push_back(Reply::Tls);
+        self.state = JobqueueState::Over;
+        self.replies.push_back(JobqueueReply::Tls);
         let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
         Step::Ask { used: 0, ask }
     }
@@ -133,18 +136,18 @@ impl JobqueueSession {
             Word::Part => return Step::More,
             // What follows an unknown word has no known length.
             Word::Unknown(word) => {
-                return self.own(word.len() + 1, Reply::Unknown(word.into()), env);
+                return self.own(word.len() + 1, JobqueueReply::Unknown(word.into()), env);
             }
-            Word::TooLong => return self.own(0, Reply::Last("Command too long"), env),
-            Word::Alien => return self.own(0, Reply::End, env),
+            Word::TooLong => return self.own(0, JobqueueReply::Last("Command too long"), env),
+            Word::Alien => return self.own(0, JobqueueReply::End, env),
         };
         self.state = match verb {
             Verb::Connect => {
                 env.tally.bump(Count::Connect as usize);
-                return self.own(used, Reply::Connected, env);
+                return self.own(used, JobqueueReply::Connected, env);
             }
-            Verb::Add | Verb::Reserve => State::Name(verb),
-            Verb::Delete => State::Id,
+            Verb::Add | Verb::Reserve => JobqueueState::Name(verb),
+            Verb::Delete => JobqueueState::Id,
         };
         Step::Skip { used }
     }
@@ -153,19 +156,19 @@ impl JobqueueSession {
         let name = match self.name_end.find(input, self.shared.name_max) {
             NameAt::Whole(name) => name,
             NameAt::Part => {
-                self.state = State::Name(verb);
+                self.state = JobqueueState::Name(verb);
                 return Step::More;
             }
-            NameAt::TooLong => return self.own(0, Reply::Last("Queue name too long"), env),
+            NameAt::TooLong => return self.own(0, JobqueueReply::Last("Queue name too long"), env),
         };
         let text = std::str::from_utf8(name);
         self.state = match verb {
-            Verb::Reserve => State::Timeout(match text {
+            Verb::Reserve => JobqueueState::Timeout(match text {
                 Ok("") => Err("Error reserving job from queue "),
                 Ok(text) => Ok(Name::from(text)),
                 Err(_) => Err("Malformed RESERVE command: queue name is not UTF-8"),
             }),
-            Verb::Add | Verb::Connect | Verb::Delete => State::Numbers {
+            Verb::Add | Verb::Connect | Verb::Delete => JobqueueState::Numbers {
                 queue: match text {
                     Ok("") => Err("Error adding new job to queue "),
                     Ok(text) => Ok(Name::from(text)),
@@ -183,16 +186,16 @@ impl JobqueueSession {
         let numbers = (number(input, 0), number(input, 4), number(input, 8));
         let (Some(rank), Some(ttp), Some(len)) = numbers else {
             let seen = input.len();
-            self.state = State::Numbers { queue, seen };
+            self.state = JobqueueState::Numbers { queue, seen };
             return Step::More;
         };
         let len = u64::from(len);
         if len > self.shared.job_max {
-            return self.own(NUMBERS, Reply::Last(TOO_LARGE), env);
+            return self.own(NUMBERS, JobqueueReply::Last(TOO_LARGE), env);
         }
         match queue {
             Err(error) => {
-                self.state = State::Refused { error, left: len };
+                self.state = JobqueueState::Refused { error, left: len };
                 Step::Skip { used: NUMBERS }
             }
             Ok(queue) => {
@@ -205,12 +208,12 @@ impl JobqueueSession {
     fn data(&mut self, coming: Coming<Job>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, b"", |job| job.queue.clone()) {
             Found::Part(coming, step) => {
-                self.state = State::Data(coming);
+                self.state = JobqueueState::Data(coming);
                 step
             }
             Found::Whole(found) => match found.body {
                 Ok(body) => self.add(found.used, found.head, body, env),
-                Err(refusal) => self.own(found.used, Reply::Error(text(refusal)), env),
+                Err(refusal) => self.own(found.used, JobqueueReply::Error(text(refusal)), env),
             },
         }
     }
@@ -224,26 +227,26 @@ impl JobqueueSession {
             ttr_ms: Some(u64::from(job.ttp) * 1000),
             ..Put::default()
         };
-        self.ask(used, Reply::Added, Command::Put(put))
+        self.ask(used, JobqueueReply::Added, Command::Put(put))
     }
 
     fn refused(&mut self, input: &[u8], error: &'static str, mut left: u64, env: &Env<'_>) -> Step {
         let used = drop_some(&mut left, input);
         if left == 0 {
-            return self.own(used, Reply::Error(error), env);
+            return self.own(used, JobqueueReply::Error(error), env);
         }
-        self.state = State::Refused { error, left };
+        self.state = JobqueueState::Refused { error, left };
         skip(used)
     }
 
     fn reserve(&mut self, input: &[u8], queue: Queue, env: &Env<'_>) -> Step {
         let Some(timeout) = number(input, 0) else {
-            self.state = State::Timeout(queue);
+            self.state = JobqueueState::Timeout(queue);
             return Step::More;
         };
         let queue = match queue {
             Ok(queue) => queue,
-            Err(error) => return self.own(TIMEOUT, Reply::Error(error), env),
+            Err(error) => return self.own(TIMEOUT, JobqueueReply::Error(error), env),
         };
         env.tally.bump(Count::Reserve as usize);
         let take = Take {
@@ -257,12 +260,16 @@ impl JobqueueSession {
             body_max: Some(u32::MAX.into()),
             ..Take::default()
         };
-        self.ask(TIMEOUT, Reply::Reserved(timeout == 0), Command::Take(take))
+        self.ask(
+            TIMEOUT,
+            JobqueueReply::Reserved(timeout == 0),
+            Command::Take(take),
+        )
     }
 
     fn delete(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         let Some(id) = id(input) else {
-            self.state = State::Id;
+            self.state = JobqueueState::Id;
             return Step::More;
         };
         env.tally.bump(Count::Delete as usize);
@@ -270,24 +277,28 @@ impl JobqueueSession {
             id: MessageId(id),
             by: By::Anyone,
         };
-        self.ask(ID, Reply::Deleted(id), command)
+        self.ask(ID, JobqueueReply::Deleted(id), command)
     }
 
     /// What is missing of a request whose client sends no more.
     fn missing(&self) -> Option<&'static str> {
         match &self.state {
-            State::Word | State::Over => None,
-            State::Name(Verb::Reserve) => {
+            JobqueueState::Word | JobqueueState::Over => None,
+            JobqueueState::Name(Verb::Reserve) => {
                 Some("Malformed RESERVE command: failed to parse queue name")
             }
-            State::Name(_) => Some("Malformed ADD command: failed to parse queue name"),
-            State::Numbers { seen: 0..4, .. } => {
+            JobqueueState::Name(_) => Some("Malformed ADD command: failed to parse queue name"),
+            JobqueueState::Numbers { seen: 0..4, .. } => {
                 Some("Malformed ADD command: failed to parse priority")
             }
-            State::Numbers { seen: 4..8, .. } => Some("Malformed ADD command: failed to parse ttp"),
-            State::Timeout(_) => Some("Malformed RESERVE command: failed to parse timeout"),
-            State::Id => Some("Malformed DELETE command: failed to parse job ID"),
-            State::Numbers { .. } | State::Data(_) | State::Refused { .. } => Some(DATA_MISSING),
+            JobqueueState::Numbers { seen: 4..8, .. } => {
+                Some("Malformed ADD command: failed to parse ttp")
+            }
+            JobqueueState::Timeout(_) => Some("Malformed RESERVE command: failed to parse timeout"),
+            JobqueueState::Id => Some("Malformed DELETE command: failed to parse job ID"),
+            JobqueueState::Numbers { .. }
+            | JobqueueState::Data(_)
+            | JobqueueState::Refused { .. } => Some(DATA_MISSING),
         }
     }
 }
@@ -344,16 +355,16 @@ impl Session for JobqueueSession {
         if self.first.is_tls(input) {
             return self.tls(env);
         }
-        match std::mem::replace(&mut self.state, State::Word) {
-            State::Word => self.word(input, env),
-            State::Name(verb) => self.name(input, verb, env),
-            State::Numbers { queue, .. } => self.numbers(input, queue, env),
-            State::Timeout(queue) => self.reserve(input, queue, env),
-            State::Id => self.delete(input, env),
-            State::Data(coming) => self.data(coming, input, env),
-            State::Refused { error, left } => self.refused(input, error, left, env),
-            State::Over => {
-                self.state = State::Over;
+        match std::mem::replace(&mut self.state, JobqueueState::Word) {
+            JobqueueState::Word => self.word(input, env),
+            JobqueueState::Name(verb) => self.name(input, verb, env),
+            JobqueueState::Numbers { queue, .. } => self.numbers(input, queue, env),
+            JobqueueState::Timeout(queue) => self.reserve(input, queue, env),
+            JobqueueState::Id => self.delete(input, env),
+            JobqueueState::Data(coming) => self.data(coming, input, env),
+            JobqueueState::Refused { error, left } => self.refused(input, error, left, env),
+            JobqueueState::Over => {
+                self.state = JobqueueState::Over;
                 skip(input.len())
             }
         }
@@ -368,44 +379,44 @@ impl Session for JobqueueSession {
             Given::Server(_) | Given::Host(_) | Given::Own => None,
         };
         match (reply, outcome) {
-            (Reply::Tls, _) => {
+            (JobqueueReply::Tls, _) => {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (Reply::Connected, _) | (Reply::Deleted(_), Some(Outcome::Done)) => {
+            (JobqueueReply::Connected, _) | (JobqueueReply::Deleted(_), Some(Outcome::Done)) => {
                 output.put(b"OK\0");
             }
-            (Reply::Added, Some(Outcome::Put { id, .. })) => {
+            (JobqueueReply::Added, Some(Outcome::Put { id, .. })) => {
                 output.put(b"ADDED\0");
                 output.put(&id.0.to_le_bytes());
             }
-            (Reply::Reserved(_), Some(Outcome::Messages(messages))) => {
+            (JobqueueReply::Reserved(_), Some(Outcome::Messages(messages))) => {
                 env.tally.bump(Count::Hit as usize);
                 for message in messages {
                     reserved(output, message);
                 }
             }
-            (Reply::Reserved(_), Some(Outcome::Empty)) => {
+            (JobqueueReply::Reserved(_), Some(Outcome::Empty)) => {
                 env.tally.bump(Count::Timeout as usize);
                 output.put(b"TIMEOUT\0");
             }
-            (Reply::Deleted(id), Some(Outcome::Refused(Refusal::NotFound))) => {
+            (JobqueueReply::Deleted(id), Some(Outcome::Refused(Refusal::NotFound))) => {
                 output.put(b"ERROR\0Job ");
                 output.number(id);
                 output.put(b" already deleted\0");
             }
             (_, Some(Outcome::Refused(refusal))) => error(output, text(*refusal).as_bytes()),
-            (Reply::Error(text), _) => error(output, text.as_bytes()),
-            (Reply::Last(text), _) => {
+            (JobqueueReply::Error(text), _) => error(output, text.as_bytes()),
+            (JobqueueReply::Last(text), _) => {
                 error(output, text.as_bytes());
                 return Next::Close;
             }
-            (Reply::Unknown(word), _) => {
+            (JobqueueReply::Unknown(word), _) => {
                 error(output, &[b"Unknown Command ", &*word].concat());
                 return Next::Close;
             }
-            (Reply::End, _) => return Next::Close,
-            (Reply::Added | Reply::Reserved(_) | Reply::Deleted(_), _) => {
+            (JobqueueReply::End, _) => return Next::Close,
+            (JobqueueReply::Added | JobqueueReply::Reserved(_) | JobqueueReply::Deleted(_), _) => {
                 error(output, b"Unexpected outcome");
             }
         }
@@ -423,7 +434,7 @@ impl Session for JobqueueSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        if let State::Data(coming) = &mut self.state {
+        if let JobqueueState::Data(coming) = &mut self.state {
             coming.streamed(body);
         }
     }
@@ -431,12 +442,12 @@ impl Session for JobqueueSession {
     fn half_closed(&mut self) -> HalfClose {
         match self.replies.front() {
             // It would wait for ever, for a client that may be gone.
-            Some(Reply::Reserved(true)) => HalfClose::Close,
+            Some(JobqueueReply::Reserved(true)) => HalfClose::Close,
             Some(_) => HalfClose::Finish,
             None => match self.missing() {
                 Some(text) => {
-                    self.state = State::Over;
-                    self.replies.push_back(Reply::Last(text));
+                    self.state = JobqueueState::Over;
+                    self.replies.push_back(JobqueueReply::Last(text));
                     HalfClose::LastWord
                 }
                 None => HalfClose::Close,

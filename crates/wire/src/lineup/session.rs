@@ -23,12 +23,12 @@ pub(super) struct LineupSession {
     shared: Arc<Shared>,
     first: First,
     lines: Lines,
-    state: State,
-    replies: VecDeque<Reply>,
+    state: LineupState,
+    replies: VecDeque<LineupReply>,
 }
 
 /// What the input's front is.
-enum State {
+enum LineupState {
     /// A command line.
     Line,
     /// The rest of a line that was too long.
@@ -45,7 +45,7 @@ enum State {
 }
 
 /// What a request is owed.
-enum Reply {
+enum LineupReply {
     Pushed,
     Popped,
     Pong,
@@ -65,20 +65,24 @@ impl LineupSession {
             shared,
             first: First::new(),
             lines,
-            state: State::Line,
+            state: LineupState::Line,
             replies,
         }
     }
 
-    fn own(&mut self, used: usize, reply: Reply, env: &Env<'_>) -> Step {
+    fn own(&mut self, used: usize, reply: LineupReply, env: &Env<'_>) -> Step {
         let ask = match reply {
-            Reply::Last(_) | Reply::End => {
-                self.state = State::Over;
+            LineupReply::Last(_) | LineupReply::End => {
+                self.state = LineupState::Over;
                 Ask::Close
             }
-            Reply::Pushed | Reply::Popped | Reply::Pong | Reply::Error(_) | Reply::Tls => Ask::Own,
+            LineupReply::Pushed
+            | LineupReply::Popped
+            | LineupReply::Pong
+            | LineupReply::Error(_)
+            | LineupReply::Tls => Ask::Own,
         };
-        if matches!(reply, Reply::Error(_) | Reply::Last(_)) {
+        if matches!(reply, LineupReply::Error(_) | LineupReply::Last(_)) {
             env.tally.bump(Count::Fault as usize);
         }
         self.replies.push_back(reply);
@@ -87,8 +91,8 @@ impl LineupSession {
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.state = State::Over;
-        self.replies.push_back(Reply::Tls);
+        self.state = LineupState::Over;
+        self.replies.push_back(LineupReply::Tls);
         let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
         Step::Ask { used: 0, ask }
     }
@@ -100,8 +104,8 @@ impl LineupSession {
             Request::BadPush { error, len } => {
                 // Answered at once: a client that sent only the header waits
                 // for nothing else.
-                self.state = State::Doubtful { len };
-                self.own(used, Reply::Error(error), env)
+                self.state = LineupState::Doubtful { len };
+                self.own(used, LineupReply::Error(error), env)
             }
             Request::Pop => {
                 env.tally.bump(Count::Pop as usize);
@@ -109,7 +113,7 @@ impl LineupSession {
                     queues: [self.shared.queue.clone()].into(),
                     ..Take::default()
                 };
-                self.replies.push_back(Reply::Popped);
+                self.replies.push_back(LineupReply::Popped);
                 Step::Ask {
                     used,
                     ask: Ask::Engine(Command::Take(take)),
@@ -117,16 +121,16 @@ impl LineupSession {
             }
             Request::Ping => {
                 env.tally.bump(Count::Ping as usize);
-                self.own(used, Reply::Pong, env)
+                self.own(used, LineupReply::Pong, env)
             }
-            Request::Exit => self.own(used, Reply::End, env),
+            Request::Exit => self.own(used, LineupReply::End, env),
             Request::Error(INVALID) => {
                 env.tally.bump(Count::Fault as usize);
-                self.replies.push_back(Reply::Error(INVALID));
+                self.replies.push_back(LineupReply::Error(INVALID));
                 let ask = Ask::Unknown(line.trim_ascii_end().into());
                 Step::Ask { used, ask }
             }
-            Request::Error(error) => self.own(used, Reply::Error(error), env),
+            Request::Error(error) => self.own(used, LineupReply::Error(error), env),
         }
     }
 
@@ -139,13 +143,13 @@ impl LineupSession {
     ) -> Step {
         let max = self.shared.message_max;
         if len > max.saturating_mul(SWALLOW_TIMES) {
-            return self.own(used, Reply::Last("MESSAGE_TOO_LARGE"), env);
+            return self.own(used, LineupReply::Last("MESSAGE_TOO_LARGE"), env);
         }
         if len > max {
-            self.state = State::Unwanted {
+            self.state = LineupState::Unwanted {
                 left: len + CRLF.len() as u64,
             };
-            return self.own(used, Reply::Error("MESSAGE_TOO_LARGE"), env);
+            return self.own(used, LineupReply::Error("MESSAGE_TOO_LARGE"), env);
         }
         self.message(Coming::new(rank, used, len), input, env)
     }
@@ -153,7 +157,7 @@ impl LineupSession {
     /// Stores a message once its end is seen to be right.
     fn push(&mut self, used: usize, rank: u32, body: Body, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Push as usize);
-        self.replies.push_back(Reply::Pushed);
+        self.replies.push_back(LineupReply::Pushed);
         let queue = self.shared.queue.clone();
         let put = Put {
             queue,
@@ -170,15 +174,15 @@ impl LineupSession {
     fn message(&mut self, coming: Coming<u32>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |_| self.shared.queue.clone()) {
             Found::Part(coming, step) => {
-                self.state = State::Message(coming);
+                self.state = LineupState::Message(coming);
                 step
             }
             Found::Whole(found) if !found.ended => {
-                self.own(found.used, Reply::Last("EXPECTED_TERMINATOR"), env)
+                self.own(found.used, LineupReply::Last("EXPECTED_TERMINATOR"), env)
             }
             Found::Whole(found) => match found.body {
                 Ok(body) => self.push(found.used, found.head, body, env),
-                Err(refusal) => self.own(found.used, Reply::Error(push_error(refusal)), env),
+                Err(refusal) => self.own(found.used, LineupReply::Error(push_error(refusal)), env),
             },
         }
     }
@@ -190,7 +194,7 @@ impl LineupSession {
     fn doubtful(&mut self, input: &[u8], len: u64, env: &Env<'_>) -> Step {
         // More than a line: it is not held to be looked at as a whole.
         if len > self.shared.line_max as u64 {
-            self.state = State::Unwanted {
+            self.state = LineupState::Unwanted {
                 left: len.saturating_add(CRLF.len() as u64),
             };
             return self.decode(input, env);
@@ -211,14 +215,14 @@ impl LineupSession {
                 used: at + CRLF.len(),
             };
         }
-        self.state = State::Doubtful { len };
+        self.state = LineupState::Doubtful { len };
         Step::More
     }
 
     fn unwanted(&mut self, input: &[u8], mut left: u64) -> Step {
         let used = drop_some(&mut left, input);
         if left > 0 {
-            self.state = State::Unwanted { left };
+            self.state = LineupState::Unwanted { left };
         }
         skip(used)
     }
@@ -286,31 +290,35 @@ impl Session for LineupSession {
         if self.first.is_tls(input) {
             return self.tls(env);
         }
-        match std::mem::replace(&mut self.state, State::Line) {
-            State::Line => match self.lines.first(input, self.shared.line_max) {
+        match std::mem::replace(&mut self.state, LineupState::Line) {
+            LineupState::Line => match self.lines.first(input, self.shared.line_max) {
                 Line::Whole(line) => self.command(input, line, env),
                 Line::Part => Step::More,
                 Line::TooLong => {
-                    self.state = State::LongLine;
-                    self.own(self.shared.line_max, Reply::Error("LINE_TOO_LONG"), env)
+                    self.state = LineupState::LongLine;
+                    self.own(
+                        self.shared.line_max,
+                        LineupReply::Error("LINE_TOO_LONG"),
+                        env,
+                    )
                 }
             },
-            State::LongLine => match (memchr(b'\n', input), input.len()) {
+            LineupState::LongLine => match (memchr(b'\n', input), input.len()) {
                 (Some(end), _) => Step::Skip { used: end + 1 },
                 (None, seen) => {
-                    self.state = State::LongLine;
+                    self.state = LineupState::LongLine;
                     skip(seen)
                 }
             },
-            State::Message(coming) => self.message(coming, input, env),
-            State::Doubtful { len } if input.is_empty() => {
-                self.state = State::Doubtful { len };
+            LineupState::Message(coming) => self.message(coming, input, env),
+            LineupState::Doubtful { len } if input.is_empty() => {
+                self.state = LineupState::Doubtful { len };
                 Step::More
             }
-            State::Doubtful { len } => self.doubtful(input, len, env),
-            State::Unwanted { left } => self.unwanted(input, left),
-            State::Over => {
-                self.state = State::Over;
+            LineupState::Doubtful { len } => self.doubtful(input, len, env),
+            LineupState::Unwanted { left } => self.unwanted(input, left),
+            LineupState::Over => {
+                self.state = LineupState::Over;
                 skip(input.len())
             }
         }
@@ -321,11 +329,11 @@ impl Session for LineupSession {
             return Next::Close;
         };
         match (reply, given) {
-            (Reply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
-            (Reply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
+            (LineupReply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
+            (LineupReply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
                 error(output, push_error(*refusal));
             }
-            (Reply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
+            (LineupReply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
                 env.tally.bump(Count::Hit as usize);
                 for message in messages {
                     output.put(b"$");
@@ -335,25 +343,25 @@ impl Session for LineupSession {
                     output.put(CRLF);
                 }
             }
-            (Reply::Popped, Given::Engine(Outcome::Empty, _)) => {
+            (LineupReply::Popped, Given::Engine(Outcome::Empty, _)) => {
                 env.tally.bump(Count::Miss as usize);
                 error(output, "NO_MESSAGES");
             }
-            (Reply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
+            (LineupReply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
                 error(output, pop_error(*refusal));
             }
-            (Reply::Pong, _) => output.put(b"+PONG\r\n"),
-            (Reply::Error(text), _) => error(output, text),
-            (Reply::Last(text), _) => {
+            (LineupReply::Pong, _) => output.put(b"+PONG\r\n"),
+            (LineupReply::Error(text), _) => error(output, text),
+            (LineupReply::Last(text), _) => {
                 error(output, text);
                 return Next::Close;
             }
-            (Reply::End, _) => return Next::Close,
-            (Reply::Tls, _) => {
+            (LineupReply::End, _) => return Next::Close,
+            (LineupReply::Tls, _) => {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (Reply::Pushed | Reply::Popped, _) => error(output, INVALID),
+            (LineupReply::Pushed | LineupReply::Popped, _) => error(output, INVALID),
         }
         Next::Done
     }
@@ -379,7 +387,7 @@ impl Session for LineupSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        if let State::Message(coming) = &mut self.state {
+        if let LineupState::Message(coming) = &mut self.state {
             coming.streamed(body);
         }
     }

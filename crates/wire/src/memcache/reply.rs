@@ -36,7 +36,7 @@ impl std::fmt::Debug for Fault {
 
 /// The reply a request is owed.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum MemcacheReply {
     /// None: the first of a request's commands.
     Silent,
     /// A fixed line, if the engine does not refuse.
@@ -73,7 +73,7 @@ pub(super) enum Reply {
     Goodbye,
 }
 
-impl Reply {
+impl MemcacheReply {
     /// To a set whose item was dropped.
     pub(super) fn not_stored(noreply: bool) -> Self {
         Self::Line(if noreply { "" } else { "NOT_STORED\r\n" })

@@ -3,8 +3,8 @@
 use quintet_engine::{BackTo, Command, How, Name, Take, Wait, When};
 
 use super::line::{Announced, GetOptions, Target, Words, number};
-use super::reply::{Fault, Monitor, Reply};
-use super::session::{MemcacheSession, Set, State, Unwanted};
+use super::reply::{Fault, MemcacheReply, Monitor};
+use super::session::{MemcacheSession, MemcacheState, Set, Unwanted};
 use super::{Count, Status};
 use crate::session::{Ask, Env, HostAsk, Step};
 
@@ -42,7 +42,7 @@ impl MemcacheSession {
                 self.may_write()?;
                 env.tally.bump(Count::Remove as usize);
                 let command = Command::FlushExpired(None);
-                Ok(self.last(used, Ask::Engine(command), Reply::Count))
+                Ok(self.last(used, Ask::Engine(command), MemcacheReply::Count))
             }
             b"monitor" => self.monitor(used, words, env),
             b"confirm" => self.confirm(used, words, env),
@@ -50,8 +50,8 @@ impl MemcacheSession {
             b"cas" => self.not_a_cache(used, words, true),
             b"incr" | b"decr" | b"touch" => Err(Fault::NOT_A_CACHE),
             b"quit" => {
-                self.state = State::Over;
-                Ok(self.last(used, Ask::Close, Reply::Goodbye))
+                self.state = MemcacheState::Over;
+                Ok(self.last(used, Ask::Close, MemcacheReply::Goodbye))
             }
             b"version" | b"stats" | b"dump_stats" | b"dump_config" | b"reload" | b"status"
             | b"shutdown" => {
@@ -66,7 +66,7 @@ impl MemcacheSession {
     fn unknown(&mut self, line: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         let ask = Ask::Unknown(line.trim_ascii_end().into());
-        self.ask(line.len(), ask, Reply::Fault(Fault::SYNTAX))
+        self.ask(line.len(), ask, MemcacheReply::Fault(Fault::SYNTAX))
     }
 
     fn get(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -87,7 +87,7 @@ impl MemcacheSession {
                 How::Finish
             };
             let command = self.settle(queue, how, 1);
-            return Ok(self.last(used, Ask::Engine(command), Reply::Line("END\r\n")));
+            return Ok(self.last(used, Ask::Engine(command), MemcacheReply::Line("END\r\n")));
         }
         if self.shared.status() == Status::Quiescent {
             return Err(Fault::QUIESCENT);
@@ -102,7 +102,7 @@ impl MemcacheSession {
             env.tally.bump(Count::Settle as usize);
             let command = self.settle(queue.clone(), How::Finish, 1);
             self.parts
-                .push_back((0, Ask::Engine(command), Reply::Silent));
+                .push_back((0, Ask::Engine(command), MemcacheReply::Silent));
         }
         let single = self.shared.single_open_read;
         let take = Take {
@@ -123,7 +123,7 @@ impl MemcacheSession {
         Ok(self.last(
             used,
             Ask::EngineOrClose(Command::Take(take)),
-            Reply::Value { peek: options.peek },
+            MemcacheReply::Value { peek: options.peek },
         ))
     }
 
@@ -148,7 +148,7 @@ impl MemcacheSession {
             sync,
         };
         let state = self.announced(used, set);
-        if let State::Unwanted { .. } = state {
+        if let MemcacheState::Unwanted { .. } = state {
             self.state = state;
             return Ok(Some(Step::Skip { used }));
         }
@@ -163,7 +163,7 @@ impl MemcacheSession {
         words.next().ok_or(Fault::SYNTAX)?;
         let announced = Announced::parse(words, cas).ok_or(Fault::SYNTAX)?;
         self.not_far_too_large(announced.len)?;
-        self.state = State::unwanted(announced.len, Unwanted::NotACache);
+        self.state = MemcacheState::unwanted(announced.len, Unwanted::NotACache);
         Ok(Some(Step::Skip { used }))
     }
 
@@ -172,7 +172,7 @@ impl MemcacheSession {
         let noreply = only_number_and_noreply(words)?;
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
-        let reply = Reply::Line(if noreply { "" } else { "DELETED\r\n" });
+        let reply = MemcacheReply::Line(if noreply { "" } else { "DELETED\r\n" });
         Ok(self.last(used, Ask::Engine(Command::Drop(queue)), reply))
     }
 
@@ -184,7 +184,7 @@ impl MemcacheSession {
         Ok(self.last(
             used,
             Ask::Engine(Command::Flush(queue)),
-            Reply::Line("END\r\n"),
+            MemcacheReply::Line("END\r\n"),
         ))
     }
 
@@ -192,7 +192,7 @@ impl MemcacheSession {
         let noreply = only_number_and_noreply(words)?;
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
-        let reply = Reply::Line(match (noreply, self.shared.flush_all_ok) {
+        let reply = MemcacheReply::Line(match (noreply, self.shared.flush_all_ok) {
             (true, _) => "",
             (false, true) => "OK\r\n",
             (false, false) => "Flushed all queues.\r\n",
@@ -206,7 +206,7 @@ impl MemcacheSession {
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
         let command = Command::FlushExpired(Some(queue));
-        Ok(self.last(used, Ask::Engine(command), Reply::Count))
+        Ok(self.last(used, Ask::Engine(command), MemcacheReply::Count))
     }
 
     fn monitor(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -235,7 +235,7 @@ impl MemcacheSession {
         // Not one that closes when refused: at the limit of open reads a
         // monitor merely ends.
         let ask = Ask::EngineAlone(self.monitor_take(&monitor));
-        Ok(self.last(used, ask, Reply::Monitor(monitor)))
+        Ok(self.last(used, ask, MemcacheReply::Monitor(monitor)))
     }
 
     fn confirm(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -245,34 +245,34 @@ impl MemcacheSession {
         env.tally.bump(Count::Settle as usize);
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let command = self.settle(queue, How::Finish, max);
-        Ok(self.last(used, Ask::Engine(command), Reply::Confirmed))
+        Ok(self.last(used, Ask::Engine(command), MemcacheReply::Confirmed))
     }
 
     /// Commands about the server, not about messages.
     fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
         let (ask, reply) = match verb {
-            b"stats" => (Ask::Host(HostAsk::Stats), Reply::Stats),
+            b"stats" => (Ask::Host(HostAsk::Stats), MemcacheReply::Stats),
             b"dump_stats" => {
                 let only = words
                     .map(|word| self.queue(Some(word)))
                     .collect::<Result<_, _>>()?;
-                (Ask::Host(HostAsk::Stats), Reply::DumpStats(only))
+                (Ask::Host(HostAsk::Stats), MemcacheReply::DumpStats(only))
             }
             b"status" => {
                 let line = self.status_reply(words.next())?;
                 no_more(&words)?;
-                (Ask::Own, Reply::Line(line))
+                (Ask::Own, MemcacheReply::Line(line))
             }
             _ => {
                 no_more(&words)?;
                 match verb {
-                    b"version" => (Ask::Own, Reply::Version),
-                    b"dump_config" => (Ask::Host(HostAsk::Config), Reply::Config),
-                    b"reload" => (Ask::Host(HostAsk::Reload), Reply::Reloaded),
+                    b"version" => (Ask::Own, MemcacheReply::Version),
+                    b"dump_config" => (Ask::Host(HostAsk::Config), MemcacheReply::Config),
+                    b"reload" => (Ask::Host(HostAsk::Reload), MemcacheReply::Reloaded),
                     b"shutdown" => {
                         // Granted or not, the connection ends.
-                        self.state = State::Over;
-                        (Ask::Host(HostAsk::Shutdown), Reply::Goodbye)
+                        self.state = MemcacheState::Over;
+                        (Ask::Host(HostAsk::Shutdown), MemcacheReply::Goodbye)
                     }
                     _ => return Err(Fault::SYNTAX),
                 }
@@ -320,7 +320,7 @@ impl MemcacheSession {
                 child: Name::new(target.name),
             };
             self.parts
-                .push_back((0, Ask::EngineOrClose(command), Reply::Silent));
+                .push_back((0, Ask::EngineOrClose(command), MemcacheReply::Silent));
         }
     }
 

@@ -8,7 +8,7 @@ use quintet_engine::{
     StatsOf, StatsReply, Take, Wait, When,
 };
 
-use super::reply::{Fault, Listing, Monitor, Reply, not_stored, refused, server_error};
+use super::reply::{Fault, Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
@@ -22,17 +22,17 @@ const CRLF: &[u8] = b"\r\n";
 /// Protocol state of one connection.
 pub(super) struct MemcacheSession {
     pub(super) shared: Arc<Shared>,
-    pub(super) state: State,
+    pub(super) state: MemcacheState,
     lines: Lines,
     /// Further commands of the request last read, each with the bytes it
     /// consumes: all but the last consume none, so that the host comes back.
-    pub(super) parts: VecDeque<(usize, Ask, Reply)>,
+    pub(super) parts: VecDeque<(usize, Ask, MemcacheReply)>,
     /// What the requests not yet answered are owed.
-    replies: VecDeque<Reply>,
+    replies: VecDeque<MemcacheReply>,
 }
 
 /// What the input's front is.
-pub(super) enum State {
+pub(super) enum MemcacheState {
     /// A command line.
     Line,
     /// A set's data block; its line is in the input until it is dealt with.
@@ -44,7 +44,7 @@ pub(super) enum State {
     Over,
 }
 
-impl State {
+impl MemcacheState {
     /// A data block of `len` bytes to be dropped.
     pub(super) fn unwanted(len: u64, then: Unwanted) -> Self {
         Self::Unwanted {
@@ -78,7 +78,7 @@ impl MemcacheSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            state: State::Line,
+            state: MemcacheState::Line,
             lines: Lines::default(),
             parts: VecDeque::new(),
             replies: VecDeque::new(),
@@ -86,13 +86,13 @@ impl MemcacheSession {
     }
 
     /// Hands a command out and remembers its reply.
-    pub(super) fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
+    pub(super) fn ask(&mut self, used: usize, ask: Ask, reply: MemcacheReply) -> Step {
         self.replies.push_back(reply);
         Step::Ask { used, ask }
     }
 
     /// Hands out the last command of a request, behind its other parts.
-    pub(super) fn last(&mut self, used: usize, ask: Ask, reply: Reply) -> Option<Step> {
+    pub(super) fn last(&mut self, used: usize, ask: Ask, reply: MemcacheReply) -> Option<Step> {
         if self.parts.is_empty() {
             Some(self.ask(used, ask, reply))
         } else {
@@ -104,27 +104,27 @@ impl MemcacheSession {
     /// Answers an error and closes.
     fn fault(&mut self, used: usize, fault: Fault, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.state = State::Over;
+        self.state = MemcacheState::Over;
         self.parts.clear();
-        self.ask(used, Ask::Close, Reply::Fault(fault))
+        self.ask(used, Ask::Close, MemcacheReply::Fault(fault))
     }
 
     /// Tells the host of another protocol, and closes.
     fn foreign(&mut self, foreign: Foreign, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.state = State::Over;
+        self.state = MemcacheState::Over;
         let ask = Ask::Host(HostAsk::Foreign(foreign));
-        self.ask(0, ask, Reply::Foreign(foreign))
+        self.ask(0, ask, MemcacheReply::Foreign(foreign))
     }
 
     /// Goes on with a data block.
     fn data(&mut self, input: &[u8], env: &Env<'_>) -> Step {
-        match std::mem::replace(&mut self.state, State::Line) {
-            State::Line => Step::More,
-            State::Data(coming) => self.block(coming, input, env),
-            State::Unwanted { left, then } => self.unwanted(left, then, input, env),
-            State::Over => {
-                self.state = State::Over;
+        match std::mem::replace(&mut self.state, MemcacheState::Line) {
+            MemcacheState::Line => Step::More,
+            MemcacheState::Data(coming) => self.block(coming, input, env),
+            MemcacheState::Unwanted { left, then } => self.unwanted(left, then, input, env),
+            MemcacheState::Over => {
+                self.state = MemcacheState::Over;
                 skip(input.len())
             }
         }
@@ -133,19 +133,19 @@ impl MemcacheSession {
     fn block(&mut self, coming: Coming<Set>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |set| set.queue.clone()) {
             Found::Part(coming, step) => {
-                self.state = State::Data(coming);
+                self.state = MemcacheState::Data(coming);
                 step
             }
             Found::Whole(found) if !found.ended => self.fault(found.used, Fault::BAD_DATA, env),
             Found::Whole(found) => match found.body {
                 Ok(body) => self.store(found.used, found.head, body),
                 Err(refusal) if not_stored(refusal) => {
-                    let reply = Reply::not_stored(found.head.noreply);
+                    let reply = MemcacheReply::not_stored(found.head.noreply);
                     self.ask(found.used, Ask::Own, reply)
                 }
                 Err(refusal) => {
-                    self.state = State::Over;
-                    self.ask(found.used, Ask::Close, Reply::Refused(refusal))
+                    self.state = MemcacheState::Over;
+                    self.ask(found.used, Ask::Close, MemcacheReply::Refused(refusal))
                 }
             },
         }
@@ -157,14 +157,14 @@ impl MemcacheSession {
         if left > end {
             let mut body = left - end;
             let used = drop_some(&mut body, input);
-            self.state = State::Unwanted {
+            self.state = MemcacheState::Unwanted {
                 left: body + end,
                 then,
             };
             return skip(used);
         }
         let Some(after) = input.get(..CRLF.len()) else {
-            self.state = State::Unwanted { left, then };
+            self.state = MemcacheState::Unwanted { left, then };
             return Step::More;
         };
         match then {
@@ -173,7 +173,7 @@ impl MemcacheSession {
                 self.fault(CRLF.len(), Fault::BAD_DATA, env)
             }
             Unwanted::TooLarge { noreply } => {
-                self.ask(CRLF.len(), Ask::Own, Reply::not_stored(noreply))
+                self.ask(CRLF.len(), Ask::Own, MemcacheReply::not_stored(noreply))
             }
         }
     }
@@ -189,7 +189,7 @@ impl MemcacheSession {
             ttr_ms: None,
             more: None,
         };
-        let reply = Reply::Stored {
+        let reply = MemcacheReply::Stored {
             noreply: set.noreply,
         };
         let command = Command::Put(put);
@@ -202,13 +202,13 @@ impl MemcacheSession {
     }
 
     /// What a set is announced with decides how its data is read.
-    pub(super) fn announced(&self, line: usize, set: Set) -> State {
+    pub(super) fn announced(&self, line: usize, set: Set) -> MemcacheState {
         if set.len > self.shared.item_max {
             let noreply = set.noreply;
-            State::unwanted(set.len, Unwanted::TooLarge { noreply })
+            MemcacheState::unwanted(set.len, Unwanted::TooLarge { noreply })
         } else {
             let len = set.len;
-            State::Data(Coming::new(set, line, len))
+            MemcacheState::Data(Coming::new(set, line, len))
         }
     }
 
@@ -259,7 +259,7 @@ impl MemcacheSession {
 
     /// The connection ends after what has just been written.
     fn close(&mut self) -> Next {
-        self.state = State::Over;
+        self.state = MemcacheState::Over;
         Next::Close
     }
 
@@ -276,7 +276,7 @@ impl MemcacheSession {
                 monitor.left = monitor.left.saturating_sub(1);
                 if monitor.left > 0 && env.now < monitor.until {
                     let take = self.monitor_take(&monitor);
-                    self.replies.push_front(Reply::Monitor(monitor));
+                    self.replies.push_front(MemcacheReply::Monitor(monitor));
                     return Next::Again(Box::new(take));
                 }
             }
@@ -295,7 +295,7 @@ impl MemcacheSession {
     fn list(&mut self, dump: Option<Box<[Name]>>, server: &ServerStats) -> Next {
         let log = (server.log_retired, server.log_rotations);
         let listing = Box::new(Listing { dump, log });
-        self.replies.push_front(Reply::Queues(listing));
+        self.replies.push_front(MemcacheReply::Queues(listing));
         let from = (0, 0);
         Next::Again(Box::new(Command::Stats(StatsOf::Queues { from })))
     }
@@ -304,7 +304,7 @@ impl MemcacheSession {
         if let StatsReply::Queues(page) = page {
             stats::write_queues(&page.queues, &listing, output);
             if let Some(from) = page.next {
-                self.replies.push_front(Reply::Queues(listing));
+                self.replies.push_front(MemcacheReply::Queues(listing));
                 return Next::Again(Box::new(Command::Stats(StatsOf::Queues { from })));
             }
         }
@@ -337,7 +337,7 @@ fn no_queue_no_matter(given: &Given) -> &Given {
 
 impl Session for MemcacheSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
-        if matches!(self.state, State::Line) && self.parts.is_empty() {
+        if matches!(self.state, MemcacheState::Line) && self.parts.is_empty() {
             // No command begins so.
             match input.first() {
                 Some(&foreign::TLS) => return self.foreign(Foreign::Tls, env),
@@ -367,97 +367,100 @@ impl Session for MemcacheSession {
         };
         let given = no_queue_no_matter(given);
         match (reply, given) {
-            (Reply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
+            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
                 if !noreply {
                     output.put(b"STORED\r\n");
                 }
             }
-            (Reply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
+            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
                 if not_stored(*refusal) =>
             {
                 if !noreply {
                     output.put(b"NOT_STORED\r\n");
                 }
             }
-            (Reply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
+            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
                 if !peek {
                     env.tally.bump(Count::Hit as usize);
                 }
                 self.write_messages(messages, queue, output);
             }
-            (Reply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
+            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
                 if !peek {
                     env.tally.bump(Count::Miss as usize);
                 }
                 output.put(b"END\r\n");
             }
-            (Reply::Monitor(monitor), given) => {
+            (MemcacheReply::Monitor(monitor), given) => {
                 return self.monitored(monitor, given, env, output);
             }
-            (Reply::Line(line), Given::Own) => output.put(line.as_bytes()),
-            (Reply::Silent | Reply::Line(_), given @ Given::Engine(Outcome::Refused(_), _)) => {
+            (MemcacheReply::Line(line), Given::Own) => output.put(line.as_bytes()),
+            (
+                MemcacheReply::Silent | MemcacheReply::Line(_),
+                given @ Given::Engine(Outcome::Refused(_), _),
+            ) => {
                 return self.unexpected(given, output);
             }
-            (Reply::Silent, _) => {}
-            (Reply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
-            (Reply::Foreign(foreign), _) => {
+            (MemcacheReply::Silent, _) => {}
+            (MemcacheReply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
+            (MemcacheReply::Foreign(foreign), _) => {
                 output.put(foreign.answer());
                 return self.close();
             }
-            (Reply::Fault(fault), _) => {
+            (MemcacheReply::Fault(fault), _) => {
                 output.put(fault.0.as_bytes());
                 return self.close();
             }
-            (Reply::Refused(refusal), _) => {
+            (MemcacheReply::Refused(refusal), _) => {
                 refused(refusal, output);
                 return self.close();
             }
-            (Reply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
+            (MemcacheReply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
                 output.put(if *count > 0 { b"END\r\n" } else { b"ERROR\r\n" });
             }
-            (Reply::Count, Given::Engine(Outcome::Count(count), _)) => {
+            (MemcacheReply::Count, Given::Engine(Outcome::Count(count), _)) => {
                 output.number(*count);
                 output.put(CRLF);
             }
-            (Reply::Version, _) => {
+            (MemcacheReply::Version, _) => {
                 output.put(b"VERSION ");
                 output.put(self.shared.version.as_bytes());
                 output.put(CRLF);
             }
-            (Reply::Stats, Given::Server(server)) => {
+            (MemcacheReply::Stats, Given::Server(server)) => {
                 stats::write_server(server, &self.shared.version, output);
                 return self.list(None, server);
             }
-            (Reply::DumpStats(only), Given::Server(server)) => {
+            (MemcacheReply::DumpStats(only), Given::Server(server)) => {
                 return self.list(Some(only), server);
             }
-            (Reply::Queues(listing), Given::Engine(Outcome::Stats(page), _)) => {
+            (MemcacheReply::Queues(listing), Given::Engine(Outcome::Stats(page), _)) => {
                 return self.listed(listing, page, output);
             }
-            (Reply::Config, Given::Host(Ok(text))) => {
+            (MemcacheReply::Config, Given::Host(Ok(text))) => {
                 for line in text.lines() {
                     output.put(line.as_bytes());
                     output.put(CRLF);
                 }
                 output.put(b"END\r\n");
             }
-            (Reply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
-            (Reply::Goodbye, Given::Host(Err(text))) => {
+            (MemcacheReply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
+            (MemcacheReply::Goodbye, Given::Host(Err(text))) => {
                 server_error(text, output);
                 return self.close();
             }
-            (Reply::Goodbye, _) => return self.close(),
+            (MemcacheReply::Goodbye, _) => return self.close(),
             (
-                Reply::Stored { .. }
-                | Reply::Value { .. }
-                | Reply::Line(_)
-                | Reply::Confirmed
-                | Reply::Count
-                | Reply::Stats
-                | Reply::DumpStats(_)
-                | Reply::Queues(_)
-                | Reply::Config
-                | Reply::Reloaded,
+                MemcacheReply::Stored { .. }
+                | MemcacheReply::Value { .. }
+                | MemcacheReply::Line(_)
+                | MemcacheReply::Confirmed
+                | MemcacheReply::Count
+                | MemcacheReply::Stats
+                | MemcacheReply::DumpStats(_)
+                | MemcacheReply::Queues(_)
+                | MemcacheReply::Config
+                | MemcacheReply::Reloaded,
                 given,
             ) => return self.unexpected(given, output),
         }
@@ -466,7 +469,7 @@ impl Session for MemcacheSession {
 
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         match (self.replies.pop_front(), said) {
-            (Some(Reply::Stored { noreply: true }), _) => {}
+            (Some(MemcacheReply::Stored { noreply: true }), _) => {}
             (_, Said::Line(text)) => {
                 output.put(text.as_bytes());
                 output.put(CRLF);
@@ -484,7 +487,7 @@ impl Session for MemcacheSession {
     }
 
     fn streamed(&mut self, body: Result<LargeBody, Refusal>) {
-        if let State::Data(coming) = &mut self.state {
+        if let MemcacheState::Data(coming) = &mut self.state {
             coming.streamed(body);
         }
     }

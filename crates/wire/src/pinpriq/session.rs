@@ -28,11 +28,11 @@ pub(super) struct PinpriqSession {
     ready: bool,
     /// Bytes still to come of a push that nobody wants.
     unwanted: usize,
-    replies: VecDeque<Reply>,
+    replies: VecDeque<PinpriqReply>,
 }
 
 /// What a request is owed.
-enum Reply {
+enum PinpriqReply {
     /// Nothing, whatever came of it.
     Nothing,
     /// Nothing; a refusal is counted.
@@ -56,7 +56,7 @@ impl PinpriqSession {
         }
     }
 
-    fn ask(&mut self, used: usize, ask: Ask, reply: Reply) -> Step {
+    fn ask(&mut self, used: usize, ask: Ask, reply: PinpriqReply) -> Step {
         self.replies.push_back(reply);
         Step::Ask { used, ask }
     }
@@ -87,7 +87,7 @@ impl PinpriqSession {
             true => Ask::EngineOrClose(command),
             false => Ask::Engine(command),
         };
-        self.ask(push.len(), ask, Reply::Pushed)
+        self.ask(push.len(), ask, PinpriqReply::Pushed)
     }
 
     /// A take from these queues.
@@ -101,10 +101,10 @@ impl PinpriqSession {
     fn pop(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Pop as usize);
         if name.is_empty() {
-            return self.ask(used, Ask::Own, Reply::Popped);
+            return self.ask(used, Ask::Own, PinpriqReply::Popped);
         }
         let take = self.take([Name::new(name)]);
-        self.ask(used, Ask::Engine(Command::Take(take)), Reply::Popped)
+        self.ask(used, Ask::Engine(Command::Take(take)), PinpriqReply::Popped)
     }
 
     fn subscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
@@ -141,7 +141,7 @@ impl PinpriqSession {
         }
         let queue = Name::new(name);
         let command = Command::WatchQueue { queue, on };
-        self.ask(used, Ask::EngineOrClose(command), Reply::Nothing)
+        self.ask(used, Ask::EngineOrClose(command), PinpriqReply::Nothing)
     }
 
     /// The client can take a group. It stands in line from now on, even before
@@ -154,13 +154,13 @@ impl PinpriqSession {
         self.ready = true;
         let take = self.take(self.subscribed.iter().cloned());
         let command = Command::Watch(Some(Box::new(take)));
-        self.ask(1, Ask::EngineOrClose(command), Reply::Nothing)
+        self.ask(1, Ask::EngineOrClose(command), PinpriqReply::Nothing)
     }
 
     /// The protocol has no word for an error. Nothing behind it is read.
     fn fault(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.ask(used, Ask::Close, Reply::Nothing)
+        self.ask(used, Ask::Close, PinpriqReply::Nothing)
     }
 
     /// Drops what has come of a push that nobody wants.
@@ -181,7 +181,7 @@ impl Session for PinpriqSession {
             // Nothing behind it is read.
             self.unwanted = usize::MAX;
             let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
-            return self.ask(0, ask, Reply::Tls);
+            return self.ask(0, ask, PinpriqReply::Tls);
         }
         if self.unwanted > 0 {
             return self.drop_unwanted(input);
@@ -215,21 +215,21 @@ impl Session for PinpriqSession {
             return Next::Close;
         }
         match (self.replies.pop_front(), given) {
-            (Some(Reply::Pushed), Given::Engine(Outcome::Refused(_), _)) => {
+            (Some(PinpriqReply::Pushed), Given::Engine(Outcome::Refused(_), _)) => {
                 env.tally.bump(Count::Dropped as usize);
             }
-            (Some(Reply::Nothing | Reply::Pushed), _) => {}
-            (Some(Reply::Tls), _) => {
+            (Some(PinpriqReply::Nothing | PinpriqReply::Pushed), _) => {}
+            (Some(PinpriqReply::Tls), _) => {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (Some(Reply::Popped), Given::Engine(Outcome::Messages(messages), _)) => {
+            (Some(PinpriqReply::Popped), Given::Engine(Outcome::Messages(messages), _)) => {
                 env.tally.bump(Count::Hit as usize);
                 frame::group(messages, output);
             }
             // A take that is refused has nothing either, as far as this
             // protocol can tell.
-            (Some(Reply::Popped), _) => {
+            (Some(PinpriqReply::Popped), _) => {
                 env.tally.bump(Count::Miss as usize);
                 frame::group(&[], output);
             }
@@ -249,7 +249,7 @@ impl Session for PinpriqSession {
 
     /// There are no texts; a pop that is refused has nothing.
     fn say(&mut self, _: Said<'_>, output: &mut Output) -> Next {
-        if let Some(Reply::Popped) = self.replies.pop_front() {
+        if let Some(PinpriqReply::Popped) = self.replies.pop_front() {
             frame::group(&[], output);
         }
         Next::Done
