@@ -598,8 +598,9 @@ proptest! {
 /// `RECORD_CASES` sets how many times.
 #[test]
 fn changed_records_are_refused_or_come_back() {
-    let cases = std::env::var("RECORD_CASES")
-        .map_or(20_000, |text| text.parse().expect("RECORD_CASES is a number"));
+    let cases = std::env::var("RECORD_CASES").map_or(20_000, |text| {
+        text.parse().expect("RECORD_CASES is a number")
+    });
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let seeds: Vec<Vec<u8>> = FactKind::ALL
         .iter()
