@@ -48,6 +48,7 @@ impl Access<'_> {
         self.decide(caller, command)
     }
 
+    #[inline(always)]
     fn decide(&mut self, caller: Caller, command: Command) -> Decided {
         match self.route(caller.party, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
