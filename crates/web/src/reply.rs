@@ -157,3 +157,19 @@ pub(crate) fn protect(headers: &mut HeaderMap) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is told that there is no quorum is told when to ask again, and
+    /// nobody else is: a queue that is down stays so.
+    #[test]
+    fn without_quorum_a_client_is_told_when_to_come_back() {
+        let response = Problem::Unavailable.into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        let down = Problem::said(StatusCode::SERVICE_UNAVAILABLE, "down").into_response();
+        assert!(!down.headers().contains_key(RETRY_AFTER));
+    }
+}

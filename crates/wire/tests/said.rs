@@ -93,6 +93,12 @@ fn that_there_is_no_quorum_has_each_voices_own_form() {
             false,
         ),
         ("beanstalk", b"reserve\r\n", "INTERNAL_ERROR\r\n", false),
+        (
+            "beanstalk",
+            b"stats-tube default\r\n",
+            "INTERNAL_ERROR\r\n",
+            false,
+        ),
         ("jobqueue", job, "ERROR\0no quorum\0", false),
         ("pinpriq", b"\x50\0\x01q", "", true),
     ] {

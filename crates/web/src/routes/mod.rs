@@ -107,3 +107,14 @@ pub(super) fn existing(rq: &Rq, queue: &str) -> Result<(), Fault> {
 pub(super) fn escaped(part: &str) -> String {
     percent_encoding::utf8_percent_encode(part, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_quorum_is_no_fault_of_the_server() {
+        let fault = Fault::from(Refusal::Unavailable);
+        assert_eq!(problem(&fault), Problem::Unavailable);
+    }
+}

@@ -55,6 +55,8 @@ impl BeanstalkReply {
         };
         match (self, outcome) {
             (BeanstalkReply::Silent, _) => {}
+            // Not that there is no such tube: nobody has looked.
+            (_, Outcome::Refused(Refusal::Unavailable)) => output.put(INTERNAL_ERROR),
             (BeanstalkReply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
             (_, Outcome::Refused(refusal)) => output.put(refused(*refusal)),
             (BeanstalkReply::Line(line), _) => output.put(line),
