@@ -35,6 +35,7 @@ const LOOPS: &[&str] = &["mio", "tokio"];
 /// Who may know which event loop.
 const LOOPED: &[(&str, &str)] = &[
     ("bench", "mio"),
+    ("crates/front", "tokio"),
     ("crates/jetstream", "tokio"),
     ("crates/server", "mio"),
     ("crates/web", "tokio"),
@@ -55,6 +56,7 @@ const ALLOWED: &[Edges] = &[
         Some(&["bytes", "crc32c"]),
     ),
     edges("crates/jetstream", &["quintet-cluster"], None),
+    edges("crates/front", &[], None),
     edges(
         "crates/host",
         &["quintet-engine", "quintet-log"],
@@ -74,6 +76,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-cluster",
             "quintet-door",
             "quintet-engine",
+            "quintet-front",
             "quintet-hooks",
             "quintet-host",
             "quintet-jetstream",

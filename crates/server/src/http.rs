@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
-use quintet_web::{Limits, Logins, Settings, Site, Socket, Web};
+use quintet_web::{Limits, Links, Logins, Settings, Site, Socket, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
@@ -229,6 +229,11 @@ impl Running {
         }
         let web = Web::start(sites).context("cannot serve http")?;
         Ok(Self { web, _bound: kept })
+    }
+
+    /// The way in for clients that come through other nodes.
+    pub(crate) fn links(&self) -> Links {
+        self.web.links()
     }
 
     /// Lets requests under way end within `grace`. False if its thread had

@@ -7,6 +7,8 @@ mod desk;
 mod hooks;
 mod http;
 mod io;
+#[expect(dead_code, reason = "nobody opens a cluster yet")]
+mod linked;
 mod logging;
 mod metrics;
 mod modes;

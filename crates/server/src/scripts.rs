@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::Door;
 use quintet_host::locked;
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
-use quintet_web::Logins;
+use quintet_web::{Links, Logins};
 
 use crate::config::Config;
 use crate::desk::ServerDoor;
@@ -78,6 +78,12 @@ impl Scripts {
             .with_context(|| format!("cannot start scripts in {root}"))?;
         self.rq = Some(Arc::clone(&rq));
         Ok(rq)
+    }
+
+    /// The way in for clients of HTTP that come through other nodes.
+    #[expect(dead_code, reason = "nobody opens a cluster yet")]
+    pub(crate) fn links(&self) -> Option<Links> {
+        self.http.as_ref().map(http::Running::links)
     }
 
     /// Goes by what the configuration and the folders of queues say now.

@@ -18,7 +18,7 @@ use quintet_wire::{Foreign, Listener, VOICES};
 use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::desk::Desk;
 use crate::hooks::Hooks;
-use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
+use crate::io::{Arrival, Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
 use crate::{admin, http, logging, modes, notify, scripts};
 
@@ -555,6 +555,22 @@ impl Server {
     /// stays, when nobody else does.
     pub(crate) fn is_operator(&self, listener: usize) -> bool {
         self.listeners[listener].tally == VOICES.len()
+    }
+
+    /// Counts a new connection and chooses its thread: the one with the fewest, `first` if that has
+    /// as few. `None`: there are too many, and it is closed.
+    pub(crate) fn admit(&self, arrival: Arrival, first: Option<usize>) -> Option<(usize, Arrival)> {
+        let operator = self.is_operator(arrival.listener);
+        if !self.guests.admit(arrival.origin, operator) {
+            return None;
+        }
+        let load = |thread: &usize| self.mail[*thread].connections.load(Ordering::Relaxed);
+        let others = (0..self.threads.len()).filter(|thread| Some(*thread) != first);
+        let thread = first.into_iter().chain(others).min_by_key(load)?;
+        self.mail[thread]
+            .connections
+            .fetch_add(1, Ordering::Relaxed);
+        Some((thread, arrival))
     }
 
     /// An admitted connection of an I/O thread is gone.

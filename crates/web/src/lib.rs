@@ -27,6 +27,6 @@ mod upload;
 
 pub use guard::{Asked, Logins, User, networks, users, words};
 pub use paths::relative_root;
-pub use serve::{Socket, Web};
+pub use serve::{Connected, Linked, Links, Socket, Web};
 pub use settings::{Limits, Settings};
 pub use site::Site;

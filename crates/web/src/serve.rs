@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::paced::Paced;
 use crate::places::{Busy, Places, Seat};
@@ -34,11 +34,51 @@ pub enum Socket {
     Unix(std::os::unix::net::UnixListener),
 }
 
+/// A connection that somebody else accepted.
+#[derive(Debug)]
+pub struct Linked {
+    /// Its bytes, not blocking.
+    pub stream: Connected,
+    /// Where its client is; `None`: on a unix socket.
+    pub peer: Option<IpAddr>,
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub enum Connected {
+    /// TCP.
+    Tcp(std::net::TcpStream),
+    /// A unix socket.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// The way in for connections that somebody else accepted; clones lead to the same.
+#[derive(Clone, Debug)]
+pub struct Links(Arc<[mpsc::UnboundedSender<Linked>]>);
+
+impl Links {
+    /// True if there is a site of this number.
+    pub fn has(&self, site: usize) -> bool {
+        self.0.get(site).is_some_and(|site| !site.is_closed())
+    }
+
+    /// Serves a connection by the site of this number, in the order of [`Web::start`], when it has
+    /// a place. Closed if there is none or HTTP has ended.
+    pub fn take(&self, site: usize, linked: Linked) {
+        if let Some(site) = self.0.get(site)
+            && site.send(linked).is_err()
+        {
+            tracing::debug!("http: a connection came too late");
+        }
+    }
+}
+
 /// HTTP, being served in a thread of its own.
 #[derive(Debug)]
 pub struct Web {
     stop: oneshot::Sender<Duration>,
     thread: JoinHandle<()>,
+    links: Links,
 }
 
 impl Web {
@@ -53,11 +93,15 @@ impl Web {
             .thread_name("http-work")
             .build()?;
         let mut listeners = Vec::new();
+        let mut links = Vec::new();
         {
             // Sockets become part of the runtime they are made in.
             let _inside = runtime.enter();
             for (socket, site) in sites {
-                listeners.push((Listener::new(socket)?, site));
+                let (link, linked) = mpsc::unbounded_channel();
+                links.push(link);
+                let socket = Listener::new(socket)?;
+                listeners.push((Listeners { socket, linked }, site));
             }
         }
         let (stop, stopped) = oneshot::channel();
@@ -66,7 +110,16 @@ impl Web {
             runtime.block_on(serve(listeners, stopped));
             runtime.shutdown_timeout(LAST_WAIT);
         })?;
-        Ok(Self { stop, thread })
+        Ok(Self {
+            stop,
+            thread,
+            links: Links(links.into()),
+        })
+    }
+
+    /// The way in for connections that somebody else accepted.
+    pub fn links(&self) -> Links {
+        self.links.clone()
     }
 
     /// Accepts no more, lets requests under way end within `grace`, then cuts
@@ -76,6 +129,12 @@ impl Web {
         let _gone = self.stop.send(grace);
         self.thread.join().is_ok()
     }
+}
+
+/// Where a site's connections come from.
+struct Listeners {
+    socket: Listener,
+    linked: mpsc::UnboundedReceiver<Linked>,
 }
 
 enum Listener {
@@ -98,7 +157,7 @@ impl Listener {
     }
 }
 
-async fn serve(listeners: Vec<(Listener, Arc<Site>)>, stopped: oneshot::Receiver<Duration>) {
+async fn serve(listeners: Vec<(Listeners, Arc<Site>)>, stopped: oneshot::Receiver<Duration>) {
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = tokio::task::JoinSet::new();
     for (listener, site) in listeners {
@@ -116,27 +175,44 @@ async fn serve(listeners: Vec<(Listener, Arc<Site>)>, stopped: oneshot::Receiver
     }
 }
 
-async fn accept(listener: Listener, site: Arc<Site>, graceful: Arc<GracefulShutdown>) {
+impl Listeners {
+    async fn accept(&mut self) -> io::Result<(Stream, Option<IpAddr>)> {
+        tokio::select! {
+            accepted = self.socket.accept() => accepted,
+            Some(Linked { stream, peer }) = self.linked.recv() => {
+                let stream = match stream {
+                    Connected::Tcp(stream) => {
+                        Stream::Tcp(tokio::net::TcpStream::from_std(stream)?)
+                    }
+                    Connected::Unix(stream) => {
+                        Stream::Unix(tokio::net::UnixStream::from_std(stream)?)
+                    }
+                };
+                Ok((stream, peer))
+            }
+        }
+    }
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Without it a reply in several writes waits for the peer.
+                let _slower = stream.set_nodelay(true);
+                Ok((Stream::Tcp(stream), Some(peer.ip())))
+            }
+            Listener::Unix(listener) => Ok((Stream::Unix(listener.accept().await?.0), None)),
+        }
+    }
+}
+
+async fn accept(mut listeners: Listeners, site: Arc<Site>, graceful: Arc<GracefulShutdown>) {
     let places = Places::new(site.settings().limits.connections_max);
     loop {
         let place = places.seat().await;
-        let accepted = match &listener {
-            Listener::Tcp(listener) => {
-                places
-                    .watched(listener.accept())
-                    .await
-                    .map(|(stream, peer)| {
-                        // Without it a reply in several writes waits for the peer.
-                        let _slower = stream.set_nodelay(true);
-                        (Stream::Tcp(stream), Some(peer.ip()))
-                    })
-            }
-            Listener::Unix(listener) => places
-                .watched(listener.accept())
-                .await
-                .map(|(stream, _)| (Stream::Unix(stream), None)),
-        };
-        match accepted {
+        match places.watched(listeners.accept()).await {
             Ok((Stream::Tcp(stream), peer)) => {
                 connection(stream, peer, &site, &graceful, Seat::new(&places, place));
             }

@@ -1,5 +1,6 @@
 //! One connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
 use super::Stream;
 use super::guests::Origin;
 use super::inbox::Inbox;
+use super::mail::{Arrival, Way};
 use super::outbox::Outbox;
 
 /// So much a connection holds without its being counted, bytes: what small
@@ -114,6 +116,7 @@ pub(super) struct Standing {
 /// What the thread knows of a connection.
 pub(super) struct Conn {
     pub(super) stream: Stream,
+    pub(super) way: Way,
     pub(super) origin: Origin,
     pub(super) session: Box<dyn Session>,
     pub(super) caller: Caller,
@@ -202,15 +205,16 @@ impl Spoken {
 }
 
 impl Conn {
-    pub(super) fn new(
-        stream: Stream,
-        origin: Origin,
-        session: Box<dyn Session>,
-        caller: Caller,
-        listener: usize,
-    ) -> Self {
+    pub(super) fn new(arrival: Arrival, session: Box<dyn Session>, caller: Caller) -> Self {
+        let Arrival {
+            stream,
+            origin,
+            listener,
+            way,
+        } = arrival;
         Self {
             stream,
+            way,
             origin,
             session,
             caller,
@@ -227,6 +231,11 @@ impl Conn {
             listed: Listed::default(),
             active: Instant::now(),
         }
+    }
+
+    /// Where its client is; a unix socket has no address.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.way.peer(&self.stream)
     }
 
     /// True if more requests may be decided now.

@@ -166,7 +166,7 @@ pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> Reply {
 /// Who is behind a connection, made on first use.
 fn who(conn: &mut Conn, server: &Server) -> Arc<Who> {
     let who = conn.who.get_or_insert_with(|| {
-        let peer = conn.stream.peer();
+        let peer = conn.way.peer(&conn.stream);
         Arc::new(Who {
             caller: conn.caller,
             connection: conn.caller.party.0,

@@ -1,5 +1,6 @@
 //! What other threads leave for an I/O thread, or the desk's.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,10 +14,38 @@ use super::{Origin, Stream};
 pub(crate) enum Mail {
     /// An outcome for a take that waited.
     Delivery(Delivery, Need),
-    /// A new connection of the listener with this number.
-    Socket(Stream, Origin, usize),
+    /// A new connection.
+    Socket(Arrival),
     /// Accept no more; finish and end.
     Stop,
+}
+
+/// A connection that was admitted and has no thread yet.
+pub(crate) struct Arrival {
+    pub(crate) stream: Stream,
+    pub(crate) origin: Origin,
+    /// Number of the listener it came by.
+    pub(crate) listener: usize,
+    pub(crate) way: Way,
+}
+
+/// How a client's bytes get here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// By its own connection.
+    Direct,
+    /// Through another node of the cluster, which saw it at this address.
+    Linked(Option<SocketAddr>),
+}
+
+impl Way {
+    /// Where the client is; a unix socket has no address.
+    pub(super) fn peer(self, stream: &Stream) -> Option<SocketAddr> {
+        match self {
+            Self::Direct => stream.peer(),
+            Self::Linked(peer) => peer,
+        }
+    }
 }
 
 /// The mailbox of one thread.

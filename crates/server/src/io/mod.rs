@@ -17,7 +17,7 @@ mod upload;
 
 pub(crate) use guests::{Guests, Origin};
 pub(crate) use listen::Bound;
-pub(crate) use mail::{Mail, Mailbox};
+pub(crate) use mail::{Arrival, Mail, Mailbox, Way};
 pub(crate) use stream::Stream;
 pub(crate) use thread::{IoThread, ThreadCounts, WAKE};
 pub(crate) use upload::Upload;

@@ -24,6 +24,20 @@ pub(crate) struct Got {
     pub(crate) drained: bool,
 }
 
+impl From<std::net::TcpStream> for Stream {
+    /// Of one that does not block.
+    fn from(stream: std::net::TcpStream) -> Self {
+        Stream::Tcp(TcpStream::from_std(stream))
+    }
+}
+
+impl From<std::os::unix::net::UnixStream> for Stream {
+    /// Of one that does not block.
+    fn from(stream: std::os::unix::net::UnixStream) -> Self {
+        Stream::Unix(UnixStream::from_std(stream))
+    }
+}
+
 impl Stream {
     /// The client's address; a unix socket has none.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {

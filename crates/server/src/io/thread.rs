@@ -17,7 +17,7 @@ use super::conn::{Conn, Pause, Reply};
 use super::gather::{Gather, Turn};
 use super::guests::Origin;
 use super::listen::Bound;
-use super::mail::Mail;
+use super::mail::{Arrival, Mail, Way};
 use super::outbox::Flushed;
 use super::slab::Slab;
 use crate::hooks::Runner;
@@ -337,31 +337,29 @@ impl IoThread {
     /// Gives a new connection to the thread with the fewest.
     fn place(&mut self, stream: Stream, listener: usize) {
         let origin = Origin::new(stream.peer(), listener);
-        let operator = self.server.is_operator(listener);
-        if !self.server.guests.admit(origin, operator) {
-            return;
-        }
-        let mail = &self.server.mail;
-        let load = |thread: &usize| mail[*thread].connections.load(Ordering::Relaxed);
-        // This thread first, so that it wins a tie.
-        let others = (0..self.server.threads.len()).filter(|thread| *thread != self.index);
-        let thread = std::iter::once(self.index).chain(others).min_by_key(load);
-        let thread = thread.unwrap_or(self.index);
-        mail[thread].connections.fetch_add(1, Ordering::Relaxed);
-        if thread == self.index {
-            self.open(stream, origin, listener);
-        } else {
-            mail[thread].leave(Mail::Socket(stream, origin, listener));
+        let arrival = Arrival {
+            stream,
+            origin,
+            listener,
+            way: Way::Direct,
+        };
+        if let Some((thread, arrival)) = self.server.admit(arrival, Some(self.index)) {
+            if thread == self.index {
+                self.open(arrival);
+            } else {
+                self.server.mail[thread].leave(Mail::Socket(arrival));
+            }
         }
     }
 
-    fn open(&mut self, mut stream: Stream, origin: Origin, listener: usize) {
+    fn open(&mut self, mut arrival: Arrival) {
+        let (origin, listener) = (arrival.origin, arrival.listener);
         let Some(key) = self.conns.reserve(self.index) else {
             self.server.dismiss(self.index, origin);
             return;
         };
         let token = Token((key.generation as usize) << 24 | key.slot as usize);
-        if let Err(error) = stream.register(self.poll.registry(), token) {
+        if let Err(error) = arrival.stream.register(self.poll.registry(), token) {
             tracing::warn!("cannot watch a connection: {error}");
             self.conns.release(key);
             self.server.dismiss(self.index, origin);
@@ -372,7 +370,7 @@ impl IoThread {
             principal: Principal::default(),
         };
         let session = self.server.listeners[listener].opener.open();
-        let mut conn = Conn::new(stream, origin, session, caller, listener);
+        let mut conn = Conn::new(arrival, session, caller);
         conn.active = self.instant;
         conn.inbox.is_new = !self.server.is_operator(listener);
         self.conns.insert(key, Box::new(conn));
@@ -393,7 +391,7 @@ impl IoThread {
         for item in mail.drain(..) {
             match item {
                 Mail::Delivery(delivery, need) => self.deliver(delivery, need),
-                Mail::Socket(stream, origin, listener) => self.open(stream, origin, listener),
+                Mail::Socket(arrival) => self.open(arrival),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -704,7 +702,7 @@ impl IoThread {
             }
             let closed = budget.turn_away();
             if closed.is_power_of_two() {
-                let peer = self.conns.get_mut(slot).and_then(|conn| conn.stream.peer());
+                let peer = self.conns.get_mut(slot).and_then(|conn| conn.peer());
                 tracing::warn!(
                     bytes,
                     peer = peer.map(|peer| peer.to_string()),

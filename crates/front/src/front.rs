@@ -1,0 +1,194 @@
+//! The thread a front lives in: its doors, and the listener for links.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use crate::line::Splice;
+use crate::shared::{Intake, Node, Settings, Shared};
+use crate::socket::{Listener, Socket};
+use crate::{Counts, Owners, link, splice};
+
+/// Links that have not said what they are for, at most; more wait to be accepted.
+const UNSAID_MAX: usize = 1024;
+/// Pause after the system had no file or memory for a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A listener of clients, which is this front's for as long as the node does not own.
+#[derive(Debug)]
+pub struct Door {
+    /// What it speaks, by its name in the configuration.
+    pub voice: String,
+    /// Which of those that speak it, from 0.
+    pub nth: u16,
+    /// Its socket, duplicated: the node's own threads accept from it when it owns.
+    pub socket: Socket,
+}
+
+/// A front and its node's end of links, running in a thread of its own. Dropped, all of its
+/// connections end.
+pub struct Front {
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Front {
+    /// Starts. `links` are where other nodes and tools ask: the address that is advertised, and
+    /// the node's own socket.
+    ///
+    /// # Errors
+    /// The system has no thread or no event queue to give.
+    pub fn start(
+        doors: Vec<Door>,
+        links: Vec<Socket>,
+        owners: watch::Receiver<Owners>,
+        node: Arc<dyn Node>,
+        settings: Settings,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(8)
+            .thread_name("front-work")
+            .build()?;
+        let connections = Arc::new(Semaphore::new(settings.connections_max));
+        let shared = Arc::new(Shared {
+            settings,
+            owners,
+            intake: OnceLock::new(),
+            node,
+            counts: Counts::default(),
+        });
+        {
+            // Sockets become part of the runtime they are made in.
+            let _inside = runtime.enter();
+            for door in doors {
+                let listener = Listener::new(door.socket)?;
+                let splice = Splice {
+                    voice: door.voice,
+                    nth: door.nth,
+                    peer: None,
+                    principal: String::new(),
+                };
+                let connections = Arc::clone(&connections);
+                runtime.spawn(clients(Arc::clone(&shared), listener, splice, connections));
+            }
+            for socket in links {
+                runtime.spawn(nodes(Arc::clone(&shared), Listener::new(socket)?));
+            }
+        }
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("front".to_owned());
+        let thread = thread.spawn(move || {
+            // Dropped without a word says the same.
+            runtime.block_on(stopped).ok();
+            runtime.shutdown_background();
+        })?;
+        Ok(Self {
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// From now on this takes clients, while this node owns. Once.
+    pub fn serve_by(&self, intake: Arc<dyn Intake>) {
+        if self.shared.intake.set(intake).is_err() {
+            tracing::error!("this node serves the queues already");
+        }
+    }
+
+    /// Its numbers.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // A thread that is gone needs no telling.
+        self.stop.take().map(|stop| stop.send(()));
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the front's thread had ended before its time");
+        }
+    }
+}
+
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Front").finish_non_exhaustive()
+    }
+}
+
+/// Accepts clients while another node owns, or nobody does.
+async fn clients(
+    shared: Arc<Shared>,
+    listener: Listener,
+    of_door: Splice,
+    connections: Arc<Semaphore>,
+) {
+    let mut owners = shared.owners.clone();
+    loop {
+        if owners.wait_for(|owners| !owners.is_us()).await.is_err() {
+            return;
+        }
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            owns = owners.wait_for(Owners::is_us) => match owns {
+                Ok(_) => continue,
+                Err(_) => return,
+            },
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let Ok(place) = Arc::clone(&connections).try_acquire_owned() else {
+                    let turned_away = shared.counts.turns_away();
+                    // Once per power of two: enough to notice, too little to fill a disk.
+                    if turned_away.is_power_of_two() {
+                        tracing::warn!(
+                            "{turned_away} connections closed: connections_max is reached"
+                        );
+                    }
+                    continue;
+                };
+                let splice = Splice {
+                    peer,
+                    ..of_door.clone()
+                };
+                let running = splice::run(Arc::clone(&shared), stream, splice);
+                tokio::spawn(async move {
+                    running.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Accepts links.
+async fn nodes(shared: Arc<Shared>, listener: Listener) {
+    let places = Arc::new(Semaphore::new(UNSAID_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                tokio::spawn(link::serve(Arc::clone(&shared), stream, peer, place));
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a link: {error}");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}

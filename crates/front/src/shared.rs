@@ -1,0 +1,71 @@
+//! What a front is told, what it asks of its node, and what its tasks share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::line::Splice;
+use crate::tls::LinkTls;
+use crate::{Counts, Owners};
+
+/// A client's connection as it is handed to whoever serves the queues.
+#[derive(Debug)]
+pub struct Client {
+    /// The bytes, both ways. Not blocking.
+    pub stream: Stream,
+    /// Whose they are.
+    pub splice: Splice,
+}
+
+/// What its bytes come by.
+#[derive(Debug)]
+pub enum Stream {
+    /// The link itself.
+    Tcp(std::net::TcpStream),
+    /// One end of a pair; the link's encryption is taken off at the other.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// Whoever serves the queues, on the node that owns them.
+pub trait Intake: Send + Sync {
+    /// Whether there is such a listener.
+    ///
+    /// # Errors
+    /// Why not, for the other node's log.
+    fn admits(&self, splice: &Splice) -> Result<(), String>;
+
+    /// Takes a connection that was admitted.
+    fn take(&self, client: Client);
+}
+
+/// What a front needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which cluster.
+    pub cluster: u64,
+    /// A client waits for an owner so long, its bytes unread; then it is closed.
+    pub wait: Duration,
+    /// Clients at once, waiting or spliced; more are closed.
+    pub connections_max: usize,
+    /// How links are protected; `None`: not at all.
+    pub tls: Option<LinkTls>,
+}
+
+/// What a node answers to other nodes and tools. Called from threads that may wait.
+pub trait Node: Send + Sync {
+    /// What it knows of itself and the cluster: a line, without its end.
+    fn status(&self) -> String;
+
+    /// Does what is asked by a verb and its words, and says how it went: a line, without its end.
+    fn order(&self, words: &[String]) -> String;
+}
+
+/// What all tasks share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) owners: watch::Receiver<Owners>,
+    pub(crate) intake: OnceLock<Arc<dyn Intake>>,
+    pub(crate) node: Arc<dyn Node>,
+    pub(crate) counts: Counts,
+}

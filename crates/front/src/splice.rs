@@ -1,0 +1,225 @@
+//! The clients' end: a connection waits for an owner, then its bytes flow, both ways, untouched.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::client::TlsStream;
+
+use crate::Owners;
+use crate::line::{Answer, Ask, Splice};
+use crate::link::{SAY, line};
+use crate::shared::Shared;
+use crate::socket::{Plain, set_up_link};
+use crate::tls;
+
+/// A node that is there takes a connection much sooner.
+const CONNECT: Duration = Duration::from_secs(1);
+/// An owner that cannot be reached, or does not serve yet, is asked again after this, and after
+/// twice as long each time, up to ...
+const AGAIN: Duration = Duration::from_millis(25);
+/// ... this.
+const AGAIN_MAX: Duration = Duration::from_millis(400);
+/// Bytes a client still sends when its connection ends are read for so long: closing a socket with
+/// unread bytes resets it, and the client might never see the last reply.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A link to an owner.
+enum Link {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Sees to one client, for as long as it is connected.
+pub(crate) async fn run(shared: Arc<Shared>, client: Plain, splice: Splice) {
+    let mut owners = shared.owners.clone();
+    let deadline = Instant::now() + shared.settings.wait;
+    let found = {
+        let _waits = shared.counts.waits();
+        timeout_at(deadline, find(&shared, &mut owners, &splice)).await
+    };
+    let (link, epoch) = match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(why)) => {
+            tracing::warn!(
+                voice = splice.voice,
+                "the owner takes no such connection: {why}"
+            );
+            return;
+        }
+        Err(_) => {
+            shared.counts.gave_up();
+            return;
+        }
+    };
+    let _splices = shared.counts.splices();
+    flow(client, link, owners, epoch).await;
+}
+
+/// A link to the owner, and the owner's epoch. Goes on until there is one.
+///
+/// # Errors
+/// The owner has no such listener, or does not know this cluster.
+async fn find(
+    shared: &Shared,
+    owners: &mut watch::Receiver<Owners>,
+    splice: &Splice,
+) -> Result<(Link, u64), String> {
+    let mut told: Option<(u64, String)> = None;
+    let mut again = AGAIN;
+    loop {
+        let known = owners.borrow_and_update().hint().cloned();
+        let known = known.map(|hint| (hint.epoch, hint.address));
+        // The highest epoch is true, whoever names it.
+        let next = known.max_by_epoch(told.take());
+        if let Some((epoch, address)) = next {
+            match ask(shared, &address, splice).await {
+                Ok((link, Answer::Ok)) => return Ok((link, epoch)),
+                Ok((_, Answer::Refused(why))) => return Err(why),
+                Ok((_, Answer::Owner(newer, elsewhere))) if newer > epoch => {
+                    told = Some((newer, elsewhere));
+                    continue;
+                }
+                Ok((_, Answer::Owner(..) | Answer::Nobody)) => {}
+                Err(error) => tracing::debug!("no link to {address}: {error}"),
+            }
+        }
+        tokio::select! {
+            changed = owners.changed() => {
+                if changed.is_err() {
+                    // The node ends, and this with it.
+                    std::future::pending::<()>().await;
+                }
+                again = AGAIN;
+            }
+            () = tokio::time::sleep(again) => again = (again * 2).min(AGAIN_MAX),
+        }
+    }
+}
+
+/// Of two owners the one with the higher epoch.
+trait MaxByEpoch {
+    fn max_by_epoch(self, other: Self) -> Self;
+}
+
+impl MaxByEpoch for Option<(u64, String)> {
+    fn max_by_epoch(self, other: Self) -> Self {
+        match (self, other) {
+            (Some(one), Some(other)) => Some(if other.0 > one.0 { other } else { one }),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+async fn ask(shared: &Shared, address: &str, splice: &Splice) -> io::Result<(Link, Answer)> {
+    let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
+    set_up_link(&stream)?;
+    let mut link = match &shared.settings.tls {
+        None => Link::Plain(stream),
+        Some(tls) => {
+            let name = tls::name_of(address)
+                .ok_or_else(|| io::Error::other("its address has no name for a certificate"))?;
+            let stream = timeout(SAY, tls.connect.connect(name, stream)).await??;
+            Link::Tls(Box::new(stream))
+        }
+    };
+    let ask = Ask::Splice(splice.clone()).line(Some(shared.settings.cluster));
+    let answer = timeout(SAY, async {
+        link.write_all(ask.as_bytes()).await?;
+        link.flush().await?;
+        line(&mut link).await
+    });
+    let answer = answer.await??;
+    let answer = Answer::read(&answer);
+    let answer = answer.ok_or_else(|| io::Error::other("it answers what no node does"))?;
+    Ok((link, answer))
+}
+
+/// Lets bytes flow until the owner ends the connection, or is no longer owner.
+async fn flow(client: Plain, link: Link, mut owners: watch::Receiver<Owners>, epoch: u64) {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_owner, mut to_owner) = tokio::io::split(link);
+    let up = async {
+        if tokio::io::copy(&mut from_client, &mut to_owner)
+            .await
+            .is_ok()
+            && to_owner.shutdown().await.is_ok()
+        {
+            // Its client has closed its side; what it is owed may still come.
+            std::future::pending::<()>().await;
+        }
+    };
+    let down = async {
+        // Broken or ended, there is no more to tell.
+        tokio::io::copy(&mut from_owner, &mut to_client).await.ok();
+    };
+    let deposed = async {
+        let later = |owners: &Owners| owners.hint().is_some_and(|hint| hint.epoch > epoch);
+        if owners.wait_for(later).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    {
+        let mut down = std::pin::pin!(down);
+        tokio::select! {
+            // The owner may have said why it takes no more.
+            () = up => {
+                timeout(DRAIN, down).await.ok();
+            }
+            () = &mut down => {}
+            // It can answer nothing any more; if its machine is gone nobody else says so.
+            () = deposed => {}
+        }
+    }
+    if to_client.shutdown().await.is_ok() {
+        let mut sink = tokio::io::sink();
+        let drain = tokio::io::copy(&mut from_client, &mut sink);
+        timeout(DRAIN, drain).await.ok();
+    }
+}
+
+impl AsyncRead for Link {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

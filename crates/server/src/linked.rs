@@ -1,0 +1,82 @@
+//! Clients that come through other nodes of a cluster, as this one's listeners serve them.
+
+use std::sync::Arc;
+
+use quintet_front::line::Splice;
+use quintet_front::{Client, Intake, Stream};
+use quintet_web::{Connected, Linked, Links};
+
+use crate::http;
+use crate::io::{Arrival, Mail, Origin, Way};
+use crate::server::Server;
+
+/// Hands links' clients to the I/O threads and to HTTP.
+pub(crate) struct Linking {
+    server: Arc<Server>,
+    /// HTTP's, if it is served.
+    http: Option<Links>,
+}
+
+impl Linking {
+    pub(crate) fn new(server: Arc<Server>, http: Option<Links>) -> Self {
+        Self { server, http }
+    }
+
+    /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
+    fn listener(&self, splice: &Splice) -> Option<usize> {
+        let listeners = self.server.listeners.iter().enumerate();
+        let mut speak = listeners.filter(|(_, listener)| listener.voice == splice.voice);
+        speak.nth(usize::from(splice.nth)).map(|(number, _)| number)
+    }
+}
+
+impl Intake for Linking {
+    fn admits(&self, splice: &Splice) -> Result<(), String> {
+        let there = match splice.voice == http::NAME {
+            true => {
+                let site = usize::from(splice.nth);
+                self.http.as_ref().is_some_and(|links| links.has(site))
+            }
+            false => self.listener(splice).is_some(),
+        };
+        if there {
+            return Ok(());
+        }
+        Err(format!(
+            "the node that owns the queues has no listener {} for {}: all nodes of a cluster need \
+             the same listeners, in the same order",
+            splice.nth + 1,
+            splice.voice
+        ))
+    }
+
+    fn take(&self, client: Client) {
+        let Client { stream, splice } = client;
+        if splice.voice == http::NAME {
+            let stream = match stream {
+                Stream::Tcp(stream) => Connected::Tcp(stream),
+                Stream::Unix(stream) => Connected::Unix(stream),
+            };
+            let peer = splice.peer.map(|peer| peer.ip());
+            if let Some(links) = &self.http {
+                links.take(usize::from(splice.nth), Linked { stream, peer });
+            }
+            return;
+        }
+        let Some(listener) = self.listener(&splice) else {
+            return;
+        };
+        let arrival = Arrival {
+            stream: match stream {
+                Stream::Tcp(stream) => stream.into(),
+                Stream::Unix(stream) => stream.into(),
+            },
+            origin: Origin::new(splice.peer, listener),
+            listener,
+            way: Way::Linked(splice.peer),
+        };
+        if let Some((thread, arrival)) = self.server.admit(arrival, None) {
+            self.server.mail[thread].leave(Mail::Socket(arrival));
+        }
+    }
+}
