@@ -53,7 +53,7 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/cluster",
         &["quintet-log"],
-        Some(&["bytes", "crc32c"]),
+        Some(&["bytes", "crc32c", "rustix"]),
     ),
     edges("crates/jetstream", &["quintet-cluster"], None),
     edges("crates/front", &[], None),

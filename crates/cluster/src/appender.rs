@@ -1,6 +1,12 @@
 //! The window with a stream below it: does what the window says, and tells it what came of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use quintet_log::{Epoch, LogError, Position};
@@ -14,11 +20,19 @@ use crate::{
 /// How long a purge is left without an answer.
 const PURGE_AGAIN: Moment = Moment::from_secs(1);
 
+/// Told that something was settled, by any thread, which holds no lock of the log's.
+pub(crate) type Listener = Arc<dyn Fn() + Send + Sync>;
+
 /// Shared by a log, those who wait for it, and the stream's answers.
 pub(crate) struct Appender {
     stream: Arc<dyn Stream>,
     world: Arc<dyn World>,
     epoch: Epoch,
+    lease: Duration,
+    /// When the lease ends, ns; to look at without a lock. 0: there is none.
+    leased: AtomicU64,
+    wants_beat: AtomicBool,
+    listeners: Mutex<Vec<Listener>>,
     state: Mutex<State>,
     itself: Weak<Self>,
 }
@@ -36,12 +50,17 @@ impl Appender {
         stream: Arc<dyn Stream>,
         world: Arc<dyn World>,
         epoch: Epoch,
+        lease: Duration,
         window: Window,
     ) -> Arc<Self> {
         let appender = Arc::new_cyclic(|itself: &Weak<Self>| Self {
             stream,
             world,
             epoch,
+            lease,
+            leased: AtomicU64::new(0),
+            wants_beat: AtomicBool::new(false),
+            listeners: Mutex::default(),
             state: Mutex::new(State {
                 window,
                 busy: false,
@@ -85,7 +104,13 @@ impl Appender {
     fn change(&self, change: impl FnOnce(&mut Window, Moment)) {
         let now = self.world.now();
         let mut state = self.lock();
+        let before = progress(&state.window);
         change(&mut state.window, now);
+        let after = progress(&state.window);
+        if let Some(sent) = state.window.acked_sent() {
+            let until = u64::try_from((sent + self.lease).as_nanos()).unwrap_or(u64::MAX);
+            self.leased.fetch_max(until, Ordering::Release);
+        }
         let due = state.window.deadline();
         let sooner = due.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
         if sooner {
@@ -107,6 +132,14 @@ impl Appender {
             }
         }
         self.world.wake();
+        if before != after {
+            let listeners = self
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let listeners = listeners.clone();
+            listeners.iter().for_each(|told| told());
+        }
         if sooner {
             self.world.remind();
         }
@@ -178,6 +211,42 @@ impl Appender {
         }
     }
 
+    /// Whether all that was pushed is settled.
+    pub(crate) fn is_settled(&self) -> Result<bool, LogError> {
+        let state = self.lock();
+        if state.window.is_empty() {
+            return Ok(true);
+        }
+        self.stopped(&state.window).map(|()| false)
+    }
+
+    /// Has `told` called from now on whenever something was settled, or nothing will be any more.
+    pub(crate) fn listen(&self, told: Listener) {
+        let mut listeners = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        listeners.push(told);
+    }
+
+    pub(crate) fn want_beat(&self, wants: bool) {
+        self.wants_beat.store(wants, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wants_beat(&self) -> bool {
+        self.wants_beat.load(Ordering::Relaxed)
+    }
+
+    /// Whether what needs no append may be answered now.
+    pub(crate) fn has_lease(&self) -> bool {
+        let now = u64::try_from(self.world.now().as_nanos()).unwrap_or(u64::MAX);
+        now < self.leased.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.world.now()
+    }
+
     /// Whether something may be appended.
     pub(crate) fn check(&self) -> Result<(), LogError> {
         let state = self.lock();
@@ -229,6 +298,11 @@ impl Appender {
             why,
         }
     }
+}
+
+/// What listeners are told of, if it changes.
+fn progress(window: &Window) -> (Seq, bool) {
+    (window.first(), window.stop().is_some())
 }
 
 impl Drop for Appender {

@@ -7,7 +7,8 @@
 //!
 //! Layers, from the bottom: [`entry`] (the codec), `reign` (claims and beats), [`reader`] (what is
 //! believed of a stream), `window` and `resolve` (what was sent and not acknowledged), `streamlog`,
-//! `open`. Time is an argument up to [`World`], which is what waits.
+//! `copy` and `bid` (what was read, and claiming behind it), `open`. [`Seat`] decides who should own,
+//! and [`Member`] does what it says. Time is an argument up to [`World`], which is what waits.
 
 #![warn(
     clippy::host_endian_bytes,
@@ -17,8 +18,12 @@
 )]
 
 mod appender;
+mod bid;
+mod copy;
 pub mod entry;
+mod inbox;
 mod mem;
+mod member;
 mod open;
 pub mod reader;
 #[cfg(test)]
@@ -26,15 +31,18 @@ mod reader_tests;
 mod reign;
 mod resolve;
 mod seat;
+mod status;
 mod stream;
 mod streamlog;
 mod window;
 mod world;
 
 pub use mem::MemStream;
+pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};
 pub use reign::{Claim, Reign};
 pub use seat::{Action, Claimed, Event, Seat, Timing};
+pub use status::{Role, Status};
 pub use stream::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 pub use streamlog::{Acks, StreamLog};
 pub use window::Limits;

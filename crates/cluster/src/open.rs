@@ -5,21 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bytes::Bytes;
-use quintet_log::{
-    Epoch, FrameBuf, LocalLog, Log, LogError, LogStore, Options, Position, Recovery, Replay,
-    ReplayFrame, SegmentNumber, Stamp, Storage,
-};
+use quintet_log::{Log, LogError, LogStore, Options, Recovery, Replay, Storage};
 
 use crate::{
-    Claim, ClusterId, Ends, Limits, Moment, PADDING, Reign, Seq, Stream, StreamLog, Tail,
-    TailEvent, World, Writer,
-    appender::Appender,
-    entry::Author,
-    reader::{Framed, Read, Reader},
-    resolve::{Kind, Ours},
-    streamlog::First,
-    window::Window,
+    ClusterId, Ends, Limits, Moment, Seq, Stream, StreamLog, Tail, TailEvent, Timing, World,
+    Writer, bid::Claimant, copy::Copy,
 };
 
 /// Bytes read and not taken in yet, about; then reading begins again where it was.
@@ -88,24 +78,82 @@ impl StreamStore {
     /// it was read: then it may be opened again. [`LogError::Fenced`] when another node claimed
     /// the log right behind this one.
     pub fn own(self, replay: Replay<'_>) -> Result<(StreamLog, Recovery), LogError> {
-        let writer = Writer(self.mirror.random());
-        let mut copy = Copy::new(&self, replay);
+        let claimant = Claimant {
+            stream: Arc::clone(&self.stream),
+            world: Arc::clone(&self.world),
+            cluster: self.cluster,
+            writer: Writer(self.mirror.random()),
+            node: self.node.clone(),
+            link: self.link.clone(),
+            limits: self.limits,
+            lease: Timing::default().lease,
+            fences: self.fences,
+        };
+        let (name, mirror) = (self.stream.name(), Arc::clone(&self.mirror));
+        let mut copy = Copy::new(name, self.cluster, mirror, &self.options);
         loop {
             let ends = self.ends();
-            copy.read_through(ends)?;
-            let Some((appender, author, claim)) = self.claim(writer, &copy)? else {
-                continue;
-            };
-            let place = copy.next();
-            copy.take(place, &claim)?;
-            if self.fences.padding {
-                let (end, segment) = copy.place();
-                let padding = (0..PADDING).map(|_| author.padding(end, segment));
-                appender.push(padding, Kind::Padding, end);
-                appender.wait_for_all()?;
+            self.read_through(&mut copy, ends, replay)?;
+            let mut bid = claimant.claim(&copy);
+            match bid.appender.wait_for_all() {
+                Ok(()) => {}
+                Err(LogError::Fenced { .. }) => continue,
+                Err(error) => return Err(error),
             }
-            return Ok(copy.finish(appender, author));
+            while bid.pad(&mut copy)? {
+                bid.appender.wait_for_all()?;
+            }
+            return Ok(bid.finish(copy));
         }
+    }
+
+    /// Reads up to the last of `ends`.
+    fn read_through(
+        &self,
+        copy: &mut Copy,
+        ends: Ends,
+        replay: Replay<'_>,
+    ) -> Result<(), LogError> {
+        if ends.last < copy.next() {
+            return Ok(());
+        }
+        if !copy.has_begun() && ends.first > ends.last {
+            let why = "everything up to here was purged: this is no longer the log it was";
+            return Err(copy.bad(ends.last, why.to_owned()));
+        }
+        let mut ahead = self.read_ahead(copy, ends.first);
+        while !copy.has_begun() || copy.next() <= ends.last {
+            let mut event = None;
+            self.world.wait(None, &mut || {
+                let mut ahead = ahead.0.lock().unwrap_or_else(PoisonError::into_inner);
+                event = ahead.next();
+                event.is_some() || ahead.over
+            });
+            match event {
+                Some(TailEvent::Entry(seq, entry)) => copy.take(seq, &entry, &mut *replay)?,
+                Some(TailEvent::Purged(first)) => {
+                    let why = format!("it was purged while it was read; the first is now {first}");
+                    return Err(copy.bad(copy.next(), why));
+                }
+                None => ahead = self.read_ahead(copy, ends.first),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to read at the next place; the first is `first`, if nothing has been read.
+    fn read_ahead(&self, copy: &Copy, first: Seq) -> (Arc<Mutex<Ahead>>, Tail) {
+        let from = if copy.has_begun() { copy.next() } else { first };
+        let ahead = Arc::new(Mutex::new(Ahead::default()));
+        let (told, bell) = (Arc::clone(&ahead), Arc::clone(&self.world));
+        let each = move |event| {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.push(event);
+            drop(told);
+            bell.wake();
+        };
+        let tail = self.stream.tail(from, Box::new(each));
+        (ahead, tail)
     }
 
     /// Which places the stream has, asked until somebody answers.
@@ -126,57 +174,6 @@ impl StreamStore {
             if let Some(ends) = ends {
                 return ends;
             }
-        }
-    }
-
-    /// Appends a claim behind what was read; nothing when somebody else was first.
-    fn claim(
-        &self,
-        writer: Writer,
-        copy: &Copy<'_>,
-    ) -> Result<Option<(Arc<Appender>, Author, Bytes)>, LogError> {
-        let tip = copy.reader.as_ref().and_then(Reader::tip);
-        let last = copy.recovery.last_epoch;
-        let epoch = Epoch(tip.map_or(last, |tip| tip.epoch.max(last)).0 + 1);
-        let (end, segment) = copy.place();
-        let mut author = Author {
-            cluster: self.cluster,
-            writer,
-            epoch,
-            chain: tip.map_or(0, |tip| tip.chain),
-        };
-        let claim = Reign::Claim(Claim {
-            epoch,
-            writer,
-            node: self.node.clone(),
-            link: self.link.clone(),
-        });
-        let mut frame = claim.frame();
-        // The frames' epochs are the caller's, who begins the new one.
-        let stamp = Stamp {
-            epoch: last,
-            time_ms: self.world.wall_ms(),
-        };
-        let sealed = frame.sealed(end, stamp);
-        let after = Position(end.0 + sealed.len() as u64);
-        let entries = author.entries(sealed, end, segment, copy.mirror.is_none());
-        let entries: Vec<Bytes> = entries.collect();
-        let ours = Ours {
-            cluster: self.cluster,
-            epoch,
-            writer,
-        };
-        let mut window = Window::new(ours, self.limits, copy.next(), end);
-        if !self.fences.in_order {
-            window.count_out_of_order();
-        }
-        let stream = Arc::clone(&self.stream);
-        let appender = Appender::new(stream, Arc::clone(&self.world), epoch, window);
-        appender.push(entries.iter().cloned(), Kind::Claim, after);
-        match appender.wait_for_all() {
-            Ok(()) => Ok(Some((appender, author, entries[0].clone()))),
-            Err(LogError::Fenced { .. }) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 }
@@ -208,200 +205,5 @@ impl Ahead {
             self.bytes -= entry.len();
         }
         event
-    }
-}
-
-/// A stream as far as it was read, and the mirror with the same.
-struct Copy<'a> {
-    store: &'a StreamStore,
-    replay: Replay<'a>,
-    options: Options,
-    reader: Option<Reader>,
-    mirror: Option<LocalLog>,
-    frame: FrameBuf,
-    firsts: VecDeque<First>,
-    recovery: Recovery,
-    fresh: bool,
-    room: u64,
-}
-
-impl<'a> Copy<'a> {
-    fn new(store: &'a StreamStore, replay: Replay<'a>) -> Self {
-        Self {
-            store,
-            replay,
-            options: Options {
-                scratch: true,
-                ..store.options.clone()
-            },
-            reader: None,
-            mirror: None,
-            frame: FrameBuf::new(quintet_log::FrameKind::Facts),
-            firsts: VecDeque::new(),
-            recovery: Recovery::default(),
-            fresh: true,
-            room: 0,
-        }
-    }
-
-    /// The place behind what was read.
-    fn next(&self) -> Seq {
-        self.reader.as_ref().map_or(Seq(1), Reader::next)
-    }
-
-    /// Where the next frame goes, and into which segment.
-    fn place(&self) -> (Position, SegmentNumber) {
-        let tip = self.reader.as_ref().and_then(Reader::tip);
-        tip.map_or((Position(0), SegmentNumber(1)), |tip| {
-            (tip.position, tip.segment)
-        })
-    }
-
-    fn bad(&self, seq: Seq, why: String) -> LogError {
-        LogError::BadEntry {
-            log: self.store.stream.name(),
-            entry: seq.0,
-            why,
-        }
-    }
-
-    /// Reads up to the last of `ends`.
-    fn read_through(&mut self, ends: Ends) -> Result<(), LogError> {
-        if ends.last < self.next() {
-            return Ok(());
-        }
-        if self.reader.is_none() && ends.first > ends.last {
-            let why = "everything up to here was purged: this is no longer the log it was";
-            return Err(self.bad(ends.last, why.to_owned()));
-        }
-        let mut ahead = self.read_ahead(ends.first);
-        while self.reader.is_none() || self.next() <= ends.last {
-            let mut event = None;
-            let world = &self.store.world;
-            world.wait(None, &mut || {
-                let mut ahead = ahead.0.lock().unwrap_or_else(PoisonError::into_inner);
-                event = ahead.next();
-                event.is_some() || ahead.over
-            });
-            match event {
-                Some(TailEvent::Entry(seq, entry)) => self.take(seq, &entry)?,
-                Some(TailEvent::Purged(first)) => {
-                    let why = format!("it was purged while it was read; the first is now {first}");
-                    return Err(self.bad(self.next(), why));
-                }
-                None => ahead = self.read_ahead(ends.first),
-            }
-        }
-        Ok(())
-    }
-
-    /// Begins to read at the next place; the first is `first`, if nothing has been read.
-    fn read_ahead(&self, first: Seq) -> (Arc<Mutex<Ahead>>, Tail) {
-        let from = self.reader.as_ref().map_or(first, Reader::next);
-        let ahead = Arc::new(Mutex::new(Ahead::default()));
-        let (told, bell) = (Arc::clone(&ahead), Arc::clone(&self.store.world));
-        let each = move |event| {
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.push(event);
-            drop(told);
-            bell.wake();
-        };
-        let tail = self.store.stream.tail(from, Box::new(each));
-        (ahead, tail)
-    }
-
-    /// Takes in the entry at `seq`.
-    fn take(&mut self, seq: Seq, entry: &[u8]) -> Result<(), LogError> {
-        let cluster = self.store.cluster;
-        // Taken out, as what it reads borrows it.
-        let mut reader = self.reader.take();
-        let reading = reader.get_or_insert_with(|| Reader::new(cluster, seq));
-        let done = match reading.read(seq, entry) {
-            Ok(Read::Frame(framed)) => self.frame(&framed),
-            Ok(Read::Part | Read::Padding | Read::Void) => Ok(()),
-            Err(refused) => Err(self.bad(seq, refused.to_string())),
-        };
-        self.reader = reader;
-        done
-    }
-
-    fn frame(&mut self, framed: &Framed<'_>) -> Result<(), LogError> {
-        let mirror = match &mut self.mirror {
-            Some(mirror) => mirror,
-            None => {
-                let storage = Arc::clone(&self.store.mirror);
-                let (segment, at) = (framed.segment, framed.position);
-                let mirror = LocalLog::begin_at(storage, self.options.clone(), segment, at)?;
-                self.room = mirror.segment_bytes_left();
-                self.mirror.insert(mirror)
-            }
-        };
-        if framed.begins {
-            mirror.begin_segment();
-            self.fresh = true;
-        }
-        let view = framed.view;
-        self.frame.clear();
-        self.frame.set_kind(view.kind);
-        self.frame.count = view.count;
-        self.frame.payload_mut().extend_from_slice(view.payload);
-        let placed = mirror.append(framed.position, view.stamp, &mut self.frame)?;
-        assert_eq!(
-            placed.segment, framed.segment,
-            "a mirror begins segments where the stream does"
-        );
-        if framed.begins {
-            self.firsts.push_back(First {
-                segment: framed.segment,
-                seq: framed.first,
-                end: placed.end,
-            });
-        }
-        let found = &mut self.recovery;
-        found.last_epoch = found.last_epoch.max(view.stamp.epoch);
-        if framed.reign.is_some() {
-            return Ok(());
-        }
-        found.frames += 1;
-        found.records += u64::from(view.count);
-        found.bytes += placed.end.0 - framed.position.0;
-        found.last_time_ms = found.last_time_ms.max(view.stamp.time_ms);
-        let first_in_segment = std::mem::take(&mut self.fresh);
-        (self.replay)(ReplayFrame {
-            position: framed.position,
-            epoch: view.stamp.epoch,
-            time_ms: view.stamp.time_ms,
-            kind: view.kind,
-            segment: framed.segment,
-            offset: placed.offset,
-            first_in_segment,
-            count: view.count,
-            payload: view.payload,
-        })
-        .map_err(|why| LogError::Replay {
-            file: self.store.stream.name(),
-            offset: placed.offset,
-            why,
-        })
-    }
-
-    fn finish(mut self, appender: Arc<Appender>, author: Author) -> (StreamLog, Recovery) {
-        let mirror = self.mirror.take().expect("the claim is in the mirror");
-        let end = mirror.end();
-        self.recovery.end = end;
-        self.recovery.segments = mirror.segments().len() as u64;
-        // So that who begins the next epoch begins the one that was claimed.
-        self.recovery.last_epoch = Epoch(author.epoch.0 - 1);
-        let log = StreamLog {
-            appender,
-            author,
-            mirror,
-            firsts: self.firsts,
-            durable: end,
-            fresh: self.fresh,
-            begin: false,
-            room: self.room,
-        };
-        (log, self.recovery)
     }
 }

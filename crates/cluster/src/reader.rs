@@ -214,6 +214,11 @@ impl Reader {
             FrameKind::Lost => return Err(Refused::Frame("no owner writes such a kind")),
         };
         match &reign {
+            Some(Reign::Again(claim))
+                if (claim.epoch, claim.writer) != (header.epoch, header.writer) =>
+            {
+                return Err(Refused::Frame("a beat of another owner"));
+            }
             Some(Reign::Claim(claim)) if self.tip.is_some() && !newer => {
                 return Err(Refused::Claimed(claim.epoch));
             }
@@ -248,11 +253,11 @@ impl Framed<'_> {
         self.view.stamp
     }
 
-    /// The claim, if it is one.
+    /// Who reigns from here on, if it says so.
     pub fn claim(&self) -> Option<&Claim> {
         match &self.reign {
-            Some(Reign::Claim(claim)) => Some(claim),
-            _ => None,
+            Some(Reign::Claim(claim) | Reign::Again(claim)) => Some(claim),
+            Some(Reign::Beat) | None => None,
         }
     }
 }

@@ -5,6 +5,7 @@ use quintet_log::{Epoch, FrameBuf, FrameKind};
 use crate::Writer;
 
 const CLAIM: u8 = 1;
+const AGAIN: u8 = 2;
 
 /// What a node says when it becomes owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Claim {
 pub enum Reign {
     /// The owner had nothing else to append.
     Beat,
+    /// The same, and says again who reigns: the claim itself may have been given up.
+    Again(Claim),
     /// Another owner.
     Claim(Claim),
 }
@@ -35,11 +38,14 @@ impl Reign {
     /// If the claim's node or link is too long.
     pub fn frame(&self) -> FrameBuf {
         let mut frame = FrameBuf::new(FrameKind::Reign);
-        if let Self::Claim(claim) = self {
+        if let Self::Claim(claim) | Self::Again(claim) = self {
             let node = u8::try_from(claim.node.len()).expect("a node's name is short");
             let link = u16::try_from(claim.link.len()).expect("an address is short");
             let out = frame.payload_mut();
-            out.push(CLAIM);
+            out.push(match self {
+                Self::Again(_) => AGAIN,
+                Self::Claim(_) | Self::Beat => CLAIM,
+            });
             out.extend(claim.epoch.0.to_le_bytes());
             out.extend(claim.writer.0.to_le_bytes());
             out.push(node);
@@ -58,6 +64,7 @@ impl Reign {
         match payload.split_first() {
             None => Ok(Self::Beat),
             Some((&CLAIM, rest)) => claim(rest).map(Self::Claim).ok_or("a claim is cut short"),
+            Some((&AGAIN, rest)) => claim(rest).map(Self::Again).ok_or("a beat is cut short"),
             Some(_) => Err("it says of the owner what this program does not know"),
         }
     }
@@ -105,13 +112,18 @@ mod tests {
             link: "10.0.0.1:4600".to_owned(),
         });
         let frame = claim.frame();
-        assert_eq!(Reign::read(frame.payload()), Ok(claim));
+        assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&claim));
+        let Reign::Claim(again) = claim else {
+            unreachable!("made above");
+        };
+        let again = Reign::Again(again);
+        assert_eq!(Reign::read(again.frame().payload()).as_ref(), Ok(&again));
         for len in 1..frame.len() {
             assert!(Reign::read(&frame.payload()[..len]).is_err());
         }
         let longer = [frame.payload(), &[0]].concat();
         assert!(Reign::read(&longer).is_err());
-        assert!(Reign::read(&[2]).is_err());
+        assert!(Reign::read(&[3]).is_err());
         assert_eq!(Reign::read(Reign::Beat.frame().payload()), Ok(Reign::Beat));
     }
 }

@@ -188,7 +188,7 @@ impl Seat {
 
     /// Whether it could take over.
     pub fn is_standby(&self) -> bool {
-        matches!(self.state, State::Standby(_))
+        matches!(self.state, State::Standby(_) | State::Comparing(_))
     }
 
     /// Whether what needs no append may be answered at `now`, with a clock that does not stand

@@ -1,13 +1,15 @@
 //! A log whose frames are entries of a stream.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use quintet_log::{
     BodyReader, FrameBuf, FrameKind, LocalLog, Log, LogError, Placed, Position, Retiring,
-    SegmentInfo, SegmentNumber, Stamp, SyncPoint, SyncWork,
+    SegmentInfo, SegmentNumber, Shared, Stamp, SyncPoint, SyncWork,
 };
 
-use crate::{Reign, Seq, appender::Appender, entry::Author, resolve::Kind, window::Window};
+use crate::{
+    Claim, Moment, Reign, Seq, appender::Appender, entry::Author, resolve::Kind, window::Window,
+};
 
 /// The log of an owner. Opened by [`StreamStore`](crate::StreamStore).
 ///
@@ -17,6 +19,8 @@ use crate::{Reign, Seq, appender::Appender, entry::Author, resolve::Kind, window
 pub struct StreamLog {
     pub(crate) appender: Arc<Appender>,
     pub(crate) author: Author,
+    /// What made this node owner.
+    pub(crate) claim: Claim,
     pub(crate) mirror: LocalLog,
     /// Where the segments begin, oldest first.
     pub(crate) firsts: VecDeque<First>,
@@ -44,14 +48,20 @@ pub(crate) struct First {
 pub struct Acks(Arc<Appender>);
 
 impl Acks {
-    /// Everything before this is durable. Never falls.
-    pub fn durable(&self) -> Position {
-        self.0.look(Window::acked)
+    /// Whether there should be a beat though something was appended: a segment has begun in which
+    /// nothing says who reigns.
+    pub fn wants_beat(&self) -> bool {
+        self.0.wants_beat()
     }
 
-    /// Whether an append would be sent at once.
-    pub fn has_room(&self) -> bool {
-        self.0.look(Window::has_room)
+    /// When something was appended last.
+    pub fn appended(&self) -> Moment {
+        self.0.look(Window::pushed)
+    }
+
+    /// When the newest frame that is acknowledged, with all before it, was sent first.
+    pub fn sent(&self) -> Option<Moment> {
+        self.0.look(Window::acked_sent)
     }
 
     /// How often it had to be asked what became of an entry.
@@ -79,17 +89,6 @@ impl StreamLog {
         self.author.epoch
     }
 
-    /// Says that the owner lives: a frame without records, for when there was nothing else to
-    /// append.
-    ///
-    /// # Errors
-    /// As [`Log::append`].
-    pub fn beat(&mut self, stamp: Stamp) -> Result<(), LogError> {
-        let end = self.mirror.end();
-        self.add(end, stamp, &mut Reign::Beat.frame(), false)
-            .map(|_| ())
-    }
-
     fn add(
         &mut self,
         expected: Position,
@@ -108,6 +107,8 @@ impl StreamLog {
             .entries(frame.unsalted(), expected, segment, begins);
         let first = self.appender.push(entries, Kind::Frame, placed.end);
         if begins {
+            // Who reads from here on has not seen the claim.
+            self.appender.want_beat(true);
             self.firsts.push_back(First {
                 segment,
                 seq: first,
@@ -209,6 +210,42 @@ impl Log for StreamLog {
 
     fn reader(&self) -> BodyReader {
         self.mirror.reader()
+    }
+
+    /// Also says again who that is, for who has not seen the claim ([`Acks::wants_beat`]).
+    fn beat(&mut self, stamp: Stamp) -> Result<(), LogError> {
+        let end = self.mirror.end();
+        let mut frame = Reign::Again(self.claim.clone()).frame();
+        self.add(end, stamp, &mut frame, false)?;
+        self.appender.want_beat(false);
+        Ok(())
+    }
+
+    fn shared(&self) -> Option<Arc<dyn Shared>> {
+        Some(Arc::new(self.acks()))
+    }
+}
+
+impl Shared for Acks {
+    fn durable(&self) -> Position {
+        self.0.look(Window::acked)
+    }
+
+    fn has_lease(&self) -> bool {
+        self.0.has_lease()
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.look(Window::has_room)
+    }
+
+    fn waits(&self) -> Option<Duration> {
+        let since = self.0.look(Window::waits_since)?;
+        Some(self.0.now().saturating_sub(since))
+    }
+
+    fn listen(&self, told: Arc<dyn Fn() + Send + Sync>) {
+        self.0.listen(told);
     }
 }
 

@@ -72,6 +72,8 @@ struct Pending {
     end: Option<Position>,
     stored: bool,
     sent_at: Moment,
+    /// When it was sent for the first time.
+    sent_first: Option<Moment>,
 }
 
 pub(crate) struct Window {
@@ -94,6 +96,10 @@ pub(crate) struct Window {
     /// Everything before is durable.
     acked: Position,
     usual: Duration,
+    /// When the newest frame that is acknowledged, with all before it, was sent first.
+    acked_sent: Option<Moment>,
+    /// When an entry was pushed last.
+    pushed: Moment,
     stop: Option<Stop>,
     acts: VecDeque<Act>,
     /// How often it had to be asked what became of an entry.
@@ -119,6 +125,8 @@ impl Window {
             full: None,
             acked: end,
             usual: DEADLINE_MAX / DEADLINE_TIMES,
+            acked_sent: None,
+            pushed: Moment::ZERO,
             stop: None,
             acts: VecDeque::new(),
             resolves: 0,
@@ -137,6 +145,27 @@ impl Window {
 
     pub(crate) fn acked(&self) -> Position {
         self.acked
+    }
+
+    /// The place of the oldest entry that is not acknowledged.
+    pub(crate) fn first(&self) -> Seq {
+        self.first
+    }
+
+    /// When the newest frame that is acknowledged, with all before it, was sent first.
+    pub(crate) fn acked_sent(&self) -> Option<Moment> {
+        self.acked_sent
+    }
+
+    /// When an entry was pushed last.
+    pub(crate) fn pushed(&self) -> Moment {
+        self.pushed
+    }
+
+    /// Since when the oldest entry that is not acknowledged has been on its way, or in line.
+    pub(crate) fn waits_since(&self) -> Option<Moment> {
+        let oldest = self.pending.front()?;
+        Some(oldest.sent_first.unwrap_or(oldest.sent_at))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -165,7 +194,9 @@ impl Window {
             end,
             stored: false,
             sent_at: now,
+            sent_first: None,
         });
+        self.pushed = now;
         self.send(now);
     }
 
@@ -233,6 +264,10 @@ impl Window {
             self.sent_bytes -= front.entry.len();
         }
         self.first = self.first.after();
+        // A padding's place may have been filled by somebody, at any time.
+        if front.kind == Kind::Frame {
+            self.acked_sent = self.acked_sent.max(front.sent_first);
+        }
         if let Some(end) = front.end {
             self.acked = self.acked.max(end);
         }
@@ -251,6 +286,7 @@ impl Window {
                 break;
             }
             next.sent_at = now;
+            next.sent_first.get_or_insert(now);
             self.acts.push_back(Act::Append {
                 sent: Sent {
                     seq: Seq(self.first.0 + self.sent as u64),

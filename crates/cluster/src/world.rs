@@ -2,8 +2,10 @@
 
 use std::{
     sync::{Arc, Condvar, Mutex, PoisonError, Weak},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Time since some moment that stays the same; never falls.
 pub type Moment = Duration;
@@ -37,11 +39,11 @@ pub trait World: Send + Sync {
     fn remind(&self);
 }
 
-/// The real world: the system's monotonic clock, and a thread for what is driven.
+/// The real world: the system's clock that cannot be set and goes on while the machine sleeps, and a
+/// thread for what is driven.
 pub struct Threads(Arc<Shared>);
 
 struct Shared {
-    began: Instant,
     waiters: Bell,
     drivers: Bell,
 }
@@ -57,7 +59,6 @@ impl Threads {
     /// A world that begins now.
     pub fn new() -> Self {
         Self(Arc::new(Shared {
-            began: Instant::now(),
             waiters: Bell::default(),
             drivers: Bell::default(),
         }))
@@ -72,15 +73,15 @@ impl Default for Threads {
 
 impl Bell {
     /// Waits until it was rung after `seen`, or `until`; returns how often it was rung by then.
-    fn after(&self, seen: u64, until: Option<(Instant, Moment)>) -> u64 {
+    fn after(&self, seen: u64, until: Option<Moment>) -> u64 {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         while *rung == seen {
-            let Some((began, until)) = until else {
+            let Some(until) = until else {
                 let woken = self.condvar.wait(rung);
                 rung = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let left = until.saturating_sub(began.elapsed());
+            let left = until.saturating_sub(now());
             if left.is_zero() {
                 break;
             }
@@ -97,9 +98,18 @@ impl Bell {
     }
 }
 
+/// Time since the machine was started.
+fn now() -> Moment {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
 impl World for Threads {
     fn now(&self) -> Moment {
-        self.0.began.elapsed()
+        now()
     }
 
     fn drive(&self, ticks: Weak<dyn Ticks>) {
@@ -110,15 +120,14 @@ impl World for Threads {
                 let Some(alive) = ticks.upgrade() else {
                     return;
                 };
-                alive.tick(shared.began.elapsed());
+                alive.tick(now());
                 let until = alive.deadline();
                 drop(alive);
-                let until = until.map(|until| (shared.began, until));
                 seen = shared.drivers.after(seen, until);
             }
         };
         let spawned = std::thread::Builder::new()
-            .name("stream-window".to_owned())
+            .name("cluster".to_owned())
             .spawn(run);
         spawned.expect("a thread for a log's deadlines");
     }
@@ -131,7 +140,6 @@ impl World for Threads {
     fn wait(&self, until: Option<Moment>, ready: &mut dyn FnMut() -> bool) {
         let mut seen = 0;
         while !ready() && until.is_none_or(|until| self.now() < until) {
-            let until = until.map(|until| (self.0.began, until));
             seen = self.0.waiters.after(seen, until);
         }
     }

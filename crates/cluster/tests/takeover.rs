@@ -12,7 +12,7 @@ use std::{
 
 use common::{Frame, Node, body, store};
 use quintet_cluster::{Fences, Limits};
-use quintet_log::{Log, LogError, SegmentNumber, Stamp};
+use quintet_log::{Log, LogError, SegmentNumber, Shared, Stamp};
 use quintet_sim::{
     Random,
     cluster::{Faults, Link, SimStream, SimWorld},

@@ -51,5 +51,7 @@ pub use repair::{RepairSummary, repair};
 pub use spares::{SpareState, Spares};
 pub use storage::{Disk, Storage, StorageFile};
 pub use survey::{Finding, LostRange};
-pub use traits::{BodyReader, Log, LogStore, ReadBodies, Replay, Retiring, SyncPoint, SyncWork};
+pub use traits::{
+    BodyReader, Log, LogStore, ReadBodies, Replay, Retiring, Shared, SyncPoint, SyncWork,
+};
 pub use types::{Epoch, Placed, Position, ReplayFrame, SegmentInfo, SegmentNumber, Stamp};

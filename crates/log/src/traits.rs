@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use crate::{
@@ -130,6 +131,42 @@ pub trait Log: Send {
 
     /// Reads payloads by place, without the log.
     fn reader(&self) -> BodyReader;
+
+    /// Says that the owner lives: a frame without records. Does nothing in a log that nobody else
+    /// could own.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    fn beat(&mut self, _stamp: Stamp) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    /// What it tells of acknowledgements, if others acknowledge what is appended, and others could
+    /// come to own it.
+    fn shared(&self) -> Option<Arc<dyn Shared>> {
+        None
+    }
+}
+
+/// A log that others acknowledge and could come to own, for those who do not write it. Written by
+/// those who implement [`Log`].
+pub trait Shared: Send + Sync {
+    /// Everything before this is durable. Never falls.
+    fn durable(&self) -> Position;
+
+    /// Whether what was decided before this was asked may be answered: nobody else had begun to
+    /// decide by then.
+    fn has_lease(&self) -> bool;
+
+    /// Whether a frame would be sent at once.
+    fn has_room(&self) -> bool;
+
+    /// For how long the oldest frame that is not durable has been on its way; none: all are.
+    fn waits(&self) -> Option<Duration>;
+
+    /// Has `told` called from now on after each acknowledgement, by any thread and without locks,
+    /// and when none will come any more.
+    fn listen(&self, told: Arc<dyn Fn() + Send + Sync>);
 }
 
 /// The rest of giving up segments.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use quintet_cluster::{ClusterId, Fences, Limits, Stream, StreamLog, StreamStore, World};
-use quintet_log::{FrameBuf, FrameKind, Log, LogError, Options, Position, Recovery, Stamp};
+use quintet_log::{FrameBuf, FrameKind, Log, LogError, Options, Position, Recovery, Shared, Stamp};
 use quintet_sim::{disk::SimDisk, log_tests::facts};
 
 pub(crate) const CLUSTER: ClusterId = ClusterId(7);

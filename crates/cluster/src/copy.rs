@@ -1,0 +1,241 @@
+//! A stream as far as it was read, and the mirror with the same.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use quintet_log::{
+    Epoch, FrameBuf, LocalLog, Log as _, LogError, Options, Position, Recovery, Replay,
+    ReplayFrame, SegmentNumber, Storage,
+};
+
+use crate::{
+    Claim, ClusterId, Seq, StreamLog,
+    appender::Appender,
+    entry::Author,
+    reader::{Framed, Read, Reader, Tip},
+    streamlog::First,
+};
+
+/// Fed entry by entry, for as long as one likes; made the log of an owner when its claim stands.
+pub(crate) struct Copy {
+    /// The stream's name, for errors.
+    name: String,
+    cluster: ClusterId,
+    storage: Arc<dyn Storage>,
+    options: Options,
+    reader: Option<Reader>,
+    mirror: Option<LocalLog>,
+    frame: FrameBuf,
+    firsts: VecDeque<First>,
+    recovery: Recovery,
+    claim: Option<Claim>,
+    last: Option<(Seq, Bytes)>,
+    fresh: bool,
+    room: u64,
+}
+
+impl Copy {
+    /// Of a stream of which nothing was read. The mirror is made in `storage`, which is empty.
+    pub(crate) fn new(
+        name: String,
+        cluster: ClusterId,
+        storage: Arc<dyn Storage>,
+        options: &Options,
+    ) -> Self {
+        Self {
+            name,
+            cluster,
+            storage,
+            options: Options {
+                scratch: true,
+                ..options.clone()
+            },
+            reader: None,
+            mirror: None,
+            frame: FrameBuf::new(quintet_log::FrameKind::Facts),
+            firsts: VecDeque::new(),
+            recovery: Recovery::default(),
+            claim: None,
+            last: None,
+            fresh: true,
+            room: 0,
+        }
+    }
+
+    /// Whether an entry was read.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// The place behind what was read.
+    pub(crate) fn next(&self) -> Seq {
+        self.reader.as_ref().map_or(Seq(1), Reader::next)
+    }
+
+    /// Where the next frame goes, and into which segment.
+    pub(crate) fn place(&self) -> (Position, SegmentNumber) {
+        self.tip().map_or((Position(0), SegmentNumber(1)), |tip| {
+            (tip.position, tip.segment)
+        })
+    }
+
+    pub(crate) fn tip(&self) -> Option<&Tip> {
+        self.reader.as_ref().and_then(Reader::tip)
+    }
+
+    /// The newest epoch that anything was written in.
+    pub(crate) fn epoch(&self) -> Epoch {
+        let last = self.recovery.last_epoch;
+        self.tip().map_or(last, |tip| tip.epoch.max(last))
+    }
+
+    /// The newest epoch of the caller's frames.
+    pub(crate) fn last_epoch(&self) -> Epoch {
+        self.recovery.last_epoch
+    }
+
+    /// The newest claim that was read, or what was said again of it, if anything was.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+
+    /// The last entry that was read.
+    pub(crate) fn last(&self) -> Option<&(Seq, Bytes)> {
+        self.last.as_ref()
+    }
+
+    pub(crate) fn bad(&self, seq: Seq, why: String) -> LogError {
+        LogError::BadEntry {
+            log: self.name.clone(),
+            entry: seq.0,
+            why,
+        }
+    }
+
+    /// Takes in the entry at `seq`, and hands `replay` the frame it completes, if it is one of the
+    /// caller's.
+    ///
+    /// # Errors
+    /// [`LogError::BadEntry`] when it cannot be believed; then nothing behind it is to be read.
+    pub(crate) fn take(
+        &mut self,
+        seq: Seq,
+        entry: &Bytes,
+        replay: Replay<'_>,
+    ) -> Result<(), LogError> {
+        let cluster = self.cluster;
+        // Taken out, as what it reads borrows it.
+        let mut reader = self.reader.take();
+        let reading = reader.get_or_insert_with(|| Reader::new(cluster, seq));
+        let done = match reading.read(seq, entry) {
+            Ok(Read::Frame(framed)) => self.frame(&framed, replay),
+            Ok(Read::Part | Read::Padding | Read::Void) => Ok(()),
+            Err(refused) => Err(self.bad(seq, refused.to_string())),
+        };
+        self.reader = reader;
+        self.last = Some((seq, entry.clone()));
+        done
+    }
+
+    fn frame(&mut self, framed: &Framed<'_>, replay: Replay<'_>) -> Result<(), LogError> {
+        let mirror = match &mut self.mirror {
+            Some(mirror) => mirror,
+            None => {
+                let storage = Arc::clone(&self.storage);
+                let (segment, at) = (framed.segment, framed.position);
+                let mirror = LocalLog::begin_at(storage, self.options.clone(), segment, at)?;
+                self.room = mirror.segment_bytes_left();
+                self.mirror.insert(mirror)
+            }
+        };
+        if framed.begins {
+            mirror.begin_segment();
+            self.fresh = true;
+        }
+        let view = framed.view;
+        self.frame.clear();
+        self.frame.set_kind(view.kind);
+        self.frame.count = view.count;
+        self.frame.payload_mut().extend_from_slice(view.payload);
+        let placed = mirror.append(framed.position, view.stamp, &mut self.frame)?;
+        assert_eq!(
+            placed.segment, framed.segment,
+            "a mirror begins segments where the stream does"
+        );
+        if framed.begins {
+            self.firsts.push_back(First {
+                segment: framed.segment,
+                seq: framed.first,
+                end: placed.end,
+            });
+        }
+        let found = &mut self.recovery;
+        found.last_epoch = found.last_epoch.max(view.stamp.epoch);
+        if framed.reign.is_some() {
+            if let Some(claim) = framed
+                .claim()
+                .filter(|claim| self.claim.as_ref() != Some(claim))
+            {
+                self.claim = Some(claim.clone());
+            }
+            return Ok(());
+        }
+        found.frames += 1;
+        found.records += u64::from(view.count);
+        found.bytes += placed.end.0 - framed.position.0;
+        found.last_time_ms = found.last_time_ms.max(view.stamp.time_ms);
+        let first_in_segment = std::mem::take(&mut self.fresh);
+        replay(ReplayFrame {
+            position: framed.position,
+            epoch: view.stamp.epoch,
+            time_ms: view.stamp.time_ms,
+            kind: view.kind,
+            segment: framed.segment,
+            offset: placed.offset,
+            first_in_segment,
+            count: view.count,
+            payload: view.payload,
+        })
+        .map_err(|why| LogError::Replay {
+            file: self.name.clone(),
+            offset: placed.offset,
+            why,
+        })
+    }
+
+    /// Gives up what the mirror has of segments that the stream, which begins at `first` by now,
+    /// has no longer.
+    pub(crate) fn forget_below(&mut self, first: Seq) -> Result<(), LogError> {
+        let mut last = None;
+        while self.firsts.get(1).is_some_and(|next| next.seq <= first) {
+            last = self.firsts.pop_front().map(|gone| gone.segment);
+        }
+        if let (Some(last), Some(mirror)) = (last, &mut self.mirror) {
+            mirror.retire(last)?;
+        }
+        Ok(())
+    }
+
+    /// What was read, as the log of the owner whose claim was the last of it.
+    pub(crate) fn finish(self, appender: Arc<Appender>, author: Author) -> (StreamLog, Recovery) {
+        let mirror = self.mirror.expect("the claim is in the mirror");
+        let mut recovery = self.recovery;
+        let end = mirror.end();
+        recovery.end = end;
+        recovery.segments = mirror.segments().len() as u64;
+        // So that who begins the next epoch begins the one that was claimed.
+        recovery.last_epoch = Epoch(author.epoch.0 - 1);
+        let log = StreamLog {
+            claim: self.claim.expect("the claim was read"),
+            appender,
+            author,
+            mirror,
+            firsts: self.firsts,
+            durable: end,
+            fresh: self.fresh,
+            begin: false,
+            room: self.room,
+        };
+        (log, recovery)
+    }
+}

@@ -1,0 +1,545 @@
+//! A member of a group: follows the log, takes it over when its owner is silent, and says that it
+//! lives while it owns. Decides nothing itself: that is the seat's; it asks, reads and appends.
+//!
+//! Everything that happens to it is put into its inbox, by any thread, and seen to in
+//! [`Ticks::tick`], by the one that drives it: the same in simulated time as with threads.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
+
+use crate::{
+    Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Limits, Moment, Role, Seat, Seq,
+    Status, Stream, StreamLog, Tail, TailEvent, Ticks, Timing, World, Writer,
+    bid::{Bid, Claimant},
+    copy::Copy,
+    inbox::{Inbox, Input},
+};
+
+/// How often it is looked what the stream has: how far behind this member is, and what of its
+/// mirror can go.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What a member is made of.
+pub struct Membership {
+    /// The group's stream.
+    pub stream: Arc<dyn Stream>,
+    /// Gives an empty directory for a mirror each time it is called: when the log is read again,
+    /// the one before is worth nothing.
+    pub mirror: Box<dyn FnMut() -> Result<Arc<dyn Storage>, LogError> + Send>,
+    /// How a mirror is laid out; it is scratch, whatever this says.
+    pub options: Options,
+    /// Which cluster's stream it must be.
+    pub cluster: ClusterId,
+    /// Random number of the process's life.
+    pub writer: Writer,
+    /// This node's name; at most 255 bytes.
+    pub node: String,
+    /// Where fronts reach it; at most 65,535 bytes.
+    pub link: String,
+    /// How much may be sent and not acknowledged.
+    pub limits: Limits,
+    /// How long things take.
+    pub timing: Timing,
+    /// Time and waiting.
+    pub world: Arc<dyn World>,
+    /// All, but in tests.
+    #[doc(hidden)]
+    pub fences: Fences,
+}
+
+/// Whom a member works for: takes in the log's frames, and takes over what they led to. Called by
+/// the thread that drives the member, which it must not ask anything but its status.
+pub trait Duty: Send {
+    /// What the frames led to.
+    type State: Send;
+
+    /// Before the first frame; what there was is worth nothing.
+    fn begin(&mut self) -> Result<Self::State, String>;
+
+    /// Takes in the next frame.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words; the member stops.
+    fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
+
+    /// This member owns the log now. Nothing was decided yet in its epoch.
+    fn own(&mut self, owned: Owned<Self::State>);
+
+    /// Nothing was appended for a beat, or nothing in a new segment says who reigns: it is to be
+    /// said ([`StreamLog::beat`]).
+    fn beat(&mut self);
+
+    /// The log has another owner, or cannot be believed: nothing may be answered from now on. The
+    /// member is over.
+    fn step_down(&mut self, why: LogError);
+
+    /// It cannot follow any more, and has owned nothing. The member is over.
+    fn failed(&mut self, why: LogError);
+
+    /// Its role, the epoch or the owner changed.
+    fn changed(&mut self, status: &Status);
+}
+
+/// A log that was claimed, with what was read of it.
+pub struct Owned<S> {
+    /// The log, nothing of whose epoch but the claim is appended.
+    pub log: StreamLog,
+    /// What there was.
+    pub recovery: Recovery,
+    /// What it led to.
+    pub state: S,
+}
+
+/// A member that is driven for as long as somebody holds it.
+pub struct Member<D: Duty> {
+    world: Arc<dyn World>,
+    inbox: Arc<Inbox>,
+    status: Arc<Mutex<Status>>,
+    inner: Mutex<Inner<D>>,
+}
+
+struct Inner<D: Duty> {
+    made: Membership,
+    duty: D,
+    inbox: Arc<Inbox>,
+    seat: Seat,
+    phase: Phase<D::State>,
+    status: Arc<Mutex<Status>>,
+    /// The number of the newest question where the stream ends.
+    asked: u64,
+    /// When it is looked what the stream has.
+    look: Moment,
+    /// The stream's last entry, as far as known.
+    last: Seq,
+    /// An entry that was refused, for which everything was read again.
+    refused: Option<u64>,
+}
+
+enum Phase<S> {
+    Following(Box<Following<S>>),
+    Claiming(Box<Following<S>>, Bid),
+    Owner { acks: Acks, status: Status },
+    Over(Role),
+}
+
+struct Following<S> {
+    copy: Copy,
+    state: S,
+    tail: Option<Tail>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: Duty + 'static> Member<D> {
+    /// Begins to follow.
+    ///
+    /// # Errors
+    /// There is no mirror to be had, or `duty` does not begin.
+    pub fn start(mut made: Membership, mut duty: D) -> Result<Arc<Self>, LogError> {
+        let following = begin(&mut made, &mut duty)?;
+        let (world, inbox) = (Arc::clone(&made.world), Arc::new(Inbox::default()));
+        let status = Arc::new(Mutex::new(Status {
+            since: world.now(),
+            ..Status::default()
+        }));
+        let inner = Inner {
+            seat: Seat::new(made.timing),
+            made,
+            duty,
+            inbox: Arc::clone(&inbox),
+            phase: Phase::Following(following),
+            status: Arc::clone(&status),
+            asked: 0,
+            look: Moment::ZERO,
+            last: Seq(0),
+            refused: None,
+        };
+        let member = Arc::new(Self {
+            world,
+            inbox,
+            status,
+            inner: Mutex::new(inner),
+        });
+        let driven: Weak<Self> = Arc::downgrade(&member);
+        member.world.drive(driven);
+        Ok(member)
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        lock(&self.status).clone()
+    }
+}
+
+impl<D: Duty> Drop for Member<D> {
+    /// Whoever drives this need not.
+    fn drop(&mut self) {
+        self.world.remind();
+    }
+}
+
+impl<D: Duty> Ticks for Member<D> {
+    fn deadline(&self) -> Option<Moment> {
+        if self.inbox.is_rung() {
+            return Some(Moment::ZERO);
+        }
+        let inner = lock(&self.inner);
+        let look = match &inner.phase {
+            Phase::Following(_) => Some(inner.look),
+            Phase::Claiming(..) | Phase::Owner { .. } => None,
+            Phase::Over(_) => return None,
+        };
+        let seat = inner.seat.deadline();
+        [look, seat].into_iter().flatten().min()
+    }
+
+    fn tick(&self, _now: Moment) {
+        let mut inner = lock(&self.inner);
+        while let Some(input) = self.inbox.pop() {
+            inner.handle(input);
+        }
+        inner.go_on();
+        inner.publish();
+    }
+}
+
+/// Nothing read yet, into a new mirror.
+fn begin<D: Duty>(
+    made: &mut Membership,
+    duty: &mut D,
+) -> Result<Box<Following<D::State>>, LogError> {
+    let (name, mirror) = (made.stream.name(), (made.mirror)()?);
+    let state = duty.begin().map_err(|why| LogError::Replay {
+        file: name.clone(),
+        offset: 0,
+        why,
+    })?;
+    Ok(Box::new(Following {
+        copy: Copy::new(name, made.cluster, mirror, &made.options),
+        state,
+        tail: None,
+    }))
+}
+
+impl<D: Duty> Inner<D> {
+    fn step(&mut self, event: Event) {
+        let action = self.seat.step(self.made.world.now(), event);
+        self.act(action);
+    }
+
+    fn act(&mut self, action: Option<Action>) {
+        match action {
+            None | Some(Action::Own(_)) => {}
+            Some(Action::Ask) => self.ask(),
+            Some(Action::Compare(seq)) => self.compare(seq),
+            Some(Action::Claim(_)) => self.claim(),
+            Some(Action::Beat) => self.duty.beat(),
+            // Whoever says that the log is lost knows why.
+            Some(Action::StepDown) => {}
+            Some(Action::ReadAgain) => self.read_again(),
+        }
+    }
+
+    /// Asks where the stream begins and ends.
+    fn ask(&mut self) {
+        self.asked += 1;
+        let (number, inbox) = (self.asked, Arc::clone(&self.inbox));
+        let world = Arc::clone(&self.made.world);
+        let told = move |ends| {
+            inbox.push(Input::Ends(number, ends));
+            world.remind();
+        };
+        self.made.stream.ends(Box::new(told));
+    }
+
+    fn compare(&mut self, seq: Seq) {
+        if seq == Seq(0) {
+            // The stream never had an entry, and this member read none.
+            return self.step(Event::Compared(Some(true)));
+        }
+        let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
+        let told = move |found| {
+            inbox.push(Input::Found(seq, found));
+            world.remind();
+        };
+        self.made.stream.get(seq, Box::new(told));
+    }
+
+    /// Follows from the place behind what was read; from `first`, if nothing was.
+    fn follow(&mut self, first: Seq) {
+        let Phase::Following(following) = &mut self.phase else {
+            return;
+        };
+        let from = match following.copy.has_begun() {
+            true => following.copy.next(),
+            false => first,
+        };
+        // The one before ends first, so that nothing of it comes behind this.
+        following.tail = None;
+        let (number, inbox) = (self.inbox.next_tail(), Arc::clone(&self.inbox));
+        let world = Arc::clone(&self.made.world);
+        let each = move |event| {
+            inbox.tell(number, event);
+            world.remind();
+        };
+        following.tail = Some(self.made.stream.tail(from, Box::new(each)));
+    }
+
+    fn claim(&mut self) {
+        let over = Phase::Over(Role::Stopped);
+        let Phase::Following(mut following) = std::mem::replace(&mut self.phase, over) else {
+            unreachable!("only who follows claims");
+        };
+        // What stands where the claim should be is found out by the claim.
+        following.tail = None;
+        self.inbox.next_tail();
+        let made = &self.made;
+        let claimant = Claimant {
+            stream: Arc::clone(&made.stream),
+            world: Arc::clone(&made.world),
+            cluster: made.cluster,
+            writer: made.writer,
+            node: made.node.clone(),
+            link: made.link.clone(),
+            limits: made.limits,
+            lease: made.timing.lease,
+            fences: made.fences,
+        };
+        let bid = claimant.claim(&following.copy);
+        bid.appender.listen(self.bell());
+        self.phase = Phase::Claiming(following, bid);
+    }
+
+    /// Has itself looked at.
+    fn bell(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
+        Arc::new(move || {
+            inbox.ring();
+            world.remind();
+        })
+    }
+
+    /// What was read is worth nothing.
+    fn read_again(&mut self) {
+        self.inbox.next_tail();
+        self.seat = Seat::new(self.made.timing);
+        self.last = Seq(0);
+        match begin(&mut self.made, &mut self.duty) {
+            Ok(following) => self.phase = Phase::Following(following),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: LogError) {
+        self.inbox.next_tail();
+        self.phase = Phase::Over(Role::Stopped);
+        self.duty.failed(error);
+    }
+
+    fn handle(&mut self, input: Input) {
+        match input {
+            Input::Tail(TailEvent::Entry(seq, entry)) => self.take(seq, &entry),
+            Input::Tail(TailEvent::Purged(_)) => self.read_again(),
+            Input::Ends(number, ends) if number == self.asked => self.ends(ends),
+            Input::Ends(..) => {}
+            Input::Found(seq, found) => self.found(seq, &found),
+        }
+    }
+
+    fn take(&mut self, seq: Seq, entry: &bytes::Bytes) {
+        let Phase::Following(following) = &mut self.phase else {
+            return;
+        };
+        let Following { copy, state, .. } = &mut **following;
+        let duty = &mut self.duty;
+        match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
+            Ok(()) => {
+                let epoch = copy.epoch();
+                self.last = self.last.max(seq);
+                self.step(Event::Read(seq, epoch));
+            }
+            // It may be what was read before that is not so: everything is read once more.
+            Err(LogError::BadEntry { entry, .. }) if self.refused != Some(entry) => {
+                self.refused = Some(entry);
+                self.read_again();
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn ends(&mut self, ends: Option<Ends>) {
+        let begin = if let (Phase::Following(following), Some(ends)) = (&mut self.phase, ends) {
+            self.last = self.last.max(ends.last);
+            let copy = &mut following.copy;
+            if !copy.has_begun() && ends.first > ends.last && ends.last > Seq(0) {
+                let why = "everything up to here was purged: this is no longer the log it was";
+                let error = copy.bad(ends.last, why.to_owned());
+                return self.fail(error);
+            }
+            if let Err(error) = copy.forget_below(ends.first) {
+                return self.fail(error);
+            }
+            following.tail.is_none().then_some(ends.first)
+        } else {
+            None
+        };
+        if let Some(first) = begin {
+            self.follow(first);
+        }
+        self.step(Event::Ends(ends));
+    }
+
+    fn found(&mut self, seq: Seq, found: &Found) {
+        let Phase::Following(following) = &self.phase else {
+            return;
+        };
+        let Some((last, entry)) = following.copy.last() else {
+            return;
+        };
+        // Of what was asked before something else was read.
+        if *last != seq {
+            return;
+        }
+        let same = match found {
+            Found::Entry(there) => Some(there == entry),
+            Found::Nothing | Found::Unknown => None,
+        };
+        self.step(Event::Compared(same));
+    }
+
+    /// Does what time and answers have made possible.
+    fn go_on(&mut self) {
+        let now = self.made.world.now();
+        match &mut self.phase {
+            Phase::Over(_) => return,
+            Phase::Following(following) => {
+                if following.tail.is_some() && self.inbox.is_over() {
+                    let next = following.copy.next();
+                    self.follow(next);
+                }
+                if now >= self.look {
+                    self.look = now + LOOK;
+                    self.ask();
+                }
+            }
+            Phase::Claiming(..) => self.bid(),
+            Phase::Owner { acks, .. } => {
+                let (appended, sent, check) = (acks.appended(), acks.sent(), acks.check());
+                self.seat.step(appended, Event::Appended);
+                if let Some(sent) = sent {
+                    self.seat.step(now, Event::Acknowledged(sent));
+                }
+                if acks.wants_beat() && check.is_ok() {
+                    self.duty.beat();
+                }
+                match check {
+                    Ok(()) | Err(LogError::NoSpace { .. }) => {}
+                    Err(error) => {
+                        self.step(Event::Fenced);
+                        self.phase = Phase::Over(Role::Deposed);
+                        self.duty.step_down(error);
+                        return;
+                    }
+                }
+            }
+        }
+        self.step(Event::Tick);
+    }
+
+    /// Looks what became of the claim, or its padding.
+    fn bid(&mut self) {
+        let Phase::Claiming(following, bid) = &mut self.phase else {
+            return;
+        };
+        loop {
+            match bid.is_settled() {
+                Ok(false) => return,
+                Ok(true) => {}
+                Err(LogError::Fenced { .. }) => return self.outbid(),
+                // Something was purged where the claim should be, so there is another owner; what
+                // the stream cannot have is found by reading it.
+                Err(_) => return self.read_again(),
+            }
+            match bid.pad(&mut following.copy) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return self.fail(error),
+            }
+        }
+        let over = Phase::Over(Role::Stopped);
+        let Phase::Claiming(following, bid) = std::mem::replace(&mut self.phase, over) else {
+            unreachable!("just looked at");
+        };
+        let Following { copy, state, .. } = *following;
+        let status = self.of_copy(&copy, Role::Owner);
+        let (log, recovery) = bid.finish(copy);
+        let (acks, epoch) = (log.acks(), log.epoch());
+        self.phase = Phase::Owner { acks, status };
+        self.step(Event::Claimed(Claimed::Stands(epoch)));
+        // Others learn who owns before anybody is served.
+        self.publish();
+        self.duty.own(Owned {
+            log,
+            recovery,
+            state,
+        });
+    }
+
+    /// Somebody else was first: read on.
+    fn outbid(&mut self) {
+        let over = Phase::Over(Role::Stopped);
+        if let Phase::Claiming(following, _) = std::mem::replace(&mut self.phase, over) {
+            let next = following.copy.next();
+            self.phase = Phase::Following(following);
+            self.follow(next);
+            self.step(Event::Claimed(Claimed::Taken));
+        }
+    }
+
+    fn of_copy(&self, copy: &Copy, role: Role) -> Status {
+        let read = copy.next().before();
+        Status {
+            role,
+            epoch: copy.tip().map_or_else(Default::default, |tip| tip.epoch),
+            owner: copy.claim().cloned(),
+            read,
+            last: self.last.max(read),
+            since: Moment::ZERO,
+        }
+    }
+
+    /// Lets others know how it stands.
+    fn publish(&mut self) {
+        let standby = match self.seat.is_standby() {
+            true => Role::Standby,
+            false => Role::Reading,
+        };
+        let mut now = match &self.phase {
+            Phase::Following(following) => self.of_copy(&following.copy, standby),
+            Phase::Claiming(following, _) => self.of_copy(&following.copy, Role::Claiming),
+            Phase::Owner { status, .. } => status.clone(),
+            Phase::Over(role) => Status {
+                role: *role,
+                ..lock(&self.status).clone()
+            },
+        };
+        let mut status = lock(&self.status);
+        now.since = status.since;
+        if now.role != status.role {
+            now.since = self.made.world.now();
+        }
+        let differs =
+            (now.role, now.epoch) != (status.role, status.epoch) || now.owner != status.owner;
+        *status = now.clone();
+        drop(status);
+        if differs {
+            self.duty.changed(&now);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a member of a group knows, for others than itself.
+
+use quintet_log::Epoch;
+
+use crate::{Claim, Moment, Seq};
+
+/// What a member is to its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It reads the stream and has not come to its end.
+    #[default]
+    Reading,
+    /// It has read all there is, and could take over.
+    Standby,
+    /// Its claim is on its way, or the places behind it are being filled.
+    Claiming,
+    /// It decides.
+    Owner,
+    /// It decided until somebody else claimed the log; it is over.
+    Deposed,
+    /// It found in the stream what cannot be, or could not write its mirror; it is over.
+    Stopped,
+}
+
+impl Role {
+    /// As operators are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reading => "reading",
+            Self::Standby => "standby",
+            Self::Claiming => "claiming",
+            Self::Owner => "owner",
+            Self::Deposed => "deposed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// How a member stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub role: Role,
+    /// The newest epoch it knows of; 0: nobody has claimed the log yet.
+    pub epoch: Epoch,
+    /// The newest claim it has read, or its own: who owns the log, as far as it knows.
+    pub owner: Option<Claim>,
+    /// The last entry it has read and applied; for an owner the last one before it owned.
+    pub read: Seq,
+    /// The last entry the stream had when the leader was asked last, at least `read`.
+    pub last: Seq,
+    /// When it became what it is.
+    pub since: Moment,
+}
+
+impl Status {
+    /// Entries it has still to read, as far as it knows.
+    pub fn lag(&self) -> u64 {
+        self.last.0.saturating_sub(self.read.0)
+    }
+}

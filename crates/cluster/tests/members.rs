@@ -1,0 +1,621 @@
+//! Members with the real driver on a bad stream, in simulated time: leaders that go, answers that
+//! are lost, late or doubled, processes that stand still or are killed, purges under who is slow.
+//!
+//! `SEEDS=10000 cargo test --workspace --test members` tries more.
+
+mod common;
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use common::CLUSTER;
+use quintet_cluster::{
+    Acks, Answer, Duty, Ends, Fences, Found, Limits, Member, Membership, Moment, Owned, Role, Seq,
+    Status, Stream, StreamLog, Tail, TailEvent, Ticks, Timing, Told, World, Writer,
+    reader::{Read, Reader},
+};
+use quintet_log::{
+    Epoch, Log, LogError, Options, Position, ReplayFrame, SegmentNumber, Shared, Stamp, Storage,
+};
+use quintet_sim::{
+    Random,
+    cluster::{Faults, Link, SimStream, SimWorld},
+    disk::SimDisk,
+    log_tests::facts,
+};
+
+const NODES: usize = 3;
+
+type Frame = (Position, Vec<u8>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process's world: while the process stands still nothing in it happens.
+#[derive(Clone)]
+struct Process {
+    world: SimWorld,
+    paused: Arc<Mutex<Moment>>,
+}
+
+impl Process {
+    fn is_paused(&self) -> bool {
+        self.world.now() < *lock(&self.paused)
+    }
+
+    /// Does it, once the process runs.
+    fn later(&self, then: impl FnOnce() + Send + 'static) {
+        let until = *lock(&self.paused);
+        let now = self.world.now();
+        if now >= until {
+            return then();
+        }
+        let again = self.clone();
+        self.world.plan(until - now, move || again.later(then));
+    }
+}
+
+/// Something driven in a process.
+struct Driven {
+    process: Process,
+    ticks: Weak<dyn Ticks>,
+}
+
+impl Ticks for Driven {
+    fn deadline(&self) -> Option<Moment> {
+        let due = self.ticks.upgrade()?.deadline()?;
+        Some(due.max(*lock(&self.process.paused)))
+    }
+
+    fn tick(&self, now: Moment) {
+        if let Some(ticks) = self.ticks.upgrade() {
+            ticks.tick(now);
+        }
+    }
+}
+
+impl World for Process {
+    fn now(&self) -> Moment {
+        self.world.now()
+    }
+
+    fn drive(&self, ticks: Weak<dyn Ticks>) {
+        let driven = Arc::new(Driven {
+            process: self.clone(),
+            ticks,
+        });
+        let weak: Weak<Driven> = Arc::downgrade(&driven);
+        self.world.drive(weak);
+        // Lives as long as the simulation; what it drives may be gone.
+        std::mem::forget(driven);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.world.wall_ms()
+    }
+
+    fn wait(&self, until: Option<Moment>, ready: &mut dyn FnMut() -> bool) {
+        self.world.wait(until, ready);
+    }
+
+    fn wake(&self) {}
+
+    fn remind(&self) {}
+}
+
+/// A process's connection.
+struct Connection {
+    process: Process,
+    link: Link,
+}
+
+impl Connection {
+    fn told<T: Send + 'static>(&self, told: Told<T>) -> Told<T> {
+        let process = self.process.clone();
+        Box::new(move |answer| process.later(move || told(answer)))
+    }
+}
+
+impl Stream for Connection {
+    fn name(&self) -> String {
+        self.link.name()
+    }
+
+    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+        self.link.append(expected, entry, self.told(told));
+    }
+
+    fn ends(&self, told: Told<Option<Ends>>) {
+        self.link.ends(self.told(told));
+    }
+
+    fn get(&self, seq: Seq, told: Told<Found>) {
+        self.link.get(seq, self.told(told));
+    }
+
+    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
+        let (process, each) = (self.process.clone(), Arc::new(Mutex::new(each)));
+        let waiting = Arc::new(Mutex::new(VecDeque::new()));
+        let each = move |event| {
+            lock(&waiting).push_back(event);
+            let (each, waiting) = (Arc::clone(&each), Arc::clone(&waiting));
+            process.later(move || {
+                let next = lock(&waiting).pop_front();
+                if let Some(event) = next {
+                    lock(&each)(event);
+                }
+            });
+        };
+        self.link.tail(from, Box::new(each))
+    }
+
+    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+        self.link.purge_below(seq, self.told(told));
+    }
+}
+
+/// What a process has come to.
+#[derive(Default)]
+struct App {
+    /// Frames that were replayed, while it follows; and what it appended, when it owns.
+    frames: Vec<Frame>,
+    /// Where each frame of its own ends.
+    appended: VecDeque<(Frame, Position)>,
+    log: Option<StreamLog>,
+    acks: Option<Acks>,
+    epoch: Epoch,
+    status: Status,
+    /// Frames it had replayed when it claimed.
+    claimed_at: Option<usize>,
+    begun: usize,
+    over: Option<LogError>,
+    failed: Option<LogError>,
+    beats: usize,
+}
+
+struct Work(Arc<Mutex<App>>);
+
+impl Duty for Work {
+    type State = Vec<Frame>;
+
+    fn begin(&mut self) -> Result<Vec<Frame>, String> {
+        let mut app = lock(&self.0);
+        app.begun += 1;
+        app.frames.clear();
+        app.claimed_at = None;
+        Ok(Vec::new())
+    }
+
+    fn frame(&mut self, state: &mut Vec<Frame>, frame: ReplayFrame<'_>) -> Result<(), String> {
+        let frame = (frame.position, frame.payload.to_vec());
+        state.push(frame.clone());
+        lock(&self.0).frames.push(frame);
+        Ok(())
+    }
+
+    fn own(&mut self, owned: Owned<Vec<Frame>>) {
+        let mut app = lock(&self.0);
+        assert_eq!(owned.state, app.frames);
+        assert_eq!(
+            app.claimed_at,
+            Some(app.frames.len()),
+            "a takeover replays nothing"
+        );
+        app.epoch = owned.log.epoch();
+        app.acks = Some(owned.log.acks());
+        app.log = Some(owned.log);
+    }
+
+    fn beat(&mut self) {
+        let mut app = lock(&self.0);
+        app.beats += 1;
+        let stamp = Stamp {
+            epoch: app.epoch,
+            time_ms: 5,
+        };
+        if let Some(log) = &mut app.log {
+            // Why not is found out by who drives it.
+            log.beat(stamp).ok();
+        }
+    }
+
+    fn step_down(&mut self, why: LogError) {
+        lock(&self.0).over = Some(why);
+    }
+
+    fn failed(&mut self, why: LogError) {
+        lock(&self.0).failed = Some(why);
+    }
+
+    fn changed(&mut self, status: &Status) {
+        let mut app = lock(&self.0);
+        if status.role == Role::Claiming {
+            app.claimed_at = Some(app.frames.len());
+        }
+        app.status = status.clone();
+    }
+}
+
+struct Node {
+    process: Process,
+    connection: Link,
+    member: Option<Arc<Member<Work>>>,
+    app: Arc<Mutex<App>>,
+}
+
+/// A fence that is taken away.
+#[derive(Clone, Copy, PartialEq)]
+enum Without {
+    Nothing,
+    Lease,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    answered: usize,
+    owners: usize,
+    deposed: usize,
+    again: usize,
+    retired: usize,
+    beats: usize,
+}
+
+struct Run {
+    random: Random,
+    world: SimWorld,
+    stream: SimStream,
+    nodes: Vec<Node>,
+    without: Without,
+    /// What anybody was told is there.
+    answered: Vec<Frame>,
+    begins: Position,
+    /// The newest epoch of which some node knew that it owns.
+    newest: Epoch,
+    number: u64,
+    seen: Seen,
+}
+
+impl Run {
+    fn new(seed: u64, faults: Option<Faults>, without: Without) -> Self {
+        let mut random = Random::new(seed);
+        let any = Faults::any(&mut random);
+        let world = SimWorld::new();
+        let stream = SimStream::new(world.clone(), random.next_u64(), faults.unwrap_or(any));
+        let mut run = Self {
+            random,
+            world,
+            stream,
+            nodes: Vec::new(),
+            without,
+            answered: Vec::new(),
+            begins: Position(0),
+            newest: Epoch(0),
+            number: 0,
+            seen: Seen::default(),
+        };
+        for number in 0..NODES {
+            let node = run.process(number);
+            run.nodes.push(node);
+        }
+        run
+    }
+
+    /// A new process of a node.
+    fn process(&mut self, number: usize) -> Node {
+        let process = Process {
+            world: self.world.clone(),
+            paused: Arc::default(),
+        };
+        let connection = self.stream.link();
+        let app = Arc::new(Mutex::new(App::default()));
+        let seed = self.random.next_u64();
+        let mut mirrors = Random::new(seed);
+        let made = Membership {
+            stream: Arc::new(Connection {
+                process: process.clone(),
+                link: connection.share(),
+            }),
+            mirror: Box::new(move || {
+                Ok(Arc::new(SimDisk::new(mirrors.next_u64())) as Arc<dyn Storage>)
+            }),
+            options: Options {
+                segment_bytes: 64 << 10,
+                ..Options::default()
+            },
+            cluster: CLUSTER,
+            writer: Writer(seed),
+            node: format!("node {number}"),
+            link: format!("10.0.0.{number}:4600"),
+            limits: Limits::default(),
+            timing: Timing {
+                takeover_after: Duration::from_secs(3 + number as u64),
+                ..Timing::default()
+            },
+            world: Arc::new(process.clone()),
+            fences: Fences::default(),
+        };
+        let member = Member::start(made, Work(Arc::clone(&app)));
+        Node {
+            process,
+            connection,
+            member: Some(member.expect("a member")),
+            app,
+        }
+    }
+
+    /// Lets time pass in small steps, and everybody answers what may be answered.
+    fn pass(&mut self, ms: u64) {
+        let until = self.world.now() + Duration::from_millis(ms);
+        while self.world.now() < until {
+            let left = until - self.world.now();
+            self.world.pass(left.min(Duration::from_millis(50)));
+            self.answer();
+        }
+    }
+
+    fn answer(&mut self) {
+        for number in 0..NODES {
+            let node = &self.nodes[number];
+            if node.process.is_paused() {
+                continue;
+            }
+            let mut app = lock(&node.app);
+            if let Some(failed) = &app.failed {
+                panic!("node {number} stopped: {failed}");
+            }
+            let deposed = app.over.is_some();
+            if let Some(acks) = app.acks.clone().filter(|_| !deposed) {
+                if app.epoch > self.newest {
+                    self.newest = app.epoch;
+                    self.seen.owners += 1;
+                }
+                let may = acks.has_lease() || self.without == Without::Lease;
+                assert!(
+                    !may || app.epoch == self.newest,
+                    "epoch {} may answer, and epoch {} has begun",
+                    app.epoch,
+                    self.newest
+                );
+                let durable = acks.durable();
+                while may && app.appended.front().is_some_and(|(_, end)| *end <= durable) {
+                    let (frame, _) = app.appended.pop_front().expect("just seen");
+                    self.answered.push(frame);
+                    self.seen.answered += 1;
+                }
+            }
+            drop(app);
+            if deposed {
+                self.seen.deposed += 1;
+                self.replace(number);
+            }
+        }
+    }
+
+    /// The process ends, and another begins.
+    fn replace(&mut self, number: usize) {
+        let fresh = self.process(number);
+        let old = std::mem::replace(&mut self.nodes[number], fresh);
+        let app = lock(&old.app);
+        self.seen.again += app.begun - 1;
+        self.seen.beats += app.beats;
+    }
+
+    fn append(&mut self, number: usize, many: u64) {
+        let mut app = lock(&self.nodes[number].app);
+        let app = &mut *app;
+        let (Some(log), None) = (&mut app.log, &app.over) else {
+            return;
+        };
+        for _ in 0..many {
+            self.number += 1;
+            let mut payload = self.number.to_le_bytes().to_vec();
+            payload.resize(8 + self.random.index(3000), 1);
+            let stamp = Stamp {
+                epoch: app.epoch,
+                time_ms: 5,
+            };
+            let at = log.end();
+            match log.append(at, stamp, &mut facts(&payload)) {
+                Ok(placed) => app.appended.push_back(((at, payload), placed.end)),
+                Err(LogError::Fenced { .. } | LogError::BadEntry { .. }) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if log.segment_bytes_left() < 20_000 {
+            log.begin_segment();
+        }
+    }
+
+    fn retire(&mut self, number: usize) {
+        let work = {
+            let node = &self.nodes[number];
+            let mut app = lock(&node.app);
+            let (epoch, over) = (app.epoch, app.over.is_some());
+            let Some(log) = app.log.as_mut().filter(|_| !over && epoch == self.newest) else {
+                return;
+            };
+            let keep = log.segment().0.saturating_sub(2);
+            let Ok(work) = log.begin_retire(SegmentNumber(keep)) else {
+                return;
+            };
+            let oldest = log.segments()[0].first;
+            if oldest > self.begins {
+                self.begins = oldest;
+                self.seen.retired += 1;
+            }
+            work
+        };
+        // It is waited for, and nobody else mends what is cut.
+        self.nodes[number].connection.cut(false, false);
+        match work.run() {
+            Ok(_) | Err(LogError::Fenced { .. } | LogError::BadEntry { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn fault(&mut self) {
+        let number = self.random.index(NODES);
+        let owner = self.owner();
+        let which = match owner {
+            Some(owner) if self.random.chance(1, 2) => owner,
+            _ => number,
+        };
+        match self.random.below(8) {
+            0 | 1 => {
+                let until = self.world.now() + Duration::from_millis(self.random.below(9_000));
+                *lock(&self.nodes[which].process.paused) = until;
+            }
+            2 => self.replace(which),
+            3 => {
+                let (to, from) = (self.random.chance(1, 2), self.random.chance(1, 2));
+                self.nodes[which].connection.cut(to, from);
+            }
+            4 => (0..NODES).for_each(|at| self.nodes[at].connection.cut(false, false)),
+            _ => {}
+        }
+    }
+
+    fn owner(&self) -> Option<usize> {
+        self.nodes.iter().position(|node| {
+            let app = lock(&node.app);
+            app.log.is_some() && app.over.is_none() && app.epoch == self.newest
+        })
+    }
+
+    fn run(mut self, steps: usize) -> Seen {
+        for _ in 0..steps {
+            for number in 0..NODES {
+                if !self.nodes[number].process.is_paused() {
+                    let many = self.random.below(12);
+                    self.append(number, many);
+                }
+            }
+            if self.random.chance(1, 4) {
+                self.fault();
+            }
+            if self.random.chance(1, 3)
+                && let Some(owner) = self.owner()
+                && !self.nodes[owner].process.is_paused()
+            {
+                self.retire(owner);
+            }
+            let ms = self.random.below(1_500);
+            self.pass(ms);
+        }
+        self.end()
+    }
+
+    /// Everything heals, and everything drains.
+    fn end(mut self) -> Seen {
+        self.stream.heal();
+        for node in &self.nodes {
+            node.connection.cut(false, false);
+            *lock(&node.process.paused) = Moment::ZERO;
+        }
+        self.pass(40_000);
+        let roles: Vec<Status> = self
+            .nodes
+            .iter()
+            .map(|node| node.member.as_ref().expect("running").status())
+            .collect();
+        let owners = roles.iter().filter(|status| status.role == Role::Owner);
+        assert_eq!(owners.count(), 1, "{roles:?}");
+        let owner = self.owner().expect("an owner");
+        for status in &roles {
+            assert_eq!(status.epoch, self.newest, "all know who owns");
+            let node = status.owner.as_ref().map(|claim| claim.node.as_str());
+            assert_eq!(node, Some(format!("node {owner}").as_str()));
+        }
+        // What there is, read by nobody's copy.
+        let (first, entries) = self.stream.entries();
+        let mut reader = Reader::new(CLUSTER, first);
+        let mut there = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let seq = Seq(first.0 + at as u64);
+            match reader.read(seq, entry) {
+                Ok(Read::Frame(frame)) if frame.reign.is_none() => {
+                    there.push((frame.position, frame.view.payload.to_vec()));
+                }
+                Ok(_) => {}
+                Err(refused) => panic!("entry {seq}: {refused}"),
+            }
+        }
+        let begins = self.begins;
+        for frame in self.answered.iter().filter(|frame| frame.0 >= begins) {
+            assert!(there.contains(frame), "{:?} was acknowledged", frame.0);
+        }
+        let from = there.first().map_or(Position(0), |frame| frame.0);
+        for (number, node) in self.nodes.iter().enumerate() {
+            let app = lock(&node.app);
+            if number == owner {
+                assert!(app.appended.is_empty(), "all of the owner's is durable");
+                continue;
+            }
+            let copy: Vec<&Frame> = app.frames.iter().filter(|one| one.0 >= from).collect();
+            let there: Vec<&Frame> = there.iter().collect();
+            assert_eq!(copy, there, "node {number} has what the stream has");
+        }
+        let quiet = self.newest;
+        self.pass(20_000);
+        assert_eq!(self.newest, quiet, "a quiet group changed hands");
+        for number in 0..NODES {
+            self.replace(number);
+        }
+        self.seen
+    }
+}
+
+fn seeds(default: u64) -> u64 {
+    std::env::var("SEEDS").map_or(default, |seeds| seeds.parse().expect("a number"))
+}
+
+#[test]
+fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
+    let mut total = Seen::default();
+    for seed in 0..seeds(200) {
+        eprintln!("seed {seed}");
+        let seen = Run::new(seed, None, Without::Nothing).run(60);
+        total.answered += seen.answered;
+        total.owners += seen.owners;
+        total.deposed += seen.deposed;
+        total.again += seen.again;
+        total.retired += seen.retired;
+        total.beats += seen.beats;
+    }
+    eprintln!("{total:?}");
+    assert!(total.deposed > 20 && total.again > 5, "{total:?}");
+}
+
+#[test]
+fn elections_of_the_stream_alone_depose_nobody() {
+    for seed in 0..seeds(30) {
+        let faults = Faults {
+            leader: 10,
+            ..Faults::none()
+        };
+        let mut run = Run::new(seed, Some(faults), Without::Nothing);
+        run.pass(6_000);
+        for _ in 0..60 {
+            for number in 0..NODES {
+                run.append(number, 3);
+            }
+            run.pass(1_000);
+        }
+        let seen = run.end();
+        assert_eq!((seen.owners, seen.deposed), (1, 0), "seed {seed}: {seen:?}");
+    }
+}
+
+#[test]
+fn an_owner_that_answers_without_a_lease_is_found() {
+    let found = (0..seeds(200)).any(|seed| {
+        let run = || Run::new(seed, None, Without::Lease).run(60);
+        std::panic::catch_unwind(run).is_err()
+    });
+    assert!(found);
+}
