@@ -4,6 +4,8 @@
 //! The server has one that answers when what it says is durable; tests have
 //! one over a bare engine (`quintet_sim::door`).
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod budget;
 
 use std::io::{self, Read};
@@ -19,7 +21,7 @@ pub use budget::{ByteBudget, Share};
 /// first message came from (empty if there is none). Called once, from any
 /// thread, also the caller's own before [`Door::submit`] returns; has to be
 /// short and must not submit.
-pub type Reply = Box<dyn FnOnce(Outcome, Name) + Send>;
+pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 
 /// Told of messages for a party's standing take
 /// ([`quintet_engine::Command::Watch`]), with the queue the first came from;
@@ -59,7 +61,7 @@ pub trait Door: Send + Sync {
     /// what it says is durable under the server's sync policy. Commands of a
     /// party are decided one after the other: behind a take that waits the next
     /// ones wait too, but for `StopWaiting`.
-    fn submit(&self, caller: Caller, command: Command, reply: Reply);
+    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome);
 
     /// Reads a part of a body, from byte `from` on, into `into`; answers how
     /// many bytes, fewer only at its end. Large bodies are read from the disk.

@@ -27,7 +27,8 @@ impl HookError {
     pub(crate) fn from_lua(error: &mlua::Error, files: &[String]) -> Self {
         let mut trace = String::new();
         let mut cause = error;
-        loop {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "all others have a text")]
+        let text = loop {
             cause = match cause {
                 mlua::Error::CallbackError {
                     traceback,
@@ -39,15 +40,11 @@ impl HookError {
                     inner
                 }
                 mlua::Error::WithContext { cause: inner, .. } => inner,
-                _ => break,
+                mlua::Error::RuntimeError(text)
+                | mlua::Error::SyntaxError { message: text, .. } => break text.clone(),
+                mlua::Error::MemoryError(_) => break "out of memory".to_owned(),
+                other => break other.to_string(),
             };
-        }
-        let text = match cause {
-            mlua::Error::RuntimeError(text) | mlua::Error::SyntaxError { message: text, .. } => {
-                text.clone()
-            }
-            mlua::Error::MemoryError(_) => "out of memory".to_owned(),
-            other => other.to_string(),
         };
         let (text, stack) = text.split_once("\nstack traceback:").unwrap_or((&text, ""));
         let place = place(text, files)

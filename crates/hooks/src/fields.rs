@@ -5,6 +5,30 @@ use std::sync::Arc;
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_engine::{Body, Dedupe, Expiry, Message, Ms, Name, Put, State, When};
 
+/// Values of Lua that mean nothing to anybody else, as a pattern.
+macro_rules! opaque {
+    () => {
+        mlua::Value::LightUserData(_)
+            | mlua::Value::Thread(_)
+            | mlua::Value::UserData(_)
+            | mlua::Value::Error(_)
+            | mlua::Value::Other(_)
+    };
+}
+pub(crate) use opaque;
+
+/// Values that are no text, nothing and no truth, as a pattern: what hooks
+/// seldom return.
+macro_rules! number_or_opaque {
+    () => {
+        mlua::Value::Integer(_)
+            | mlua::Value::Number(_)
+            | mlua::Value::Function(_)
+            | $crate::fields::opaque!()
+    };
+}
+pub(crate) use number_or_opaque;
+
 /// Fields of a stored message.
 const STORED: &[&str] = &[
     "id",
@@ -65,20 +89,20 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
         b"flags" => number(put.flags.into()),
         b"delay_ms" => match put.due {
             When::In(ms) => number(ms),
-            _ => Value::Nil,
+            When::Now | When::At(_) => Value::Nil,
         },
         b"due_ms" => match put.due {
             When::At(at) => number(at.0),
-            _ => Value::Nil,
+            When::Now | When::In(_) => Value::Nil,
         },
         b"ttl_ms" => match put.expires {
             Expiry::In(ms) => number(ms),
             Expiry::Never => number(0),
-            _ => Value::Nil,
+            Expiry::Default | Expiry::At(_) | Expiry::AtWall(_) => Value::Nil,
         },
         b"expires_ms" => match put.expires {
             Expiry::At(at) | Expiry::AtWall(at) => number(at.0),
-            _ => Value::Nil,
+            Expiry::Default | Expiry::Never | Expiry::In(_) => Value::Nil,
         },
         b"ttr_ms" => put.ttr_ms.map_or(Value::Nil, number),
         b"key" => match more.and_then(|more| more.key.as_deref()) {
@@ -158,8 +182,13 @@ pub(crate) fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> L
 fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
     let found = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it saturates, past what is allowed"
+        )]
         Value::Number(number) if number.fract() == 0.0 && *number >= 0.0 => Some(*number as u64),
-        _ => None,
+        Value::Number(_) | Value::Nil | Value::Boolean(_) | Value::String(_) => None,
+        Value::Table(_) | Value::Function(_) | opaque!() => None,
     };
     found.filter(|&number| number <= most).ok_or_else(|| {
         format!(
@@ -169,12 +198,23 @@ fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
     })
 }
 
+/// A whole number of 32 bits.
+fn word(field: &str, value: &Value) -> Result<u32, String> {
+    let found = whole(field, value, u32::MAX.into())?;
+    Ok(u32::try_from(found).expect("it was bounded by this type"))
+}
+
 /// What came instead of what was expected.
 pub(crate) fn got(value: &Value) -> String {
     match value {
         Value::Integer(number) => format!("got {number}"),
         Value::Number(number) => format!("got {number}"),
-        other => format!("got {}", other.type_name()),
+        Value::Nil
+        | Value::Boolean(_)
+        | Value::String(_)
+        | Value::Table(_)
+        | Value::Function(_)
+        | opaque!() => format!("got {}", value.type_name()),
     }
 }
 
@@ -183,7 +223,12 @@ fn bytes(field: &str, value: &Value, most: usize) -> Result<Vec<u8>, String> {
         Value::String(text) if text.as_bytes().len() <= most => Ok(text.as_bytes().to_vec()),
         Value::String(_) => Err(format!("{field}: {most} bytes at most expected")),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
-        other => Err(format!("{field}: a string expected, {}", got(other))),
+        Value::Nil
+        | Value::Boolean(_)
+        | Value::Number(_)
+        | Value::Table(_)
+        | Value::Function(_)
+        | opaque!() => Err(format!("{field}: a string expected, {}", got(value))),
     }
 }
 
@@ -210,14 +255,14 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
     match field {
         "queue" => put.queue = name(field, value)?,
         "body" => {
-            put.body = match value {
-                Value::String(text) => Body::new(&text.as_bytes()),
-                other => Body::new(&bytes(field, other, usize::MAX)?),
+            put.body = match value.as_string() {
+                Some(text) => Body::new(&text.as_bytes()),
+                None => Body::new(&bytes(field, value, usize::MAX)?),
             }
         }
         "rank" if nil => put.rank = None,
-        "rank" => put.rank = Some(whole(field, value, u32::MAX.into())? as u32),
-        "flags" => put.flags = whole(field, value, u32::MAX.into())? as u32,
+        "rank" => put.rank = Some(word(field, value)?),
+        "flags" => put.flags = word(field, value)?,
         "delay_ms" | "due_ms" if nil => put.due = When::Now,
         "delay_ms" => put.due = When::In(span(field, value)?),
         "due_ms" => put.due = When::At(Ms(span(field, value)?)),
@@ -243,9 +288,9 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             let key: Arc<[u8]> = bytes(field, value, 65_535)?.into();
             put.more.get_or_insert_default().key = Some(key);
         }
-        "held_back" => match value {
-            Value::Boolean(held) => put.more.get_or_insert_default().held_back = *held,
-            other => return Err(format!("{field}: true or false expected, {}", got(other))),
+        "held_back" => match value.as_boolean() {
+            Some(held) => put.more.get_or_insert_default().held_back = held,
+            None => return Err(format!("{field}: true or false expected, {}", got(value))),
         },
         "dedupe" => {
             let id = bytes(field, value, 65_535)?.into();

@@ -7,6 +7,8 @@
 //! the hook is run again. Replay never runs Lua. Nothing here knows of
 //! sockets, the log or a protocol.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod api;
 mod calendar;
 mod cron;

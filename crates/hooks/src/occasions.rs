@@ -197,7 +197,7 @@ impl HookState {
             self.due[index] = match &self.registered.timers[index].when {
                 Beat::Every(ms) if due <= now => now + *ms,
                 Beat::At(cron) if due <= wall => cron.after(wall),
-                _ => continue,
+                Beat::Every(_) | Beat::At(_) => continue,
             };
             let result = self.in_step(who, Event::Timer, |state| {
                 if let Some(timer) = state.registered.timers.get(index) {

@@ -65,10 +65,13 @@ pub(crate) fn open(
     let spent = || Error::runtime("budget used up");
     let m = Arc::clone(meter);
     let charge = lua.create_function(move |_, count: Value| {
-        let count = match count {
-            Value::Integer(count) => u64::try_from(count).unwrap_or(0),
-            Value::Number(count) => count as u64,
-            _ => 0,
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the nearest that is paid for"
+        )]
+        let count = match count.as_integer() {
+            Some(count) => u64::try_from(count).unwrap_or(0),
+            None => count.as_f64().unwrap_or(0.0) as u64,
         };
         m.charge(count).map_err(|_stop| spent())
     })?;

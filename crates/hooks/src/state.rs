@@ -291,6 +291,10 @@ impl HookState {
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "any other is about something else"
+)]
 fn is_memory(error: &Error) -> bool {
     match error {
         Error::MemoryError(_) => true,

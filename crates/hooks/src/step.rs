@@ -46,9 +46,11 @@ impl Step {
     pub(crate) fn puts(&self) -> Vec<Put> {
         self.effects
             .iter()
-            .filter_map(|effect| match effect {
-                Effect::Put(put) => Some(put.clone()),
-                _ => None,
+            .filter_map(|effect| {
+                let Effect::Put(put) = effect else {
+                    return None;
+                };
+                Some(put.clone())
             })
             .collect()
     }
@@ -79,14 +81,17 @@ impl Step {
 
     /// What this step has set an entry of a table to.
     pub(crate) fn own_entry(&self, table: &Name, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Set {
+        self.effects.iter().rev().find_map(|effect| {
+            let Effect::Set {
                 table: of,
                 key: own,
                 value,
                 ..
-            } if of == table && **own == *key => Some(value.as_deref()),
-            _ => None,
+            } = effect
+            else {
+                return None;
+            };
+            (of == table && **own == *key).then_some(value.as_deref())
         })
     }
 

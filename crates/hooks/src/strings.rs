@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mlua::{Error, Function, Lua, MultiValue, Result, String as LuaString, Table, Value, Variadic};
 
+use crate::fields::opaque;
 use crate::meter::Meter;
 use crate::pattern::{Capture, Failed, Matcher};
 
@@ -77,13 +78,13 @@ fn pay(meter: &Meter, matcher: &mut Matcher<'_>, at: usize) -> Result<Option<usi
 /// A start position as Lua counts them, as an offset; past the end: `None`.
 fn start(init: Option<i64>, len: usize) -> Option<usize> {
     let init = init.unwrap_or(1);
-    let len = len as i64;
+    let places = usize::try_from(init.unsigned_abs()).unwrap_or(usize::MAX);
     let at = match init {
-        1.. => init - 1,
+        1.. => places - 1,
         0 => 0,
-        _ => (len + init).max(0),
+        _ => len.saturating_sub(places),
     };
-    (at <= len).then_some(at as usize)
+    (at <= len).then_some(at)
 }
 
 fn value(lua: &Lua, src: &[u8], capture: Capture) -> Result<Value> {
@@ -210,7 +211,7 @@ fn gsub(
             lua.coerce_string(with)?.map_or(Value::Nil, Value::String)
         }
         with @ (Value::String(_) | Value::Table(_) | Value::Function(_)) => with,
-        other => {
+        other @ (Value::Nil | Value::Boolean(_) | opaque!()) => {
             return Err(Error::runtime(format!(
                 "bad argument #3 to 'gsub' (string/function/table expected, got {})",
                 other.type_name()
@@ -300,7 +301,9 @@ fn replace(
             captures(lua, meter, matcher, src, (from, to), true, &mut args)?;
             function.call::<Value>(args)?
         }
-        _ => Value::Nil,
+        Value::Nil | Value::Boolean(_) | Value::Integer(_) | Value::Number(_) | opaque!() => {
+            Value::Nil
+        }
     };
     match new {
         Value::Nil | Value::Boolean(false) => out.extend_from_slice(&src[from..to]),
@@ -310,7 +313,7 @@ fn replace(
                 out.extend_from_slice(&text.as_bytes());
             }
         }
-        other => {
+        other @ (Value::Boolean(true) | Value::Table(_) | Value::Function(_) | opaque!()) => {
             return Err(Error::runtime(format!(
                 "invalid replacement value (a {})",
                 other.type_name()

@@ -79,7 +79,7 @@ impl Msg {
             Subject::Gone => Err(Error::runtime(
                 "a message is only there while the function it was given to runs",
             )),
-            _ => Err(Error::runtime(format!(
+            Subject::Put(_, Some(_)) | Subject::Stored(_) => Err(Error::runtime(format!(
                 "msg.{name} cannot be set: the message is stored"
             ))),
         }

@@ -61,11 +61,35 @@ impl HookState {
             Command::Settle { .. } | Command::SettleHeld { .. } | Command::Delete { .. } => {
                 !events.has(Event::Settle)
             }
-            _ => true,
+            Command::StopWaiting
+            | Command::Refer { .. }
+            | Command::Touch(_)
+            | Command::Peek(_)
+            | Command::Kick { .. }
+            | Command::KickId(_)
+            | Command::Move { .. }
+            | Command::MoveAll { .. }
+            | Command::Commit(_)
+            | Command::Edit(..)
+            | Command::Pause { .. }
+            | Command::Configure { .. }
+            | Command::Join { .. }
+            | Command::Flush(_)
+            | Command::FlushAll
+            | Command::Drop(_)
+            | Command::DropQueues { .. }
+            | Command::FlushExpired(_)
+            | Command::Remembered { .. }
+            | Command::BurnId
+            | Command::Restore(_)
+            | Command::Compound(_)
+            | Command::Table(_)
+            | Command::Stats(_) => true,
         }
     }
 
     /// Submits a command and runs the events around it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`ignores` has them all")]
     pub fn submit(&mut self, who: &Who, command: Command) -> Decided {
         self.enter(who);
         if self.has(Event::Command)
@@ -92,12 +116,12 @@ impl HookState {
             }
             command => self.plain(command),
         };
-        match decided {
-            Decided::Now(Outcome::Refused(refusal), name) if self.has(Event::Error) => {
-                self.worded(who, refusal, name)
-            }
-            decided => decided,
+        if self.has(Event::Error)
+            && let Decided::Now(Outcome::Refused(refusal), name) = decided
+        {
+            return self.worded(who, refusal, name);
         }
+        decided
     }
 
     /// Submits a command as it is.
@@ -170,7 +194,10 @@ impl HookState {
                     }
                     (Vec::new(), Some(Decided::Now(refused, name)))
                 }
-                decided => (Vec::new(), Some(decided)),
+                decided @ (Decided::Now(..)
+                | Decided::Later
+                | Decided::Denied(_)
+                | Decided::Answer(_)) => (Vec::new(), Some(decided)),
             };
             let stored = puts
                 .into_iter()
@@ -294,24 +321,26 @@ fn shown_command(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table
 
 /// The queue a command is shown with: where a message goes is not it.
 fn first_queue(subject: Subject<'_>) -> Option<&Name> {
-    match subject {
-        Subject::MessageTo(..) => None,
-        Subject::Table(table) => Some(table),
-        subject => subject.queues().next(),
+    if let Subject::MessageTo(..) = subject {
+        return None;
     }
+    if let Subject::Table(table) = subject {
+        return Some(table);
+    }
+    subject.queues().next()
 }
 
 fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
     let table = shown_command(lua, command)?;
-    let how = match command {
-        Command::Settle { how, .. } | Command::SettleHeld { how, .. } => match how {
+    let mut word = "delete";
+    if let Command::Settle { how, .. } | Command::SettleHeld { how, .. } = command {
+        word = match how {
             How::Finish => "finish",
             How::Archive { .. } => "archive",
             How::Release { .. } => "release",
             How::Bury { .. } => "bury",
-        },
-        _ => "delete",
-    };
-    table.raw_set("how", how)?;
+        };
+    }
+    table.raw_set("how", word)?;
     Ok(table)
 }

@@ -103,19 +103,15 @@ impl HookState {
 
     /// Leases a message by its id.
     pub(crate) fn submit_reserve(&mut self, who: &Who, command: Command) -> Decided {
-        let decided = match self.plain(command) {
-            Decided::Now(Outcome::Messages(messages), name) => {
-                self.after_take(who, messages, name, false)
-            }
-            decided => decided,
-        };
-        match decided {
-            // The hook sent it elsewhere.
-            Decided::Now(Outcome::Empty, name) => {
-                Decided::Now(Outcome::Refused(Refusal::NotFound), name)
-            }
-            decided => decided,
+        let mut decided = self.plain(command);
+        if let Decided::Now(Outcome::Messages(messages), name) = decided {
+            decided = self.after_take(who, messages, name, false);
         }
+        // The hook sent it elsewhere.
+        if let Decided::Now(outcome @ Outcome::Empty, _) = &mut decided {
+            *outcome = Outcome::Refused(Refusal::NotFound);
+        }
+        decided
     }
 
     /// A take as `before_take` leaves it, or the text it is refused with.
@@ -192,6 +188,7 @@ impl HookState {
         self.waiting.remove(&(party, true));
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
     fn handed(&mut self, who: &Who, waiting: &Waiting, outcome: Outcome, name: Name) -> Decided {
         match outcome {
             Outcome::Messages(messages) if self.has(Event::AfterTake) => {

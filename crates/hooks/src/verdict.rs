@@ -4,7 +4,7 @@ use mlua::{Table, Value};
 use quintet_engine::{Name, Put};
 
 use crate::event::Event;
-use crate::fields::{got, name, put_from, span};
+use crate::fields::{got, name, number_or_opaque, put_from, span};
 
 /// The first two return values.
 pub(crate) type Returned = (Value, Value);
@@ -29,7 +29,7 @@ fn reason(text: &Value) -> Result<String, String> {
     match text {
         Value::Nil => Ok("refused by a hook".to_owned()),
         Value::String(text) => Ok(line(text)),
-        other => Err(format!(
+        other @ (Value::Boolean(_) | Value::Table(_) | number_or_opaque!()) => Err(format!(
             "false and a text expected, got false and {}",
             other.type_name()
         )),
@@ -64,7 +64,7 @@ pub(crate) fn of_put(
             ..put.clone()
         }]),
         Value::Table(table) => PutVerdict::Instead(messages(&table, put)?),
-        other => {
+        other @ (number_or_opaque!()) => {
             return Err(wrong(
                 event,
                 "nothing, false and a text, a queue's name, or a table of messages",
@@ -88,14 +88,10 @@ pub(crate) fn messages(table: &Table, base: &Put) -> Result<Vec<Put>, String> {
     }
     let mut puts = Vec::new();
     for at in 1..=len {
-        match table.raw_get(at).map_err(failed)? {
-            Value::Table(one) => puts.push(put_from(&one, base.clone())?),
-            other => {
-                return Err(format!(
-                    "a list of messages expected, {} in it",
-                    got(&other)
-                ));
-            }
+        let one: Value = table.raw_get(at).map_err(failed)?;
+        match one.as_table() {
+            Some(one) => puts.push(put_from(one, base.clone())?),
+            None => return Err(format!("a list of messages expected, {} in it", got(&one))),
         }
         if puts.len() > 1000 {
             return Err("1000 messages at most for one put".into());
@@ -118,7 +114,7 @@ pub(crate) fn of_command((first, second): Returned) -> Result<CommandVerdict, St
         Value::Nil | Value::Boolean(true) => Ok(CommandVerdict::Go),
         Value::Boolean(false) => Ok(CommandVerdict::Refuse(reason(&second)?)),
         Value::String(text) => Ok(CommandVerdict::Answer(text.as_bytes().to_vec())),
-        other => Err(wrong(
+        other @ (Value::Table(_) | number_or_opaque!()) => Err(wrong(
             Event::Command,
             "nothing, false and a text, or a text that answers it",
             &other,
@@ -137,7 +133,9 @@ pub(crate) fn of_yes(event: Event, (first, second): Returned) -> Result<Yes, Str
     match first {
         Value::Nil | Value::Boolean(true) => Ok(Yes::Go),
         Value::Boolean(false) => Ok(Yes::Refuse(reason(&second)?)),
-        other => Err(wrong(event, "nothing, or false and a text", &other)),
+        other @ (Value::String(_) | Value::Table(_) | number_or_opaque!()) => {
+            Err(wrong(event, "nothing, or false and a text", &other))
+        }
     }
 }
 
@@ -165,7 +163,7 @@ pub(crate) fn of_take((first, second): Returned) -> Result<TakeVerdict, String> 
             }
             TakeVerdict::From(names)
         }
-        other => {
+        other @ (number_or_opaque!()) => {
             return Err(wrong(
                 Event::BeforeTake,
                 "nothing, false and a text, a queue's name or a list of them",
@@ -191,7 +189,7 @@ pub(crate) fn of_taken((first, second): Returned) -> Result<TakenVerdict, String
         Value::Boolean(false) if second.is_nil() => TakenVerdict::Back(0),
         Value::Boolean(false) => TakenVerdict::Back(span("delay", &second)?),
         Value::String(_) => TakenVerdict::To(name("queue", &first)?),
-        other => {
+        other @ (Value::Table(_) | number_or_opaque!()) => {
             return Err(wrong(
                 Event::AfterTake,
                 "nothing, false and a delay in ms, or a queue's name",
@@ -221,7 +219,7 @@ pub(crate) fn of_fate(event: Event, (first, _): Returned) -> Result<FateVerdict,
         Value::Boolean(false) => FateVerdict::Drop,
         Value::Boolean(true) => FateVerdict::Keep,
         Value::String(_) => FateVerdict::To(name("queue", &first)?),
-        other => {
+        other @ (Value::Table(_) | number_or_opaque!()) => {
             return Err(wrong(
                 event,
                 "nothing, false (delete it), true (keep it) or a queue's name",
@@ -248,7 +246,7 @@ pub(crate) fn of_empty(
             ..base
         }]),
         Value::Table(table) => Ok(messages(&table, &base)?),
-        other => {
+        other @ (Value::Boolean(true) | number_or_opaque!()) => {
             return Err(wrong(
                 Event::Empty,
                 "nothing, false and a text, a body or a table of messages",

@@ -55,11 +55,15 @@ impl Access<'_> {
             Route::All => self.ask_all(caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
-            Route::Together => match command {
-                Command::PutMany(puts) => self.put_many(caller, puts),
-                Command::Compound(compound) => self.ask_compound(caller, *compound),
-                _ => self.ask(0, caller, command),
-            },
+            Route::Together => {
+                if let Command::PutMany(puts) = command {
+                    self.put_many(caller, puts)
+                } else if let Command::Compound(compound) = command {
+                    self.ask_compound(caller, *compound)
+                } else {
+                    self.ask(0, caller, command)
+                }
+            }
         }
     }
 
@@ -147,11 +151,14 @@ impl Access<'_> {
             into if into == from => Route::One(from),
             into => Route::Between(from, into, to.clone()),
         };
-        let across = match command {
-            Command::Take(take) => Across::new(party, take, shards),
-            Command::Watch(Some(take)) => Some(Across::watch(party, (**take).clone(), shards)),
-            Command::Rewatch(take) => Some(Across::rewatch(party, (**take).clone(), shards)),
-            _ => None,
+        let across = if let Command::Take(take) = command {
+            Across::new(party, take, shards)
+        } else if let Command::Watch(Some(take)) = command {
+            Some(Across::watch(party, (**take).clone(), shards))
+        } else if let Command::Rewatch(take) = command {
+            Some(Across::rewatch(party, (**take).clone(), shards))
+        } else {
+            None
         };
         if let Some(across) = across {
             return Route::Across(Box::new(across));
@@ -187,9 +194,10 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     let Answer::Now(outcome, hold) = answer else {
         return Decided::Later;
     };
-    let hold = match outcome {
-        Outcome::Refused(refusal) => hold_of(refusal),
-        _ => hold,
+    let hold = if let Outcome::Refused(refusal) = outcome {
+        hold_of(refusal)
+    } else {
+        hold
     };
     let name = match outcome.first_handed() {
         Some(message) => shard.engine.queue_name(message.queue),
@@ -209,7 +217,22 @@ fn leaves(command: &Command) -> bool {
 fn hold_of(refusal: Refusal) -> Hold {
     match refusal {
         Refusal::NoSpace | Refusal::Draining => Hold::Turn,
-        _ => Hold::Durable,
+        Refusal::QueueFull
+        | Refusal::MessageTooLarge
+        | Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::HeldLimit
+        | Refusal::Duplicate(_)
+        | Refusal::QueueDown
+        | Refusal::NoMemory
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName
+        | Refusal::NotPermitted
+        | Refusal::Conflict
+        | Refusal::TablesFull
+        | Refusal::SnapshotFull
+        | Refusal::Unavailable => Hold::Durable,
     }
 }
 

@@ -237,7 +237,7 @@ impl Committer {
             match self.commit(core, ending) {
                 Committed::Nothing => {}
                 Committed::Written => core.tell_written(),
-                stuck => return Err(stuck),
+                stuck @ (Committed::Full | Committed::Failed) => return Err(stuck),
             }
         }
         if core.has_failed() {

@@ -74,8 +74,7 @@ impl Contents {
             .flat_map(|(shard, engine)| {
                 let runs = engine.needed_runs().into_iter();
                 runs.map(move |run| RunName {
-                    // There are 255 shards at most.
-                    shard: shard as u16,
+                    shard: u16::try_from(shard).expect("there are 255 shards at most"),
                     number: RunNumber(run.0),
                 })
             })
@@ -227,10 +226,14 @@ impl Orphan {
 /// The messages in memory whose bodies are in one of these runs.
 fn bodies_in(engine: &Engine, runs: &BTreeSet<(usize, RunId)>) -> Vec<Orphan> {
     let image = engine.image().into_iter();
-    let messages = image.filter_map(|fact| match fact {
-        Fact::Image(message, _) => Some(Orphan::Stored(message)),
-        Fact::SentImage(message, _) => Some(Orphan::Sent(message)),
-        _ => None,
+    let messages = image.filter_map(|fact| {
+        if let Fact::Image(message, _) = fact {
+            Some(Orphan::Stored(message))
+        } else if let Fact::SentImage(message, _) = fact {
+            Some(Orphan::Sent(message))
+        } else {
+            None
+        }
     });
     messages
         .filter(|orphan| match &orphan.message().body {

@@ -42,10 +42,11 @@ fn put(body: &str) -> Put {
 }
 
 fn stored(core: &Core, put: Put) -> quintet_engine::MessageId {
-    match ask(core, Command::Put(put)) {
-        Outcome::Put { id, .. } => id,
-        other => panic!("{other:?}"),
-    }
+    let outcome = ask(core, Command::Put(put));
+    let Outcome::Put { id, .. } = outcome else {
+        panic!("{outcome:?}");
+    };
+    id
 }
 
 fn take(queue: &str) -> Take {

@@ -9,6 +9,8 @@
 //! Order of locks: the committer before shards, shards in the order of their
 //! numbers, mailboxes last. No lock is held while the disk works.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod access;
 mod bodies;
 #[cfg(test)]

@@ -20,9 +20,9 @@ const STEPS: usize = 60;
 const LOG: u64 = 4 * SEGMENT;
 
 fn name(random: &mut Random, lens: &[usize]) -> Name {
-    let number = random.below(40);
+    let number = random.index(40);
     let mut name = format!("{number}-").into_bytes();
-    name.resize(lens[number as usize % lens.len()].max(name.len()), b'n');
+    name.resize(lens[number % lens.len()].max(name.len()), b'n');
     Name::new(&name)
 }
 
@@ -60,7 +60,7 @@ fn step(core: &Core, random: &mut Random, lens: &[usize]) {
         12..=13 => Command::Compound(Box::new(Compound {
             effects: vec![Effect::Set {
                 table: queue.clone(),
-                key: [random.below(4) as u8].into(),
+                key: random.below(4).to_le_bytes().into(),
                 value: Some(vec![7; random.index(2000)].into()),
                 ttl_ms: None,
             }],

@@ -13,7 +13,7 @@ use crate::admin::Admin;
 use crate::fault::Fault;
 use crate::guest::Guest;
 use crate::locks::lock;
-use crate::messages::Walk;
+use crate::messages::{Walk, done};
 use crate::record::{ERRACK, is_acknowledged, mark, set};
 use crate::service::Rq;
 
@@ -85,12 +85,13 @@ impl Rq {
                 guest.say(Command::Edit(message.id, Box::new(edit)));
             }
             for outcome in guest.outcomes() {
-                match outcome {
-                    // Deleted or kicked meanwhile.
-                    Outcome::Refused(Refusal::NotFound) => {}
-                    Outcome::Refused(refusal) => failed = Some(Fault::from(refusal)),
-                    Outcome::Denied(text) => failed = Some(Fault::Denied(text.into())),
-                    _ => *number += 1,
+                // Deleted or kicked meanwhile.
+                if outcome == Outcome::Refused(Refusal::NotFound) {
+                    continue;
+                }
+                match done(outcome) {
+                    Ok(()) => *number += 1,
+                    Err(fault) => failed = Some(fault),
                 }
             }
             shown += page.len() as u64;

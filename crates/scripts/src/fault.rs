@@ -42,7 +42,21 @@ impl From<Refusal> for Fault {
             Refusal::NotFound => Fault::MessageNotFound,
             Refusal::QueueNotFound => Fault::QueueNotFound,
             Refusal::QueueDown => Fault::Down,
-            other => Fault::Refused(other),
+            Refusal::QueueFull
+            | Refusal::MessageTooLarge
+            | Refusal::HeldLimit
+            | Refusal::Duplicate(_)
+            | Refusal::Draining
+            | Refusal::NoSpace
+            | Refusal::NoMemory
+            | Refusal::TooManyQueues
+            | Refusal::TooManyWaiters
+            | Refusal::BadName
+            | Refusal::NotPermitted
+            | Refusal::Conflict
+            | Refusal::TablesFull
+            | Refusal::SnapshotFull
+            | Refusal::Unavailable => Fault::Refused(refusal),
         }
     }
 }

@@ -64,10 +64,10 @@ impl Guest {
             back_to: BackTo::Place,
             held_max: 0,
         };
-        match self.ask(Command::ReserveId { id, lease }) {
-            Outcome::Messages(mut messages) => messages.pop(),
-            _ => None,
-        }
+        let Outcome::Messages(mut messages) = self.ask(Command::ReserveId { id, lease }) else {
+            return None;
+        };
+        messages.pop()
     }
 }
 

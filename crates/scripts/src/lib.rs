@@ -8,6 +8,8 @@
 //!
 //! Knows of the engine only what a [`quintet_door::Door`] shows.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod acknowledged;
 mod admin;
 mod attach;

@@ -153,24 +153,21 @@ impl Rq {
             })),
             ..Put::default()
         }));
-        let id = match outcome {
-            Outcome::Put { id, .. } => id,
-            Outcome::Refused(refusal) => return Err(refusal.into()),
-            Outcome::Denied(text) => return Err(Fault::Denied(text.into())),
-            other => return Err(Fault::Failed(format!("not put: {other:?}"))),
+        let Outcome::Put { id, .. } = outcome else {
+            let other = format!("not put: {outcome:?}");
+            return Err(done(outcome).err().unwrap_or(Fault::Failed(other)));
         };
         if !prepared && let Some(queue) = self.scripted(queue) {
             queue.kick();
         }
-        match visit.ask(Command::Peek(Peek::Id(id))) {
-            Outcome::Messages(mut messages) if !messages.is_empty() => Ok(messages.remove(0)),
-            // Somebody was quick: only its id matters to anybody now.
-            _ => Ok(Message {
+        // Somebody was quick: only its id matters to anybody now.
+        Ok(
+            first(visit.ask(Command::Peek(Peek::Id(id)))).unwrap_or_else(|| Message {
                 id,
                 created: self.door.now(),
                 ..empty_message()
             }),
-        }
+        )
     }
 
     fn add_attrs(
@@ -228,10 +225,7 @@ impl Rq {
         let visit = Visit::new(&*self.door);
         let peek = Command::Peek(Peek::Id(number));
         let (outcome, name) = ask_named(&*self.door, visit.party(), peek);
-        let message = match outcome {
-            Outcome::Messages(mut messages) if !messages.is_empty() => messages.remove(0),
-            _ => return Err(Fault::MessageNotFound),
-        };
+        let message = first(outcome).ok_or(Fault::MessageNotFound)?;
         if message.created != created || name.as_bytes() != queue.as_bytes() {
             return Err(Fault::MessageNotFound);
         }
@@ -490,8 +484,8 @@ impl Rq {
     }
 
     pub(crate) fn preparing(&self, message: &Message) -> std::sync::MutexGuard<'_, ()> {
-        let at = message.id.0 % self.preparing.len() as u64;
-        lock(&self.preparing[at as usize])
+        let at = usize::try_from(message.id.0 % self.preparing.len() as u64);
+        lock(&self.preparing[at.expect("below a length")])
     }
 
     /// Deletes a message that does not run, and its files.
@@ -590,11 +584,20 @@ impl Rq {
 
 /// What a command without a result came to.
 pub(crate) fn done(outcome: Outcome) -> Result<(), Fault> {
-    match outcome {
-        Outcome::Refused(refusal) => Err(refusal.into()),
-        Outcome::Denied(text) => Err(Fault::Denied(text.into())),
-        _ => Ok(()),
+    if let Outcome::Refused(refusal) = outcome {
+        return Err(refusal.into());
     }
+    if let Outcome::Denied(text) = outcome {
+        return Err(Fault::Denied(text.into()));
+    }
+    Ok(())
+}
+
+fn first(outcome: Outcome) -> Option<Message> {
+    let Outcome::Messages(messages) = outcome else {
+        return None;
+    };
+    messages.into_iter().next()
 }
 
 /// True if nothing has put the message elsewhere in its list between these two

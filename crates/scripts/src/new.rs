@@ -116,7 +116,9 @@ fn due_ms(text: &str) -> Result<u64, Fault> {
     if !seconds.is_finite() || seconds > 3.2e13 {
         return Err(bad());
     }
-    Ok((seconds.max(0.0) * 1000.0) as u64)
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^53")]
+    let due_ms = (seconds.max(0.0) * 1000.0) as u64;
+    Ok(due_ms)
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Command, Name, Outcome};
+use quintet_engine::{Command, Name};
 use serde_json::Value;
 
 use crate::admin::{Admin, AdminOp};
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
 use crate::locks::lock;
+use crate::messages::done;
 use crate::paths::{self, read_small};
 use crate::service::Rq;
 
@@ -150,11 +151,8 @@ impl Rq {
                 return Err(error.into());
             }
         }
-        match self.ask(Command::Drop(Name::from(name))) {
-            Outcome::Refused(refusal) => Err(refusal.into()),
-            // Folders of messages go with the next sweep: some may run.
-            _ => Ok(()),
-        }
+        // Folders of messages go with the next sweep: some may run.
+        done(self.ask(Command::Drop(Name::from(name))))
     }
 
     /// Reads a queue's settings again. Scripts that run go on.

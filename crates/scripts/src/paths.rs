@@ -147,10 +147,10 @@ pub(crate) fn own_dir(queue: &str, message: &Message) -> PathBuf {
 pub(crate) fn is_message_dir(dir: &Path) -> bool {
     let mut words = Vec::new();
     for part in dir.components() {
-        match part {
-            Component::Normal(word) => words.push(word.to_str().unwrap_or("/")),
-            _ => return false,
-        }
+        let Component::Normal(word) = part else {
+            return false;
+        };
+        words.push(word.to_str().unwrap_or("/"));
     }
     match words[..] {
         ["queue", queue, "msg", day, id] => {

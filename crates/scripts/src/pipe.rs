@@ -235,7 +235,9 @@ mod tests {
 
     #[test]
     fn rubbish_is_bounded_and_printable() {
-        let rubbish: Vec<u8> = (0..100_000u32).map(|n| (n * 7 + n / 256) as u8).collect();
+        let rubbish: Vec<u8> = (0..100_000u32)
+            .map(|n| (n * 7 + n / 256).to_le_bytes()[0])
+            .collect();
         let mut parser = Parser::new(16);
         let mut count = 0;
         for piece in rubbish.chunks(777) {

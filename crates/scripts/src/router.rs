@@ -95,7 +95,7 @@ impl Rq {
             .or_else(|| Some(self.address(queue)));
         let method = match method {
             Method::SingleQue => Method::Commit,
-            other => other,
+            Method::Commit | Method::Prep => method,
         };
         self.create(ROUTER, new, method)
     }

@@ -272,22 +272,19 @@ fn read(num: usize, value: &Value, problems: &mut Vec<String>) -> Option<Rule> {
     let mut action = None;
     for (key, value) in table {
         let read = match key.as_str() {
-            "desc" => match value {
-                Value::String(_) => Ok(()),
-                _ => Err("not a text".to_owned()),
+            "desc" => match value.is_str() {
+                true => Ok(()),
+                false => Err("not a text".to_owned()),
             },
             "src" => pattern(value).map(|pattern| rule.src = Some(pattern)),
             "dest" => pattern(value).map(|pattern| rule.dest = Some(pattern)),
             "action" => action_of(value).map(|found| action = Some(found)),
             "route" => routes(value).map(|routes| rule.routes = routes),
             "delay" => delay(value).map(|delay| rule.delay_s = delay),
-            "log" => match value {
-                Value::Boolean(log) => {
-                    rule.log = *log;
-                    Ok(())
-                }
-                _ => Err("neither true nor false".to_owned()),
-            },
+            "log" => value
+                .as_bool()
+                .map(|log| rule.log = log)
+                .ok_or_else(|| "neither true nor false".to_owned()),
             "num" => match value.as_integer() {
                 Some(own) if usize::try_from(own) == Ok(num) => Ok(()),
                 Some(own) => Err(format!("{own}, but it is rule {num}")),
@@ -353,9 +350,9 @@ fn delay(value: &Value) -> Result<u64, String> {
 
 /// A list of routes; one that is a list itself stands for one of its routes.
 fn routes(value: &Value) -> Result<Vec<Vec<String>>, String> {
-    let list = match value {
-        Value::Array(list) => list.as_slice(),
-        one => std::slice::from_ref(one),
+    let list = match value.as_array() {
+        Some(list) => list.as_slice(),
+        None => std::slice::from_ref(value),
     };
     let mut number = 0;
     let mut count = |of: usize| {
@@ -369,14 +366,14 @@ fn routes(value: &Value) -> Result<Vec<Vec<String>>, String> {
     if list.is_empty() {
         return Err("an empty list".to_owned());
     }
-    let each = |value: &Value| match value {
-        Value::Array(of) => {
+    let each = |value: &Value| match value.as_array() {
+        Some(of) => {
             count(of.len())?;
             of.iter().map(route).collect()
         }
-        one => {
+        None => {
             count(1)?;
-            Ok(vec![route(one)?])
+            Ok(vec![route(value)?])
         }
     };
     list.iter().map(each).collect()

@@ -105,17 +105,13 @@ impl ScriptRun {
         // The next may start while the disk writes how this one ended.
         drop(seat);
         for outcome in run.guest.outcomes() {
-            match outcome {
+            if let Outcome::Refused(refusal) = outcome {
                 // Deleted or dropped under the script: nothing is left to
                 // settle.
-                Outcome::Refused(refusal) => {
-                    tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
-                }
+                tracing::debug!(queue = run.queue.name, "not settled: {}", refusal.text());
+            } else if let Outcome::Denied(text) = outcome {
                 // It stays in `run` until the server starts anew.
-                Outcome::Denied(text) => {
-                    tracing::warn!(queue = run.queue.name, "a hook lets nobody settle: {text}");
-                }
-                _ => {}
+                tracing::warn!(queue = run.queue.name, "a hook lets nobody settle: {text}");
             }
         }
     }

@@ -171,13 +171,12 @@ impl Rq {
     }
 
     pub(crate) fn stats(&self, name: &str) -> Option<QueueStats> {
-        match self.ask(Command::Stats(StatsOf::Queue(Name::from(name)))) {
-            Outcome::Stats(stats) => match *stats {
-                StatsReply::Queue(stats) => Some(stats),
-                _ => None,
-            },
-            _ => None,
+        if let Outcome::Stats(stats) = self.ask(Command::Stats(StatsOf::Queue(Name::from(name))))
+            && let StatsReply::Queue(stats) = *stats
+        {
+            return Some(stats);
         }
+        None
     }
 
     /// The names of all queues RQ can show, sorted: those with a script, and
@@ -261,9 +260,9 @@ impl Rq {
             after: after.map(|message| message.id),
             max,
         }));
-        match outcome {
-            Outcome::Messages(messages) => messages.into_vec(),
-            _ => Vec::new(),
-        }
+        let Outcome::Messages(messages) = outcome else {
+            return Vec::new();
+        };
+        messages.into_vec()
     }
 }

@@ -94,14 +94,14 @@ impl Taker<'_> {
                 max: self.rq.options.limits.window,
             }));
             let mut outcomes = watcher.outcomes().into_iter();
-            let (Some(Outcome::Messages(_)), Some(listed)) = (outcomes.next(), outcomes.next())
+            let (Some(Outcome::Messages(_)), Some(list)) = (outcomes.next(), outcomes.next())
             else {
                 return true;
             };
-            let mut waiting = match listed {
-                Outcome::Messages(messages) => messages.into_vec(),
-                _ => Vec::new(),
-            };
+            let mut waiting = Vec::new();
+            if let Outcome::Messages(messages) = list {
+                waiting = messages.into_vec();
+            }
             waiting.retain(|message| message.selectable);
             waiting.sort_by_key(|message| (record::due(message), message.id));
             let mut started = 0;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use mio::{Events, Poll};
-use quintet_door::{Arrive, Door, Reply, StoreError};
+use quintet_door::{Arrive, Door, OnOutcome, StoreError};
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
 };
@@ -42,21 +42,21 @@ struct Visitor {
     /// Its command is being decided, or waits.
     busy: bool,
     /// Who is told what came of it, if it waits.
-    waiting: Option<Reply>,
+    waiting: Option<OnOutcome>,
     /// Its next commands.
-    queue: VecDeque<(Caller, Command, Reply)>,
+    queue: VecDeque<(Caller, Command, OnOutcome)>,
 }
 
 /// Something to say once it is true.
 enum Told {
-    Reply(Reply, Outcome, Name),
+    Outcome(OnOutcome, Outcome, Name),
     Arrived(Arc<Mutex<Arrive>>, Handed, Name),
 }
 
 impl Told {
     fn say(self) {
         match self {
-            Told::Reply(reply, outcome, name) => reply(outcome, name),
+            Told::Outcome(reply, outcome, name) => reply(outcome, name),
             Told::Arrived(arrive, messages, name) => locked(&arrive)(messages, name),
         }
     }
@@ -113,7 +113,7 @@ impl Door for ServerDoor {
         drop(gone);
     }
 
-    fn submit(&self, caller: Caller, command: Command, reply: Reply) {
+    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         if !matches!(command, Command::StopWaiting) {
             let mut inside = locked(&self.0.desk.inside);
             if let Some(visitor) = inside.visitors.get_mut(&caller.party) {
@@ -177,7 +177,7 @@ impl Door for ServerDoor {
 
 impl Server {
     /// Decides a party's command, and those it brought meanwhile.
-    fn decide_at_desk(self: &Arc<Self>, caller: Caller, command: Command, reply: Reply) {
+    fn decide_at_desk(self: &Arc<Self>, caller: Caller, command: Command, reply: OnOutcome) {
         let mut next = Some((caller, command, reply));
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
@@ -202,7 +202,7 @@ impl Server {
                 inside.visitors.get_mut(&caller.party)?.waiting.take()
             });
             if let Some(reply) = reply {
-                self.tell(need, Told::Reply(reply, outcome, name));
+                self.tell(need, Told::Outcome(reply, outcome, name));
             }
             if !stops {
                 next = self.next_of(caller.party);
@@ -280,7 +280,7 @@ impl Server {
     }
 
     /// A party's command is answered; the one it brought next.
-    fn next_of(&self, party: Party) -> Option<(Caller, Command, Reply)> {
+    fn next_of(&self, party: Party) -> Option<(Caller, Command, OnOutcome)> {
         let mut inside = locked(&self.desk.inside);
         let visitor = inside.visitors.get_mut(&party)?;
         let next = visitor.queue.pop_front();
@@ -357,7 +357,7 @@ impl Server {
                     Told::Arrived(Arc::clone(&visitor.arrive), messages, delivery.queue),
                 ),
                 (Some(visitor), outcome) => match visitor.waiting.take() {
-                    Some(reply) => Ok(Told::Reply(reply, outcome, delivery.queue)),
+                    Some(reply) => Ok(Told::Outcome(reply, outcome, delivery.queue)),
                     None => Err(outcome),
                 },
                 (None, outcome) => Err(outcome),

@@ -1,5 +1,7 @@
 //! The `quintet` binary: one small, durable, fast queue server.
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod admin;
 mod cli;
 mod config;

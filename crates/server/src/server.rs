@@ -247,7 +247,7 @@ pub(crate) fn bind(voice: &str, address: &Address) -> Result<Bound> {
              {}=HOST:PORT",
             voice, voice
         ),
-        _ => format!("cannot listen on {address} for {}", voice),
+        Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {}", voice),
     })
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quintet_door::{Arrive, Door, Reply, StoreError};
+use quintet_door::{Arrive, Door, OnOutcome, StoreError};
 use quintet_engine::{
     Answer, Body, Caller, Command, Delivery, Engine, Fact, Ms, Name, Outcome, Party, Refusal,
     Settings, WallAhead,
@@ -29,7 +29,7 @@ struct Inside {
     now: Ms,
     parties: u64,
     arrive: HashMap<Party, Arc<Mutex<Arrive>>>,
-    waiting: HashMap<Party, Reply>,
+    waiting: HashMap<Party, OnOutcome>,
     facts: Vec<Fact>,
     stopped: bool,
 }
@@ -37,7 +37,7 @@ struct Inside {
 /// What is to be told once the lock is given back.
 #[derive(Default)]
 struct Tell {
-    replies: Vec<(Reply, Outcome, Name)>,
+    replies: Vec<(OnOutcome, Outcome, Name)>,
     arrived: Vec<(Arc<Mutex<Arrive>>, Delivery)>,
 }
 
@@ -116,7 +116,7 @@ impl SimDoor {
         &self,
         mut inside: MutexGuard<'_, Inside>,
         deliveries: Vec<Delivery>,
-        own: Option<(Reply, Outcome, Name)>,
+        own: Option<(OnOutcome, Outcome, Name)>,
     ) {
         let mut tell = Tell::default();
         tell.replies.extend(own);
@@ -184,7 +184,7 @@ impl Door for SimDoor {
         self.tell(inside, deliveries, None);
     }
 
-    fn submit(&self, caller: Caller, command: Command, reply: Reply) {
+    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         let now = self.now();
         let mut inside = self.lock();
         inside.now = inside.now.max(now);

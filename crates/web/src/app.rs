@@ -97,8 +97,8 @@ impl App {
                 let (json, share) = form::whole(body, &self.settings).await?;
                 (Some(json), share)
             }
-            kind => {
-                let share = form::read(kind, body, &mut form, &self.settings).await?;
+            Kind::Urlencoded | Kind::Multipart(_) => {
+                let share = form::read(&kind, body, &mut form, &self.settings).await?;
                 (None, share)
             }
         };

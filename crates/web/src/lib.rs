@@ -6,6 +6,8 @@
 //! `quintet-scripts`; here are only addresses, forms and answers
 //! (`docs/voices/http.md`).
 
+#![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
 mod app;
 pub mod builtin;
 mod files;

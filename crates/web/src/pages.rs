@@ -78,9 +78,9 @@ pub(crate) struct Message<'a> {
 impl<'a> Message<'a> {
     /// From a message's JSON.
     pub(crate) fn new(root: &'a str, name: &'a str, id: &'a str, message: &Value) -> Self {
-        let text = |value: &Value| match value {
-            Value::String(text) => text.clone(),
-            value => value.to_string(),
+        let text = |value: &Value| match value.as_str() {
+            Some(text) => text.to_owned(),
+            None => value.to_string(),
         };
         let all = message.as_object();
         let mut fields = Vec::new();

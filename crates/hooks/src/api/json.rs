@@ -3,6 +3,7 @@
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use serde_json::{Map, Number, Value as Json};
 
+use crate::fields::opaque;
 use crate::meter::Meter;
 
 /// Nested tables at most; also stops a table that contains itself.
@@ -27,7 +28,7 @@ fn to_json(value: &Value, meter: &Meter, depth: usize) -> Result<Json, String> {
     }
     Ok(match value {
         Value::Nil => Json::Null,
-        value if *value == Value::NULL => Json::Null,
+        Value::LightUserData(_) if *value == Value::NULL => Json::Null,
         Value::Boolean(value) => Json::Bool(*value),
         Value::Integer(value) => Json::Number((*value).into()),
         Value::Number(value) => {
@@ -40,7 +41,9 @@ fn to_json(value: &Value, meter: &Meter, depth: usize) -> Result<Json, String> {
                 .to_owned(),
         ),
         Value::Table(table) => table_to_json(table, meter, depth)?,
-        other => return Err(format!("a {} is not in JSON", other.type_name())),
+        Value::Function(_) | opaque!() => {
+            return Err(format!("a {} is not in JSON", value.type_name()));
+        }
     })
 }
 
@@ -108,15 +111,17 @@ fn from_json(lua: &Lua, json: &Json) -> LuaResult<Value> {
 /// A value for a durable table: a string as its bytes, all else as JSON.
 pub(crate) fn store(value: &Value, meter: &Meter) -> Result<Option<Box<[u8]>>, String> {
     let mut bytes = Vec::new();
-    match value {
-        Value::Nil => return Ok(None),
-        Value::String(text) => {
+    if value.is_nil() {
+        return Ok(None);
+    }
+    match value.as_string() {
+        Some(text) => {
             bytes.push(b's');
             bytes.extend_from_slice(&text.as_bytes());
         }
-        other => {
+        None => {
             bytes.push(b'j');
-            bytes.extend_from_slice(&encode(other, meter)?);
+            bytes.extend_from_slice(&encode(value, meter)?);
         }
     }
     Ok(Some(bytes.into()))

@@ -81,10 +81,8 @@ fn option_ms(options: Option<&Table>, field: &str) -> std::result::Result<Option
     let Some(options) = options else {
         return Ok(None);
     };
-    match options.raw_get::<Value>(field).map_err(failed)? {
-        Value::Nil => Ok(None),
-        value => span(field, &value).map(Some),
-    }
+    let value = options.raw_get::<Value>(field).map_err(failed)?;
+    (!value.is_nil()).then(|| span(field, &value)).transpose()
 }
 
 /// Makes the global `quintet`.

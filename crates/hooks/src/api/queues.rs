@@ -18,7 +18,15 @@ fn id(value: &Value) -> Answer<MessageId> {
         Value::Integer(number) => *number,
         Value::Table(table) => table.raw_get("id").map_err(failed)?,
         Value::UserData(message) => mlua::ObjectLike::get(message, "id").map_err(failed)?,
-        other => return Err(format!("a message or its id expected, {}", got(other))),
+        Value::Nil
+        | Value::Boolean(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Function(_)
+        | Value::LightUserData(_)
+        | Value::Thread(_)
+        | Value::Error(_)
+        | Value::Other(_) => return Err(format!("a message or its id expected, {}", got(value))),
     };
     u64::try_from(number)
         .map(MessageId)
@@ -103,10 +111,10 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         "quintet.put",
         |_, env, (to, body, options): PutArgs| {
             let mut put = Put::default();
-            match &to {
-                Value::Table(table) => put = put_from(table, put)?,
-                to => {
-                    put.queue = name("queue", to)?;
+            match to.as_table() {
+                Some(table) => put = put_from(table, put)?,
+                None => {
+                    put.queue = name("queue", &to)?;
                     fields::set(&mut put, "body", &body)?;
                     if let Some(options) = options {
                         put = put_from(&options, put)?;
@@ -198,15 +206,15 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
     })?;
     quintet.set("queues", queues)?;
     let stats = env.function(lua, "quintet.stats", move |lua, env, queue: Value| {
-        let of = match queue {
-            Value::Nil => StatsOf::Shard,
-            queue => StatsOf::Queue(name("queue", &queue)?),
+        let of = match queue.is_nil() {
+            true => StatsOf::Shard,
+            false => StatsOf::Queue(name("queue", &queue)?),
         };
         let (gauges, totals) = match ask(env, of)? {
             Some(Outcome::Stats(stats)) => match *stats {
                 StatsReply::Shard(stats) => (stats.gauges, stats.totals),
                 StatsReply::Queue(stats) => (stats.gauges, stats.totals),
-                _ => Default::default(),
+                StatsReply::Queues(_) | StatsReply::Message(_) => Default::default(),
             },
             // A queue that does not exist is an empty queue.
             _ => Default::default(),

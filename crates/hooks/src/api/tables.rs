@@ -4,7 +4,7 @@ use mlua::{Lua, Result, Table, Value};
 use quintet_engine::{Command, Effect, Guard, Name, Outcome, TableAsk, TableEntry};
 
 use super::{Env, failed, json, option_ms};
-use crate::fields::{got, name};
+use crate::fields::{got, name, opaque};
 use crate::step::Work;
 
 /// Entries read at once.
@@ -14,10 +14,15 @@ fn key(value: &Value) -> std::result::Result<Box<[u8]>, String> {
     let bytes = match value {
         Value::String(text) => text.as_bytes().to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
-        other => {
+        Value::Nil
+        | Value::Boolean(_)
+        | Value::Number(_)
+        | Value::Table(_)
+        | Value::Function(_)
+        | opaque!() => {
             return Err(format!(
                 "key: a string or whole number expected, {}",
-                got(other)
+                got(value)
             ));
         }
     };
@@ -115,10 +120,7 @@ pub(super) fn install(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
         "table:each",
         |lua, env, (table, after): (Value, Value)| {
             let table = name("table", &table)?;
-            let after = match after {
-                Value::Nil => None,
-                after => Some(key(&after)?),
-            };
+            let after = (!after.is_nil()).then(|| key(&after)).transpose()?;
             let ask = TableAsk::List {
                 table,
                 after,

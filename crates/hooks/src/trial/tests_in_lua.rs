@@ -101,6 +101,10 @@ fn open(limits: &Limits, meter: &Arc<Meter>, found: &Tests) -> mlua::Result<Lua>
 /// What a call answers: a value, or nil and a text.
 type Told = (Value, Option<String>);
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "it was done, and that is all"
+)]
 fn told(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<Told> {
     let now = trial.world.now();
     Ok(match decided {
@@ -280,8 +284,8 @@ fn settling(
 /// A queue's name, or `{queue=, lease_ms=, wait_ms=}`.
 fn take(args: Value) -> Result<Command, String> {
     let mut take = Take::default();
-    match &args {
-        Value::Table(table) => {
+    match args.as_table() {
+        Some(table) => {
             let field = |name| table.raw_get::<Value>(name).map_err(|e| e.to_string());
             take.queues.push(fields::name("queue", &field("queue")?)?);
             let lease = field("lease_ms")?;
@@ -298,7 +302,7 @@ fn take(args: Value) -> Result<Command, String> {
                 take.wait = Wait::For(span("wait_ms", &wait)?);
             }
         }
-        queue => take.queues.push(fields::name("queue", queue)?),
+        None => take.queues.push(fields::name("queue", &args)?),
     }
     Ok(Command::Take(take))
 }

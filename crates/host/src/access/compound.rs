@@ -40,8 +40,12 @@ impl Access<'_> {
             let shard = match &effect {
                 Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
                 Effect::Set { table, .. } => self.core.shard_of_queue(table.as_bytes()),
-                // None is about nothing.
-                other => other.message().map_or(0, |id| self.core.shard_of_id(id)),
+                Effect::Settle { id, .. }
+                | Effect::Delete(id)
+                | Effect::Move { id, .. }
+                | Effect::Kick(id)
+                | Effect::Edit(id, _)
+                | Effect::Conclude(id) => self.core.shard_of_id(*id),
             };
             let part = parts.entry(shard).or_default();
             if matches!(effect, Effect::Put(_)) {
@@ -67,7 +71,9 @@ impl Access<'_> {
                     parts.entry(shard).or_default().compound.then = Some(Box::new(then));
                     home = Some(shard);
                 }
-                _ => last = Some(then),
+                Route::All | Route::Across(_) | Route::Between(..) | Route::Together => {
+                    last = Some(then);
+                }
             },
         }
         if parts.is_empty() && last.is_none() {

@@ -72,18 +72,16 @@ impl Access<'_> {
                 break;
             };
             need = need.and(held);
-            match outcome {
-                Outcome::Messages(messages) => {
-                    if handed.is_empty() {
-                        from = name;
-                    }
-                    handed.extend(messages);
+            if let Outcome::Messages(messages) = outcome {
+                if handed.is_empty() {
+                    from = name;
                 }
-                other if handed.is_empty() => {
-                    self.release();
-                    return Some(Decided::Now(other, name, need));
-                }
-                _ => break,
+                handed.extend(messages);
+            } else if handed.is_empty() {
+                self.release();
+                return Some(Decided::Now(outcome, name, need));
+            } else {
+                break;
             }
             // Counted once, as for a take from one shard.
             take.refuse_if_held = 0;

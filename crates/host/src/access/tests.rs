@@ -68,10 +68,11 @@ fn put(queue: &Name, rank: u32, body: &str) -> Put {
 }
 
 fn put_many(core: &Core, puts: Vec<Put>) -> Vec<MessageId> {
-    match ask(core, Command::PutMany(puts)) {
-        Outcome::PutMany(ids) => ids,
-        other => panic!("{other:?}"),
-    }
+    let outcome = ask(core, Command::PutMany(puts));
+    let Outcome::PutMany(ids) = outcome else {
+        panic!("{outcome:?}");
+    };
+    ids
 }
 
 fn take_many(core: &Core, queues: &[Name], max: u32) -> Vec<String> {
@@ -80,14 +81,16 @@ fn take_many(core: &Core, queues: &[Name], max: u32) -> Vec<String> {
         messages_max: max,
         ..Take::default()
     };
-    match ask(core, Command::Take(take)) {
-        Outcome::Messages(messages) => messages
-            .iter()
-            .map(|m| String::from_utf8_lossy(m.body.as_small().unwrap_or_default()).into_owned())
-            .collect(),
-        Outcome::Empty => Vec::new(),
-        other => panic!("{other:?}"),
+    let outcome = ask(core, Command::Take(take));
+    if outcome == Outcome::Empty {
+        return Vec::new();
     }
+    let Outcome::Messages(messages) = outcome else {
+        panic!("{outcome:?}");
+    };
+    let text =
+        |m: &Message| String::from_utf8_lossy(m.body.as_small().unwrap_or_default()).into_owned();
+    messages.iter().map(text).collect()
 }
 
 #[test]
@@ -421,11 +424,11 @@ fn connections_that_race_past_the_same_guard_never_both_win() {
             });
             let (guard, set) = count_up(a, seen.map(|entry| entry.version), value + 1);
             let effects = vec![set, Effect::Put(put(queue, 1, "x"))];
-            match ask_in(&core, compound(vec![guard], effects, None)) {
-                Outcome::Compound { .. } => return,
-                Outcome::Refused(Refusal::Conflict) => {}
-                other => panic!("{other:?}"),
+            let outcome = ask_in(&core, compound(vec![guard], effects, None));
+            if let Outcome::Compound { .. } = outcome {
+                return;
             }
+            assert_eq!(outcome, Outcome::Refused(Refusal::Conflict));
         }
     };
     std::thread::scope(|scope| {

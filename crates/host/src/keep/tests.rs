@@ -189,11 +189,14 @@ fn take_from(core: &Core, queue: &str) -> Option<u64> {
         queues: [Name::from(queue)].into_iter().collect(),
         ..Take::default()
     };
-    match ask(core, Command::Take(take)) {
-        Outcome::Messages(messages) => Some(number_of(messages[0].body.as_small().expect("small"))),
-        Outcome::Empty => None,
-        other => panic!("{other:?}"),
+    let outcome = ask(core, Command::Take(take));
+    if outcome == Outcome::Empty {
+        return None;
     }
+    let Outcome::Messages(messages) = outcome else {
+        panic!("{outcome:?}");
+    };
+    Some(number_of(messages[0].body.as_small().expect("small")))
 }
 
 /// One step of a load.
@@ -204,11 +207,11 @@ fn step(core: &Core, random: &mut Random, known: &mut Known) {
             for _ in 0..random.below(20) {
                 let number = known.next;
                 known.next += 1;
-                let len = random.below(200) as usize;
-                match ask(core, put(number, len)) {
-                    Outcome::Put { id, .. } => known.stored.push((number, id)),
-                    other => panic!("{other:?}"),
-                }
+                let outcome = ask(core, put(number, random.index(200)));
+                let Outcome::Put { id, .. } = outcome else {
+                    panic!("{outcome:?}");
+                };
+                known.stored.push((number, id));
             }
         }
         4..=5 => {
@@ -272,7 +275,7 @@ fn step(core: &Core, random: &mut Random, known: &mut Known) {
 fn pick<'a, T>(random: &mut Random, of: &'a [T]) -> Option<&'a T> {
     match of.len() {
         0 => None,
-        len => of.get(random.below(len as u64) as usize),
+        len => of.get(random.index(len)),
     }
 }
 
@@ -346,7 +349,7 @@ fn power_may_fail_at_any_operation() {
         for _ in 0..50 {
             let at = 1 + random.below(operations);
             let disk = SimDisk::new(seed);
-            disk.fault_at(at, Fault::PowerOff(random.below(5000) as usize));
+            disk.fault_at(at, Fault::PowerOff(random.index(5000)));
             let mut known = Known::default();
             let ran = catch_unwind(AssertUnwindSafe(|| load(&disk, seed, &mut known)));
             let what = format!("seed {seed}, power off at operation {at} of {operations}");
@@ -439,9 +442,11 @@ fn a_run_half_in_force_is_left_alone() {
             let (mut next, mut expected) = (0, 0);
             while expected < COUNT {
                 while next < COUNT && next < expected + 9000 {
-                    let put = |number| match put(number, 400) {
-                        Command::Put(put) => put,
-                        _ => Put::default(),
+                    let put = |number| {
+                        let Command::Put(put) = put(number, 400) else {
+                            panic!("it is a put");
+                        };
+                        put
                     };
                     let puts = (next..next + 500).map(put).collect();
                     ask(&core, Command::PutMany(puts));

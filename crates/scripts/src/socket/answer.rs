@@ -142,9 +142,9 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
 
 /// RQ's sockets say it in other words than its pages.
 fn found<T>(answer: Result<T, Fault>) -> Result<T, Fault> {
-    answer.map_err(|fault| match fault {
-        Fault::MessageNotFound => Fault::Failed("msg not found".to_owned()),
-        other => other,
+    answer.map_err(|fault| match matches!(fault, Fault::MessageNotFound) {
+        true => Fault::Failed("msg not found".to_owned()),
+        false => fault,
     })
 }
 

@@ -73,12 +73,11 @@ fn engine(outcome: &Outcome) -> Value {
         },
         Outcome::Refused(refusal) => {
             let (text, code) = (refusal.text(), refusal.code());
-            match refusal {
-                Refusal::Duplicate(id) => {
-                    json!({ "error": text, "code": code, "duplicate": id.0 })
-                }
-                _ => json!({ "error": text, "code": code }),
+            let mut told = json!({ "error": text, "code": code });
+            if let Refusal::Duplicate(id) = refusal {
+                told["duplicate"] = id.0.into();
             }
+            told
         }
         Outcome::Denied(text) => json!({ "error": text, "code": DENIED }),
     }
@@ -150,6 +149,10 @@ fn server(stats: &ServerStats) -> Value {
 /// Whole numbers without a point.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is whole and below 2^53"
+        )]
         Value::from(value as i64)
     } else {
         Value::from(value)

@@ -15,6 +15,11 @@ pub(crate) const LINE_MAX: usize = 1 << 20;
 /// last is there.
 const BODIES_MAX: u64 = 4 << 20;
 
+/// Of bodies that were seen to be within [`BODIES_MAX`].
+fn in_memory(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("some MiB")
+}
+
 /// One connection of the command line.
 #[derive(Default)]
 pub(super) struct AdminSession {
@@ -47,10 +52,11 @@ struct Coming {
 
 impl AdminSession {
     fn ask(&mut self, used: usize, ask: Ask) -> Step {
-        self.due.push_back(match &ask {
-            Ask::EngineOrClose(_) => Due::Import,
-            _ => Due::Answer,
-        });
+        self.due
+            .push_back(match matches!(ask, Ask::EngineOrClose(_)) {
+                true => Due::Import,
+                false => Due::Answer,
+            });
         Step::Ask { used, ask }
     }
 
@@ -100,16 +106,15 @@ impl AdminSession {
         let Some(all) = all else {
             return self.refuse(0, "large messages are put one by one".to_owned());
         };
-        // At most BODIES_MAX.
-        let Some(mut bodies) = input.get(..all as usize) else {
+        let Some(mut bodies) = input.get(..in_memory(all)) else {
             self.coming = Some(coming);
             return Step::More;
         };
         for (put, &len) in coming.puts.iter_mut().zip(&coming.lens) {
-            let (body, rest) = bodies.split_at(len as usize);
+            let (body, rest) = bodies.split_at(in_memory(len));
             (put.body, bodies) = (Body::new(body), rest);
         }
-        self.put(all as usize, coming)
+        self.put(in_memory(all), coming)
     }
 
     fn put(&mut self, used: usize, mut coming: Coming) -> Step {
@@ -167,10 +172,10 @@ impl Session for AdminSession {
             Some(Due::Answer) | None => false,
         };
         reply::write(given, output);
-        match given {
-            // Also one that waited before it was decided.
-            Given::Engine(Outcome::Refused(_), _) if import => Next::Close,
-            _ => Next::Done,
+        // Also one that waited before it was decided.
+        match matches!(given, Given::Engine(Outcome::Refused(_), _)) && import {
+            true => Next::Close,
+            false => Next::Done,
         }
     }
 
@@ -182,9 +187,9 @@ impl Session for AdminSession {
             Said::Refused(text) => serde_json::json!({ "error": text }),
         };
         reply::end_line(output, &value);
-        match said {
-            Said::Refused(_) if import => Next::Close,
-            _ => Next::Done,
+        match matches!(said, Said::Refused(_)) && import {
+            true => Next::Close,
+            false => Next::Done,
         }
     }
 

@@ -255,11 +255,11 @@ pub(super) fn exists(dir: &std::path::Path) -> Result<()> {
 }
 
 fn lock(dir: &std::path::Path) -> Result<DirLock> {
-    DirLock::acquire(dir).map_err(|error| match error {
-        LogError::Locked { .. } => anyhow::anyhow!(
+    DirLock::acquire(dir).map_err(|error| match matches!(error, LogError::Locked { .. }) {
+        true => anyhow::anyhow!(
             "{error}; a repair needs a stopped server, or a copy made with `quintet backup`"
         ),
-        error => error.into(),
+        false => error.into(),
     })
 }
 

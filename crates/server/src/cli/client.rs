@@ -39,10 +39,12 @@ pub(super) struct ToServer<'a>(&'a mut UnixStream);
 
 impl Write for ToServer<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes).map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => ErrorKind::ConnectionAborted.into(),
-            _ => error,
-        })
+        self.0
+            .write(bytes)
+            .map_err(|error| match error.kind() == ErrorKind::BrokenPipe {
+                true => ErrorKind::ConnectionAborted.into(),
+                false => error,
+            })
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -55,6 +57,7 @@ impl Client {
     ///
     /// # Errors
     /// Says how to start a server, if none runs there.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
     pub(super) fn connect(at: &Where) -> Result<Self> {
         let path: PathBuf = at
             .socket

@@ -65,6 +65,7 @@ pub(super) fn survey(
     Ok(runs)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
 fn why(error: &LogError) -> String {
     match error {
         LogError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {

@@ -174,9 +174,9 @@ fn listener(table: &toml::Table) -> Result<Listen> {
         match key.as_str() {
             "voice" => {}
             "address" => {
-                listen.address = match value {
-                    toml::Value::Integer(port) => Address::parse(&port.to_string()),
-                    value => text(value).and_then(Address::parse),
+                listen.address = match value.as_integer() {
+                    Some(port) => Address::parse(&port.to_string()),
+                    None => text(value).and_then(Address::parse),
                 }
                 .map_err(fail)?;
             }

@@ -107,7 +107,9 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
                 Secrets::Hidden if PASSWORDS.contains(&spec.name) => {
                     quoted(&without_passwords(listen.options.text(spec.name)))
                 }
-                _ => option(&listen.options, spec.name, spec.default),
+                Secrets::Hidden | Secrets::Shown => {
+                    option(&listen.options, spec.name, spec.default)
+                }
             };
             line(&mut out, spec.name, &value);
         }

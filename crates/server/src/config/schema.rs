@@ -393,12 +393,13 @@ pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
 }
 
 fn events(value: &toml::Value) -> Result<Events, String> {
-    let names = match value {
-        toml::Value::Boolean(true) => return Ok(Events::ALL),
-        toml::Value::Boolean(false) => return Ok(Events::NONE),
-        toml::Value::Array(names) => names,
-        _ => return Err("takes true, false or a list of events".to_owned()),
-    };
+    match value.as_bool() {
+        Some(true) => return Ok(Events::ALL),
+        Some(false) => return Ok(Events::NONE),
+        None => {}
+    }
+    let names = value.as_array();
+    let names = names.ok_or_else(|| "takes true, false or a list of events".to_owned())?;
     names.iter().try_fold(Events::NONE, |all, name| {
         let known = |event: &Event| name.as_str() == Some(event.name());
         let event = Event::ALL.into_iter().find(known).ok_or_else(|| {
@@ -410,26 +411,28 @@ fn events(value: &toml::Value) -> Result<Events, String> {
 }
 
 pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
-    match value {
-        toml::Value::Integer(n) if *n >= 0 => Ok(n.unsigned_abs()),
-        toml::Value::String(text) => parse_bytes(text),
-        _ => Err("takes a size, a number or text such as \"64MiB\"".to_owned()),
+    match (whole(value), value.as_str()) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, Some(text)) => parse_bytes(text),
+        (None, None) => Err("takes a size, a number or text such as \"64MiB\"".to_owned()),
     }
 }
 
 pub(super) fn duration(value: &toml::Value) -> Result<u64, String> {
-    match value {
-        toml::Value::Integer(0) => Ok(0),
-        toml::Value::String(text) => parse_duration_ms(text),
-        _ => Err("takes a duration such as \"50ms\" or \"10s\"".to_owned()),
+    match (whole(value), value.as_str()) {
+        (Some(0), _) => Ok(0),
+        (_, Some(text)) => parse_duration_ms(text),
+        (_, None) => Err("takes a duration such as \"50ms\" or \"10s\"".to_owned()),
     }
 }
 
 pub(super) fn number(value: &toml::Value) -> Result<u64, String> {
-    match value {
-        toml::Value::Integer(n) if *n >= 0 => Ok(n.unsigned_abs()),
-        _ => Err("takes a whole number".to_owned()),
-    }
+    whole(value).ok_or_else(|| "takes a whole number".to_owned())
+}
+
+/// From 0 on.
+fn whole(value: &toml::Value) -> Option<u64> {
+    value.as_integer().and_then(|n| u64::try_from(n).ok())
 }
 
 pub(super) fn text(value: &toml::Value) -> Result<&str, String> {

@@ -141,7 +141,7 @@ pub(super) struct Conn {
 }
 
 /// A request that was decided, in order, before its reply is written.
-pub(super) struct Reply {
+pub(super) struct DueReply {
     /// What the session is given.
     pub(super) given: Given,
     /// What it says instead.
@@ -266,7 +266,7 @@ impl Conn {
     }
 }
 
-impl Reply {
+impl DueReply {
     /// One that the session knows.
     pub(super) fn own() -> Self {
         Self {
@@ -286,11 +286,11 @@ impl Reply {
 
     /// The messages that go back to their queue if the reply never leaves.
     pub(super) fn take_undone(&mut self) -> Option<Handed> {
-        match &mut self.given {
-            Given::Engine(Outcome::Messages(messages), _) if self.undone => {
-                Some(std::mem::take(messages))
-            }
-            _ => None,
+        if let Given::Engine(Outcome::Messages(messages), _) = &mut self.given
+            && self.undone
+        {
+            return Some(std::mem::take(messages));
         }
+        None
     }
 }

@@ -9,7 +9,7 @@ use quintet_hooks::{Decided as Hooked, Event, HookReply, Who};
 use quintet_host::{Access, Need};
 use quintet_wire::Given;
 
-use super::conn::{Conn, Reply, Spoken};
+use super::conn::{Conn, DueReply, Spoken};
 use super::thread::IoThread;
 use crate::hooks::Runner;
 use crate::server::Server;
@@ -99,7 +99,7 @@ pub(super) fn submit(
     command: Command,
     undone: bool,
     access: &mut Access<'_>,
-) -> Option<Reply> {
+) -> Option<DueReply> {
     let who = who(conn, server);
     // The hook asks the shards itself.
     access.release();
@@ -108,7 +108,9 @@ pub(super) fn submit(
     access.join(did.trail);
     match decided {
         Hooked::Later => None,
-        decided => Some(reply(decided, did.need, undone)),
+        Hooked::Now(..) | Hooked::Denied(_) | Hooked::Answer(_) => {
+            Some(reply(decided, did.need, undone))
+        }
     }
 }
 
@@ -119,47 +121,47 @@ pub(super) fn added(
     server: &Server,
     line: &[u8],
     access: &mut Access<'_>,
-) -> Reply {
+) -> DueReply {
     let who = who(conn, server);
     access.release();
     let said = runner.state.added(&who, line);
     let did = runner.take_did();
     access.join(did.trail);
     let Some(said) = said else {
-        return Reply::own();
+        return DueReply::own();
     };
-    Reply {
+    DueReply {
         said: Some(Box::new(match said {
             HookReply::Done => Spoken::Line("OK".to_owned()),
             HookReply::Text(bytes) => Spoken::of(bytes),
             HookReply::Refused(text) => Spoken::refused(&text),
         })),
         need: did.need,
-        ..Reply::own()
+        ..DueReply::own()
     }
 }
 
 /// A reply with what was decided.
-pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> Reply {
+pub(super) fn reply(decided: Hooked, need: Need, undone: bool) -> DueReply {
     match decided {
-        Hooked::Now(outcome, name) => Reply {
+        Hooked::Now(outcome, name) => DueReply {
             given: Given::Engine(outcome, name),
             need,
             undone,
-            ..Reply::own()
+            ..DueReply::own()
         },
-        Hooked::Denied(text) => Reply {
+        Hooked::Denied(text) => DueReply {
             said: Some(Box::new(Spoken::refused(&text))),
             need,
-            ..Reply::own()
+            ..DueReply::own()
         },
-        Hooked::Answer(bytes) => Reply {
+        Hooked::Answer(bytes) => DueReply {
             said: Some(Box::new(Spoken::of(bytes))),
             need,
-            ..Reply::own()
+            ..DueReply::own()
         },
         // Asked for only where nothing waits.
-        Hooked::Later => Reply::own(),
+        Hooked::Later => DueReply::own(),
     }
 }
 

@@ -100,11 +100,15 @@ fn bytes_in_ask(ask: &Ask) -> usize {
         Ask::Engine(command)
         | Ask::EngineOrClose(command)
         | Ask::EngineAlone(command)
-        | Ask::EngineSynced(command) => match command {
-            Command::Put(put) => small(put),
-            Command::PutMany(puts) => puts.iter().map(small).sum(),
-            _ => 0,
-        },
+        | Ask::EngineSynced(command) => {
+            if let Command::Put(put) = command {
+                small(put)
+            } else if let Command::PutMany(puts) = command {
+                puts.iter().map(small).sum()
+            } else {
+                0
+            }
+        }
         Ask::Unknown(words) => words.len(),
         Ask::Host(_) | Ask::Own | Ask::Close => 0,
     }

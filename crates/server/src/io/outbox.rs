@@ -202,7 +202,7 @@ impl Outbox {
             }
             match self.send_large(stream, bodies, written, budget) {
                 Flushed::Done => self.large_sent += 1,
-                stuck => return stuck,
+                stuck @ (Flushed::Blocked | Flushed::More | Flushed::Dead) => return stuck,
             }
         }
     }
@@ -288,6 +288,7 @@ fn small_bytes(messages: &Handed) -> usize {
     small.map(<[u8]>::len).sum()
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "any other is its end")]
 fn retry(error: &io::Error) -> Option<Flushed> {
     match error.kind() {
         io::ErrorKind::WouldBlock => Some(Flushed::Blocked),

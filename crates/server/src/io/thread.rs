@@ -13,7 +13,7 @@ use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_wire::{Ask, Tally};
 
 use super::Stream;
-use super::conn::{Conn, Pause, Reply};
+use super::conn::{Conn, DueReply, Pause};
 use super::gather::{Gather, Turn};
 use super::guests::Origin;
 use super::listen::Bound;
@@ -75,7 +75,7 @@ pub(crate) struct IoThread {
     instant: Instant,
     pub(super) scratch: Vec<u8>,
     pub(super) asks: Vec<Ask>,
-    pub(super) replies: Vec<Reply>,
+    pub(super) replies: Vec<DueReply>,
     /// Connections with something to send.
     dirty: Vec<u32>,
     /// Connections with replies that wait.
@@ -246,8 +246,8 @@ impl IoThread {
     fn on_event(&mut self, token: usize, closed: bool, dead: bool, writable: bool) {
         let key = PartyKey {
             thread: self.index,
-            slot: token as u32 & 0xff_ffff,
-            generation: (token >> 24) as u32,
+            slot: (token as u64 & 0xff_ffff) as u32,
+            generation: (token as u64 >> 24 & 0xffff_ffff) as u32,
         };
         let Some(slot) = self.conns.slot_of(key) else {
             return;
@@ -305,6 +305,10 @@ impl IoThread {
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "any other is the system's need"
+    )]
     fn accept(&mut self, at: usize) {
         for _ in 0..ACCEPTS {
             let Some((number, bound)) = self.listeners.get(at) else {

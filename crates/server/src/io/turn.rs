@@ -9,7 +9,7 @@ use quintet_hooks::Decided as Hooked;
 use quintet_host::{Access, Decided, Need};
 use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
 
-use super::conn::{Conn, FREE_BYTES, Pause, Reply, Standing, Wait};
+use super::conn::{Conn, DueReply, FREE_BYTES, Pause, Standing, Wait};
 use super::hooked::{self, reply};
 use super::inbox::Feed;
 use super::stream::Got;
@@ -56,6 +56,7 @@ impl IoThread {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
     fn serve_with(&mut self, slot: u32, scratch: &mut [u8]) -> Stop {
         let server = Arc::clone(&self.server);
         // What was read last and not consumed is scratch[from..to], or, if
@@ -323,11 +324,11 @@ impl IoThread {
                         }
                         _ => match access.submit(conn.caller, command) {
                             Decided::Later => None,
-                            Decided::Now(outcome, queue, need) => Some(Reply {
+                            Decided::Now(outcome, queue, need) => Some(DueReply {
                                 given: Given::Engine(outcome, queue),
                                 need,
                                 undone,
-                                ..Reply::own()
+                                ..DueReply::own()
                             }),
                         },
                     };
@@ -338,18 +339,18 @@ impl IoThread {
                     };
                     reply
                 }
-                Ask::Host(host) => Reply {
+                Ask::Host(host) => DueReply {
                     host: Some(host),
-                    ..Reply::own()
+                    ..DueReply::own()
                 },
-                Ask::Own => Reply::own(),
+                Ask::Own => DueReply::own(),
                 Ask::Unknown(line) => match hooks {
                     Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
-                    None => Reply::own(),
+                    None => DueReply::own(),
                 },
-                Ask::Close => Reply {
+                Ask::Close => DueReply {
                     closes: true,
-                    ..Reply::own()
+                    ..DueReply::own()
                 },
             };
             if synced {
@@ -485,11 +486,11 @@ impl IoThread {
         };
         let start = conn.out.output.len();
         let (outcome, queue) = delivery;
-        let mut reply = Reply {
+        let mut reply = DueReply {
             undone: !leased || is_removed(&outcome),
             given: Given::Engine(outcome, queue),
             need,
-            ..Reply::own()
+            ..DueReply::own()
         };
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.given, &env, output);
@@ -507,10 +508,10 @@ impl IoThread {
 /// True if the outcome's messages are no longer in the engine: a lease leaves
 /// them there.
 fn is_removed(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Messages(messages) => messages.iter().all(|m| m.state != State::Reserved),
-        _ => false,
-    }
+    let Outcome::Messages(messages) = outcome else {
+        return false;
+    };
+    messages.iter().all(|m| m.state != State::Reserved)
 }
 
 /// True if what the take gets goes back when its reply never begins to leave:
@@ -525,14 +526,13 @@ pub(super) fn is_undone(take: &Take) -> bool {
 
 /// Bytes of the bodies in an outcome that are copied to the output.
 pub(super) fn bytes_in(outcome: &Outcome) -> usize {
-    match outcome {
-        Outcome::Messages(messages) => messages
-            .iter()
-            .filter_map(|message| message.body.as_small())
-            .map(<[u8]>::len)
-            .sum(),
-        _ => 0,
-    }
+    let Outcome::Messages(messages) = outcome else {
+        return 0;
+    };
+    let small = messages
+        .iter()
+        .filter_map(|message| message.body.as_small());
+    small.map(<[u8]>::len).sum()
 }
 
 /// Drops what was used from the front of the input.

@@ -79,7 +79,7 @@ impl Plan {
     fn new(rule: &Rule, dest: &str) -> Result<Self, String> {
         let what = match rule.action {
             Action::Balance => "DUP",
-            _ => "DUP relay",
+            Action::Relay | Action::Done | Action::Err | Action::Blackhole => "DUP relay",
         };
         // All or none, as far as that can be told before.
         let targets = rule.hosts(by_chance).into_iter();

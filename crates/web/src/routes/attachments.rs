@@ -199,6 +199,7 @@ async fn text(app: &App, part: multer::Field<'_>) -> Result<String, Problem> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are the form's own")]
 fn bad_form(app: &App, error: &multer::Error) -> Problem {
     let limits = &app.settings().limits;
     match error {

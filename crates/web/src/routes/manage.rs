@@ -156,8 +156,8 @@ pub(super) async fn ack_errs(
 }
 
 fn couldnt(action: &str, fault: &Fault) -> Problem {
-    match fault {
-        Fault::Failed(why) => Problem::internal(format!("Couldn't {action} queue. {why}.")),
-        fault => problem(fault),
+    if let Fault::Failed(why) = fault {
+        return Problem::internal(format!("Couldn't {action} queue. {why}."));
     }
+    problem(fault)
 }

@@ -250,9 +250,9 @@ pub(super) async fn act(
 /// RQ's words for a message that is not there to be changed; relays wait for
 /// them.
 pub(super) fn gone(fault: Fault) -> String {
-    match fault {
-        Fault::MessageNotFound => "cannot find message".to_owned(),
-        fault => fault.to_string(),
+    match matches!(fault, Fault::MessageNotFound) {
+        true => "cannot find message".to_owned(),
+        false => fault.to_string(),
     }
 }
 

@@ -54,13 +54,15 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
         .write(true)
         .create_new(true)
         .open(path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => anyhow::anyhow!(
-                "{} exists: name a new file, or go on with it with --resume",
-                path.display()
-            ),
-            _ => anyhow::anyhow!("cannot make {}: {error}", path.display()),
-        })?;
+        .map_err(
+            |error| match error.kind() == std::io::ErrorKind::AlreadyExists {
+                true => anyhow::anyhow!(
+                    "{} exists: name a new file, or go on with it with --resume",
+                    path.display()
+                ),
+                false => anyhow::anyhow!("cannot make {}: {error}", path.display()),
+            },
+        )?;
     Ok(Some(Opened::new(sink_to(Durable::new(file), format)?)))
 }
 
@@ -91,7 +93,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
         Format::Binary if tail.end > 0 => {
             Box::new(BinarySink::resume(out, tail.end, tail.messages))
         }
-        format => sink_to(out, format)?,
+        Format::Binary | Format::Jsonl => sink_to(out, format)?,
     };
     Ok(Some(Opened {
         sink,
@@ -169,8 +171,8 @@ fn line_end(file: &mut File, limit: u64) -> Result<u64> {
     let mut end = limit;
     while end > 0 {
         let begin = end.saturating_sub(bytes.len() as u64);
-        // At most the length of the buffer.
-        let piece = &mut bytes[..(end - begin) as usize];
+        let len = usize::try_from(end - begin).expect("as long as the buffer at most");
+        let piece = &mut bytes[..len];
         file.seek(SeekFrom::Start(begin))?;
         file.read_exact(piece)?;
         if let Some(at) = piece.iter().rposition(|&byte| byte == b'\n') {

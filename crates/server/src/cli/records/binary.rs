@@ -376,7 +376,10 @@ mod tests {
                     bytes: len,
                     ..Head::default()
                 };
-                (head, vec![id as u8; len as usize])
+                (
+                    head,
+                    vec![b'0' + u8::try_from(id).unwrap(); usize::try_from(len).unwrap()],
+                )
             })
             .collect();
         let mut sink = BinarySink::new(Vec::new(), 0).unwrap();

@@ -32,21 +32,24 @@ impl Folder {
             self.manager("ping", "")?;
             anyhow::bail!("404 - Queue not found");
         }
-        let argument = match argument {
-            Value::Null => String::new(),
-            other => other.to_string(),
+        let argument = match argument.is_null() {
+            true => String::new(),
+            false => argument.to_string(),
         };
         ask(&path, command, &argument)
     }
 }
 
 fn ask(path: &Path, command: &str, argument: &str) -> Result<Value> {
-    let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow::anyhow!(
-            "no server answers at {}: is it running, and is this RQ's folder (--root)?",
-            path.display()
-        ),
-        _ => anyhow::Error::new(error).context(format!("cannot reach {}", path.display())),
+    let mut stream = UnixStream::connect(path).map_err(|error| {
+        let nobody = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
+        match nobody.contains(&error.kind()) {
+            true => anyhow::anyhow!(
+                "no server answers at {}: is it running, and is this RQ's folder (--root)?",
+                path.display()
+            ),
+            false => anyhow::Error::new(error).context(format!("cannot reach {}", path.display())),
+        }
     })?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
