@@ -55,7 +55,11 @@ const ALLOWED: &[Edges] = &[
         &["quintet-log"],
         Some(&["bytes", "crc32c", "rustix"]),
     ),
-    edges("crates/jetstream", &["quintet-cluster"], None),
+    edges(
+        "crates/jetstream",
+        &["quintet-cluster", "quintet-log"],
+        None,
+    ),
     edges("crates/front", &[], None),
     edges(
         "crates/host",

@@ -19,6 +19,7 @@
 
 mod appender;
 mod bid;
+mod blobs;
 mod copy;
 pub mod entry;
 mod inbox;
@@ -37,6 +38,7 @@ mod streamlog;
 mod window;
 mod world;
 
+pub use blobs::{Blobs, CachedRuns};
 pub use mem::MemStream;
 pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};

@@ -317,6 +317,8 @@ pub struct Names {
     pub log: String,
     /// What was appended is published there.
     pub tail: String,
+    /// The bucket of its runs.
+    pub runs: String,
 }
 
 impl Names {
@@ -326,6 +328,7 @@ impl Names {
             stream: format!("Q_{cluster}_{group}"),
             log: format!("quintet.{cluster}.log.{group}"),
             tail: format!("quintet.{cluster}.tail.{group}"),
+            runs: format!("Q_{cluster}_{group}_runs"),
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 use crate::{
     api::{self, Config, Info, Names},
     ask::{ANSWER, ask},
+    objects::{self, Objects},
     tail,
 };
 
@@ -69,6 +70,8 @@ pub enum Error {
     Refused(String, api::Refused),
     /// No thread could be had.
     Thread(std::io::Error),
+    /// A bucket can neither be opened nor made; in the library's words.
+    Bucket(String, String),
 }
 
 impl fmt::Display for Error {
@@ -83,6 +86,9 @@ impl fmt::Display for Error {
                  servers' configuration), or its servers have no leader",
             ),
             Error::Refused(what, refused) => write!(f, "JetStream refuses {what}: {refused}"),
+            Error::Bucket(bucket, why) => {
+                write!(f, "cannot open JetStream's bucket {bucket}: {why}")
+            }
             Error::Thread(error) => write!(f, "cannot start a thread for NATS: {error}"),
         }
     }
@@ -92,7 +98,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Credentials(error) | Error::Thread(error) => Some(error),
-            Error::Unreachable(..) | Error::Silent | Error::Refused(..) => None,
+            Error::Unreachable(..) | Error::Silent | Error::Refused(..) | Error::Bucket(..) => None,
         }
     }
 }
@@ -226,6 +232,22 @@ impl JetStream {
     /// In what the stream differs from what a log needs, a line each.
     pub fn faults(&self, info: &Info, replicas: usize) -> Vec<String> {
         Config::of_log(&self.names, replicas, &[]).faults(&info.config)
+    }
+
+    /// The bucket of the group's runs, made if there is none, kept by so many servers. It works for
+    /// as long as this lives.
+    ///
+    /// # Errors
+    /// [`Error::Bucket`].
+    pub fn runs(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects, Error> {
+        // The library starts a task for it.
+        let _inside = self.runtime.enter();
+        let context = async_nats::jetstream::new(self.inner.near.clone());
+        let name = self.names.runs.clone();
+        let opened = objects::open(context, name.clone(), replicas, placement_tags.to_vec());
+        let opened = self.runtime.block_on(opened);
+        let store = opened.map_err(|why| Error::Bucket(name, why))?;
+        Ok(Objects::new(self.runtime.clone(), store))
     }
 
     fn wait_info(

@@ -7,7 +7,9 @@ mod api;
 mod ask;
 mod client;
 mod follow;
+mod objects;
 mod tail;
 
 pub use api::{Config, Info, Names, Peer, Peers, Refused};
 pub use client::{Error, JetStream, Server, Servers};
+pub use objects::Objects;

@@ -2,5 +2,6 @@
 //! out; `cargo xtask test cluster` gets it and runs them.
 
 mod log;
+mod objects;
 mod servers;
 mod stream;

@@ -1,0 +1,172 @@
+//! Run files in a cluster: kept by somebody who replicates them, cached whole on each node.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use quintet_log::{Storage, StorageFile, run::RunName};
+
+/// Files that others keep and replicate, by name. What has a name has one content for ever: names
+/// are not used again, which whoever gives them sees to.
+///
+/// Calls wait for as long as it takes, or fails to.
+pub trait Blobs: Send + Sync {
+    /// Keeps the content of a file under `name`. Replicated when this returns.
+    ///
+    /// # Errors
+    /// It is not kept, or nobody knows.
+    fn put(&self, name: &str, content: &dyn StorageFile) -> io::Result<()>;
+
+    /// Writes what is kept under `name` to a file, from its beginning; false: nothing is.
+    ///
+    /// # Errors
+    /// It could not be read whole, or not be written; the file may hold anything.
+    fn get(&self, name: &str, to: &dyn StorageFile) -> io::Result<bool>;
+
+    /// Keeps it no longer. There need be nothing.
+    ///
+    /// # Errors
+    /// It may still be kept.
+    fn delete(&self, name: &str) -> io::Result<()>;
+
+    /// All names, in no order.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    fn list(&self) -> io::Result<Vec<String>>;
+}
+
+/// A directory of runs whose finished files are blobs as well.
+///
+/// A run gets its name when it was stored as a blob, so what a log names is replicated before. A
+/// run that is not here is fetched when it is opened. Files under other names stay here alone.
+pub struct CachedRuns {
+    disk: Arc<dyn Storage>,
+    blobs: Arc<dyn Blobs>,
+    /// One is fetched at a time.
+    fetching: Mutex<()>,
+}
+
+impl CachedRuns {
+    /// Caches in `disk`, which may hold some already.
+    pub fn new(disk: Arc<dyn Storage>, blobs: Arc<dyn Blobs>) -> Self {
+        Self {
+            disk,
+            blobs,
+            fetching: Mutex::new(()),
+        }
+    }
+
+    /// Whether the run is in the cache.
+    pub fn has(&self, name: RunName) -> bool {
+        self.disk.open_read(&name.to_string()).is_ok()
+    }
+
+    /// Brings a run into the cache, if it is not there.
+    ///
+    /// # Errors
+    /// `NotFound` when it is nowhere; else it could not be fetched, or there is no room for it.
+    pub fn fetch(&self, name: RunName) -> io::Result<()> {
+        self.opened(&name.to_string()).map(drop)
+    }
+
+    /// Opens a run, fetching it first where it is not here.
+    fn opened(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        match self.disk.open_read(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            here => return here,
+        }
+        let _one: MutexGuard<'_, ()> = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have fetched it meanwhile.
+        if let Ok(here) = self.disk.open_read(name) {
+            return Ok(here);
+        }
+        // Cleared away with the runs that were never finished, if this is its end.
+        let coming = format!("{}.get.tmp", name.trim_end_matches(".qrun"));
+        remove_if_there(&*self.disk, &coming)?;
+        let file = self.disk.create(&coming)?;
+        let fetched = self.blobs.get(name, &*file).and_then(|found| match found {
+            true => self.disk.rename(&coming, name),
+            false => {
+                let why = format!("{name} is neither here nor among the cluster's runs");
+                Err(io::Error::new(io::ErrorKind::NotFound, why))
+            }
+        });
+        if fetched.is_err() {
+            remove_if_there(&*self.disk, &coming)?;
+        }
+        fetched?;
+        self.disk.open_read(name)
+    }
+}
+
+fn remove_if_there(disk: &dyn Storage, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_run(name: &str) -> bool {
+    RunName::parse(name).is_some()
+}
+
+impl Storage for CachedRuns {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        self.disk.open(name)
+    }
+
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        match is_run(name) {
+            true => self.opened(name),
+            false => self.disk.open_read(name),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = self.disk.list()?;
+        names.extend(self.blobs.list()?.into_iter().filter(|name| is_run(name)));
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if is_run(to) {
+            self.blobs.put(to, &*self.disk.open_read(from)?)?;
+        }
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        if !is_run(name) {
+            return self.disk.remove(name);
+        }
+        // The cache in any case: what is left of the blob costs no memory here.
+        let deleted = self.blobs.delete(name);
+        remove_if_there(&*self.disk, name)?;
+        deleted
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+
+    fn link_into(&self, name: &str, target: &dyn Storage) -> io::Result<bool> {
+        self.disk.link_into(name, target)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.disk.path()
+    }
+
+    fn random(&self) -> u64 {
+        self.disk.random()
+    }
+}

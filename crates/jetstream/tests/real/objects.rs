@@ -1,0 +1,103 @@
+//! Runs in a bucket.
+
+use std::io;
+use std::sync::Arc;
+
+use quintet_cluster::Blobs;
+use quintet_jetstream::{JetStream, Objects};
+use quintet_log::{Disk, Storage, StorageFile};
+
+use crate::servers::{Fleet, until};
+
+const NAME: &str = "run-00000-0000000007.qrun";
+
+struct Files {
+    disk: Disk,
+    _dir: tempfile::TempDir,
+}
+
+fn files() -> Files {
+    let dir = tempfile::tempdir().expect("a directory");
+    Files {
+        disk: Disk::new(dir.path()),
+        _dir: dir,
+    }
+}
+
+impl Files {
+    /// A new file with this content.
+    fn file(&self, name: &str, content: &[u8]) -> Arc<dyn StorageFile> {
+        let file = self.disk.create(name).expect("made");
+        assert_eq!(file.write_at(0, content).expect("written"), content.len());
+        file
+    }
+}
+
+fn content(file: &dyn StorageFile) -> Vec<u8> {
+    let len = usize::try_from(file.len().expect("a length")).expect("short");
+    let mut bytes = vec![0; len];
+    assert_eq!(file.read_at(0, &mut bytes).expect("read"), len);
+    bytes
+}
+
+/// A bucket on all servers, made as soon as they can.
+fn bucket(fleet: &Fleet, servers: usize) -> (Objects, JetStream) {
+    let stream = fleet.stream("objects");
+    let opened = until("the servers make a bucket", || {
+        stream.runs(servers, &[]).ok()
+    });
+    (opened, stream)
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn a_file_comes_back_and_goes() {
+    let fleet = Fleet::start(1);
+    let ((one, _stream), (other, _second)) = (bucket(&fleet, 1), bucket(&fleet, 1));
+    let files = files();
+    // Several pieces, and one that is not full.
+    let long: Vec<u8> = (0..1_000_003_u32).flat_map(u32::to_le_bytes).collect();
+    for (name, bytes) in [(NAME, &long[..]), ("run-00000-0000000008.qrun", b"")] {
+        one.put(name, &*files.file(name, bytes)).expect("kept");
+        let to = files.file(&format!("{name}.got"), b"of something else, that is longer");
+        assert!(other.get(name, &*to).expect("read"));
+        assert!(content(&*to) == bytes, "{name}");
+    }
+    assert_eq!(other.list().expect("listed").len(), 2);
+    other.delete(NAME).expect("deleted");
+    other.delete(NAME).expect("nothing to delete");
+    assert_eq!(one.list().expect("listed"), ["run-00000-0000000008.qrun"]);
+    let to = files.file("nothing", b"");
+    assert!(!one.get(NAME, &*to).expect("asked"));
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn what_was_kept_outlives_a_server() {
+    let mut fleet = Fleet::start(3);
+    let (objects, _stream) = bucket(&fleet, 3);
+    let files = files();
+    let long = vec![7; 3 << 20];
+    let file = files.file(NAME, &long);
+    objects.put(NAME, &*file).expect("kept");
+    fleet.kill(0);
+    let to = files.file("got", b"");
+    // Without a leader it may fail, but never answers wrongly.
+    until("it is read", || match objects.get(NAME, &*to) {
+        Ok(found) => {
+            assert!(found);
+            Some(())
+        }
+        Err(_) => None,
+    });
+    assert!(content(&*to) == long);
+    let again = "run-00000-0000000009.qrun";
+    until("another is kept", || match objects.put(again, &*file) {
+        Ok(()) => Some(()),
+        Err(error) => {
+            assert_ne!(error.kind(), io::ErrorKind::InvalidInput);
+            None
+        }
+    });
+    assert!(objects.get(again, &*to).expect("read"));
+}
