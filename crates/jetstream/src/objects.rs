@@ -56,7 +56,7 @@ pub(crate) async fn open(
         bucket,
         storage: StorageType::File,
         num_replicas: replicas,
-        placement: (!tags.is_empty()).then(|| Placement {
+        placement: (!tags.is_empty()).then_some(Placement {
             cluster: None,
             tags,
         }),
