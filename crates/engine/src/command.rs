@@ -248,7 +248,9 @@ pub struct Take {
     /// What to do when there is nothing.
     pub wait: Wait,
     /// Messages at most (all those there are, if fewer); 0 counts as 1. A
-    /// group is never cut short by it. A look over several queues sees one.
+    /// group is never cut short by it. A look over several queues sees one;
+    /// whether it has several, a standing one knows of the queues it named and
+    /// of those [`Command::WatchQueue`] changed in the shard that serves it.
     pub messages_max: u32,
     /// Bodies longer than this are skipped and counted.
     pub body_max: Option<u64>,

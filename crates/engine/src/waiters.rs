@@ -56,15 +56,6 @@ impl Waiter {
         }
     }
 
-    /// What it asks for, now that its queues are known by number. Of several
-    /// queues only the first message is looked at.
-    fn forget_names(take: &mut Take) {
-        if take.look && take.queues.len() > 1 {
-            take.messages_max = 1;
-        }
-        take.queues = SmallVec::new();
-    }
-
     fn deadline(&self) -> Option<Ms> {
         match (self.until, self.warn) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -99,8 +90,7 @@ impl Waiters {
     }
 
     /// Enters a take at the end of the lines of its queues; answers its number.
-    pub(crate) fn add(&mut self, mut waiter: Waiter, store: &mut Store) -> u64 {
-        Waiter::forget_names(&mut waiter.take);
+    pub(crate) fn add(&mut self, waiter: Waiter, store: &mut Store) -> u64 {
         let number = self.next;
         self.next += 1;
         waiter.enter(number, store);
@@ -118,11 +108,10 @@ impl Waiters {
     pub(crate) fn change(
         &mut self,
         number: u64,
-        mut take: Take,
+        take: Take,
         queues: Lines,
         store: &mut Store,
     ) -> Lines {
-        Waiter::forget_names(&mut take);
         let Some(waiter) = self.all.get_mut(&number) else {
             return queues;
         };

@@ -340,3 +340,48 @@ fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
         world.step(op).expect("agreed");
     }
 }
+
+/// Found by the test above: a standing look whose queues were changed went by
+/// how many it had before, and so showed two messages of several queues, and
+/// one of the only queue that was left.
+#[test]
+fn a_standing_look_goes_by_the_queues_it_has_now() {
+    let look = |queues: &[&str]| Take {
+        queues: queues.iter().map(|&name| Name::from(name)).collect(),
+        messages_max: 2,
+        look: true,
+        ..Take::default()
+    };
+    let change = |queue: &str, on| Command::WatchQueue {
+        queue: queue.into(),
+        on,
+    };
+    let put = Put {
+        queue: "a".into(),
+        due: When::In(1),
+        ..Put::default()
+    };
+    for (before, changed) in [
+        (look(&["a"]), change("b", true)),
+        (look(&["a", "b"]), change("b", false)),
+        (look(&["a", "a"]), change("a", true)),
+        (look(&["a", "a"]), change("b", false)),
+    ] {
+        // Both become due at once, from memory or from runs.
+        for freezes in [false, true] {
+            let mut world = World::new(Settings::default());
+            let mut ops = vec![
+                Op::Ask(0, Command::Watch(Some(Box::new(before.clone())))),
+                Op::Ask(0, changed.clone()),
+                Op::Ask(1, Command::PutMany(vec![put.clone(), put.clone()])),
+            ];
+            if freezes {
+                ops.push(Op::Freeze(None, 1));
+            }
+            ops.push(Op::Pass(1));
+            for op in ops {
+                world.step(op).expect("agreed");
+            }
+        }
+    }
+}

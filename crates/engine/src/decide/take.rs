@@ -150,7 +150,7 @@ impl Engine {
     pub(crate) fn stand_or_change(
         &mut self,
         party: Party,
-        take: Take,
+        mut take: Take,
         claim: Option<Claim>,
         reads: bool,
     ) -> Result<(), Refusal> {
@@ -166,7 +166,7 @@ impl Engine {
             };
             return self.stand_in_line(waiter, reads);
         };
-        match self.lines_of(&take) {
+        match self.lines_of(&mut take) {
             Ok(queues) => {
                 for queue in self.waiters.change(number, take, queues, &mut self.store) {
                     self.forget_unused(queue);
@@ -256,7 +256,7 @@ impl Engine {
         if self.waiters.len() >= self.settings.waiters_max as usize {
             return Err(Refusal::TooManyWaiters);
         }
-        waiter.queues = self.lines_of(&waiter.take)?;
+        waiter.queues = self.lines_of(&mut waiter.take)?;
         let number = self.waiters.add(waiter, &mut self.store);
         if reads {
             self.reading.stall(number);
@@ -265,14 +265,19 @@ impl Engine {
     }
 
     /// Those of the take's queues that are this shard's; makes those that do
-    /// not exist.
-    fn lines_of(&mut self, take: &Take) -> Result<Lines, Refusal> {
+    /// not exist. The take has no names afterwards, as they may be many: what
+    /// waits goes by its lines, which change.
+    fn lines_of(&mut self, take: &mut Take) -> Result<Lines, Refusal> {
         let mut queues = Lines::new();
-        for name in &take.queues {
-            if self.belongs_elsewhere(name) {
+        for name in std::mem::take(&mut take.queues) {
+            if self.belongs_elsewhere(&name) {
+                // It has several queues, of which this shard may have one line.
+                if take.look {
+                    take.messages_max = 1;
+                }
                 continue;
             }
-            match self.find_or_make(name) {
+            match self.find_or_make(&name) {
                 Ok(queue) => queues.push(queue),
                 Err(refusal) => {
                     for queue in queues {
@@ -338,7 +343,7 @@ impl Engine {
                 handed.push(message.clone());
                 self.count_live(best.queue, |totals| totals.looks += 1);
                 // Only one queue can be walked along.
-                if wanted == 1 || take.queues.len() > 1 {
+                if wanted == 1 || is_over_several(take, queues) {
                     break;
                 }
                 continue;
@@ -410,7 +415,7 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
     ) -> Result<(), Cold> {
-        let wanted = match take.look && take.queues.len() > 1 {
+        let wanted = match take.look && is_over_several(take, queues) {
             true => 1,
             false => (take.messages_max.max(1) as usize).min(MANY),
         };
@@ -678,6 +683,12 @@ enum Served {
     Found(Option<(Outcome, Hold)>),
     /// Something has to be read first.
     Reads,
+}
+
+/// True if the take is over more than one queue. `queues`: those of them that
+/// exist here; all, if it stands in line, where it has no names any more.
+fn is_over_several(take: &Take, queues: &[QueueId]) -> bool {
+    queues.len() > 1 || take.queues.windows(2).any(|two| two[0] != two[1])
 }
 
 /// True if a queue is in both lists.

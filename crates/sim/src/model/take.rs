@@ -194,7 +194,8 @@ impl Model {
         if take.look {
             let mut seen = self.candidates(take);
             // Only one queue is walked along.
-            seen.truncate(if take.queues.len() == 1 { wanted } else { 1 });
+            let one = take.queues.iter().all(|name| *name == take.queues[0]);
+            seen.truncate(if one { wanted } else { 1 });
             return (!seen.is_empty()).then(|| Outcome::Messages(seen.into_iter().collect()));
         }
         let mut handed = Vec::new();
