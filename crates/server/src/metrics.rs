@@ -1,13 +1,15 @@
-//! Every number the server tells, a row each. What prints numbers goes through
-//! [`samples`]: the control channel today, `/metrics` tomorrow.
+//! Every number the server tells, a row each. What prints numbers walks this
+//! table: the control channel ([`samples`]), Prometheus' text ([`text`]), and
+//! voices, whose statistics are looked up in what [`samples`] read.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_engine::{QueueGauges, QueueTotals};
-use quintet_wire::ServerStats;
+use quintet_engine::ShardStats;
 
 use crate::server::Server;
+use crate::stats::Process;
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,49 +19,59 @@ pub(crate) enum Kind {
     Gauge,
 }
 
-/// One number of the server as a whole.
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "`/metrics`, which shows name, help and kind, is not there yet"
-    )
-)]
+/// One number, or one for each value of some labels.
 pub(crate) struct Metric {
     /// By Prometheus' conventions, without `quintet_`: base units at the end,
     /// `_total` behind counters.
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
-    pub(crate) kind: Kind,
-    /// As `quintet stats` shows it.
-    pub(crate) stat: &'static str,
-    read: fn(&Reading<'_>) -> u64,
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    /// As `quintet stats` shows it, a `{}` for each label's value. Its last
+    /// word says the unit, if that is not the base unit ([`Metric::per_base`]).
+    stat: &'static str,
+    read: Read,
 }
+
+enum Read {
+    One(fn(&Reading<'_>) -> u64),
+    /// By these labels.
+    Each(&'static [&'static str], fn(&Reading<'_>) -> Vec<Point>),
+}
+
+/// The values of the labels, and the number.
+pub(crate) type Point = (Vec<Cow<'static, str>>, f64);
 
 /// What rows read from.
 pub(crate) struct Reading<'a> {
     pub(crate) server: &'a Server,
-    /// With the shards summed.
-    pub(crate) stats: &'a ServerStats,
+    /// Summed over the shards.
+    pub(crate) shard: &'a ShardStats,
+    pub(crate) process: Process,
+    /// Bytes read from clients and written to them.
+    pub(crate) traffic: (u64, u64),
+    /// What the host tells of runs.
+    pub(crate) cold: Vec<(&'static str, u64)>,
 }
 
-/// A number as it was read.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Sample {
-    /// As `quintet stats` shows it.
-    pub(crate) stat: Cow<'static, str>,
-    pub(crate) value: f64,
+impl Reading<'_> {
+    fn cold(&self, name: &str) -> u64 {
+        let found = self.cold.iter().find(|(known, _)| *known == name);
+        found.expect("the host tells it").1
+    }
 }
 
 macro_rules! metrics {
-    ($($kind:ident $name:literal ($stat:literal) $help:literal = $read:expr;)*) => {
-        /// The numbers that are there whatever voices and hooks there are.
+    (@read |$r:ident| $read:expr) => { Read::One(|$r| $read) };
+    (@read [$($label:literal),*] $read:expr) => { Read::Each(&[$($label),*], $read) };
+    ($($kind:ident $name:literal ($stat:literal) $help:literal = $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
+        /// All there are. Which voices and hooks there are decides what labels
+        /// have values.
         pub(crate) const METRICS: &[Metric] = &[$(Metric {
             name: $name,
             help: $help,
             kind: Kind::$kind,
             stat: $stat,
-            read: $read,
+            read: metrics!(@read $(|$r| $one)? $([$($label),*] $each)?),
         }),*];
     };
 }
@@ -70,24 +82,24 @@ fn of(counter: &AtomicU64) -> u64 {
 
 metrics! {
     Gauge "uptime_seconds" ("uptime_s") "Since the server was ready."
-        = |r| r.stats.uptime_s;
+        = |r| r.server.started.elapsed().as_secs();
     Gauge "process_id" ("pid") "Process id."
-        = |r| u64::from(r.stats.pid);
-    Counter "cpu_user_microseconds_total" ("cpu_user_us") "Processor time in user mode."
-        = |r| r.stats.cpu_user_us;
-    Counter "cpu_system_microseconds_total" ("cpu_system_us") "Processor time in the kernel."
-        = |r| r.stats.cpu_system_us;
+        = |_r| u64::from(std::process::id());
+    Counter "cpu_user_seconds_total" ("cpu_user_us") "Processor time in user mode."
+        = |r| r.process.cpu_user_us;
+    Counter "cpu_system_seconds_total" ("cpu_system_us") "Processor time in the kernel."
+        = |r| r.process.cpu_system_us;
     Gauge "resident_bytes" ("resident_bytes") "Resident memory of the process."
-        = |r| r.stats.resident_bytes;
+        = |r| r.process.resident_bytes;
 
     Gauge "connections" ("connections") "Connections open now, over all voices."
-        = |r| r.stats.connections;
+        = |r| r.server.guests.open();
     Counter "connections_total" ("connections_total") "Connections accepted."
-        = |r| r.stats.connections_total;
+        = |r| r.server.guests.total();
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
-        = |r| r.stats.bytes_read;
+        = |r| r.traffic.0;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."
-        = |r| r.stats.bytes_written;
+        = |r| r.traffic.1;
     Gauge "connections_memory_bytes" ("connections_memory_bytes")
         "Held by connections for input, uploads and replies."
         = |r| r.server.connection_memory.used();
@@ -112,17 +124,22 @@ metrics! {
         = |r| r.server.uploads.turned_away();
 
     Gauge "log_bytes" ("log_bytes") "The log on disk."
-        = |r| r.stats.log_bytes;
+        = |r| of(&r.server.core.counts.log_bytes);
     Counter "log_rotations_total" ("log_rotations") "Segments begun."
-        = |r| r.stats.log_rotations;
+        = |r| of(&r.server.core.counts.rotations);
     Counter "log_syncs_total" ("log_syncs") "Times the log was synced."
         = |r| of(&r.server.core.counts.syncs);
-    Gauge "log_sync_microseconds" ("log_sync_us") "What a sync took lately."
+    Gauge "log_sync_seconds" ("log_sync_us") "What a sync took lately."
         = |r| u64::try_from(r.server.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
     Counter "log_retired_total" ("log_retired") "Segments retired."
-        = |r| r.stats.log_retired;
+        = |r| of(&r.server.core.counts.retired);
     Gauge "log_shortage" ("log_shortage") "1 while the disk or files are short, else 0."
         = |r| r.server.core.shortage();
+    Counter "log_records_total" ("log_records") "Records written to the log."
+        = |r| of(&r.server.core.counts.records);
+    Counter "log_records_copied_total" ("log_records_copied")
+        "Of them, those written again so that a segment can go."
+        = |r| of(&r.server.core.counts.copied);
     Counter "log_written_bytes_total" ("log_written_bytes") "Bytes written to the log."
         = |r| of(&r.server.core.counts.log_written);
     Counter "log_written_snapshot_bytes_total" ("log_written_snapshot_bytes")
@@ -133,70 +150,328 @@ metrics! {
         = |r| of(&r.server.core.counts.log_copied);
 
     Gauge "queues" ("queues") "Queues there are."
-        = |r| r.stats.shard.queues;
+        = |r| r.shard.queues;
     Counter "queues_made_total" ("queues_made") "Queues made."
-        = |r| r.stats.shard.queues_made;
+        = |r| r.shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
-        = |r| r.stats.shard.queues_dropped;
+        = |r| r.shard.queues_dropped;
     Counter "queues_expired_total" ("queues_expired") "Queues dropped because nobody used them (idle)."
-        = |r| r.stats.shard.queues_expired;
+        = |r| r.shard.queues_expired;
     Gauge "last_id" ("last_id") "The newest message's id."
-        = |r| r.stats.shard.last_id;
+        = |r| r.shard.last_id;
     Gauge "memory_bytes" ("memory_bytes") "Messages, names and tables in memory, as the budget counts them."
-        = |r| r.stats.shard.memory_bytes;
+        = |r| r.shard.memory_bytes;
     Gauge "snapshot_bytes" ("snapshot_bytes") "What a segment begins with: names, settings, tables, blocks."
-        = |r| r.stats.shard.snapshot_bytes;
+        = |r| r.shard.snapshot_bytes;
 
     Counter "clock_steps_total" ("clock_steps") "Times somebody set the wall clock."
         = |r| r.server.core.clock.steps();
-    Gauge "clock_wall_ahead_milliseconds" ("clock_wall_ahead_ms") "The wall clock is ahead of time inside."
+    Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "The wall clock is ahead of time inside."
         = |r| r.server.core.clock.ahead().0.max(0).unsigned_abs();
-    Gauge "clock_wall_behind_milliseconds" ("clock_wall_behind_ms") "The wall clock is behind time inside."
+    Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "The wall clock is behind time inside."
         = |r| r.server.core.clock.ahead().0.min(0).unsigned_abs();
+
+    Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
+        = |r| r.shard.gauges.ready;
+    Gauge "messages_urgent" ("urgent") "Of them, those with a rank below 1024."
+        = |r| r.shard.gauges.urgent;
+    Gauge "messages_held_back" ("held_back") "Messages held back."
+        = |r| r.shard.gauges.held_back;
+    Gauge "messages_delayed" ("delayed") "Messages that wait for their due time."
+        = |r| r.shard.gauges.delayed;
+    Gauge "messages_reserved" ("reserved") "Messages under a lease."
+        = |r| r.shard.gauges.reserved;
+    Gauge "messages_buried" ("buried") "Messages set aside."
+        = |r| r.shard.gauges.buried;
+    Gauge "messages_prepared" ("prepared") "Messages not yet committed."
+        = |r| r.shard.gauges.prepared;
+    Gauge "messages_done" ("done") "Messages done and kept."
+        = |r| r.shard.gauges.done;
+    Gauge "messages_relayed" ("relayed") "Messages relayed and kept."
+        = |r| r.shard.gauges.relayed;
+    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bodies that are ready, held back or delayed."
+        = |r| r.shard.gauges.waiting_bytes;
+    Gauge "messages_bytes" ("bytes") "All bodies."
+        = |r| r.shard.gauges.bytes;
+    Gauge "messages_cold" ("cold") "Messages that are in runs and not in memory."
+        = |r| r.shard.gauges.cold;
+    Gauge "waiters" ("waiters") "Takes that wait, in each of their queues."
+        = |r| r.shard.gauges.waiters;
+    Gauge "lookers" ("lookers") "Looks that wait, in each of their queues."
+        = |r| r.shard.gauges.lookers;
+    Gauge "queue_users" ("users") "Parties that put into queues, in each."
+        = |r| r.shard.gauges.users;
+    Gauge "queue_watchers" ("watchers") "Parties that take from queues, in each."
+        = |r| r.shard.gauges.watchers;
+
+    Counter "messages_put_total" ("total_puts") "Messages put."
+        = |r| r.shard.totals.puts;
+    Counter "messages_put_bytes_total" ("total_put_bytes") "Bodies put."
+        = |r| r.shard.totals.put_bytes;
+    Counter "messages_taken_total" ("total_taken") "Messages removed by takes."
+        = |r| r.shard.totals.taken;
+    Counter "leases_total" ("total_leases") "Leases given."
+        = |r| r.shard.totals.leases;
+    Counter "leases_finished_total" ("total_finished") "Leases finished."
+        = |r| r.shard.totals.finished;
+    Counter "messages_deleted_total" ("total_deleted") "Messages deleted by id."
+        = |r| r.shard.totals.deleted;
+    Counter "leases_released_total" ("total_releases") "Messages given back by their holder."
+        = |r| r.shard.totals.releases;
+    Counter "leases_canceled_total" ("total_cancels") "Leases ended by a disconnect or a restart."
+        = |r| r.shard.totals.cancels;
+    Counter "leases_timed_out_total" ("total_timeouts") "Leases that ran out."
+        = |r| r.shard.totals.timeouts;
+    Counter "messages_buried_total" ("total_buries") "Messages buried."
+        = |r| r.shard.totals.buries;
+    Counter "messages_kicked_total" ("total_kicks") "Messages kicked."
+        = |r| r.shard.totals.kicks;
+    Counter "messages_expired_total" ("total_expired") "Messages whose time to live ran out."
+        = |r| r.shard.totals.expired;
+    Counter "messages_discarded_total" ("total_discarded") "Messages dropped because their queue was full."
+        = |r| r.shard.totals.discarded;
+    Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."
+        = |r| r.shard.totals.flushed;
+    Counter "flushes_total" ("total_flushes") "Flushes."
+        = |r| r.shard.totals.flushes;
+    Counter "messages_moved_out_total" ("total_moved_out") "Messages moved to another queue."
+        = |r| r.shard.totals.moved_out;
+    Counter "messages_moved_in_total" ("total_moved_in") "Messages moved from another queue."
+        = |r| r.shard.totals.moved_in;
+    Counter "dead_letters_total" ("total_dead_letters") "Messages that went by the dead-letter rule."
+        = |r| r.shard.totals.dead_letters;
+    Counter "looks_total" ("total_looks") "Takes that only looked and saw a message."
+        = |r| r.shard.totals.looks;
+    Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
+        = |r| r.shard.totals.misses;
+    Counter "messages_skipped_total" ("total_skipped") "Bodies passed over because a voice cannot frame them."
+        = |r| r.shard.totals.skipped;
+    Counter "puts_refused_full_total" ("total_refused_full") "Puts refused because the queue was full."
+        = |r| r.shard.totals.refused_full;
+    Counter "puts_repeated_total" ("total_repeats") "Puts answered as repeats."
+        = |r| r.shard.totals.repeats;
+    Counter "pauses_total" ("total_pauses") "Times a queue was paused."
+        = |r| r.shard.totals.pauses;
+    Counter "delete_commands_total" ("total_delete_commands") "Deletes by id, leases finished included."
+        = |r| r.shard.totals.delete_commands;
+
+    Gauge "cold_messages" ("cold_messages") "Messages in runs, those in memory as well included."
+        = |r| r.cold("messages");
+    Gauge "cold_runs" ("cold_runs") "Runs that are in force."
+        = |r| r.cold("runs");
+    Gauge "cold_run_bytes" ("cold_run_bytes") "Runs on disk."
+        = |r| r.cold("run_bytes");
+    Gauge "cold_live_ratio" ("cold_live_percent") "Of what runs were written with, the part that is in force."
+        = |r| r.cold("live_percent");
+    Gauge "cold_blocks" ("cold_blocks") "Blocks that are in force."
+        = |r| r.cold("blocks");
+    Gauge "cold_blocks_loaded" ("cold_blocks_loaded") "Of them, those whose messages are in memory too."
+        = |r| r.cold("blocks_loaded");
+    Gauge "cold_messages_damaged" ("cold_messages_damaged") "Messages that cannot be read."
+        = |r| r.cold("messages_damaged");
+    Counter "cold_spilled_total" ("cold_spilled") "Messages that left memory for runs."
+        = |r| r.cold("spilled");
+    Counter "cold_spilled_bytes_total" ("cold_spilled_bytes") "Their bytes."
+        = |r| r.cold("spilled_bytes");
+    Gauge "cold_spill_rate" ("cold_spilled_per_s") "Messages a second that left memory lately."
+        = |r| r.cold("spilled_per_s");
+    Counter "cold_fetched_total" ("cold_fetched") "Messages read from runs."
+        = |r| r.cold("fetched");
+    Counter "cold_fetched_blocks_total" ("cold_fetched_blocks") "Blocks read."
+        = |r| r.cold("fetched_blocks");
+    Gauge "cold_fetch_rate" ("cold_fetched_per_s") "Messages a second that were read lately."
+        = |r| r.cold("fetched_per_s");
+    Counter "cold_runs_rewritten_total" ("cold_runs_rewritten") "Runs written again without what is gone."
+        = |r| r.cold("runs_rewritten");
+    Counter "cold_read_errors_total" ("cold_read_errors") "Reads of runs that failed."
+        = |r| r.cold("read_errors");
+
+    Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
+        =; ["voice", "what"] |r| r.server.voice_counters();
+    Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."
+        =; ["event"] |r| r.server.hook_counters(|event| event.calls);
+    Counter "hook_errors_total" ("hook_{}_errors") "Calls that failed."
+        =; ["event"] |r| r.server.hook_counters(|event| event.errors);
+    Counter "hook_seconds_total" ("hook_{}_us") "Time spent in them."
+        =; ["event"] |r| r.server.hook_counters(|event| event.ns / 1000);
+    Gauge "hook_metric" ("hook_metric_{}") "Sums that hooks keep themselves (quintet.metric)."
+        =; ["name"] |r| r.server.hook_sums();
 }
 
-/// All numbers, those of voices, states, runs and hooks included.
-pub(crate) fn samples(reading: &Reading<'_>) -> Vec<Sample> {
-    let Reading { server, stats } = reading;
+impl Metric {
+    /// How many of what `quintet stats` shows are one of what Prometheus is
+    /// told.
+    fn per_base(&self) -> f64 {
+        match self.stat.rsplit('_').next() {
+            Some("us") => 1e6,
+            Some("ms") => 1e3,
+            Some("percent") => 1e2,
+            Some(_) | None => 1.0,
+        }
+    }
+
+    fn labels(&self) -> &'static [&'static str] {
+        match self.read {
+            Read::One(_) => &[],
+            Read::Each(labels, _) => labels,
+        }
+    }
+
+    fn points(&self, reading: &Reading<'_>) -> Vec<Point> {
+        match self.read {
+            Read::One(read) => vec![(Vec::new(), read(reading) as f64)],
+            Read::Each(_, read) => read(reading),
+        }
+    }
+}
+
+/// All numbers, under the names `quintet stats` has for them.
+pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
     let mut all = Vec::new();
-    let mut add = |stat: Cow<'static, str>, value: f64| all.push(Sample { stat, value });
     for metric in METRICS {
-        add(metric.stat.into(), (metric.read)(reading) as f64);
-    }
-    let shard = &stats.shard;
-    for (name, value) in QueueGauges::NAMES.iter().zip(shard.gauges.values()) {
-        add((*name).into(), value as f64);
-    }
-    for (name, value) in QueueTotals::NAMES.iter().zip(shard.totals.values()) {
-        add(format!("total_{name}").into(), value as f64);
-    }
-    for (voice, name, value) in server.voice_counters() {
-        add(format!("{voice}_{name}").into(), value as f64);
-    }
-    for (name, value) in server.core.cold_numbers(&shard.cold) {
-        add(format!("cold_{name}").into(), value as f64);
-    }
-    for (name, value) in server.hook_numbers() {
-        add(name.into(), value);
+        for (values, number) in metric.points(reading) {
+            let mut stat = Cow::Borrowed(metric.stat);
+            for value in values {
+                stat = stat.replacen("{}", &value, 1).into();
+            }
+            all.push((stat, number));
+        }
     }
     all
 }
 
+/// All numbers in Prometheus' text format, version 0.0.4.
+pub(crate) fn text(reading: &Reading<'_>) -> String {
+    let mut text = String::new();
+    for metric in METRICS {
+        print(metric, &metric.points(reading), &mut text);
+    }
+    text
+}
+
+fn print(metric: &Metric, points: &[Point], into: &mut String) {
+    let Metric { name, help, .. } = metric;
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+    };
+    // Writing to a string cannot fail.
+    writeln!(
+        into,
+        "# HELP quintet_{name} {help}\n# TYPE quintet_{name} {kind}"
+    )
+    .ok();
+    for (values, number) in points {
+        let pairs = metric.labels().iter().zip(values);
+        let pairs: Vec<String> = pairs
+            .map(|(label, value)| {
+                // What hooks count has any name.
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+                format!("{label}=\"{}\"", value.replace('\n', "\\n"))
+            })
+            .collect();
+        let labels = match pairs.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", pairs.join(",")),
+        };
+        writeln!(
+            into,
+            "quintet_{name}{labels} {}",
+            number / metric.per_base()
+        )
+        .ok();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use quintet_engine::{QueueGauges, QueueTotals};
+    use quintet_wire::ServerStats;
+
     use super::*;
 
     #[test]
     fn names_follow_the_conventions_and_are_there_once() {
-        let mut names = std::collections::BTreeSet::new();
-        let mut stats = std::collections::BTreeSet::new();
+        let (mut names, mut stats) = (BTreeSet::new(), BTreeSet::new());
         for metric in METRICS {
             let plain = |c: char| c.is_ascii_lowercase() || c == '_';
-            assert!(metric.name.chars().all(plain), "{}", metric.name);
-            let total = metric.name.ends_with("_total");
-            assert_eq!(total, metric.kind == Kind::Counter, "{}", metric.name);
-            assert!(metric.help.ends_with('.'), "{}", metric.name);
-            assert!(names.insert(metric.name) && stats.insert(metric.stat));
+            let name = metric.name;
+            assert!(name.chars().all(plain), "{name}");
+            assert_eq!(
+                name.ends_with("_total"),
+                metric.kind == Kind::Counter,
+                "{name}"
+            );
+            let base = name.trim_end_matches("_total");
+            for unit in [
+                "_s",
+                "_ms",
+                "_us",
+                "_ns",
+                "milliseconds",
+                "microseconds",
+                "percent",
+                "kib",
+            ] {
+                assert!(!base.ends_with(unit), "{name} is not in a base unit");
+            }
+            let scaled = metric.per_base() > 1.0;
+            let unit = base.ends_with("_seconds") || base.ends_with("_ratio");
+            assert!(unit || !scaled, "{name} is shown in another unit");
+            assert!(
+                metric.help.ends_with('.') && !metric.help.contains('\n'),
+                "{name}"
+            );
+            assert_eq!(
+                metric.stat.matches("{}").count(),
+                metric.labels().len(),
+                "{name}"
+            );
+            assert!(
+                names.insert(name) && stats.insert(metric.stat),
+                "{name} is there twice"
+            );
         }
+    }
+
+    #[test]
+    fn what_the_engine_counts_and_what_voices_tell_is_in_the_table() {
+        let told = |stat: &str| METRICS.iter().any(|metric| metric.stat == stat);
+        let totals = QueueTotals::NAMES
+            .iter()
+            .map(|name| format!("total_{name}"));
+        for stat in totals.chain(QueueGauges::NAMES.iter().map(|name| (*name).to_owned())) {
+            assert!(told(&stat), "{stat} has no row");
+        }
+        for stat in ServerStats::TOLD {
+            assert!(told(stat), "{stat} has no row");
+        }
+    }
+
+    #[test]
+    fn labels_are_quoted_and_units_are_base_units() {
+        let metric = |stat| {
+            let found = METRICS.iter().find(|metric| metric.stat == stat);
+            found.expect("there is one")
+        };
+        let mut text = String::new();
+        let name = vec!["a\"b\\c\nd".into()];
+        print(metric("hook_metric_{}"), &[(name, 2.5)], &mut text);
+        print(
+            metric("cpu_user_us"),
+            &[(Vec::new(), 1_500_000.0)],
+            &mut text,
+        );
+        assert_eq!(
+            text,
+            "# HELP quintet_hook_metric Sums that hooks keep themselves (quintet.metric).\n\
+             # TYPE quintet_hook_metric gauge\n\
+             quintet_hook_metric{name=\"a\\\"b\\\\c\\nd\"} 2.5\n\
+             # HELP quintet_cpu_user_seconds_total Processor time in user mode.\n\
+             # TYPE quintet_cpu_user_seconds_total counter\n\
+             quintet_cpu_user_seconds_total 1.5\n"
+        );
     }
 }

@@ -1,14 +1,16 @@
 //! What sessions ask the host: numbers, the configuration, a stop.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quintet_engine::{Caller, Command, Outcome, StatsOf, StatsReply};
+use quintet_engine::{Caller, Command, Outcome, ShardStats, StatsOf, StatsReply};
+use quintet_hooks::EventStats;
 use quintet_host::{Decided, locked};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
-use crate::metrics::{Reading, samples};
+use crate::metrics::{Point, Reading, samples, text};
 use crate::server::{Listening, Order, Server};
 
 impl Server {
@@ -16,6 +18,7 @@ impl Server {
     pub(crate) fn answer(&self, ask: HostAsk, listening: &Listening) -> Given {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
+            HostAsk::Metrics => Given::Host(Ok(text(&self.reading(&self.shard_stats())))),
             HostAsk::Foreign(foreign) => {
                 listening.tell_foreign(foreign);
                 Given::Own
@@ -31,8 +34,8 @@ impl Server {
         }
     }
 
-    /// Every counter of the voices that are spoken.
-    pub(crate) fn voice_counters(&self) -> Vec<(&'static str, &'static str, u64)> {
+    /// Every counter of the voices that are spoken, by voice and name.
+    pub(crate) fn voice_counters(&self) -> Vec<Point> {
         let mut all = Vec::new();
         for (tally, voice) in VOICES.iter().enumerate() {
             if self.listeners.iter().any(|l| l.tally == tally) {
@@ -41,29 +44,27 @@ impl Server {
                     thread.tallies[tally].add_to(&mut sum);
                 }
                 let named = voice.tally_names.iter().zip(sum);
-                all.extend(named.map(|(name, value)| (voice.name, *name, value)));
+                all.extend(named.map(|(name, value)| {
+                    let labels = vec![voice.name.into(), Cow::Borrowed(*name)];
+                    (labels, value as f64)
+                }));
             }
         }
         all
     }
 
-    /// What hooks did, by event, and what they count themselves.
-    pub(crate) fn hook_numbers(&self) -> Vec<(String, f64)> {
-        let shared = self.hooks.shared();
-        let mut all = Vec::new();
-        for event in shared.stats() {
-            let name = event.event.name();
-            for (what, value) in [
-                ("calls", event.calls),
-                ("errors", event.errors),
-                ("us", event.ns / 1000),
-            ] {
-                all.push((format!("hook_{name}_{what}"), value as f64));
-            }
-        }
-        let metrics = shared.metrics.all().into_iter();
-        all.extend(metrics.map(|(name, value)| (format!("hook_metric_{name}"), value)));
-        all
+    /// What hooks did, by event.
+    pub(crate) fn hook_counters(&self, of: fn(&EventStats) -> u64) -> Vec<Point> {
+        let events = self.hooks.shared().stats().into_iter();
+        let events = events.map(|event| (vec![event.event.name().into()], of(&event) as f64));
+        events.collect()
+    }
+
+    /// What hooks count themselves, by name.
+    pub(crate) fn hook_sums(&self) -> Vec<Point> {
+        let sums = self.hooks.shared().metrics.all().into_iter();
+        sums.map(|(name, sum)| (vec![String::from(name).into()], sum))
+            .collect()
     }
 
     /// The last error of each event that had one.
@@ -83,35 +84,7 @@ impl Server {
         Ok(String::new())
     }
 
-    fn stats(&self, tally: usize) -> ServerStats {
-        let mut stats = ServerStats {
-            version: env!("CARGO_PKG_VERSION"),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
-            time_s: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-            connections: self.guests.open(),
-            connections_total: self.guests.total(),
-            log_bytes: self.core.counts.log_bytes.load(Ordering::Relaxed),
-            log_rotations: self.core.counts.rotations.load(Ordering::Relaxed),
-            log_retired: self.core.counts.retired.load(Ordering::Relaxed),
-            log_segments: self.core.log_span(),
-            segment_bytes: locked(&self.config).segment_bytes,
-            log_records: self.core.counts.records.load(Ordering::Relaxed),
-            log_copied: self.core.counts.copied.load(Ordering::Relaxed),
-            instance: self.instance,
-            machine: machine(),
-            draining: self.draining.load(Ordering::Relaxed),
-            ..ServerStats::default()
-        };
-        for thread in &self.threads {
-            stats.bytes_read += thread.bytes_read.load(Ordering::Relaxed);
-            stats.bytes_written += thread.bytes_written.load(Ordering::Relaxed);
-            thread.tallies[tally].add_to(&mut stats.tally);
-        }
-        stats.errors = self.hook_errors();
-        process(&mut stats);
+    fn shard_stats(&self) -> ShardStats {
         let ask = Command::Stats(StatsOf::Shard);
         let asked = self
             .core
@@ -119,14 +92,46 @@ impl Server {
         if let Decided::Now(Outcome::Stats(reply), ..) = asked
             && let StatsReply::Shard(shard) = *reply
         {
-            stats.shard = shard;
+            return shard;
         }
-        let reading = Reading {
+        ShardStats::default()
+    }
+
+    fn reading<'a>(&'a self, shard: &'a ShardStats) -> Reading<'a> {
+        let mut traffic = (0, 0);
+        for thread in &self.threads {
+            traffic.0 += thread.bytes_read.load(Ordering::Relaxed);
+            traffic.1 += thread.bytes_written.load(Ordering::Relaxed);
+        }
+        Reading {
             server: self,
-            stats: &stats,
+            shard,
+            process: Process::read(),
+            traffic,
+            cold: self.core.cold_numbers(&shard.cold),
+        }
+    }
+
+    fn stats(&self, tally: usize) -> ServerStats {
+        let shard = self.shard_stats();
+        let mut stats = ServerStats {
+            version: env!("CARGO_PKG_VERSION"),
+            time_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            log_segments: self.core.log_span(),
+            segment_bytes: locked(&self.config).segment_bytes,
+            instance: self.instance,
+            machine: machine(),
+            draining: self.draining.load(Ordering::Relaxed),
+            errors: self.hook_errors(),
+            numbers: samples(&self.reading(&shard)),
+            shard,
+            ..ServerStats::default()
         };
-        let numbers = samples(&reading).into_iter();
-        stats.numbers = numbers.map(|sample| (sample.stat, sample.value)).collect();
+        for thread in &self.threads {
+            thread.tallies[tally].add_to(&mut stats.tally);
+        }
         stats
     }
 }
@@ -139,23 +144,33 @@ fn machine() -> [String; 3] {
 }
 
 /// What the kernel knows of this process. Zeros where it does not say.
-fn process(stats: &mut ServerStats) {
-    if let Ok(text) = std::fs::read_to_string("/proc/self/stat")
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Process {
+    /// Processor time in user mode, microseconds.
+    pub(crate) cpu_user_us: u64,
+    /// The same in the kernel.
+    pub(crate) cpu_system_us: u64,
+    pub(crate) resident_bytes: u64,
+}
+
+impl Process {
+    fn read() -> Self {
+        let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // Fields are counted behind the name, which may hold spaces.
-        && let Some((_, fields)) = text.rsplit_once(')')
-    {
+        let Some((_, fields)) = text.rsplit_once(')') else {
+            return Self::default();
+        };
         let field = |at: usize| -> u64 {
-            fields
-                .split_ascii_whitespace()
-                .nth(at)
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(0)
+            let field = fields.split_ascii_whitespace().nth(at);
+            field.and_then(|n| n.parse().ok()).unwrap_or(0)
         };
         let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        // proc_pid_stat(5): utime is field 14, stime 15; the state, here 0, is 3.
-        stats.cpu_user_us = field(11) * tick_us;
-        stats.cpu_system_us = field(12) * tick_us;
-        let page = rustix::param::page_size() as u64;
-        stats.resident_bytes = field(21) * page;
+        // proc_pid_stat(5): utime is field 14, stime 15, rss, in pages, 24; the
+        // state, here 0, is 3.
+        Self {
+            cpu_user_us: field(11) * tick_us,
+            cpu_system_us: field(12) * tick_us,
+            resident_bytes: field(21) * rustix::param::page_size() as u64,
+        }
     }
 }

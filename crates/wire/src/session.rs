@@ -146,6 +146,8 @@ pub enum Ask {
 pub enum HostAsk {
     /// Numbers of the server ([`Given::Server`]).
     Stats,
+    /// The same as Prometheus reads them, as text.
+    Metrics,
     /// Reload hooks and settings (Kestrel `reload`, as SIGHUP).
     Reload,
     /// The effective configuration as text (Kestrel `dump_config`).
@@ -204,42 +206,14 @@ pub enum HalfClose {
 pub struct ServerStats {
     /// Version of the server, as in `CARGO_PKG_VERSION`.
     pub version: &'static str,
-    /// Process id.
-    pub pid: u32,
-    /// Seconds since the server was ready.
-    pub uptime_s: u64,
     /// Unix time in seconds.
     pub time_s: u64,
-    /// Connections open now, over all voices.
-    pub connections: u64,
-    /// Connections accepted since start.
-    pub connections_total: u64,
-    /// Bytes read from clients since start.
-    pub bytes_read: u64,
-    /// Bytes written to clients since start.
-    pub bytes_written: u64,
-    /// User and system CPU time of the process, microseconds.
-    pub cpu_user_us: u64,
-    /// See `cpu_user_us`.
-    pub cpu_system_us: u64,
     /// Memory limit in bytes, 0 if none.
     pub memory_limit: u64,
-    /// Resident bytes of the process.
-    pub resident_bytes: u64,
-    /// Bytes of the log on disk.
-    pub log_bytes: u64,
-    /// Segments of the log begun since start.
-    pub log_rotations: u64,
-    /// Segments retired since start.
-    pub log_retired: u64,
     /// Numbers of the oldest segment and of the one that is written.
     pub log_segments: (u32, u32),
     /// Size a segment is made with, bytes.
     pub segment_bytes: u64,
-    /// Records written since start.
-    pub log_records: u64,
-    /// Records among them that were written again before a segment was retired.
-    pub log_copied: u64,
     /// Random number of this process.
     pub instance: u64,
     /// Name of the machine, version of its system, kind of its processor, as
@@ -249,12 +223,44 @@ pub struct ServerStats {
     pub draining: bool,
     /// Sum over threads of this voice's tally, by [`Tally`] index.
     pub tally: Vec<u64>,
-    /// Every number there is, as the server's table of metrics names it.
+    /// Every number there is, as the server's table of metrics names it; see
+    /// [`ServerStats::TOLD`].
     pub numbers: Vec<(Cow<'static, str>, f64)>,
     /// The last error of each event of hooks that had one.
     pub errors: Vec<(String, String)>,
     /// The shards summed.
     pub shard: quintet_engine::ShardStats,
+}
+
+impl ServerStats {
+    /// What voices ask of [`ServerStats::numbers`]: the server's table has a
+    /// row for each.
+    pub const TOLD: [&'static str; 12] = [
+        "bytes_read",
+        "bytes_written",
+        "connections",
+        "connections_total",
+        "cpu_system_us",
+        "cpu_user_us",
+        "log_records",
+        "log_records_copied",
+        "log_retired",
+        "log_rotations",
+        "pid",
+        "uptime_s",
+    ];
+
+    /// One of [`ServerStats::TOLD`], in the unit its last word names; 0 if the
+    /// server has none.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        debug_assert!(Self::TOLD.contains(&name), "{name} is not told");
+        let found = self.numbers.iter().find(|(known, _)| known == name);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is whole and counts up from 0"
+        )]
+        found.map_or(0, |(_, number)| *number as u64)
+    }
 }
 
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of

@@ -60,6 +60,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
                 None => Ask::Host(HostAsk::Stats),
             },
         )),
+        "metrics" => Ok(Request::Ask(Ask::Host(HostAsk::Metrics))),
         "drop" => engine(drop_queues(of)?),
         "move" => engine(moving(of)?),
         "queues" => {

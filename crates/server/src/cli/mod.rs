@@ -54,6 +54,8 @@ enum Command {
     Peek(messages::Peek),
     /// Print numbers of the running server, or of one queue.
     Stats(show::Stats),
+    /// Print all numbers of the running server as Prometheus reads them.
+    Metrics(show::Metrics),
     /// List the queues of the running server.
     Queues(show::Queues),
     /// Drop the queues of the running server whose names match.
@@ -113,6 +115,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Take(command) => command.run(),
         Command::Peek(command) => command.run(),
         Command::Stats(command) => command.run(),
+        Command::Metrics(command) => command.run(),
         Command::Queues(command) => command.run(),
         Command::Drop(command) => command.run(),
         Command::Move(command) => command.run(),

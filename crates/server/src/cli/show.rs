@@ -1,4 +1,4 @@
-//! `quintet stats` and `queues`.
+//! `quintet stats`, `metrics` and `queues`.
 
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
@@ -46,6 +46,25 @@ impl Stats {
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
         }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `metrics`.
+#[derive(clap::Args)]
+#[command(after_help = "Example, for node_exporter's textfile collector:
+  quintet metrics > quintet.prom.new && mv quintet.prom.new quintet.prom")]
+pub(super) struct Metrics {
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Metrics {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let reply =
+            Client::connect(&self.at)?.ask(&json!({ "metrics": {} }), &mut std::io::empty())?;
+        let text = reply.get("done").and_then(Value::as_str);
+        write!(stdout().lock(), "{}", text.unwrap_or_default())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -132,8 +132,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "admin_socket",
-        help: "Path of the control socket the commands put, take, peek, stats and queues talk \
-               to; empty: quintet.sock in the data directory; \"none\": no such socket.",
+        help: "Path of the control socket the commands put, take, peek, stats, metrics and queues \
+               talk to; empty: quintet.sock in the data directory; \"none\": no such socket.",
         reload: false,
         field: |c| Field::Text(&mut c.admin_socket),
     },

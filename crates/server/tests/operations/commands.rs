@@ -80,6 +80,47 @@ fn delays_ranks_and_counts() {
 }
 
 #[test]
+fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    server.run(&["put", "work", "one"]);
+    let stats = text(&server.run(&["stats", "--json"]).stdout);
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    let metrics = text(&server.run(&["metrics"]).stdout);
+    let (mut names, mut samples) = (std::collections::BTreeSet::new(), 0);
+    let mut lines = metrics.lines();
+    while let Some(line) = lines.next() {
+        let Some(rest) = line.strip_prefix("# HELP ") else {
+            // The number of one of the labels' values, or the only one.
+            let (name, number) = line.rsplit_once(' ').unwrap();
+            let name = name.split('{').next().unwrap();
+            assert_eq!(names.last().map(|(_, name)| *name), Some(name), "{line}");
+            number.parse::<f64>().unwrap();
+            samples += 1;
+            continue;
+        };
+        let (name, help) = rest.split_once(' ').unwrap();
+        assert!(!help.is_empty() && name.starts_with("quintet_"), "{line}");
+        let kind = match name.ends_with("_total") {
+            true => "counter",
+            false => "gauge",
+        };
+        assert_eq!(lines.next(), Some(&*format!("# TYPE {name} {kind}")));
+        assert!(names.insert((names.len(), name)));
+    }
+    let different: std::collections::BTreeSet<&str> = names.iter().map(|(_, name)| *name).collect();
+    assert_eq!(different.len(), names.len());
+    assert!(
+        metrics.contains("\nquintet_messages_put_total 1\n"),
+        "{metrics}"
+    );
+    // But what is no number.
+    let stats = stats.as_object().unwrap();
+    let numbers = stats.values().filter(|value| value.is_number()).count();
+    assert_eq!(samples, numbers);
+}
+
+#[test]
 fn a_take_waits_for_a_put() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
@@ -103,6 +144,7 @@ fn errors_say_what_to_do() {
         &["put", "w", "x"][..],
         &["take", "w"],
         &["stats"],
+        &["metrics"],
         &["queues"],
     ] {
         let output = quintet(args).args(["--data", data]).output().unwrap();

@@ -231,10 +231,9 @@ fn large_bodies_go_to_runs_and_come_from_there() {
     // Its own segments are retired: what lives in them is in runs.
     client.await_stat("log_bytes", |_| true);
     let began = std::time::Instant::now();
-    while number(&server, "log_bytes") > 16 << 20 {
+    while number(&server, "log_bytes") > 16 << 20 || number(&server, "cold_run_bytes") <= 10 << 20 {
         assert!(began.elapsed() < PATIENCE, "the log stays long");
     }
-    assert!(number(&server, "cold_run_bytes") > 10 << 20);
     server.kill();
     let server = start(&data);
     let mut client = server.client();

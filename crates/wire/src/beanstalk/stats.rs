@@ -188,7 +188,7 @@ pub(super) fn server(stats: &ServerStats, tubes: usize, shared: &Shared, output:
     yaml.pair("total-jobs", shard.totals.puts);
     yaml.pair("max-job-size", shared.job_max);
     yaml.pair("current-tubes", tubes);
-    yaml.pair("current-connections", stats.connections);
+    yaml.pair("current-connections", stats.number("connections"));
     for (key, count) in [
         ("current-producers", &shared.producers),
         ("current-workers", &shared.workers),
@@ -196,23 +196,26 @@ pub(super) fn server(stats: &ServerStats, tubes: usize, shared: &Shared, output:
         yaml.pair(key, count.load(Ordering::Relaxed));
     }
     yaml.pair("current-waiting", shard.waiters);
-    yaml.pair("total-connections", stats.connections_total);
-    yaml.pair("pid", stats.pid);
+    yaml.pair("total-connections", stats.number("connections_total"));
+    yaml.pair("pid", stats.number("pid"));
     yaml.text("version", &shared.version);
     for (key, us) in [
-        ("rusage-utime", stats.cpu_user_us),
-        ("rusage-stime", stats.cpu_system_us),
+        ("rusage-utime", stats.number("cpu_user_us")),
+        ("rusage-stime", stats.number("cpu_system_us")),
     ] {
         yaml.pair(
             key,
             format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000),
         );
     }
-    yaml.pair("uptime", stats.uptime_s);
+    yaml.pair("uptime", stats.number("uptime_s"));
     yaml.pair("binlog-oldest-index", stats.log_segments.0);
     yaml.pair("binlog-current-index", stats.log_segments.1);
-    yaml.pair("binlog-records-migrated", stats.log_copied);
-    yaml.pair("binlog-records-written", stats.log_records);
+    yaml.pair(
+        "binlog-records-migrated",
+        stats.number("log_records_copied"),
+    );
+    yaml.pair("binlog-records-written", stats.number("log_records"));
     yaml.pair("binlog-max-size", stats.segment_bytes);
     yaml.pair("draining", stats.draining);
     yaml.pair("id", format_args!("{:016x}", stats.instance));

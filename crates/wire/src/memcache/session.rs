@@ -293,7 +293,7 @@ impl MemcacheSession {
 
     /// Goes on with the numbers of queues.
     fn list(&mut self, dump: Option<Box<[Name]>>, server: &ServerStats) -> Next {
-        let log = (server.log_retired, server.log_rotations);
+        let log = (server.number("log_retired"), server.number("log_rotations"));
         let listing = Box::new(Listing { dump, log });
         self.replies.push_front(MemcacheReply::Queues(listing));
         let from = (0, 0);

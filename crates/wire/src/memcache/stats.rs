@@ -11,7 +11,7 @@ use crate::session::ServerStats;
 pub(super) fn write_server(server: &ServerStats, version: &str, output: &mut Output) {
     let shard = &server.shard;
     let tally = |count: Count| server.tally.get(count as usize).copied().unwrap_or(0);
-    stat(output, "uptime", server.uptime_s);
+    stat(output, "uptime", server.number("uptime_s"));
     stat(output, "time", server.time_s);
     output.put(b"STAT version ");
     output.put(version.as_bytes());
@@ -23,15 +23,15 @@ pub(super) fn write_server(server: &ServerStats, version: &str, output: &mut Out
     ratio(output, shard.memory_bytes, server.memory_limit);
     output.put(b"\r\n");
     for (key, value) in [
-        ("curr_connections", server.connections),
-        ("total_connections", server.connections_total),
+        ("curr_connections", server.number("connections")),
+        ("total_connections", server.number("connections_total")),
         ("cmd_get", tally(Count::Get)),
         ("cmd_set", tally(Count::Set)),
         ("cmd_peek", tally(Count::Peek)),
         ("get_hits", tally(Count::Hit)),
         ("get_misses", tally(Count::Miss)),
-        ("bytes_read", server.bytes_read),
-        ("bytes_written", server.bytes_written),
+        ("bytes_read", server.number("bytes_read")),
+        ("bytes_written", server.number("bytes_written")),
         ("queue_creates", shard.queues_made),
         ("queue_deletes", shard.queues_dropped),
         ("queue_expires", shard.queues_expired),

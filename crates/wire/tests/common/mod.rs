@@ -347,6 +347,7 @@ impl Host {
     fn host(&mut self, ask: HostAsk) -> Given {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats())),
+            HostAsk::Metrics => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,
             HostAsk::Reload => Given::Host(Ok(String::new())),
             HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),
@@ -358,10 +359,16 @@ impl Host {
         let mut stats = ServerStats {
             version: "0.0.0",
             time_s: self.now_s(),
-            connections: self.connections.len() as u64,
-            connections_total: self.parties,
+            numbers: ServerStats::TOLD.map(|name| (name.into(), 0.0)).into(),
             ..ServerStats::default()
         };
+        for (name, number) in &mut stats.numbers {
+            *number = match &**name {
+                "connections" => self.connections.len() as f64,
+                "connections_total" => self.parties as f64,
+                _ => continue,
+            };
+        }
         self.tally.add_to(&mut stats.tally);
         let asked = self.submit(Party(0), Command::Stats(StatsOf::Shard));
         if let Some(Given::Engine(Outcome::Stats(reply), _)) = asked

@@ -132,7 +132,9 @@ impl Driver<'_> {
                 Given::Engine(outcome(&command, turn), Name::from("queue"))
             }
             Ask::Host(HostAsk::Stats) => Given::Server(Box::default()),
-            Ask::Host(HostAsk::Reload | HostAsk::Config) => Given::Host(Ok("a\nb".to_owned())),
+            Ask::Host(HostAsk::Reload | HostAsk::Metrics | HostAsk::Config) => {
+                Given::Host(Ok("a\nb".to_owned()))
+            }
             Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
             Ask::Host(HostAsk::Foreign(_)) | Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
         };
