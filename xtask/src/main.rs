@@ -5,6 +5,7 @@ mod clients;
 mod cluster;
 mod compare;
 mod deny;
+mod documented;
 mod mutants;
 mod parts;
 mod plant;

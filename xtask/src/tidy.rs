@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::circles;
+use crate::{circles, documented};
 
 /// What a crate may depend on: those of the workspace, and of others the ones
 /// that are listed. A new edge is a line here, and so a decision.
@@ -152,6 +152,22 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let name = file.display().to_string();
         if name.ends_with(".rs") {
             rust(&name, &text, &mut breaches);
+            if documents(&name) {
+                // A module's own words may stand in its file.
+                let folder = match name.rsplit_once('/') {
+                    Some((folder, "lib.rs" | "mod.rs" | "main.rs")) => root.join(folder),
+                    Some(_) | None => root.join(name.trim_end_matches(".rs")),
+                };
+                let inside = |module: &str| {
+                    let files = [format!("{module}.rs"), format!("{module}/mod.rs")];
+                    files.iter().any(|file| {
+                        let text = std::fs::read_to_string(folder.join(file));
+                        text.is_ok_and(|text| text.starts_with("//!"))
+                    })
+                };
+                let missing = documented::missing(&text, inside);
+                breaches.extend(missing.into_iter().map(|what| format!("{name}:{what}")));
+            }
             rust_files.push((name.clone(), text.clone()));
         }
         if name.ends_with(".md") {
@@ -169,6 +185,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     } else {
         bail!("{} breaches of the house rules", breaches.len())
     }
+}
+
+/// True for the sources of crates: tests and examples say what they do.
+fn documents(name: &str) -> bool {
+    let own = ["crates/", "bench/", "xtask/"];
+    own.iter().any(|folder| name.starts_with(folder)) && name.contains("/src/")
 }
 
 fn rust(name: &str, text: &str, breaches: &mut Vec<String>) {

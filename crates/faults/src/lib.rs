@@ -127,16 +127,24 @@ pub mod files {
 }
 
 /// Numbers of errors, as the kernel gives them on Linux.
-#[allow(missing_docs, reason = "their names are what they are")]
 pub mod errno {
+    /// A signal came.
     pub const EINTR: i32 = 4;
+    /// The device failed.
     pub const EIO: i32 = 5;
+    /// No memory.
     pub const ENOMEM: i32 = 12;
+    /// No files left in the system.
     pub const ENFILE: i32 = 23;
+    /// No files left in the process.
     pub const EMFILE: i32 = 24;
+    /// The file would be too large.
     pub const EFBIG: i32 = 27;
+    /// The disk is full.
     pub const ENOSPC: i32 = 28;
+    /// The other side broke off.
     pub const ECONNRESET: i32 = 104;
+    /// The quota is used up.
     pub const EDQUOT: i32 = 122;
 }
 
