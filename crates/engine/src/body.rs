@@ -43,8 +43,9 @@ impl Body {
 }
 
 impl Default for Body {
+    /// No bytes, and no allocation for them.
     fn default() -> Self {
-        Body::Small(Arc::from([]))
+        Body::Small(Arc::default())
     }
 }
 

@@ -86,6 +86,22 @@ pub struct Put {
     pub more: Option<Box<PutMore>>,
 }
 
+impl Put {
+    /// A put of `body` into `queue` with everything else at its default.
+    pub fn new(queue: Name, body: Body) -> Self {
+        Self {
+            queue,
+            body,
+            rank: None,
+            flags: 0,
+            due: When::default(),
+            expires: Expiry::default(),
+            ttr_ms: None,
+            more: None,
+        }
+    }
+}
+
 /// The rarer parts of a put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutMore {

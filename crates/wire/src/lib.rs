@@ -27,7 +27,6 @@ pub use foreign::{Foreign, Http};
 pub use output::Output;
 pub use session::{
     Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,
-    plain_put,
 };
 pub use tally::Tally;
 pub use voice::{Listener, OptionSpec, Options, Value, Voice};

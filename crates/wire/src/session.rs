@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use quintet_engine::{Body, Command, LargeBody, Ms, Name, Outcome, Put};
+use quintet_engine::{Command, LargeBody, Ms, Name, Outcome};
 
 use crate::foreign::Foreign;
 use crate::output::Output;
@@ -266,12 +266,3 @@ impl ServerStats {
 /// Bodies over this many bytes are announced with [`Step::Stream`] instead of
 /// being held in the connection's input (DESIGN section 6).
 pub const STREAM_OVER: u64 = 64 * 1024;
-
-/// A put of `body` into `queue` with everything else at its default.
-pub fn plain_put(queue: Name, body: Body) -> Put {
-    Put {
-        queue,
-        body,
-        ..Put::default()
-    }
-}

@@ -352,7 +352,8 @@ impl Engine {
             // Ids stay below 2^63.
             place: number.0 as i64,
             created: now,
-            // Without a copy; an empty one to leave in its place would cost more.
+            // Without a copy; an empty one to leave in its place would cost as
+            // much, at a count that all threads share.
             body: put.body.clone(),
             extra: None,
             ttr_ms: put.ttr_ms,

@@ -211,12 +211,10 @@ impl BeanstalkSession {
 
     fn put(&mut self, used: usize, announced: Announced, body: Body) -> Step {
         let put = Put {
-            queue: self.used.clone(),
-            body,
             rank: Some(announced.rank),
             due: announced.due,
             ttr_ms: Some(announced.ttr_ms),
-            ..Put::default()
+            ..Put::new(self.used.clone(), body)
         };
         self.ask(
             used,

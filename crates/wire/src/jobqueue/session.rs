@@ -221,11 +221,9 @@ impl JobqueueSession {
     fn add(&mut self, used: usize, job: Job, body: Body, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Add as usize);
         let put = Put {
-            queue: job.queue,
-            body,
             rank: Some(job.rank),
             ttr_ms: Some(u64::from(job.ttp) * 1000),
-            ..Put::default()
+            ..Put::new(job.queue, body)
         };
         self.ask(used, JobqueueReply::Added, Command::Put(put))
     }

@@ -160,10 +160,8 @@ impl LineupSession {
         self.replies.push_back(LineupReply::Pushed);
         let queue = self.shared.queue.clone();
         let put = Put {
-            queue,
-            body,
             rank: Some(rank),
-            ..Put::default()
+            ..Put::new(queue, body)
         };
         Step::Ask {
             used,

@@ -65,8 +65,6 @@ impl PinpriqSession {
         env.tally.bump(Count::Push as usize);
         let held_back = push.priority == 0;
         let put = Put {
-            queue: Name::new(push.queue),
-            body: Body::new(push.payload),
             rank: Some(match held_back {
                 true => RANK_HELD_BACK,
                 false => push.priority.into(),
@@ -80,7 +78,7 @@ impl PinpriqSession {
                 key: Some(Arc::from(push.key)),
                 ..PutMore::default()
             })),
-            ..Put::default()
+            ..Put::new(Name::new(push.queue), Body::new(push.payload))
         };
         let command = Command::Put(put);
         let ask = match self.shared.close_on_refusal {
