@@ -71,12 +71,15 @@ coded! {
 /// A message. Owned by the engine while stored; handed out by value when a
 /// take removes it and as a copy (sharing the body) when it is leased or
 /// looked at.
+///
+/// What only the engine may decide (its place in a queue, where it is kept)
+/// can be read from outside and not filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Identity.
     pub id: MessageId,
     /// Order inside a rank; the id at birth unless something moved it.
-    pub place: i64,
+    pub(crate) place: i64,
     /// When it was put.
     pub created: Ms,
     /// The bytes.
@@ -95,13 +98,13 @@ pub struct Message {
     /// Leases so far.
     pub reserves: u32,
     /// Segment that holds this message's newest image.
-    pub home: Home,
+    pub(crate) home: Home,
     /// Its queue's era when it last began to wait; engine's own (a flush
     /// starts a new era and so forgets all that waits at once).
-    pub era: u32,
+    pub(crate) era: u32,
     /// Its entry in its run, if that is its home. Else the number under which
     /// it was chosen to leave memory, if nothing happened to it since, or 0.
-    pub ordinal: u32,
+    pub(crate) ordinal: u32,
     /// Where it is in its life.
     pub state: State,
     /// False: held back (pinpriq priority 0), leaves only as a companion, by
@@ -109,7 +112,7 @@ pub struct Message {
     pub selectable: bool,
     /// True: its queue was dropped while it was reserved, so it vanishes when
     /// it is released.
-    pub doomed: bool,
+    pub(crate) doomed: bool,
 }
 
 /// A named value: name, value.
@@ -158,6 +161,53 @@ pub struct Attachment {
 }
 
 impl Message {
+    /// A message as it is born where `at` says: ready, with nothing that a
+    /// plain one does not have.
+    pub fn new(at: At, created: Ms, body: Body) -> Self {
+        Self {
+            id: at.id,
+            place: at.place,
+            created,
+            body,
+            extra: None,
+            ttr_ms: None,
+            rank: at.rank,
+            queue: at.queue,
+            flags: 0,
+            reserves: 0,
+            home: Home(0),
+            era: 0,
+            ordinal: 0,
+            state: State::Ready,
+            selectable: true,
+            doomed: false,
+        }
+    }
+
+    /// Makes it what another engine might have decided, with nothing of where
+    /// this one keeps it. For who plays an engine: the naive model and whoever
+    /// makes up what a log may hold.
+    pub fn set_decided(&mut self, place: i64, doomed: bool) {
+        (self.place, self.doomed) = (place, doomed);
+        (self.home, self.era, self.ordinal) = (Home(0), 0, 0);
+    }
+
+    /// Order inside its rank; the id at birth unless something moved it.
+    pub fn place(&self) -> i64 {
+        self.place
+    }
+
+    /// The segment of the log that holds its newest image, or the run it is in.
+    pub fn home(&self) -> Home {
+        self.home
+    }
+
+    /// True: its queue was dropped while it was reserved, so it vanishes when
+    /// it is released.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed
+    }
+
     /// The grouping key, if any.
     pub fn key(&self) -> Option<&Arc<[u8]>> {
         self.extra.as_ref()?.key.as_ref()

@@ -282,7 +282,7 @@ impl HookState {
 
     fn judge_taken(
         &self,
-        message: Message,
+        mut message: Message,
         queue: &Name,
     ) -> Result<(TakenVerdict, Message), HookError> {
         let stored = Stored {
@@ -298,8 +298,10 @@ impl HookState {
             Some(returned) => self.judged(Event::AfterTake, verdict::of_taken(returned))?,
             None => TakenVerdict::Deliver,
         };
-        let body = body_of(subject).unwrap_or_else(|| message.body.clone());
-        Ok((verdict, Message { body, ..message }))
+        if let Some(body) = body_of(subject) {
+            message.body = body;
+        }
+        Ok((verdict, message))
     }
 
     fn end_leases(&self, messages: &Handed, how: &How) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use quintet_door::{BodyBytes, Visit, ask_named};
 use quintet_engine::{
-    Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
+    At, Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
     State, When,
 };
 use serde_json::Value;
@@ -162,10 +162,12 @@ impl Rq {
         }
         // Somebody was quick: only its id matters to anybody now.
         Ok(
-            first(visit.ask(Command::Peek(Peek::Id(id)))).unwrap_or_else(|| Message {
-                id,
-                created: self.door.now(),
-                ..empty_message()
+            first(visit.ask(Command::Peek(Peek::Id(id)))).unwrap_or_else(|| {
+                let at = At {
+                    id,
+                    ..At::default()
+                };
+                Message::new(at, self.door.now(), Body::default())
             }),
         )
     }
@@ -606,31 +608,10 @@ fn is_where_it_was(now: &Message, then: &Message) -> bool {
     let moves = |message: &Message| {
         let extra = message.extra.as_ref();
         (
-            (message.queue, message.state, message.rank, message.place),
+            (message.queue, message.state, message.rank, message.place()),
             (message.reserves, message.due()),
             extra.map(|extra| (extra.buries, extra.kicks, extra.releases)),
         )
     };
     moves(now) == moves(then)
-}
-
-pub(crate) fn empty_message() -> Message {
-    Message {
-        id: quintet_engine::MessageId(0),
-        place: 0,
-        created: quintet_engine::Ms(0),
-        body: Body::default(),
-        extra: None,
-        ttr_ms: None,
-        rank: 0,
-        queue: quintet_engine::QueueId(0),
-        flags: 0,
-        reserves: 0,
-        home: quintet_engine::Home(0),
-        era: 0,
-        ordinal: 0,
-        state: State::Ready,
-        selectable: true,
-        doomed: false,
-    }
 }

@@ -187,13 +187,16 @@ pub(crate) fn to_json(message: &Message, around: Around<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use quintet_engine::{Extra, MessageId};
+    use quintet_engine::{At, Body, Extra, MessageId, Ms};
 
     use super::*;
 
     fn buried(id: u64, buries: u32, attr: &str) -> Message {
-        let mut message = crate::messages::empty_message();
-        message.id = MessageId(id);
+        let at = At {
+            id: MessageId(id),
+            ..At::default()
+        };
+        let mut message = Message::new(at, Ms(0), Body::default());
         message.state = State::Buried;
         message.extra = Some(Box::new(Extra {
             buries,

@@ -129,24 +129,13 @@ fn message() -> impl Strategy<Value = Message> {
                 (ttr_ms, flags, reserves, state),
                 (selectable, doomed),
             )| {
-                Message {
-                    id: at.id,
-                    place: at.place,
-                    created,
-                    body,
-                    extra: extra.map(Box::new),
-                    ttr_ms,
-                    rank: at.rank,
-                    queue: at.queue,
-                    flags,
-                    reserves,
-                    home: Home(0),
-                    era: 0,
-                    ordinal: 0,
-                    state,
-                    selectable,
-                    doomed,
-                }
+                let mut message = Message::new(at, created, body);
+                message.set_decided(at.place, doomed);
+                message.extra = extra.map(Box::new);
+                message.ttr_ms = ttr_ms;
+                (message.flags, message.reserves) = (flags, reserves);
+                (message.state, message.selectable) = (state, selectable);
+                message
             },
         )
 }

@@ -197,22 +197,14 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
         return Err(FactError::BadField("id"));
     }
     Ok(Message {
-        id: at.id,
-        place: at.place,
-        created,
-        body,
         extra,
         ttr_ms,
-        rank: at.rank,
-        queue: at.queue,
         flags,
         reserves,
-        home: Home(0),
-        era: 0,
-        ordinal: 0,
         state,
         selectable: !has(has::HELD_BACK),
         doomed: has(has::DOOMED),
+        ..Message::new(at, created, body)
     })
 }
 

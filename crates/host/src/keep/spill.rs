@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::format::{key_hash, lane_tag};
-use quintet_engine::{
-    Body, ChunkPlace, Home, LargeBody, Message, MessageId, Picked, RunId, Spill, Written,
-};
+use quintet_engine::{Body, ChunkPlace, Home, LargeBody, MessageId, Picked, RunId, Spill, Written};
 use quintet_log::LogError;
 use quintet_log::run::{Run, RunWriter};
 
@@ -220,10 +218,8 @@ impl Core {
                             continue;
                         }
                     };
-                    let moved = Message {
-                        body: Body::Large(body),
-                        ..message.clone()
-                    };
+                    let mut moved = message.clone();
+                    moved.body = Body::Large(body);
                     moved.encode(&mut payload);
                 }
             }

@@ -164,7 +164,7 @@ impl Head {
                 State::Relayed => Standing::Relayed,
             },
             rank: Some(message.rank),
-            place: message.place,
+            place: message.place(),
             held_back: !message.selectable,
             flags: message.flags,
             created_ms: Some(message.created.0),

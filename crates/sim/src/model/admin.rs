@@ -197,7 +197,8 @@ impl Model {
         self.items
             .retain(|item| item.message.queue != number || item.message.state == State::Reserved);
         for item in &mut self.items {
-            item.message.doomed |= item.message.queue == number;
+            let doomed = item.message.is_doomed() || item.message.queue == number;
+            item.message.set_decided(item.message.place(), doomed);
         }
         self.marks.retain(|mark| mark.queue != number);
         for queue in &mut self.queues {

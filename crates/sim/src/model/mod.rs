@@ -280,7 +280,7 @@ impl Model {
             .retain(|item| !memory.contains(&item.message.queue));
         self.marks.retain(|mark| !memory.contains(&mark.queue));
         self.items
-            .retain(|item| !(item.message.doomed && forgets_doomed));
+            .retain(|item| !(item.message.is_doomed() && forgets_doomed));
         self.next_id = self.known;
         self.idle_scan = Ms(0);
 

@@ -1,7 +1,7 @@
 //! Putting.
 
 use quintet_engine::{
-    Expiry, Extra, Home, Mark as Kind, Message, MessageId, Name, Outcome, Past, Put, QueueId,
+    At, Expiry, Extra, Mark as Kind, Message, MessageId, Name, Outcome, Past, Put, QueueId,
     Refusal, State, When, WhenFull,
 };
 
@@ -170,8 +170,8 @@ impl Model {
         let delayed = here(&|m| m.is_delayed(self.now));
         let first = ready
             .iter()
-            .min_by_key(|m| (std::cmp::Reverse(m.rank), m.place, m.id));
-        let first = first.or(held_back.iter().min_by_key(|m| (m.rank, m.place, m.id)));
+            .min_by_key(|m| (std::cmp::Reverse(m.rank), m.place(), m.id));
+        let first = first.or(held_back.iter().min_by_key(|m| (m.rank, m.place(), m.id)));
         first
             .or(delayed.iter().max_by_key(|m| (m.due(), m.id)))
             .map(|m| m.id)
@@ -226,38 +226,30 @@ impl Model {
             });
         }
         let more = put.more.map(|more| *more).unwrap_or_default();
-        let mut message = Message {
-            id,
-            place: id.0 as i64,
-            created: now,
-            ttr_ms: put.ttr_ms,
-            rank: put.rank.unwrap_or(settings.default_rank),
+        let at = At {
             queue,
-            flags: put.flags,
-            reserves: 0,
-            home: Home(0),
-            era: 0,
-            ordinal: 0,
-            state: if more.prepared {
-                State::Prepared
-            } else {
-                State::Ready
-            },
-            selectable: !more.held_back,
-            doomed: false,
-            extra: Some(Box::new(Extra {
-                key: more.key,
-                due: due(put.due, now),
-                delay_ms: due(put.due, now).map_or(0, |due| due.since(now)),
-                expires: match (expires, bound) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                },
-                attrs: more.attrs,
-                ..Extra::default()
-            })),
-            body: put.body,
+            rank: put.rank.unwrap_or(settings.default_rank),
+            place: id.0 as i64,
+            id,
         };
+        let mut message = Message::new(at, now, put.body);
+        message.ttr_ms = put.ttr_ms;
+        message.flags = put.flags;
+        if more.prepared {
+            message.state = State::Prepared;
+        }
+        message.selectable = !more.held_back;
+        message.extra = Some(Box::new(Extra {
+            key: more.key,
+            due: due(put.due, now),
+            delay_ms: due(put.due, now).map_or(0, |due| due.since(now)),
+            expires: match (expires, bound) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+            attrs: more.attrs,
+            ..Extra::default()
+        }));
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,

@@ -87,7 +87,7 @@ impl Model {
     fn settle_one(&mut self, id: MessageId, how: How) {
         let now = self.now;
         let item = self.item_mut(id);
-        let (queue, doomed) = (item.message.queue, item.message.doomed);
+        let (queue, doomed) = (item.message.queue, item.message.is_doomed());
         let reserved = item.message.state == State::Reserved;
         match how {
             How::Finish => {
@@ -156,7 +156,7 @@ impl Model {
     ) {
         let now = self.now;
         let message = self.item_mut(id).message.clone();
-        if message.doomed {
+        if message.is_doomed() {
             self.remove(id);
         } else if message.expires().is_some_and(|at| at <= now) {
             self.expire(id);
@@ -195,7 +195,8 @@ impl Model {
             let head = self.queue_mut(queue);
             head.head -= 1;
             let place = head.head;
-            self.item_mut(id).message.place = place;
+            let message = &mut self.item_mut(id).message;
+            message.set_decided(place, message.is_doomed());
         }
         let totals = self.totals(queue);
         *match why {
@@ -210,7 +211,7 @@ impl Model {
     /// A lease ended by a restart: attempts are looked at afterwards.
     pub(super) fn end_lost(&mut self, id: MessageId) {
         let message = &self.item_mut(id).message;
-        let (doomed, rank) = (message.doomed, message.rank);
+        let (doomed, rank) = (message.is_doomed(), message.rank);
         if doomed {
             self.remove(id);
         } else {
@@ -248,7 +249,8 @@ impl Model {
         let item = self.item_mut(id);
         item.lease = None;
         item.message.state = State::Ready;
-        (item.message.queue, item.message.place) = (to, place);
+        item.message.queue = to;
+        item.message.set_decided(place, item.message.is_doomed());
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);

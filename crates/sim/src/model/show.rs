@@ -79,7 +79,7 @@ impl Model {
                 ListState::Reserved | ListState::Prepared => (0, 0),
             };
             let place = if state == ListState::Ready {
-                m.place
+                m.place()
             } else {
                 0
             };

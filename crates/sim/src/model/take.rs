@@ -236,8 +236,8 @@ impl Model {
             }
         }
         match take.end {
-            End::Oldest => found.sort_by_key(|m| (m.rank, m.place, m.id)),
-            End::Newest => found.sort_by_key(|m| (m.rank, Reverse(m.place), Reverse(m.id))),
+            End::Oldest => found.sort_by_key(|m| (m.rank, m.place(), m.id)),
+            End::Newest => found.sort_by_key(|m| (m.rank, Reverse(m.place()), Reverse(m.id))),
         }
         found
     }
@@ -265,7 +265,7 @@ impl Model {
             .filter(|m| self.is_ready(m) && !m.is_expired(self.now))
             .filter(|m| take.body_max.is_none_or(|max| m.body.len() <= max))
             .collect();
-        others.sort_by_key(|m| (!m.selectable, m.rank, Reverse(m.place), Reverse(m.id)));
+        others.sort_by_key(|m| (!m.selectable, m.rank, Reverse(m.place()), Reverse(m.id)));
         let mut bytes = best.body.len() + key.len() as u64;
         for other in others {
             bytes += other.body.len() + key.len() as u64;

@@ -417,8 +417,8 @@ impl World {
     /// Without what each side numbers for itself, and with a due time only
     /// while it is still to come.
     fn plain_message(&self, mut message: Message) -> Message {
-        (message.queue, message.home, message.era) = (QueueId(0), Home(0), 0);
-        message.ordinal = 0;
+        message.queue = QueueId(0);
+        message.set_decided(message.place(), message.is_doomed());
         let now = self.now;
         let extra = message.extra_mut();
         (extra.bury_order, extra.changed) = (0, Ms(0));

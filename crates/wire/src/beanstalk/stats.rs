@@ -142,7 +142,7 @@ pub(super) fn job(stats: &MessageStats, output: &mut Output) {
     yaml.pair("delay", seconds(extra.map_or(0, |extra| extra.delay_ms)));
     yaml.pair("ttr", seconds(stats.ttr_ms));
     yaml.pair("time-left", seconds_left(stats.left_ms));
-    yaml.pair("file", if stats.logged { message.home.0 } else { 0 });
+    yaml.pair("file", if stats.logged { message.home().0 } else { 0 });
     yaml.pair("reserves", message.reserves);
     yaml.pair("timeouts", extra.map_or(0, |extra| extra.timeouts));
     yaml.pair("releases", extra.map_or(0, |extra| extra.releases));
