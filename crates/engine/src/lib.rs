@@ -6,10 +6,12 @@
 //! the same `apply` gives the same durable state.
 
 #![warn(
+    clippy::cast_possible_truncation,
     clippy::host_endian_bytes,
     clippy::print_stderr,
     clippy::print_stdout,
-    clippy::unwrap_used
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm
 )]
 
 mod across;

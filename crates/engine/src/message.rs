@@ -17,6 +17,13 @@ pub struct MessageId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QueueId(pub u32);
 
+impl QueueId {
+    /// The queue at this place in the table.
+    pub(crate) fn at(place: usize) -> Self {
+        QueueId(u32::try_from(place).expect("queues_max keeps their numbers below 2^32"))
+    }
+}
+
 /// Which part of the log holds a message's image: the number of the segment.
 /// The engine only counts messages by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

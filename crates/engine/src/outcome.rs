@@ -165,22 +165,25 @@ impl Outcome {
     /// What came of the command itself, if it was decided as part of a
     /// compound.
     pub fn of_command(self) -> Self {
-        match self {
-            Outcome::Compound { then, .. } => then.map_or(Outcome::Done, |then| *then),
-            outcome => outcome,
+        if let Outcome::Compound { then, .. } = self {
+            then.map_or(Outcome::Done, |then| *then)
+        } else {
+            self
         }
     }
 
     /// The first of the messages it hands out, also as part of a compound.
     #[inline]
     pub fn first_handed(&self) -> Option<&Message> {
-        let command = match self {
-            Outcome::Compound { then, .. } => then.as_deref()?,
-            outcome => outcome,
+        let command = if let Outcome::Compound { then, .. } = self {
+            then.as_deref()?
+        } else {
+            self
         };
-        match command {
-            Outcome::Messages(messages) => messages.first(),
-            _ => None,
+        if let Outcome::Messages(messages) = command {
+            messages.first()
+        } else {
+            None
         }
     }
 }

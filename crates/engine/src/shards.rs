@@ -22,7 +22,8 @@ pub fn shard_of_queue(name: &[u8], shards: usize) -> usize {
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-    (hash % shards as u64) as usize
+    let shard = usize::try_from(hash % shards as u64);
+    shard.expect("below a number of this type")
 }
 
 /// The shard, of `shards`, that gave this id and holds its message. Below

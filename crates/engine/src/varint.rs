@@ -4,10 +4,10 @@
 /// Appends `value`; at most ten bytes.
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push((value & 0x7f) as u8);
 }
 
 /// Reads a number from the front of `input` and moves past it; `None`, with

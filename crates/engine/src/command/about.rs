@@ -109,9 +109,10 @@ impl<'a> Subject<'a> {
             | Subject::Table(_)
             | Subject::Several => (&[], &[]),
         };
-        let to = match self {
-            Subject::Between(_, to) => Some(to),
-            _ => None,
+        let to = if let Subject::Between(_, to) = self {
+            Some(to)
+        } else {
+            None
         };
         names
             .iter()
@@ -121,9 +122,10 @@ impl<'a> Subject<'a> {
 
     /// The message it names.
     pub fn message(self) -> Option<MessageId> {
-        match self {
-            Subject::Message(id) | Subject::MessageTo(id, _) => Some(id),
-            _ => None,
+        if let Subject::Message(id) | Subject::MessageTo(id, _) = self {
+            Some(id)
+        } else {
+            None
         }
     }
 }

@@ -486,8 +486,7 @@ impl Engine {
             }
         }
         done.next = match at < all {
-            // Queue numbers are 32 bits long.
-            true => Some((from.0, at as u32)),
+            true => Some((from.0, QueueId::at(at).0)),
             false if self.shard + 1 < self.shards => Some((self.shard + 1, 0)),
             false => None,
         };

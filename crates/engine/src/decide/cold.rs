@@ -25,6 +25,7 @@ use crate::time::Ms;
 const BLOCKS_AHEAD: usize = 16;
 /// A flush of what has expired is about no more than this either, and a take of
 /// many gets no more from runs at a time.
+#[expect(clippy::cast_possible_truncation, reason = "4,096 fits any number")]
 pub(super) const MANY: usize = MESSAGES_PER_STEP as usize;
 /// What is remembered of earlier searches.
 const KNOWN_MAX: usize = 4096;
@@ -197,9 +198,10 @@ impl Engine {
     pub(crate) fn go_on<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         self.sweep_expired(cx);
         for Parked { caller, command } in std::mem::take(&mut self.reading.parked) {
-            let looks = match &command {
-                Command::Take(take) => take.look,
-                other => !matches!(other, Command::ReserveId { .. }),
+            let looks = if let Command::Take(take) = &command {
+                take.look
+            } else {
+                !matches!(command, Command::ReserveId { .. })
             };
             let answer = self.decide_or_park(cx, caller, command);
             if let Answer::Now(outcome, hold) = answer {
@@ -437,7 +439,32 @@ impl Engine {
             | Fact::Withheld { at, .. }
             | Fact::Moved { at, .. }
             | Fact::Edited { at, .. } => (at.id, true),
-            _ => return,
+            // Made by what takes a message out of its run itself, or about none
+            // that is stored.
+            Fact::Epoch { .. }
+            | Fact::IdMark(_)
+            | Fact::QueueMade { .. }
+            | Fact::QueueConfigured { .. }
+            | Fact::QueuePaused { .. }
+            | Fact::QueueFlushed { .. }
+            | Fact::QueueDropped { .. }
+            | Fact::QueueCounted { .. }
+            | Fact::Frozen { .. }
+            | Fact::Thawed { .. }
+            | Fact::RunImage { .. }
+            | Fact::RunGone(_)
+            | Fact::ShardCounted(_)
+            | Fact::Put(_)
+            | Fact::Image(..)
+            | Fact::Restored(_)
+            | Fact::Touched { .. }
+            | Fact::SentImage(..)
+            | Fact::Arrived { .. }
+            | Fact::Carried(_)
+            | Fact::Committed { .. }
+            | Fact::TableSet { .. }
+            | Fact::TableDropped(_)
+            | Fact::Remembered { .. } => return,
         };
         self.thaw_one(id, stays, cx.journal);
     }
@@ -479,18 +506,12 @@ impl Engine {
 
 /// True if the command stores messages.
 fn stores(command: &Command) -> bool {
-    match command {
-        Command::Put(_) | Command::PutMany(_) => true,
-        Command::Compound(compound) => {
-            compound
-                .effects
-                .iter()
-                .any(|effect| matches!(effect, Effect::Put(_)))
-                || compound
-                    .then
-                    .as_deref()
-                    .is_some_and(|then| matches!(then, Command::Put(_) | Command::PutMany(_)))
-        }
-        _ => false,
+    let puts = |command: &Command| matches!(command, Command::Put(_) | Command::PutMany(_));
+    if let Command::Compound(compound) = command {
+        let mut effects = compound.effects.iter();
+        effects.any(|effect| matches!(effect, Effect::Put(_)))
+            || compound.then.as_deref().is_some_and(puts)
+    } else {
+        puts(command)
     }
 }

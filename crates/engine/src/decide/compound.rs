@@ -104,9 +104,12 @@ impl Engine {
             found = found.and(self.look_up(id).map(drop));
         }
         let stored = || {
-            compound.effects.iter().filter_map(|effect| match effect {
-                Effect::Put(put) => Some(put),
-                _ => None,
+            compound.effects.iter().filter_map(|effect| {
+                if let Effect::Put(put) = effect {
+                    Some(put)
+                } else {
+                    None
+                }
             })
         };
         found.and(self.room_is_here(stored()))?;
@@ -132,7 +135,14 @@ impl Engine {
                 {
                     return Err(Refusal::BadName.into());
                 }
-                _ => {}
+                Effect::Put(_)
+                | Effect::Settle { .. }
+                | Effect::Delete(_)
+                | Effect::Move { .. }
+                | Effect::Kick(_)
+                | Effect::Edit(..)
+                | Effect::Conclude(_)
+                | Effect::Set { .. } => {}
             }
         }
         self.have_room(&compound.effects)?;
@@ -235,7 +245,12 @@ impl Engine {
                 ..
             } => reserved,
             Effect::Edit(_, edit) => !reserved || edit.rank.is_none() && edit.due.is_none(),
-            _ => true,
+            Effect::Put(_)
+            | Effect::Settle { .. }
+            | Effect::Delete(_)
+            | Effect::Move { .. }
+            | Effect::Kick(_)
+            | Effect::Set { .. } => true,
         }
     }
 

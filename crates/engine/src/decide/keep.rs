@@ -192,7 +192,7 @@ impl Engine {
             entries,
         } = written;
         let mut block = Block::new(*number, *ordinal, *queue, *lane);
-        block.count = entries.len() as u32;
+        block.count = entry_count(entries.len());
         let mut ids = Vec::with_capacity(entries.len());
         for &(id, pick) in entries {
             let message = self.store.message(id).filter(|m| m.pick() == pick);
@@ -236,7 +236,7 @@ impl Engine {
                 entries,
             } = rewritten;
             let mut block = Block::new(*number, *ordinal, *queue, *lane);
-            block.count = entries.len() as u32;
+            block.count = entry_count(entries.len());
             let mut ids = Vec::with_capacity(entries.len());
             for (entry, from, at) in entries {
                 let alive = self.is_alive_in(*from, *at);
@@ -401,6 +401,11 @@ impl Share {
             before: None,
         }
     }
+}
+
+/// How many entries a block that somebody wrote has.
+fn entry_count(entries: usize) -> u32 {
+    u32::try_from(entries).expect("blocks count their entries in 32 bits")
 }
 
 impl Message {

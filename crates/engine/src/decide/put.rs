@@ -422,10 +422,10 @@ impl Engine {
     fn bring(&self, message: &mut Message, past: Past) {
         message.created = past.created.min(self.now);
         message.reserves = past.reserves;
-        message.state = match past.state {
-            State::Reserved => State::Ready,
-            state => state,
-        };
+        message.state = past.state;
+        if past.state == State::Reserved {
+            message.state = State::Ready;
+        }
         let waits = matches!(message.state, State::Ready | State::Prepared);
         let extra = Extra {
             status: past.status,

@@ -92,10 +92,10 @@ impl Engine {
                     return Err(Refusal::NotFound.into());
                 }
                 let delayed = message.is_delayed(self.now);
-                let until = match message.state {
-                    State::Reserved => self.store.leases.get(&slot).and_then(|l| l.until),
-                    _ if delayed => message.due(),
-                    _ => None,
+                let until = if message.state == State::Reserved {
+                    self.store.leases.get(&slot).and_then(|l| l.until)
+                } else {
+                    message.due().filter(|_| delayed)
                 };
                 let queue = self.store.queue(message.queue);
                 let settings = queue.map(|queue| &queue.live.settings);
@@ -136,8 +136,7 @@ impl Engine {
         let end = all.min(at.saturating_add(LOOKS));
         let mut moved = 0;
         while at < end && page.queues.len() < QUEUES && name_bytes < NAME_BYTES && moved < ALARMS {
-            // Queue numbers are 32 bits long.
-            moved += self.store.promote(crate::QueueId(at as u32), self.now);
+            moved += self.store.promote(QueueId::at(at), self.now);
             let queue = self.store.queues[at].as_deref();
             at += 1;
             if let Some(queue) = queue.filter(|queue| !queue.live.dropped) {
@@ -146,7 +145,7 @@ impl Engine {
             }
         }
         page.next = match at < all {
-            true => Some((from.0, at as u32)),
+            true => Some((from.0, QueueId::at(at).0)),
             false if self.shard + 1 < self.shards => Some((self.shard + 1, 0)),
             false => None,
         };

@@ -597,9 +597,10 @@ impl Engine {
         outcome: Outcome,
         hold: Hold,
     ) {
-        let queue = match &outcome {
-            Outcome::Messages(handed) => self.store.name_of(handed[0].queue),
-            _ => Default::default(),
+        let queue = if let Outcome::Messages(handed) = &outcome {
+            self.store.name_of(handed[0].queue)
+        } else {
+            Name::default()
         };
         cx.deliveries.push(Delivery {
             to,

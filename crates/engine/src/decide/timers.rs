@@ -97,10 +97,10 @@ impl Engine {
             let Some(((_, at, _), block)) = first else {
                 continue;
             };
-            let wait = match lane {
-                Lane::Archived => queue.live.settings.retention_ms,
-                _ => 0,
-            };
+            let mut wait = 0;
+            if lane == Lane::Archived {
+                wait = queue.live.settings.retention_ms;
+            }
             if Ms(at.max(0) as u64) + wait <= self.now {
                 self.want(block);
             }

@@ -40,6 +40,10 @@ impl Engine {
         if !self.store.cold.loaded.is_empty() {
             self.thaw(cx, &fact);
         }
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "what is no exception is recorded as it is"
+        )]
         match &fact {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
                 let (at, to) = (*at, *to);
@@ -90,10 +94,10 @@ impl Engine {
 
     /// Applies one fact found in the log, in segment `home`.
     pub fn replay(&mut self, fact: Fact, home: Home) {
-        let configure = match &fact {
-            Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } => Some(*queue),
-            _ => None,
-        };
+        let mut configure = None;
+        if let Fact::QueueMade { queue, .. } | Fact::QueueConfigured { queue, .. } = &fact {
+            configure = Some(*queue);
+        }
         self.store.0.apply(fact, home);
         if let Some(queue) = configure {
             self.resettle(queue);
@@ -156,10 +160,10 @@ impl Store {
 
     /// A number for a queue that is made.
     pub(crate) fn free_number(&mut self) -> QueueId {
-        self.0.free_queues.pop().unwrap_or_else(|| {
-            let next = u32::try_from(self.0.queues.len());
-            QueueId(next.expect("queues_max keeps their numbers below 2^32"))
-        })
+        self.0
+            .free_queues
+            .pop()
+            .unwrap_or_else(|| QueueId::at(self.0.queues.len()))
     }
 
     /// A queue exists in memory; the log knows of it when it is recorded.

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 const PAGE: u64 = 64;
+#[expect(clippy::cast_possible_truncation, reason = "64 fits any number")]
+const SLOTS: usize = PAGE as usize;
 const NONE: u32 = u32::MAX;
 
 /// Places of pages remembered; a power of two.
@@ -34,7 +36,7 @@ pub(crate) struct Ids {
 #[derive(Debug)]
 struct Page {
     live: u32,
-    slots: [u32; PAGE as usize],
+    slots: [u32; SLOTS],
 }
 
 #[derive(Debug)]
@@ -48,7 +50,8 @@ impl Default for Recent {
 
 impl Recent {
     fn at(&self, page: u64) -> &Cell<(u64, u32)> {
-        &self.0[page as usize % RECENT]
+        let at = usize::try_from(page % RECENT as u64);
+        &self.0[at.expect("below a number of this type")]
     }
 }
 
@@ -76,7 +79,7 @@ impl Ids {
     fn add(&mut self, page: u64) {
         let made = Some(Box::new(Page {
             live: 0,
-            slots: [NONE; PAGE as usize],
+            slots: [NONE; SLOTS],
         }));
         let place = match self.free.pop() {
             Some(place) => {
@@ -84,8 +87,9 @@ impl Ids {
                 place
             }
             None => {
+                let place = u32::try_from(self.pages.len());
                 self.pages.push(made);
-                self.pages.len() as u32 - 1
+                place.expect("slots of messages, which are more, are 32 bits long")
             }
         };
         self.places.insert(page, place);
@@ -175,8 +179,8 @@ mod tests {
     #[test]
     fn sparse_ids_give_their_pages_back() {
         let mut ids = Ids::default();
-        for id in 1..1000 {
-            ids.insert(id, id as u32);
+        for slot in 1..1000 {
+            ids.insert(slot.into(), slot);
         }
         assert_eq!(ids.get(999), Some(999));
         for id in 1..1000 {
@@ -197,9 +201,9 @@ mod tests {
         let mut ids = Ids::default();
         // Numbers of pages that end alike share a place among the recent.
         let far = PAGE * RECENT as u64;
-        for id in [1, 1 + far, 1 + 2 * far] {
-            ids.insert(id, id as u32);
-            assert_eq!(ids.get(id), Some(id as u32));
+        for (id, slot) in [(1, 1), (1 + far, 2), (1 + 2 * far, 3)] {
+            ids.insert(id, slot);
+            assert_eq!(ids.get(id), Some(slot));
         }
         assert_eq!(ids.get(1), Some(1));
         ids.remove(1);
@@ -207,7 +211,7 @@ mod tests {
         ids.insert(3, 7);
         ids.insert(1 + 3 * far, 8);
         assert_eq!((ids.get(1), ids.get(3)), (None, Some(7)));
-        assert_eq!(ids.get(1 + far), Some((1 + far) as u32));
+        assert_eq!(ids.get(1 + far), Some(2));
         assert_eq!((ids.pages.len(), ids.free.len()), (4, 0));
     }
 }

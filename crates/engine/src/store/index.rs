@@ -152,12 +152,11 @@ impl Durable {
                 sums.buried += one;
             }
             State::Done | State::Relayed => {
-                match message.state {
-                    State::Done => {
-                        queue.done += 1;
-                        sums.done += one;
-                    }
-                    _ => sums.relayed += one,
+                if message.state == State::Done {
+                    queue.done += 1;
+                    sums.done += one;
+                } else {
+                    sums.relayed += one;
                 }
                 let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
                 queue.archived.insert((changed, id), slot);
@@ -301,12 +300,11 @@ impl Durable {
                 sums.buried -= one;
             }
             State::Done | State::Relayed => {
-                match message.state {
-                    State::Done => {
-                        queue.done -= 1;
-                        sums.done -= one;
-                    }
-                    _ => sums.relayed -= one,
+                if message.state == State::Done {
+                    queue.done -= 1;
+                    sums.done -= one;
+                } else {
+                    sums.relayed -= one;
                 }
                 let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
                 queue.archived.remove(&(changed, id));

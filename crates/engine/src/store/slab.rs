@@ -2,7 +2,8 @@
 
 use crate::message::Message;
 
-const CHUNK: usize = 1024;
+const CHUNK: usize = CHUNK_SLOTS as usize;
+const CHUNK_SLOTS: u32 = 1024;
 
 /// A growable array with a free list. Growth adds a chunk and moves nothing:
 /// a plain `Vec` would copy a gigabyte under the shard's lock now and then.
@@ -24,7 +25,7 @@ impl Slab {
             let chunk = old.unwrap_or_else(|| (0..CHUNK).map(|_| None).collect());
             self.chunks.push(chunk);
             let end = u32::try_from(base + CHUNK).expect("under 2^32 messages in a shard");
-            self.free.extend((end - CHUNK as u32..end).rev());
+            self.free.extend((end - CHUNK_SLOTS..end).rev());
         }
         let slot = self.free.pop().expect("a chunk was just added");
         self.chunks[slot as usize / CHUNK][slot as usize % CHUNK] = Some(message);
@@ -40,7 +41,7 @@ impl Slab {
         if self.len == 0 && self.chunks.len() > 1 {
             // Nothing is held: give back all but one chunk, whatever the peak was.
             self.old.extend(self.chunks.drain(1..));
-            self.free = (0..CHUNK as u32).rev().collect();
+            self.free = (0..CHUNK_SLOTS).rev().collect();
         }
         Some(message)
     }
@@ -85,7 +86,8 @@ impl Slab {
 
     /// One past the highest slot there can be.
     pub(crate) fn bound(&self) -> u32 {
-        (self.chunks.len() * CHUNK) as u32
+        let slots = u32::try_from(self.chunks.len() * CHUNK);
+        slots.expect("no chunk is added that has no slots of 32 bits")
     }
 }
 
@@ -106,11 +108,11 @@ mod tests {
             queue: queue.clone(),
             ..Put::default()
         };
-        let count = 20 * CHUNK;
-        let put = Command::PutMany(vec![put; count]);
+        let count = 20 * CHUNK_SLOTS;
+        let put = Command::PutMany(vec![put; count as usize]);
         let take = crate::Take {
             queues: [queue].into_iter().collect(),
-            messages_max: count as u32,
+            messages_max: count,
             ..crate::Take::default()
         };
         for command in [put, Command::Take(take)] {

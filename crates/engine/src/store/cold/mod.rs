@@ -143,7 +143,7 @@ impl Durable {
             message.ordinal = 0;
             message.home = match &message.body {
                 Body::Large(large) if body_run.is_none() => Home(home.0.min(large.home())),
-                _ => home,
+                Body::Large(_) | Body::Small(_) => home,
             };
             let home = message.home;
             self.count_home(home);
