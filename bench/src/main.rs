@@ -1,6 +1,7 @@
 //! `quintet-bench`: the comparison with other servers, and what backlogs do.
 
 mod backlog;
+mod common;
 mod compare;
 
 use std::net::TcpListener;

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use quintet_bench::{Bar, Live, Load, Mix, Report};
 
 use super::server::Server;
 
 /// Connections that put or take in bulk, and requests of each at once.
-const CONNECTIONS: usize = 10;
+pub(crate) const CONNECTIONS: usize = 10;
 const DEPTH: usize = 64;
 /// No bulk takes longer.
 const TIME_MAX: Duration = Duration::from_secs(1800);
-/// What a live line expects, messages a second.
-const EXPECTED: f64 = 200_000.0;
 
 /// Where bulk messages go.
 #[derive(Clone, Copy)]
@@ -54,19 +52,12 @@ impl Pile {
         Ok(load)
     }
 
-    /// Puts `count` messages as fast as they are taken in.
+    /// Puts `count` messages as fast as they are taken in; `look` is shown how
+    /// it goes several times a second.
     ///
     /// # Errors
     /// The load fails, or takes over half an hour.
-    pub(crate) fn put(self, server: &Server, count: u64) -> Result<Bulk> {
-        self.put_with(server, count, &mut |_| {})
-    }
-
-    /// The same; `look` is shown how it goes several times a second.
-    ///
-    /// # Errors
-    /// As [`Pile::put`].
-    pub(crate) fn put_with(
+    pub(crate) fn put(
         self,
         server: &Server,
         count: u64,
@@ -74,41 +65,27 @@ impl Pile {
     ) -> Result<Bulk> {
         let mut load = self.load(server)?;
         (load.mix, load.depth) = (Mix::PUT, DEPTH);
-        let what = format!("{}: put", self.prefix);
-        let bulk = run(load, count, &what, look)?;
-        if bulk.report.puts != count {
-            bail!("only {} of {count} messages were put", bulk.report.puts);
-        }
+        let bulk = run(load, count, &format!("{}: put", self.prefix), look)?;
+        let puts = bulk.report.puts;
+        ensure!(puts == count, "only {puts} of {count} messages were put");
         Ok(bulk)
     }
 
-    /// Takes `count` messages, which are there, as fast as they come.
+    /// Takes `count` messages, which are there, as fast as they come over so
+    /// many connections.
     ///
     /// # Errors
     /// Fewer came; the load fails, or takes over half an hour.
-    pub(crate) fn take(self, server: &Server, count: u64) -> Result<Bulk> {
+    pub(crate) fn take(self, server: &Server, count: u64, connections: usize) -> Result<Bulk> {
         let mut load = self.load(server)?;
-        load.depth = DEPTH;
-        self.take_by(load, count, &mut |_| {})
-    }
-
-    /// The same by the connections of `load`; `look` is shown how it goes
-    /// several times a second.
-    ///
-    /// # Errors
-    /// As [`Pile::take`].
-    pub(crate) fn take_by(
-        self,
-        mut load: Load,
-        count: u64,
-        look: &mut dyn FnMut(Live),
-    ) -> Result<Bulk> {
-        load.mix = Mix::TAKE;
-        let bulk = run(load, count, &format!("{}: take", self.prefix), look)?;
+        (load.mix, load.depth, load.connections) = (Mix::TAKE, DEPTH, connections);
+        let bulk = run(load, count, &format!("{}: take", self.prefix), &mut |_| {})?;
         let Report { takes, empty, .. } = bulk.report;
-        if takes != count || empty > 0 {
-            bail!("{takes} takes for {count} messages, {empty} of them found nothing");
-        }
+        let all = takes == count && empty == 0;
+        ensure!(
+            all,
+            "{takes} takes for {count} messages, {empty} of them found nothing"
+        );
         Ok(bulk)
     }
 }
@@ -121,32 +98,21 @@ pub(crate) struct Bulk {
 
 fn run(mut load: Load, count: u64, what: &str, look: &mut dyn FnMut(Live)) -> Result<Bulk> {
     (load.count, load.time) = (Some(count), TIME_MAX);
-    let bar = Bar::new(what, Duration::from_secs_f64(count as f64 / EXPECTED));
     let mut points = Vec::new();
-    let report = load.run(&mut |live| {
+    let report = measure(&load, what, &mut |live| {
         points.push((live.seconds, live.requests));
-        bar.show(live);
         look(live);
-    });
-    bar.clear();
-    let report = report.with_context(|| what.to_owned())?;
+    })?;
     let trace = Trace::new(points, (report.seconds, report.requests));
     Ok(Bulk { report, trace })
 }
 
-/// One measurement of a load with a live line.
+/// One measurement of a load with a live line; `look` is shown how it goes
+/// several times a second.
 ///
 /// # Errors
 /// The load fails.
-pub(crate) fn measure(load: &Load, what: &str) -> Result<Report> {
-    measure_with(load, what, &mut |_| {})
-}
-
-/// The same; `look` is shown how it goes several times a second.
-///
-/// # Errors
-/// The load fails.
-pub(crate) fn measure_with(load: &Load, what: &str, look: &mut dyn FnMut(Live)) -> Result<Report> {
+pub(crate) fn measure(load: &Load, what: &str, look: &mut dyn FnMut(Live)) -> Result<Report> {
     let bar = Bar::new(what, load.time);
     let report = load.run(&mut |live| {
         bar.show(live);
@@ -193,15 +159,6 @@ impl Trace {
         }
         self.points.last().map_or(0.0, |end| end.0)
     }
-
-    /// Seconds and requests a second since the look before.
-    pub(crate) fn rates(&self) -> Vec<(f64, f64)> {
-        let pairs = self.points.windows(2).map(|pair| {
-            let ((early, fewer), (late, more)) = (pair[0], pair[1]);
-            (late, (more - fewer) / (late - early))
-        });
-        pairs.filter(|(_, rate)| rate.is_finite()).collect()
-    }
 }
 
 #[cfg(test)]
@@ -224,7 +181,5 @@ mod tests {
             let found = trace.rate(from, to);
             assert!((found - rate).abs() < 1e-9, "{from} to {to}: {found}");
         }
-        let rates: Vec<f64> = trace.rates().iter().map(|point| point.1).collect();
-        assert_eq!(rates, [100.0, 100.0, 300.0]);
     }
 }

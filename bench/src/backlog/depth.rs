@@ -4,13 +4,10 @@
 use anyhow::Result;
 use quintet_bench::Report;
 
-use super::Lab;
 use super::bulk::{Pile, measure};
-use super::plot::{Line, Plot};
-use super::server::Server;
-use super::settings::Settings;
-use super::sheet::{Found, Table, Unit};
-use crate::compare::results::{Bound, Figure, Spread};
+use super::server::{DEFAULT, SMALL, Server};
+use super::{Found, Lab};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fine, us};
 
 /// The least part of the rate on an empty queue.
 const WANTED: f64 = 0.9;
@@ -40,7 +37,7 @@ fn pairs(lab: &Lab, server: &Server, empty: Pile, deep: Pile, rate: Option<f64>)
         let order = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
             let what = format!("turn {turn} of {}: {}", lab.turns, loads[at].queue);
-            let report = measure(&loads[at], &what)?;
+            let report = measure(&loads[at], &what, &mut |_| {})?;
             // The first turn warms both up.
             if turn > 0 {
                 found[at].push(report);
@@ -51,12 +48,14 @@ fn pairs(lab: &Lab, server: &Server, empty: Pile, deep: Pile, rate: Option<f64>)
     Ok(Pair { empty, deep })
 }
 
-fn middle(reports: &[Report], of: impl Fn(&Report) -> f64) -> f64 {
-    Spread::of(reports.iter().map(of)).median
+fn spread(reports: &[Report], of: impl Fn(&Report) -> f64) -> Spread {
+    Spread::of(reports.iter().map(of))
 }
 
-fn most(reports: &[Report], of: impl Fn(&Report) -> f64) -> f64 {
-    Spread::of(reports.iter().map(of)).most
+/// What one did on the backlog in parts of what it did without, turn by turn.
+fn ratios(pair: &Pair, of: fn(&Report) -> f64) -> impl Iterator<Item = f64> {
+    let pairs = pair.deep.iter().zip(&pair.empty);
+    pairs.map(move |(deep, empty)| of(deep) / of(empty))
 }
 
 /// The rate on backlogs of growing depth, first in first out and by ranks.
@@ -64,78 +63,55 @@ fn most(reports: &[Report], of: impl Fn(&Report) -> f64) -> f64 {
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn depth(lab: &Lab) -> Result<Found> {
+    const COLUMNS: [(&str, Show); 7] = [
+        ("empty queue, requests/s", count),
+        ("backlog, requests/s", count),
+        ("ratio", fine),
+        ("p99, empty", us),
+        ("p99, backlog", us),
+        ("longest, backlog", us),
+        ("resident", bytes),
+    ];
     let mut found = Found::default();
-    let mut lines = Vec::new();
     for (name, voice) in [
         ("first in, first out", "memcache"),
         ("100 ranks", "beanstalk-ranks"),
     ] {
-        let points = depths(lab, name, voice, &mut found)?;
-        let name = name.to_owned();
-        lines.push(Line { name, points });
-    }
-    found.plots.push(Plot {
-        title: "Rate on a backlog / on an empty queue".to_owned(),
-        x: "messages of 1 KiB in the backlog",
-        y: "ratio of the rates",
-        lines,
-    });
-    Ok(found)
-}
-
-/// Backlogs and the ratio on each.
-fn depths(
-    lab: &Lab,
-    name: &str,
-    voice: &'static str,
-    found: &mut Found,
-) -> Result<Vec<(f64, f64)>> {
-    const COLUMNS: [(&str, Unit); 7] = [
-        ("empty queue", Unit::Rate),
-        ("backlog", Unit::Rate),
-        ("ratio", Unit::Ratio),
-        ("p99, empty", Unit::Microseconds),
-        ("p99, backlog", Unit::Microseconds),
-        ("longest, backlog", Unit::Microseconds),
-        ("resident", Unit::Bytes),
-    ];
-    let server = Server::new(&lab.ground, Settings::DEFAULT)?;
-    let [empty, deep] = ["empty", "deep"].map(|prefix| Pile {
-        voice,
-        prefix,
-        size: SIZE,
-    });
-    let mut table = Table::new(format!("{name}, 10 connections"), &COLUMNS);
-    let (mut held, mut points) = (0, Vec::new());
-    for backlog in [0, lab.share(64, 10_000), lab.share(1, 10), lab.share(4, 10)] {
-        if backlog > held {
-            deep.put(&server, backlog - held)?;
-            held = backlog;
-            server.rest()?;
+        let server = Server::new(&lab.ground, DEFAULT)?;
+        let [empty, deep] = ["empty", "deep"].map(|prefix| Pile {
+            voice,
+            prefix,
+            size: SIZE,
+        });
+        let mut table = Sheet::new(format!("{name}, 10 connections"), &COLUMNS);
+        let mut held = 0;
+        for backlog in [0, lab.share(64, 10_000), lab.share(1, 10), lab.share(4, 10)] {
+            if backlog > held {
+                deep.put(&server, backlog - held, &mut |_| {})?;
+                held = backlog;
+                server.rest()?;
+            }
+            let pair = pairs(lab, &server, empty, deep, None)?;
+            let text = count(held as f64);
+            // Two empty queues tell how far two runs of the same differ.
+            let bound = (held > 0).then_some(Bound::AtLeast(WANTED));
+            let what = format!("{name}: rate with {text} held / empty");
+            let figure = Figure::new(what, ratios(&pair, |report| report.rate), bound);
+            let values = [
+                spread(&pair.empty, |report| report.rate).median,
+                spread(&pair.deep, |report| report.rate).median,
+                figure.value.median,
+                spread(&pair.empty, |report| report.latency.p99_us).median,
+                spread(&pair.deep, |report| report.latency.p99_us).median,
+                spread(&pair.deep, |report| report.latency.max_us).most,
+                server.memory()?.sum() as f64,
+            ];
+            table.row(format!("{text} held"), values);
+            found.figures.push(figure);
         }
-        let pair = pairs(lab, &server, empty, deep, None)?;
-        let ratios = pair.deep.iter().zip(&pair.empty);
-        let ratios: Vec<f64> = ratios.map(|(deep, empty)| deep.rate / empty.rate).collect();
-        let ratio = Spread::of(ratios.iter().copied()).median;
-        let held_text = Unit::Count.show(held as f64);
-        let values = [
-            middle(&pair.empty, |report| report.rate),
-            middle(&pair.deep, |report| report.rate),
-            ratio,
-            middle(&pair.empty, |report| report.latency.p99_us),
-            middle(&pair.deep, |report| report.latency.p99_us),
-            most(&pair.deep, |report| report.latency.max_us),
-            server.memory()?.sum() as f64,
-        ];
-        table.row(format!("{held_text} held"), values);
-        points.push((held as f64, ratio));
-        // Two empty queues tell how far two runs of the same differ.
-        let bound = (held > 0).then_some(Bound::AtLeast(WANTED));
-        let what = format!("{name}: rate with {held_text} held / empty");
-        found.figures.push(Figure::new(what, ratios, bound));
+        found.tables.push(table);
     }
-    found.tables.push(table);
-    Ok(points)
+    Ok(found)
 }
 
 /// How long puts and takes take with a backlog and without.
@@ -143,20 +119,20 @@ fn depths(
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn fairness(lab: &Lab) -> Result<Found> {
-    const COLUMNS: [(&str, Unit); 5] = [
-        ("rate", Unit::Rate),
-        ("p50", Unit::Microseconds),
-        ("p99", Unit::Microseconds),
-        ("p99.9", Unit::Microseconds),
-        ("longest", Unit::Microseconds),
+    const COLUMNS: [(&str, Show); 5] = [
+        ("requests/s", count),
+        ("p50", us),
+        ("p99", us),
+        ("p99.9", us),
+        ("longest", us),
     ];
-    let server = Server::new(&lab.ground, Settings::SMALL)?;
+    let server = Server::new(&lab.ground, SMALL)?;
     let (empty, deep) = (Pile::small("empty"), Pile::small("deep"));
-    deep.put(&server, lab.messages)?;
+    deep.put(&server, lab.messages, &mut |_| {})?;
     server.rest()?;
-    let mut table = Table::new("10 connections on one queue", &COLUMNS);
+    let mut table = Sheet::new("10 connections on one queue", &COLUMNS);
     let mut found = Found::default();
-    let backlog = format!("{} held", Unit::Count.show(lab.messages as f64));
+    let backlog = format!("{} held", count(lab.messages as f64));
     for (pace, rate) in [
         ("closed loop".to_owned(), None),
         (format!("{STEADY:.0} requests/s"), Some(STEADY)),
@@ -164,19 +140,17 @@ pub(crate) fn fairness(lab: &Lab) -> Result<Found> {
         let pair = pairs(lab, &server, empty, deep, rate)?;
         for (what, reports) in [("no backlog", &pair.empty), (backlog.as_str(), &pair.deep)] {
             let values = [
-                middle(reports, |report| report.rate),
-                middle(reports, |report| report.latency.p50_us),
-                middle(reports, |report| report.latency.p99_us),
-                middle(reports, |report| report.latency.p999_us),
-                most(reports, |report| report.latency.max_us),
+                spread(reports, |report| report.rate).median,
+                spread(reports, |report| report.latency.p50_us).median,
+                spread(reports, |report| report.latency.p99_us).median,
+                spread(reports, |report| report.latency.p999_us).median,
+                spread(reports, |report| report.latency.max_us).most,
             ];
             table.row(format!("{pace}, {what}"), values);
         }
-        let ratios = pair.deep.iter().zip(&pair.empty);
-        let ratios = ratios.map(|(deep, empty)| deep.latency.p99_us / empty.latency.p99_us);
         let what = format!("{pace}: p99 with the backlog / without");
-        let figure = Figure::new(what, ratios.collect(), None);
-        found.figures.push(figure);
+        let ratios = ratios(&pair, |report| report.latency.p99_us);
+        found.figures.push(Figure::new(what, ratios, None));
     }
     found.tables.push(table);
     Ok(found)

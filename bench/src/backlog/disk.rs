@@ -56,6 +56,14 @@ impl Disk {
         *kind += bytes;
     }
 
+    /// The one that takes more, spare segments left out.
+    pub(crate) fn larger(self, other: Self) -> Self {
+        match other.without_spares() > self.without_spares() {
+            true => other,
+            false => self,
+        }
+    }
+
     /// All but the spare segments.
     pub(crate) fn without_spares(self) -> u64 {
         self.log + self.runs + self.other

@@ -6,12 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quintet_bench::{Load, Report};
 
-use super::Lab;
 use super::bulk::{Pile, measure};
-use super::server::Server;
-use super::settings::Settings;
-use super::sheet::{Found, Table, Unit};
-use crate::compare::results::{Bound, Figure, Spread};
+use super::server::{DEFAULT, Server};
+use super::{Found, Lab};
+use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
 
 /// Connections with large messages, and bytes of these.
 const LARGE: (usize, usize) = (10, 8 << 20);
@@ -31,17 +29,17 @@ const WANTED_MS: f64 = 5.0;
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn large(lab: &Lab) -> Result<Found> {
-    const COLUMNS: [(&str, Unit); 5] = [
-        ("p50", Unit::Microseconds),
-        ("p99, median of the turns", Unit::Microseconds),
-        ("p99, most", Unit::Microseconds),
-        ("longest", Unit::Microseconds),
-        ("large messages", Unit::Rate),
+    const COLUMNS: [(&str, Show); 5] = [
+        ("p50", us),
+        ("p99, median of the turns", us),
+        ("p99, most", us),
+        ("longest", us),
+        ("large messages/s", count),
     ];
-    let server = Server::new(&lab.ground, Settings::DEFAULT)?;
+    let server = Server::new(&lab.ground, DEFAULT)?;
     let backlog = lab.share(1, 10);
     let deep = Pile::small("deep");
-    deep.put(&server, backlog)?;
+    deep.put(&server, backlog, &mut |_| {})?;
     server.rest()?;
     let mut own = deep.load(&server)?;
     (own.connections, own.rate, own.time) = (CONNECTIONS, Some(STEADY), lab.time);
@@ -55,24 +53,23 @@ pub(crate) fn large(lab: &Lab) -> Result<Found> {
     ];
     let mut found = [const { Vec::new() }; 4];
     for turn in 0..lab.turns {
-        for at in 0..cases.len() {
-            let at = if turn % 2 == 0 {
-                at
-            } else {
-                cases.len() - 1 - at
-            };
+        let mut order: Vec<usize> = (0..cases.len()).collect();
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
             let (name, load, beside) = cases[at];
             let what = format!("turn {} of {}: {name}", turn + 1, lab.turns);
             let reports = if beside {
                 with_large(&server, load, &what)?
             } else {
-                (measure(load, &what)?, 0.0)
+                (measure(load, &what, &mut |_| {})?, 0.0)
             };
             found[at].push(reports);
         }
     }
-    let held = Unit::Count.show(backlog as f64);
-    let mut table = Table::new(format!("{STEADY} requests/s, {held} held"), &COLUMNS);
+    let held = count(backlog as f64);
+    let mut table = Sheet::new(format!("{STEADY} requests/s, {held} held"), &COLUMNS);
     let mut figures = Vec::new();
     for ((name, _, beside), reports) in cases.iter().zip(&found) {
         let of = |of: fn(&Report) -> f64| Spread::of(reports.iter().map(|(report, _)| of(report)));
@@ -90,14 +87,12 @@ pub(crate) fn large(lab: &Lab) -> Result<Found> {
                 .iter()
                 .map(|(report, _)| report.latency.p99_us / 1e3);
             let bound = Some(Bound::AtMost(WANTED_MS));
-            let figure = Figure::new(format!("{name}: p99, ms"), p99.collect(), bound);
-            figures.push(figure);
+            figures.push(Figure::new(format!("{name}: p99, ms"), p99, bound));
         }
     }
     Ok(Found {
         tables: vec![table],
         figures,
-        plots: Vec::new(),
     })
 }
 
@@ -109,7 +104,7 @@ fn with_large(server: &Server, small: &Load, what: &str) -> Result<(Report, f64)
     large.time = small.time + MARGIN * 2;
     let large = thread::spawn(move || large.run(&mut |_| {}));
     thread::sleep(MARGIN);
-    let report = measure(small, what);
+    let report = measure(small, what, &mut |_| {});
     let Ok(large) = large.join() else {
         bail!("the load of large messages panicked");
     };

@@ -1,14 +1,8 @@
 //! How much memory a process has, apart by kind, and its peaks.
 
 use std::fs;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-
-/// How often a watch looks.
-const LOOK: Duration = Duration::from_millis(50);
+use anyhow::{Context, Result};
 
 /// Resident memory of a process, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,55 +52,17 @@ pub(crate) struct Peak {
 }
 
 impl Peak {
-    fn raise(&mut self, memory: Memory) {
+    /// Takes in another look.
+    pub(crate) fn raise(&mut self, memory: Memory) {
         self.anon = self.anon.max(memory.anon);
         self.file = self.file.max(memory.file);
         self.sum = self.sum.max(memory.sum());
     }
 }
 
-/// A thread that looks at a process's memory until it is told to end.
-pub(crate) struct Watch {
-    end: Sender<()>,
-    thread: JoinHandle<Result<Peak>>,
-}
-
-impl Watch {
-    /// # Errors
-    /// The system refuses a thread.
-    pub(crate) fn start(pid: u32) -> Result<Self> {
-        let (end, ended) = mpsc::channel();
-        let watch = move || {
-            let mut peak = Peak::default();
-            loop {
-                peak.raise(Memory::of(pid)?);
-                // Told, or dropped.
-                if ended.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
-                    return Ok(peak);
-                }
-            }
-        };
-        let named = std::thread::Builder::new().name("watch".into());
-        let thread = named.spawn(watch).context("cannot start a thread")?;
-        Ok(Self { end, thread })
-    }
-
-    /// What it saw, at least once.
-    ///
-    /// # Errors
-    /// The process ended meanwhile.
-    pub(crate) fn end(self) -> Result<Peak> {
-        drop(self.end);
-        match self.thread.join() {
-            Ok(peak) => peak,
-            Err(_) => bail!("the watch panicked"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Memory, Peak, Watch};
+    use super::{Memory, Peak};
 
     #[test]
     fn kinds_apart() {
@@ -123,12 +79,5 @@ mod tests {
         peak.raise(Memory { anon: 5, file: 1 });
         peak.raise(Memory { anon: 1, file: 4 });
         assert_eq!((peak.anon, peak.file, peak.sum), (5, 4, 6));
-    }
-
-    #[test]
-    fn a_watch_sees_this_process() {
-        let watch = Watch::start(std::process::id()).unwrap();
-        assert!(watch.end().unwrap().sum > 0);
-        assert!(Watch::start(u32::MAX).unwrap().end().is_err());
     }
 }

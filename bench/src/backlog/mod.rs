@@ -9,39 +9,28 @@ mod bulk;
 mod depth;
 mod disk;
 mod flood;
+mod held;
 mod large;
 mod memory;
-mod packing;
-mod plot;
-mod resident;
 mod restart;
-mod results;
 mod server;
-mod settings;
-mod sheet;
 mod talk;
-mod through;
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use anyhow::{Result, bail, ensure};
+use serde::Serialize;
+use serde_json::json;
 
-use crate::compare::machine::{Machine, SyncTimes};
-use crate::compare::peers::{self, Ground};
-use sheet::Found;
+use crate::common::Common;
+use crate::common::peers::Ground;
+use crate::common::sheet::{self, Figure, Sheet};
 
-/// Messages, turns and seconds of a short run.
-const QUICK: (u64, usize, f64) = (100_000, 2, 1.0);
-/// Messages, turns and seconds below which a run is called short.
-const FEWEST: (u64, usize, f64) = (10_000_000, 5, 1.0);
+/// Messages of a short run, and below which a run is called short.
+const QUICK: u64 = 100_000;
+const FEWEST: u64 = 10_000_000;
 /// Messages at least, so that all shares of them are some; and at most.
 const MESSAGES: std::ops::RangeInclusive<u64> = 10_000..=100_000_000;
-/// Turns and seconds at most.
-const TURNS_MAX: usize = 100;
-const SECONDS_MAX: f64 = 600.0;
 /// Bytes the disk must have left for each message asked for: three times as
 /// many of 100 B are held at once, or four tenths of 1 KiB; merging needs as
 /// much again for a while.
@@ -65,12 +54,12 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "resident",
         title: "Memory with a backlog, and with three times as many",
-        run: resident::resident,
+        run: held::resident,
     },
     Experiment {
         name: "packing",
         title: "Disk for what is still to be taken",
-        run: packing::packing,
+        run: held::packing,
     },
     Experiment {
         name: "fairness",
@@ -100,7 +89,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "disk",
         title: "Many messages through a queue that old ones stay in",
-        run: through::disk,
+        run: held::disk,
     },
 ];
 
@@ -112,39 +101,22 @@ Experiments: flood, resident, packing, fairness, depth, restart, large, drain, d
 Examples:
   cargo xtask backlog                          everything; about half an hour
   cargo xtask backlog --only resident,restart
-  cargo xtask backlog --quick --print          a first look
+  cargo xtask backlog --quick --print          a first look, with 100,000 messages
 
 Run nothing else meanwhile: server and load share the machine. Resident holds three times
 --messages, disk passes twice as many; depth holds four tenths, of 1 KiB; drain takes a fifth;
 large holds a tenth.")]
 pub(crate) struct Args {
-    /// Only these.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    only: Vec<String>,
-    /// 100,000 messages, two turns of a second: to see that it works, not to believe.
-    #[arg(long, conflicts_with_all = ["messages", "turns", "seconds"])]
-    quick: bool,
+    #[command(flatten)]
+    common: Common,
     /// Messages of a backlog.
-    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000_000,
+        conflicts_with = "quick"
+    )]
     messages: u64,
-    /// Turns of what is measured several times.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    turns: usize,
-    /// Seconds of each load that is measured for a time.
-    #[arg(long, value_name = "N", default_value_t = 3.0)]
-    seconds: f64,
-    /// Print what was found and write no file.
-    #[arg(long)]
-    print: bool,
-    /// The quintet binary.
-    #[arg(long, value_name = "FILE", default_value = "target/release/quintet")]
-    quintet: PathBuf,
-    /// Root of the sources, with bench/results.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    root: PathBuf,
-    /// Where the servers write; on the disk that is to be measured.
-    #[arg(long, value_name = "DIR", default_value = "target/backlog")]
-    scratch: PathBuf,
 }
 
 /// What experiments need.
@@ -163,53 +135,62 @@ impl Lab {
     }
 }
 
+/// All of one experiment.
+#[derive(Default, Serialize)]
+struct Found {
+    tables: Vec<Sheet>,
+    figures: Vec<Figure>,
+}
+
 impl Args {
     /// Runs what is asked for; prints it and, unless told not to, writes it
-    /// into `bench/results/backlog.json`, beside what others found, and
-    /// `backlog-NAME.svg`. An experiment that fails keeps no other from being
-    /// run.
+    /// into `bench/results/backlog-NAME.json`. An experiment that fails keeps
+    /// no other from being run.
     ///
     /// # Errors
     /// An experiment failed, or a file cannot be written.
     pub(crate) fn run(mut self) -> Result<()> {
-        if self.quick {
-            (self.messages, self.turns, self.seconds) = QUICK;
-        }
         self.check()?;
-        fs::create_dir_all(&self.scratch)
-            .with_context(|| format!("cannot make {}", self.scratch.display()))?;
-        let (free, needed) = (disk::free(&self.scratch)?, self.messages * DISK_BYTES);
-        if free < needed {
-            bail!("{needed} bytes of disk are needed and {free} are left; ask for fewer messages");
-        }
-        let ran = self.ran()?;
+        let common = &self.common;
         let lab = Lab {
-            ground: Ground {
-                against: None,
-                quintet: self.quintet.clone(),
-                scratch: self.scratch.clone(),
-            },
+            ground: common.ground(None)?,
             messages: self.messages,
-            turns: self.turns,
-            time: Duration::from_secs_f64(self.seconds),
+            turns: common.turns,
+            time: common.time(),
         };
-        let asked = |name: &str| self.only.is_empty() || self.only.iter().any(|n| n == name);
+        let (free, needed) = (disk::free(&lab.ground.scratch)?, lab.messages * DISK_BYTES);
+        ensure!(
+            free >= needed,
+            "{needed} bytes of disk are needed and {free} are left; ask for fewer messages"
+        );
+        let (mut ran, sync) = (common.ran(), common.sync_times()?);
+        ran.short |= lab.messages < FEWEST;
+        println!("{}", sync.describe());
         let mut failed = Vec::new();
-        for experiment in EXPERIMENTS.iter().filter(|one| asked(one.name)) {
-            println!("\n## {}: {}\n", experiment.name, experiment.title);
+        for Experiment { name, title, run } in EXPERIMENTS {
+            if !common.begins(name, title) {
+                continue;
+            }
             let start = Instant::now();
-            match (experiment.run)(&lab) {
-                Ok(found) => {
-                    println!("{}", found.markdown());
-                    println!("{:.0} s", start.elapsed().as_secs_f64());
-                    if !self.print {
-                        results::write(&self.root, experiment, &ran, &found)?;
-                    }
-                }
+            let found = match run(&lab) {
+                Ok(found) => found,
                 Err(error) => {
-                    eprintln!("{} failed: {error:#}", experiment.name);
-                    failed.push(experiment.name);
+                    eprintln!("{name} failed: {error:#}");
+                    failed.push(*name);
+                    continue;
                 }
+            };
+            for table in &found.tables {
+                println!("{}", table.markdown());
+            }
+            println!("{}", sheet::figures(&found.figures));
+            println!("{:.0} s", start.elapsed().as_secs_f64());
+            if !common.print {
+                let all = json!({
+                    "experiment": name, "title": title, "ran": ran, "fdatasync_4k": sync,
+                    "messages": lab.messages, "found": found,
+                });
+                common.write_json(&format!("backlog-{name}"), &all)?;
             }
         }
         if !failed.is_empty() {
@@ -218,53 +199,15 @@ impl Args {
         Ok(())
     }
 
-    fn check(&self) -> Result<()> {
-        if !MESSAGES.contains(&self.messages) {
-            let (least, most) = (MESSAGES.start(), MESSAGES.end());
-            bail!("messages must be {least} to {most}");
+    fn check(&mut self) -> Result<()> {
+        if self.common.quick {
+            self.messages = QUICK;
         }
-        if !(1..=TURNS_MAX).contains(&self.turns) {
-            bail!("turns must be 1 to {TURNS_MAX}");
-        }
-        if !(0.1..=SECONDS_MAX).contains(&self.seconds) {
-            bail!("seconds must be 0.1 to {SECONDS_MAX}");
-        }
+        let (least, most) = (MESSAGES.start(), MESSAGES.end());
+        let fine = MESSAGES.contains(&self.messages);
+        ensure!(fine, "messages must be {least} to {most}");
         let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
-        for name in &self.only {
-            if !names.contains(&name.as_str()) {
-                bail!("no experiment \"{name}\"; there are {}", names.join(", "));
-            }
-        }
-        Ok(())
-    }
-
-    /// How it is measured, for whoever reads the figures; printed too.
-    fn ran(&self) -> Result<Value> {
-        let (machine, sync) = (
-            Machine::here(&self.scratch),
-            SyncTimes::measure(&self.scratch)?,
-        );
-        let commit = peers::commit(&self.root).unwrap_or_else(|| "an unknown commit".to_owned());
-        println!(
-            "{}; {}. Quintet at {commit}",
-            machine.describe(),
-            sync.describe()
-        );
-        let Self {
-            messages,
-            turns,
-            seconds,
-            ..
-        } = *self;
-        Ok(json!({
-            "machine": machine,
-            "fdatasync_4k": sync,
-            "quintet": commit,
-            "messages": messages,
-            "turns": turns,
-            "seconds": seconds,
-            "short": messages < FEWEST.0 || turns < FEWEST.1 || seconds < FEWEST.2,
-        }))
+        self.common.check(&names)
     }
 }
 

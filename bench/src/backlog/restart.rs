@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Lab;
 use super::bulk::Pile;
-use super::server::Server;
-use super::settings::Settings;
-use super::sheet::{Found, Table, Unit};
-use crate::compare::results::{Bound, Figure, Spread};
+use super::server::{SMALL, Server};
+use super::{Found, Lab};
+use crate::common::sheet::{Bound, Figure, Sheet, Spread, bytes, count, fine, whole};
 
 /// Seconds to the first reply after a stop, and after `kill -9`.
 const WANTED: (f64, f64) = (1.0, 2.0);
@@ -27,76 +25,50 @@ const LOAD_MAX: Duration = Duration::from_secs(600);
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn restart(lab: &Lab) -> Result<Found> {
-    const COLUMNS: [(&str, Unit); 6] = [
-        ("first reply, median", Unit::Seconds),
-        ("least", Unit::Seconds),
-        ("most", Unit::Seconds),
-        ("log when it ended", Unit::Bytes),
-        ("runs when it ended", Unit::Bytes),
-        ("more or fewer messages", Unit::Count),
+    let columns = [
+        ("seconds, median", fine as _),
+        ("least", fine as _),
+        ("most", fine as _),
+        ("log at most", bytes as _),
+        ("runs at most", bytes as _),
+        ("messages more", whole as _),
     ];
-    let mut server = Server::new(&lab.ground, Settings::SMALL)?;
+    let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
-    pile.put(&server, lab.messages)?;
+    pile.put(&server, lab.messages, &mut |_| {})?;
     server.rest()?;
-    let held = Unit::Count.show(lab.messages as f64);
-    let mut table = Table::new(format!("{held} held"), &COLUMNS);
+    let mut table = Sheet::new(format!("{} held", count(lab.messages as f64)), &columns);
     let mut figures = Vec::new();
-    for (how, wanted) in [(How::Stop, WANTED.0), (How::Kill, WANTED.1)] {
+    for (how, killed, wanted) in [
+        ("after SIGTERM", false, WANTED.0),
+        ("after kill -9 under load", true, WANTED.1),
+    ] {
         let (mut times, mut log, mut runs) = (Vec::new(), 0, 0);
         for _ in 0..lab.turns {
-            match how {
-                How::Stop => {
-                    server.stop()?;
-                }
-                How::Kill => kill(lab, &mut server, pile)?,
+            match killed {
+                false => server.stop()?,
+                true => kill(lab, &mut server, pile)?,
             }
             let disk = server.disk()?;
             (log, runs) = (log.max(disk.log), runs.max(disk.runs));
             times.push(server.start_timed(&pile.queue())?.as_secs_f64());
         }
+        let left = format!("queue_{}_items", pile.queue());
+        let more = server.talk("memcache")?.stat(&left)? as f64 - lab.messages as f64;
+        let what = format!("seconds to the first reply {how}");
+        let figure = Figure::new(what, times, Some(Bound::AtMost(wanted)));
         let Spread {
             median,
             least,
             most,
-        } = Spread::of(times.iter().copied());
-        let left = server
-            .talk()?
-            .stat(&format!("queue_{}_items", pile.queue()))?;
-        let values = [
-            median,
-            least,
-            most,
-            log as f64,
-            runs as f64,
-            left as f64 - lab.messages as f64,
-        ];
-        table.row(how.name(), values);
-        let what = format!("seconds to the first reply {}", how.name());
-        figures.push(Figure::new(what, times, Some(Bound::AtMost(wanted))));
+        } = figure.value;
+        table.row(how, [median, least, most, log as f64, runs as f64, more]);
+        figures.push(figure);
     }
-    let (tables, plots) = (vec![table], Vec::new());
     Ok(Found {
-        tables,
+        tables: vec![table],
         figures,
-        plots,
     })
-}
-
-/// How a server ends.
-#[derive(Clone, Copy)]
-enum How {
-    Stop,
-    Kill,
-}
-
-impl How {
-    fn name(self) -> &'static str {
-        match self {
-            How::Stop => "after SIGTERM",
-            How::Kill => "after kill -9 under load",
-        }
-    }
 }
 
 /// Kills the server while puts and takes are on their way, both to the queue
@@ -116,7 +88,7 @@ fn kill(lab: &Lab, server: &mut Server, pile: Pile) -> Result<()> {
     let begun = wait.recv();
     if begun.is_ok() {
         thread::sleep(lab.time);
-        server.kill()?;
+        server.kill();
     }
     match load.join() {
         Ok(Err(_)) if begun.is_ok() => Ok(()),

@@ -5,8 +5,9 @@ use anyhow::Result;
 
 use super::driver::{self, Contender, Effort};
 use super::experiments::Experiment;
-use super::peers::Ground;
-use super::results::{Metric, Spread, Table, median_range};
+use super::table::{Metric, Table};
+use crate::common::peers::Ground;
+use crate::common::sheet::{Spread, median_range};
 
 /// Turns with the same processes. How a process happens to lie in memory makes
 /// a difference that lasts as long as it does, so they are started anew.
@@ -18,7 +19,6 @@ const TURNS_OF_A_PROCESS: usize = 5;
 /// # Errors
 /// A server or a load fails.
 pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> Result<()> {
-    println!("\n## {}: {}\n", experiment.name, experiment.title);
     let active = experiment.scenarios.iter().map(|work| work.connections);
     let room = quintet_bench::connections_max()
         .map(|most| most.saturating_sub(active.max().unwrap_or_default()));
@@ -36,11 +36,7 @@ pub(crate) fn run(experiment: &Experiment, effort: Effort, ground: &Ground) -> R
                 samples.extend(more);
             }
         }
-        tables.push(Table {
-            scenario: scenario.clone(),
-            contenders: contenders.clone(),
-            samples,
-        });
+        tables.push(Table::new(scenario, &contenders, samples));
     }
     println!("{}", report(&tables, experiment.metric));
     Ok(())
@@ -92,8 +88,8 @@ fn report(tables: &[Table], metric: Metric) -> String {
                     spread.median,
                     spread.least,
                     spread.most,
-                    metric.show(Spread::of(values(at)).median),
-                    metric.show(Spread::of(values(at + 1)).median),
+                    metric.show()(Spread::of(values(at)).median),
+                    metric.show()(Spread::of(values(at + 1)).median),
                 );
             }
         }
@@ -105,9 +101,9 @@ fn report(tables: &[Table], metric: Metric) -> String {
 mod tests {
     use super::super::driver::{Contender, Sample};
     use super::super::experiments;
-    use super::super::peers::Kind;
-    use super::super::results::{Metric, Table};
+    use super::super::table::{Metric, Table};
     use super::{pairs, report};
+    use crate::common::peers::Kind;
 
     fn sample(rate: f64, cpu_us: f64) -> Sample {
         Sample {

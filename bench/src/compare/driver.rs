@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use quintet_bench::{Bar, Load, Mix, Stream};
 use serde::Serialize;
 
-use super::peers::{Ground, Kind, Peer};
+use crate::common::peers::{Ground, Kind, Peer};
 
 /// Uncounted load before the first turn.
 const WARM_UP: Duration = Duration::from_millis(500);

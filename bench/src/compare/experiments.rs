@@ -3,9 +3,10 @@
 use quintet_bench::Mix;
 
 use super::driver::{Contender, Scenario};
-use super::peers::Kind;
-use super::results::Bound::{AtLeast, AtMost};
-use super::results::{Figure, Metric, Table};
+use super::table::{Metric, Table};
+use crate::common::peers::Kind;
+use crate::common::sheet::Bound::{AtLeast, AtMost};
+use crate::common::sheet::Figure;
 
 const Q_50MS: Kind = Kind::Quintet("50ms", "memcache");
 const Q_ALWAYS: Kind = Kind::Quintet("always", "memcache");

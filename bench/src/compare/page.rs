@@ -3,10 +3,10 @@
 
 use anyhow::{Context, Result, ensure};
 
+use super::Outcome;
 use super::experiments::Experiment;
-use super::machine::{Machine, SyncTimes};
-use super::results::{Figure, Spread, Table};
-use super::{Outcome, Ran};
+use crate::common::Ran;
+use crate::common::sheet::{self, Spread};
 
 /// Puts `block` between the marks of `name`.
 ///
@@ -30,84 +30,40 @@ pub(crate) fn block(experiment: &Experiment, outcome: &Outcome) -> String {
     format!("![{title}](../bench/results/{name}.svg)\n\n") + &tables(experiment, outcome)
 }
 
-/// The same without the plot.
+/// The same without the plot: medians with the least and the most, a row for
+/// each contender, the figures, and how it was measured.
 pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
-    let mut text = table(experiment, &outcome.tables) + "\n";
-    text += &figures(&outcome.figures);
-    text += &conditions(&outcome.ran, &outcome.sync);
-    text
-}
-
-/// Medians with the least and the most, a row for each contender.
-fn table(experiment: &Experiment, tables: &[Table]) -> String {
-    let Some(first) = tables.first() else {
-        return String::new();
+    let metric = experiment.metric;
+    let cells = |at: usize| {
+        let samples = outcome.tables.iter().map(|table| &table.samples[at]);
+        let spreads = samples.map(|samples| Spread::of(samples.iter().map(|s| metric.of(s))));
+        spreads.map(|spread| spread.show(metric.show())).collect()
     };
-    let mut text = format!("| {} |", experiment.metric.title());
-    for table in tables {
-        text += &format!(" {} |", table.scenario.name);
-    }
-    text += "\n|---|";
-    text += &"---|".repeat(tables.len());
-    text += "\n";
-    for (at, contender) in first.contenders.iter().enumerate() {
-        text += &format!("| {} |", contender.name());
-        for table in tables {
-            let values = table.samples[at].iter().map(|s| experiment.metric.of(s));
-            let Spread {
-                median,
-                least,
-                most,
-            } = Spread::of(values);
-            let show = |value| experiment.metric.show(value);
-            text += &format!(" {} ({} to {}) |", show(median), show(least), show(most));
-        }
-        text += "\n";
-    }
-    text
-}
-
-/// The figures with what they should be.
-pub(crate) fn figures(figures: &[Figure]) -> String {
-    let mut text = String::from("| figure | measured | wanted | reached |\n|---|---|---|---|\n");
-    for figure in figures {
-        let Spread {
-            median,
-            least,
-            most,
-        } = figure.value;
-        let wanted = figure.bound.map_or("-".to_owned(), |bound| bound.show());
-        let reached = match figure.reached {
-            Some(true) => "yes",
-            Some(false) => "**no**",
-            None => "-",
-        };
-        text += &format!(
-            "| {} | {median:.2} ({least:.2} to {most:.2}) | {wanted} | {reached} |\n",
-            figure.what
-        );
-    }
-    text
-}
-
-fn conditions(ran: &Ran, sync: &SyncTimes) -> String {
+    let contenders = experiment.contenders.iter().enumerate();
+    let rows: Vec<_> = contenders
+        .map(|(at, one)| (one.name(), cells(at)))
+        .collect();
+    let scenarios = outcome
+        .tables
+        .iter()
+        .map(|table| table.scenario.name.as_str());
+    let mut text = sheet::markdown(metric.title(), scenarios, &rows) + "\n";
+    text += &sheet::figures(&outcome.figures);
     let Ran {
         machine,
         turns,
         seconds,
         quintet,
         short,
-        ..
-    } = ran;
+    } = &outcome.ran;
     let short = if *short {
         " A short run: read it with care."
     } else {
         ""
     };
-    format!(
-        "\n{turns} turns of {seconds} s each; {}; {}. Quintet at {quintet}.{short}\n",
-        Machine::describe(machine),
-        sync.describe()
+    let (machine, sync) = (machine.describe(), outcome.sync.describe());
+    text + &format!(
+        "\n{turns} turns of {seconds} s each; {machine}; {sync}. Quintet at {quintet}.{short}\n"
     )
 }
 

@@ -1,13 +1,14 @@
 //! The servers compared, each on a loopback port and a directory of its own.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use quintet_bench::{Target, Usage, Voice};
 use tempfile::TempDir;
 
@@ -15,6 +16,10 @@ use tempfile::TempDir;
 const START: Duration = Duration::from_secs(10);
 /// Connections each server must take.
 const CONNECTIONS: &str = "16384";
+/// The file of what a server says of errors, and how many lines of it are
+/// shown when it fails.
+const MESSAGES: &str = "messages";
+const LAST_LINES: usize = 5;
 
 /// A server and when it makes what it says durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,30 +183,22 @@ impl Kind {
         }
     }
 
-    /// Starts it and waits until it listens.
+    /// Starts it on a directory of its own and waits until it listens.
     ///
     /// # Errors
     /// It is not installed, or does not come to listen.
     pub(crate) fn start(self, ground: &Ground) -> Result<Peer> {
+        let dir = TempDir::new_in(&ground.scratch).context("cannot make a directory")?;
         let program = self.program(ground);
         let program = program.with_context(|| format!("{} is not installed", self.name()))?;
-        fs::create_dir_all(&ground.scratch)
-            .with_context(|| format!("cannot make {}", ground.scratch.display()))?;
-        let dir = TempDir::new_in(&ground.scratch).context("cannot make a directory")?;
+        let mut command = Command::new(program);
+        command.args(self.settings());
         // The port is free now; servers that choose one themselves do so.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut command = Command::new(&program);
-        command.args(self.settings()).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
         match self {
             Kind::Quintet(_, voice) | Kind::Against(_, voice) => {
-                let config = dir.path().join("quintet.toml");
-                fs::write(&config, format!("connections_max = {CONNECTIONS}\n"))?;
-                command
-                    .args(["--listen", &format!("{voice}=127.0.0.1:0"), "--config"])
-                    .arg(config)
-                    .arg("--data")
-                    .arg(dir.path().join("data"));
+                let config = format!("connections_max = {CONNECTIONS}\n");
+                quintet_args(&mut command, dir.path(), &config, &[voice])?;
             }
             Kind::Memcached => {
                 command.args(["-p", &port.to_string()]);
@@ -211,8 +208,9 @@ impl Kind {
                 }
             }
             Kind::Redis(_) => {
-                command.args(["--port", &port.to_string(), "--dir"]);
-                command.arg(dir.path()).stdout(Stdio::null());
+                command
+                    .args(["--port", &port.to_string(), "--dir"])
+                    .arg(dir.path());
             }
             Kind::Beanstalkd(log) => {
                 command.args(["-p", &port.to_string()]);
@@ -225,27 +223,50 @@ impl Kind {
                 command.arg(dir.path().join("echo"));
             }
         }
-        let child = command.spawn();
-        let child = child.with_context(|| format!("cannot start {}", program.display()))?;
-        let mut peer = Peer {
-            target: Target::local(port),
-            child,
-            _dir: dir,
-        };
-        match self {
-            Kind::Quintet(..) | Kind::Against(..) | Kind::Echo | Kind::SyncedEcho => {
-                peer.read_address()?;
+        let (process, target) = match self {
+            Kind::Memcached | Kind::Redis(_) | Kind::Beanstalkd(_) => {
+                let mut process = Process::spawn(command.stdout(Stdio::null()), dir.path())?;
+                process.wait_for(port)?;
+                (process, Target::local(port))
             }
-            _ => peer.wait_for(port)?,
-        }
-        Ok(peer)
+            Kind::Quintet(..) | Kind::Against(..) | Kind::Echo | Kind::SyncedEcho => {
+                let (process, targets) = Process::told(&mut command, dir.path())?;
+                let target = targets.into_values().next().context("no address")?;
+                (process, target)
+            }
+        };
+        Ok(Peer {
+            target,
+            process,
+            _dir: dir,
+        })
     }
+}
+
+/// Tells a Quintet where to listen, and what else: the rest of its command line.
+///
+/// # Errors
+/// Its configuration cannot be written to `dir`.
+pub(crate) fn quintet_args(
+    command: &mut Command,
+    dir: &Path,
+    config: &str,
+    voices: &[&str],
+) -> Result<()> {
+    let path = dir.join("quintet.toml");
+    fs::write(&path, config)?;
+    for voice in voices {
+        command.args(["--listen", &format!("{voice}=127.0.0.1:0")]);
+    }
+    let data = dir.join("data");
+    command.arg("--config").arg(path).arg("--data").arg(data);
+    Ok(())
 }
 
 /// A running server; killed when dropped, and its directory removed.
 pub(crate) struct Peer {
     pub(crate) target: Target,
-    child: Child,
+    process: Process,
     _dir: TempDir,
 }
 
@@ -257,73 +278,86 @@ impl Peer {
 
     /// What it has used.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        Usage::of(self.child.id())
+        Usage::of(self.process.0.id())
+    }
+}
+
+/// A process of ours; killed when dropped.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    /// Starts one; what it says of errors goes to a file in `dir`.
+    fn spawn(command: &mut Command, dir: &Path) -> Result<Self> {
+        let said = File::create(dir.join(MESSAGES))?;
+        let child = command.stdin(Stdio::null()).stderr(said).spawn();
+        let context = || format!("cannot start {}", command.get_program().display());
+        Ok(Self(child.with_context(context)?))
     }
 
-    /// Takes the address from the line that tells it.
-    fn read_address(&mut self) -> Result<()> {
-        let out = self.child.stdout.as_mut().context("no output")?;
+    /// Starts one that prints where it listens, by voice, and then that it is
+    /// ready.
+    ///
+    /// # Errors
+    /// It ends before that; says its last words.
+    pub(crate) fn told(
+        command: &mut Command,
+        dir: &Path,
+    ) -> Result<(Self, BTreeMap<String, Target>)> {
+        let mut process = Self::spawn(command.stdout(Stdio::piped()), dir)?;
+        let out = process.0.stdout.as_mut().context("no output")?;
+        let mut targets = BTreeMap::new();
         for line in BufReader::new(out).lines() {
             let line = line?;
-            if let Some(rest) = line.strip_prefix("listening ")
-                && let Some((_, address)) = rest.split_once(' ')
+            if let Some((voice, address)) = line
+                .strip_prefix("listening ")
+                .and_then(|rest| rest.split_once(' '))
+                && let Ok(target) = Target::parse(address)
             {
-                self.target = Target::parse(address).map_err(anyhow::Error::msg)?;
+                targets.insert(voice.to_owned(), target);
             }
             if line.ends_with(" ready") {
-                return Ok(());
+                return Ok((process, targets));
             }
         }
-        bail!("the server ended before it was ready")
+        let said = fs::read_to_string(dir.join(MESSAGES)).unwrap_or_default();
+        let last: Vec<&str> = said.lines().rev().take(LAST_LINES).collect();
+        bail!(
+            "the server ended before it was ready; it said last: {}",
+            last.join(" / ")
+        )
     }
 
     fn wait_for(&mut self, port: u16) -> Result<()> {
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.0.try_wait()? {
                 bail!("the server ended at once: {status}");
             }
-            if start.elapsed() > START {
-                bail!("the server does not listen");
-            }
+            ensure!(start.elapsed() < START, "the server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     }
 }
 
-impl Drop for Peer {
+impl Drop for Process {
     fn drop(&mut self) {
         // It is ours, and nothing it holds is kept.
-        if self.child.kill().is_ok() {
-            self.child.wait().ok();
+        if self.0.kill().is_ok() {
+            self.0.wait().ok();
         }
     }
 }
 
 /// The commit the sources are at, and whether they were changed since.
 pub(crate) fn commit(root: &Path) -> Option<String> {
-    let git = |args: &[&str]| {
-        let output = Command::new("git")
-            .args(args)
-            .current_dir(root)
-            .output()
-            .ok()?;
+    let git = |words: &str| {
+        let mut git = Command::new("git");
+        let output = git.args(words.split(' ')).current_dir(root).output().ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]).filter(|text| !text.is_empty())?;
-    let sources = [
-        "status",
-        "--porcelain",
-        "--",
-        "crates",
-        "bench/src",
-        "Cargo.lock",
-    ];
-    let changed = git(&sources).is_some_and(|text| !text.is_empty());
-    Some(if changed {
-        commit + " and changes"
-    } else {
-        commit
-    })
+    let commit = git("rev-parse --short=12 HEAD").filter(|text| !text.is_empty())?;
+    let changed = git("status --porcelain -- crates bench/src Cargo.lock");
+    let changed = changed.is_some_and(|text| !text.is_empty());
+    Some(commit + if changed { " and changes" } else { "" })
 }

@@ -1,0 +1,223 @@
+//! What a backlog takes of memory and disk: while it is held, while it is
+//! taken, and while others pass an old message.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::bulk::{CONNECTIONS, Pile, measure};
+use super::disk::Disk;
+use super::memory::{Memory, Peak};
+use super::server::{DEFAULT, SMALL, Server};
+use super::{Found, Lab};
+use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, fine, mib};
+
+/// MiB it may take with a budget of 64 MiB, and with three times as many
+/// messages, in parts of that.
+const RESIDENT_WANTED: f64 = 100.0;
+const GROWTH_WANTED: f64 = 1.1;
+/// MiB the data directory may take beyond its spare segments while messages
+/// pass.
+const DISK_WANTED: f64 = 256.0;
+/// Percent of the messages that are taken when the disk is looked at.
+const TAKEN: [u64; 5] = [25, 50, 75, 90, 95];
+/// Requests of each of the ten connections that pass the old messages.
+const DEPTH: usize = 16;
+/// No load takes longer.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// Messages of 100 B are held, then three times as many.
+///
+/// # Errors
+/// A server or a load fails.
+pub(crate) fn resident(lab: &Lab) -> Result<Found> {
+    let server = Server::new(&lab.ground, SMALL)?;
+    let pile = Pile::small("held");
+    let columns = [
+        ("RssAnon at rest", bytes as _),
+        ("RssFile at rest", bytes as _),
+        ("RssAnon at most", bytes as _),
+        ("RssFile at most", bytes as _),
+        ("both at most", bytes as _),
+        ("data directory", bytes as _),
+        ("disk bytes a message", count as _),
+    ];
+    let mut table = Sheet::new(format!("memory = \"{SMALL}\""), &columns);
+    let empty = server.memory()?;
+    let (mut held, mut rests, mut peaks) = (0, Vec::new(), Vec::new());
+    for target in [lab.messages, lab.messages * 3] {
+        let mut peak = Peak::default();
+        pile.put(&server, target - held, &mut |_| {
+            // A server that has ended fails the load, which says so.
+            peak.raise(server.memory().unwrap_or_default());
+        })?;
+        held = target;
+        server.rest()?;
+        let (rest, disk) = (server.memory()?, server.disk()?.without_spares());
+        peak.raise(rest);
+        let values = [
+            rest.anon,
+            rest.file,
+            peak.anon,
+            peak.file,
+            peak.sum,
+            disk,
+            disk / held,
+        ];
+        table.row(
+            format!("{} held", count(held as f64)),
+            values.map(|n| n as f64),
+        );
+        rests.push(rest);
+        peaks.push(peak);
+    }
+    let most = Some(Bound::AtMost(RESIDENT_WANTED));
+    let grown = Some(Bound::AtMost(GROWTH_WANTED));
+    let ratio = |of: fn(Memory) -> u64| [of(rests[1]) as f64 / of(rests[0]) as f64];
+    let figures = vec![
+        Figure::new("empty, MiB", [mib(empty.sum() as f64)], None),
+        Figure::new("at rest, MiB", [mib(rests[0].sum() as f64)], most),
+        Figure::new("at most, MiB", [mib(peaks[0].sum as f64)], most),
+        Figure::new(
+            "RssAnon at rest, three times as many",
+            ratio(|m| m.anon),
+            grown,
+        ),
+        Figure::new(
+            "both at rest, three times as many",
+            ratio(Memory::sum),
+            grown,
+        ),
+    ];
+    Ok(Found {
+        tables: vec![table],
+        figures,
+    })
+}
+
+/// Disk for what is still to be taken: in the order they were put, then by a
+/// hundred ranks, so that each run has some of every one.
+///
+/// # Errors
+/// A server or a load fails, or a message is missing.
+pub(crate) fn packing(lab: &Lab) -> Result<Found> {
+    let mut found = Found::default();
+    let ranks = Pile {
+        voice: "beanstalk-ranks",
+        prefix: "ranks",
+        size: 100,
+    };
+    let fifo = ("first in, first out", Pile::small("fifo"), lab.messages);
+    for (name, pile, all) in [fifo, ("100 ranks", ranks, lab.share(1, 5))] {
+        let server = Server::new(&lab.ground, SMALL)?;
+        pile.put(&server, all, &mut |_| {})?;
+        server.rest()?;
+        let columns = [
+            ("messages left", count as _),
+            ("bodies left", bytes as _),
+            ("runs", bytes as _),
+            ("log", bytes as _),
+            ("runs / bodies", fine as _),
+            ("all / bodies", fine as _),
+        ];
+        let mut table = Sheet::new(name, &columns);
+        let mut row = |name: &str, taken: u64| -> Result<f64> {
+            let (left, disk) = ((all - taken) as f64, server.disk()?);
+            let bodies = left * pile.size as f64;
+            let (runs, log, beyond) = (disk.runs as f64, disk.log as f64, disk.without_spares());
+            table.row(
+                name,
+                [
+                    left,
+                    bodies,
+                    runs,
+                    log,
+                    runs / bodies,
+                    beyond as f64 / bodies,
+                ],
+            );
+            Ok(runs / bodies)
+        };
+        row("all there, at rest", 0)?;
+        let mut taken = 0;
+        for percent in TAKEN {
+            let target = all * percent / 100;
+            pile.take(&server, target - taken, CONNECTIONS)?;
+            taken = target;
+            row(&format!("{percent} % taken"), taken)?;
+        }
+        server.rest()?;
+        let ratio = row("the same, at rest", taken)?;
+        let what = format!("{name}: runs / bodies, 95 % taken, at rest");
+        found.figures.push(Figure::new(what, [ratio], None));
+        found.tables.push(table);
+    }
+    Ok(found)
+}
+
+/// One message stays under an open lease, one of the lowest rank waits
+/// behind all others; twice as many messages as asked for pass them.
+///
+/// # Errors
+/// A server or a load fails, or an old message is gone.
+pub(crate) fn disk(lab: &Lab) -> Result<Found> {
+    let server = Server::new(&lab.ground, DEFAULT)?;
+    let pile = Pile::small("through");
+    let queue = pile.queue();
+    let mut leased = server.talk("memcache")?;
+    leased.ask(&format!("set {queue} 0 0 3\r\nold\r\n"), "STORED")?;
+    // The lease lasts as long as the connection.
+    let reply = leased.ask(&format!("get {queue}/open\r\n"), "END")?;
+    ensure!(reply.len() > 1, "the old message is not there");
+    let mut last = server.talk("beanstalk")?;
+    last.ask(&format!("use {queue}\r\n"), &format!("USING {queue}"))?;
+    let lowest = format!("put {} 0 60 6\r\nlowest\r\n", u32::MAX);
+    last.ask(&lowest, "INSERTED ")?;
+
+    let all = lab.messages * 2;
+    let mut load = pile.load(&server)?;
+    (load.depth, load.count, load.time) = (DEPTH, Some(all * 2), TIME_MAX);
+    let before = server.disk()?;
+    let mut peak = before;
+    let report = measure(&load, "through", &mut |_| {
+        // A directory that cannot be read is told of below.
+        peak = peak.larger(server.disk().unwrap_or_default());
+    })?;
+    let done = (report.puts, report.takes, report.empty);
+    ensure!(
+        done == (all, all, 0),
+        "puts, takes and empty takes of {all}: {done:?}"
+    );
+    let end = server.disk()?;
+    server.rest()?;
+    let rest = server.disk()?;
+    peak = peak.larger(end).larger(rest);
+    let mut talk = server.talk("memcache")?;
+    for name in ["items", "open_transactions"] {
+        let left = talk.stat(&format!("queue_{queue}_{name}"))?;
+        ensure!(left == 1, "{left} {name} are left, not one");
+    }
+    let columns =
+        ["log", "runs", "spare segments", "all but spares"].map(|name| (name, bytes as _));
+    let mut table = Sheet::new(format!("{} through", count(all as f64)), &columns);
+    let mut figures = Vec::new();
+    let bound = Some(Bound::AtMost(DISK_WANTED));
+    let looks = [
+        ("before", before, None),
+        ("at most", peak, None),
+        ("after", end, bound),
+    ];
+    for (name, disk, bound) in looks.into_iter().chain([("at rest", rest, bound)]) {
+        let Disk {
+            log, runs, spare, ..
+        } = disk;
+        let beyond = disk.without_spares();
+        table.row(name, [log, runs, spare, beyond].map(|bytes| bytes as f64));
+        let what = format!("{name}, MiB beyond the spare segments");
+        figures.push(Figure::new(what, [mib(beyond as f64)], bound));
+    }
+    Ok(Found {
+        tables: vec![table],
+        figures,
+    })
+}
