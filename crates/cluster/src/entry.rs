@@ -267,7 +267,6 @@ pub enum Refused {
     Claimed(Epoch),
     /// It is of an epoch before the newest claim's, and not where such may stand.
     Falling {
-        /// Its epoch.
         epoch: Epoch,
         /// The newest claim's.
         latest: Epoch,

@@ -88,7 +88,6 @@ pub trait Duty: Send {
 pub struct Owned<S> {
     /// The log, nothing of whose epoch but the claim is appended.
     pub log: StreamLog,
-    /// What there was.
     pub recovery: Recovery,
     /// What it led to.
     pub state: S,

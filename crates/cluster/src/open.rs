@@ -21,7 +21,6 @@ const ASK_AGAIN: Moment = Moment::from_secs(1);
 /// A stream's log, not open. Opening makes this node its owner, whoever owned it before: who else
 /// could, and when one should, is decided elsewhere.
 pub struct StreamStore {
-    /// The stream.
     pub stream: Arc<dyn Stream>,
     /// An empty directory for the mirror. The one of an earlier life is removed by the caller when
     /// this one is complete, which it is when the log is open.

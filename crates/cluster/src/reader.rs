@@ -55,11 +55,9 @@ pub enum Read<'a> {
 /// A frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed<'a> {
-    /// The frame.
     pub view: FrameView<'a>,
     /// Where it begins.
     pub position: Position,
-    /// Its segment.
     pub segment: SegmentNumber,
     /// Whether it is the first of its segment.
     pub begins: bool,

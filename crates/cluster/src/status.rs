@@ -39,7 +39,6 @@ impl Role {
 /// How a member stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// What it is.
     pub role: Role,
     /// The newest epoch it knows of; 0: nobody has claimed the log yet.
     pub epoch: Epoch,

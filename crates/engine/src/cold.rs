@@ -64,7 +64,6 @@ impl Lane {
 /// A block of a run: by its first entry's ordinal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockAt {
-    /// The run.
     pub run: RunId,
     /// Ordinal of the block's first entry.
     pub ordinal: u32,
@@ -80,7 +79,6 @@ pub struct Block {
     pub ordinal: u32,
     /// Entries, dead ones included.
     pub count: u32,
-    /// Whose.
     pub queue: QueueId,
     /// In which state.
     pub lane: Lane,
@@ -147,7 +145,6 @@ impl Block {
 /// What a block is told about one of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryFacts {
-    /// The message.
     pub id: MessageId,
     /// Where it stands in its lane.
     pub order: Order,
@@ -161,7 +158,6 @@ pub struct EntryFacts {
     pub urgent: bool,
     /// It is done, and the lane is that of archived messages.
     pub done: bool,
-    /// It has a key.
     pub keyed: bool,
 }
 
@@ -203,7 +199,6 @@ pub struct Written {
     pub number: u32,
     /// Ordinal of its first entry.
     pub ordinal: u32,
-    /// Whose.
     pub queue: QueueId,
     /// In which state.
     pub lane: Lane,
@@ -218,7 +213,6 @@ pub struct Rewritten {
     pub number: u32,
     /// Ordinal of its first entry.
     pub ordinal: u32,
-    /// Whose.
     pub queue: QueueId,
     /// In which state.
     pub lane: Lane,

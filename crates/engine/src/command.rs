@@ -70,7 +70,6 @@ pub enum Expiry {
 pub struct Put {
     /// Where to; made on first use.
     pub queue: Name,
-    /// What.
     pub body: Body,
     /// `None`: the queue's default.
     pub rank: Option<u32>,
@@ -336,9 +335,7 @@ pub enum Peek {
     Buried(Name),
     /// Up to `max` messages of one state in order, from an id on (console).
     List {
-        /// The queue.
         queue: Name,
-        /// Which state.
         state: ListState,
         /// Skip ids up to and including this one.
         after: Option<MessageId>,
@@ -388,7 +385,6 @@ pub struct Edit {
 pub enum StatsOf {
     /// The shard as a whole.
     Shard,
-    /// One queue.
     Queue(Name),
     /// Some of the queues, in the order they were made: as many as bear looking
     /// at in one step, from `from` on. Says where to go on.
@@ -396,7 +392,6 @@ pub enum StatsOf {
         /// A shard, and where in it; (0, 0) to begin.
         from: (u8, u32),
     },
-    /// One message.
     Message(MessageId),
 }
 
@@ -428,7 +423,6 @@ pub enum Command {
     /// it costs does not grow with them. If the queue cannot be made the take
     /// does not stand any more.
     WatchQueue {
-        /// Which.
         queue: Name,
         /// True: it is added.
         on: bool,
@@ -451,19 +445,15 @@ pub enum Command {
     /// Ends a lease, by id. Also acts on messages that are not reserved if
     /// `by` allows it.
     Settle {
-        /// Which message.
         id: MessageId,
         /// Who may.
         by: By,
-        /// How.
         how: How,
     },
     /// Ends leases the caller holds in a queue (`None`: in any), oldest first,
     /// `max` at most. Answers how many.
     SettleHeld {
-        /// The queue.
         queue: Option<Name>,
-        /// How.
         how: How,
         /// Leases at most.
         max: u32,
@@ -472,17 +462,11 @@ pub enum Command {
     Touch(MessageId),
     /// Leases this very message if it is ready, delayed or buried; a pause
     /// does not stop it.
-    ReserveId {
-        /// Which message.
-        id: MessageId,
-        /// The lease.
-        lease: LeaseAsk,
-    },
+    ReserveId { id: MessageId, lease: LeaseAsk },
     /// Looks without taking.
     Peek(Peek),
     /// Removes a message in any state.
     Delete {
-        /// Which message.
         id: MessageId,
         /// Who may.
         by: By,
@@ -491,7 +475,6 @@ pub enum Command {
     /// [`MESSAGES_PER_STEP`] at most: if it was that many, ask again for the
     /// rest. Answers how many.
     Kick {
-        /// The queue.
         queue: Name,
         /// Which: buried or delayed ones; none of another state is kicked.
         state: ListState,
@@ -504,7 +487,6 @@ pub enum Command {
     /// or another; whatever its state was, it is ready there. Limits are not
     /// asked: nothing is lost on the way.
     Move {
-        /// Which message.
         id: MessageId,
         /// Where to.
         to: Name,
@@ -528,7 +510,6 @@ pub enum Command {
     /// Takes are not served until the time is over (`None`: until resumed;
     /// `Some(0)`: resumes). Refused if the queue does not exist.
     Pause {
-        /// The queue.
         queue: Name,
         /// For how long, ms.
         for_ms: Option<u64>,
@@ -536,7 +517,6 @@ pub enum Command {
     /// Changes a queue's settings until cleared (`None`: clears all changes).
     /// Makes the queue if it does not exist.
     Configure {
-        /// The queue.
         queue: Name,
         /// The changes.
         overrides: Option<Box<Overrides>>,
@@ -562,7 +542,6 @@ pub enum Command {
     /// looking at in one step, from `from` on. Says how many, and where to go
     /// on.
     DropQueues {
-        /// Which.
         pattern: Pattern,
         /// Also those that hold messages, with these.
         messages: bool,
@@ -577,7 +556,6 @@ pub enum Command {
     /// Asks whether a put with this dedupe id is still remembered in the queue.
     /// Answers the first one's id, or [`crate::Refusal::NotFound`].
     Remembered {
-        /// The queue.
         queue: Name,
         /// [`Dedupe::id`].
         id: Box<[u8]>,

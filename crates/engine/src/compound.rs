@@ -26,18 +26,14 @@ pub struct Compound {
 /// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// A message.
     Message {
-        /// Which.
         id: MessageId,
         /// As it was; `None`: there was none.
         seen: Option<Seen>,
     },
     /// An entry of a table.
     Table {
-        /// The table.
         table: Name,
-        /// The key.
         key: Box<[u8]>,
         /// Version of the entry; `None`: there was none.
         version: Option<u64>,
@@ -48,13 +44,9 @@ pub enum Guard {
 /// but for its status, attributes and attachments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its queue.
     pub queue: QueueId,
-    /// Its rank.
     pub rank: u32,
-    /// Its place.
     pub place: i64,
-    /// Its state.
     pub state: State,
     /// Leases so far.
     pub reserves: u32,
@@ -82,17 +74,11 @@ pub enum Effect {
     Put(Put),
     /// As [`Command::Settle`], by anyone. `Release` needs a reserved or
     /// withheld message.
-    Settle {
-        /// Which message.
-        id: MessageId,
-        /// How.
-        how: How,
-    },
+    Settle { id: MessageId, how: How },
     /// A message is removed.
     Delete(MessageId),
     /// A message goes to the tail of a queue and is ready there.
     Move {
-        /// Which message.
         id: MessageId,
         /// Where to.
         to: Name,
@@ -135,15 +121,9 @@ impl Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableAsk {
     /// One entry.
-    Get {
-        /// The table.
-        table: Name,
-        /// The key.
-        key: Box<[u8]>,
-    },
+    Get { table: Name, key: Box<[u8]> },
     /// Entries in the order of their keys.
     List {
-        /// The table.
         table: Name,
         /// Skip keys up to and including this one.
         after: Option<Box<[u8]>>,
@@ -157,9 +137,7 @@ pub enum TableAsk {
 /// An entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// Its key.
     pub key: Box<[u8]>,
-    /// Its value.
     pub value: Box<[u8]>,
     /// Rises with every change, over all tables of a shard.
     pub version: u64,
@@ -189,7 +167,6 @@ pub struct Intent {
     pub kind: IntentKind,
     /// The message as it is now, withheld.
     pub message: Message,
-    /// Name of its queue.
     pub queue: Name,
 }
 

@@ -30,7 +30,6 @@ pub enum Fact {
     QueueMade {
         /// Its number, never used before.
         queue: QueueId,
-        /// Its name.
         name: Name,
         /// It gets copies of this queue's puts.
         parent: Option<QueueId>,
@@ -39,21 +38,18 @@ pub enum Fact {
     },
     /// A queue's own settings from now on.
     QueueConfigured {
-        /// The queue.
         queue: QueueId,
         /// All of them; the default clears all.
         overrides: Box<Overrides>,
     },
     /// A queue is paused or resumed.
     QueuePaused {
-        /// The queue.
         queue: QueueId,
         /// `None`: it is not paused.
         pause: Option<Pause>,
     },
     /// What waits in a queue is discarded.
     QueueFlushed {
-        /// The queue.
         queue: QueueId,
         /// The newest id there was.
         through: MessageId,
@@ -62,7 +58,6 @@ pub enum Fact {
     },
     /// A queue and all in it are gone.
     QueueDropped {
-        /// The queue.
         queue: QueueId,
         /// The newest id there was.
         through: MessageId,
@@ -71,9 +66,7 @@ pub enum Fact {
     },
     /// Snapshot: a queue's totals and counters, absolute.
     QueueCounted {
-        /// The queue.
         queue: QueueId,
-        /// Its totals.
         totals: Box<QueueTotals>,
         /// The lowest place given to an aborted message so far.
         head: i64,
@@ -83,7 +76,6 @@ pub enum Fact {
     /// A block of a run is in force: its messages have left memory and the
     /// log. The run was written and synced before.
     Frozen {
-        /// The run.
         run: RunId,
         /// The block; it counts only what is alive.
         block: Box<Block>,
@@ -93,7 +85,6 @@ pub enum Fact {
     /// A message leaves its run. What became of it is the next fact: its
     /// image, or that it is gone.
     Thawed {
-        /// The run.
         run: RunId,
         /// Its entry there.
         ordinal: u32,
@@ -106,9 +97,7 @@ pub enum Fact {
     },
     /// Snapshot: a block of a run that is in force.
     RunImage {
-        /// The run.
         run: RunId,
-        /// The block.
         block: Box<Block>,
         /// A bit for each entry that has left; `None`: none has.
         dead: Option<Box<[u64]>>,
@@ -117,7 +106,6 @@ pub enum Fact {
     RunGone(RunId),
     /// Snapshot: the shard's counters, absolute.
     ShardCounted(Box<ShardCounts>),
-    /// A message was put.
     Put(Message),
     /// The whole of a stored message, written again so that the segment with
     /// its put can go.
@@ -126,16 +114,12 @@ pub enum Fact {
     Restored(Message),
     /// A message is gone.
     Removed {
-        /// Which.
         at: At,
-        /// Why.
         why: Removal,
     },
     /// A message is reserved.
     Leased {
-        /// Which.
         at: At,
-        /// The lease.
         lease: Lease,
     },
     /// A lease runs from the start again.
@@ -157,7 +141,6 @@ pub enum Fact {
         due: Option<Ms>,
         /// How long that is, ms.
         delay_ms: u64,
-        /// Why.
         why: Return,
     },
     /// A message was set aside.
@@ -175,7 +158,6 @@ pub enum Fact {
     },
     /// A message is finished and kept.
     Archived {
-        /// Which.
         at: At,
         /// `relayed`, else `done`.
         relayed: bool,
@@ -186,7 +168,6 @@ pub enum Fact {
     },
     /// A buried or delayed message is ready again.
     Kicked {
-        /// Which.
         at: At,
     },
     /// A message went to another queue.
@@ -197,7 +178,6 @@ pub enum Fact {
         to: QueueId,
         /// Its place there.
         place: i64,
-        /// Why.
         why: Transfer,
         /// When.
         now: Ms,
@@ -209,7 +189,6 @@ pub enum Fact {
         at: At,
         /// Where to.
         to: Name,
-        /// Why.
         why: Transfer,
         /// When.
         now: Ms,
@@ -228,7 +207,6 @@ pub enum Fact {
     Carried(MessageId),
     /// A prepared message entered its queue's order.
     Committed {
-        /// Which.
         at: At,
     },
     /// A message was changed.
@@ -248,9 +226,7 @@ pub enum Fact {
     },
     /// An entry of a table was set, or removed.
     TableSet {
-        /// The table.
         table: Name,
-        /// The key.
         key: Box<[u8]>,
         /// `None`: removed.
         value: Option<Box<[u8]>>,
@@ -263,11 +239,8 @@ pub enum Fact {
     TableDropped(Name),
     /// A put is remembered, so that a repeat is known.
     Remembered {
-        /// The queue.
         queue: QueueId,
-        /// Which kind of mark.
         kind: Mark,
-        /// The mark.
         mark: Box<[u8]>,
         /// The first put.
         id: MessageId,
@@ -407,7 +380,6 @@ coded! {
     /// Why a message changed queues.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Transfer, "transfer" {
-        /// By command.
         Command = 0,
         /// By the dead-letter rule.
         DeadLetter = 1,

@@ -265,13 +265,10 @@ impl Message {
 /// carry it whole, so that replay never has to look a message up on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct At {
-    /// The queue.
     pub queue: QueueId,
-    /// The rank.
     pub rank: u32,
     /// The place in the rank.
     pub place: i64,
-    /// The message.
     pub id: MessageId,
 }
 

@@ -127,7 +127,6 @@ pub enum Outcome {
     Done,
     /// Stored under this id; `fresh` is false if an earlier put was repeated.
     Put {
-        /// The message.
         id: MessageId,
         /// False for a repeat.
         fresh: bool,
@@ -149,7 +148,6 @@ pub enum Outcome {
         /// What came of the command it was about, if there was one.
         then: Option<Box<Outcome>>,
     },
-    /// Entries of a table.
     Entries(Vec<TableEntry>),
     /// What [`crate::Command::DropQueues`] did.
     Dropped(Dropped),

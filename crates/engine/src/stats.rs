@@ -141,7 +141,6 @@ counters! {
 /// Numbers of one queue.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QueueStats {
-    /// Its name.
     pub name: Name,
     /// When it was made.
     pub created: Ms,
@@ -201,9 +200,7 @@ pub struct ShardStats {
 /// Numbers of one message.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MessageStats {
-    /// The message.
     pub message: Message,
-    /// Name of its queue.
     pub queue: Name,
     /// Waiting for its due time.
     pub delayed: bool,
@@ -249,10 +246,8 @@ pub struct QueuePage {
 pub enum StatsReply {
     /// The shard, or all shards summed.
     Shard(ShardStats),
-    /// One queue.
     Queue(QueueStats),
     /// Some of the queues.
     Queues(QueuePage),
-    /// One message.
     Message(MessageStats),
 }

@@ -42,7 +42,6 @@ pub trait Intake: Send + Sync {
 /// What a front needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which cluster.
     pub cluster: u64,
     /// A client waits for an owner so long, its bytes unread; then it is closed.
     pub wait: Duration,

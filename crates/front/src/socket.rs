@@ -13,9 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 /// A listening socket. Whoever opened it removes its file.
 #[derive(Debug)]
 pub enum Socket {
-    /// TCP.
     Tcp(std::net::TcpListener),
-    /// A unix socket.
     Unix(std::os::unix::net::UnixListener),
 }
 

@@ -17,7 +17,6 @@ pub struct Files {
     /// This node's certificate, and those between it and the authority. Its names are those that
     /// other nodes reach this one by.
     pub cert: PathBuf,
-    /// The key of it.
     pub key: PathBuf,
 }
 
@@ -33,12 +32,7 @@ pub struct LinkTls {
 pub enum Error {
     /// One cannot be read, or is not what it should be.
     #[error("{}: {why}", file.display())]
-    File {
-        /// Which.
-        file: PathBuf,
-        /// Why.
-        why: String,
-    },
+    File { file: PathBuf, why: String },
     /// They do not go together.
     #[error("the certificate, its key and the authority do not go together: {0}")]
     Together(String),

@@ -44,7 +44,6 @@ struct Tally {
 /// What is told of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventStats {
-    /// Which.
     pub event: Event,
     /// Calls of its functions.
     pub calls: u64,

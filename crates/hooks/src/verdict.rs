@@ -45,7 +45,6 @@ fn wrong(event: Event, expected: &str, value: &Value) -> String {
 pub(crate) enum PutVerdict {
     /// It goes on, changed or not.
     Go,
-    /// It is refused.
     Refuse(String),
     /// These instead. None: it is dropped, and nobody is told.
     Instead(Vec<Put>),

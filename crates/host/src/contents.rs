@@ -21,7 +21,6 @@ pub struct Contents(Replay);
 /// Messages of a queue that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The queue.
     pub queue: Name,
     /// Those whose ids are known, rising.
     pub ids: Vec<u64>,

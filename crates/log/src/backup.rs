@@ -23,11 +23,9 @@ const COPY_BYTES: usize = 1 << 20;
 /// What a backup holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// Segments in it.
     pub segments: u64,
     /// How many of them share their bytes with the original.
     pub linked: u64,
-    /// Bytes copied.
     pub copied_bytes: u64,
     /// Where the log in the backup ends.
     pub end: Position,

@@ -76,7 +76,6 @@ pub enum LogError {
          start that program or a later one"
     )]
     NewerFormat {
-        /// The file.
         file: String,
         /// What of its format is unknown.
         what: String,
@@ -109,10 +108,7 @@ pub enum LogError {
     },
     /// The directory for a backup already holds a log.
     #[error("the target already holds a log ({file}): choose an empty directory")]
-    NotEmpty {
-        /// A file of that log.
-        file: String,
-    },
+    NotEmpty { file: String },
     /// The caller's replay function refused a frame.
     #[error("cannot replay the frame at byte {offset} of {file}: {why}")]
     Replay {
@@ -139,7 +135,6 @@ pub enum LogError {
     /// changed, and nothing behind it is believed.
     #[error("entry {entry} of {log} cannot be used: {why}")]
     BadEntry {
-        /// Which log.
         log: String,
         /// The entry's number in it.
         entry: u64,

@@ -83,7 +83,6 @@ pub struct ReplayFrame<'a> {
 /// A segment that still belongs to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// Its number.
     pub number: SegmentNumber,
     /// Position of its first frame.
     pub first: Position,

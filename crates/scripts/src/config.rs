@@ -14,7 +14,6 @@ const NOT_IN_QUEUE: &str = " /.,;:@\"(){}\\+='^`#~?[]%|$&<>*";
 /// Settings of a queue with a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// The queue.
     pub name: String,
     /// What is run: a path, or `builtin:NAME`.
     pub script: String,

@@ -20,7 +20,6 @@ pub(crate) struct Record {
     pub(crate) group: i32,
     /// When that process began, in ticks since the boot.
     pub(crate) start: u64,
-    /// Which boot.
     pub(crate) boot: String,
     /// `RQ_MSG_DIR` of all its processes.
     pub(crate) dir: String,

@@ -29,7 +29,6 @@ pub struct Options {
     pub launcher: Vec<OsString>,
     /// Built-in scripts.
     pub builtin: Builtin,
-    /// Limits.
     pub limits: Limits,
 }
 

@@ -46,7 +46,6 @@ pub(crate) struct Running {
     pub(crate) status: Mutex<String>,
     /// The parameters no other run may share.
     pub(crate) blocking: Vec<Option<Vec<u8>>>,
-    /// What was asked of it.
     pub(crate) asked: Mutex<Asked>,
     /// Becomes readable when `asked` changes.
     pub(crate) wake: rustix::fd::OwnedFd,

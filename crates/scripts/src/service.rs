@@ -69,7 +69,6 @@ pub(crate) struct Keeper {
 /// A queue as RQ shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueInfo {
-    /// Its name.
     pub name: String,
     /// `UP`, `DOWN`, `PAUSE` or `SCRIPTERROR`.
     pub status: &'static str,

@@ -18,7 +18,6 @@ pub struct Seen {
     pub count: u32,
     /// Whether its segment begins with it.
     pub first_in_segment: bool,
-    /// Its payload.
     pub payload: Vec<u8>,
 }
 

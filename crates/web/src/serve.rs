@@ -28,9 +28,7 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 /// A listening socket. Whoever opened it removes its file.
 #[derive(Debug)]
 pub enum Socket {
-    /// TCP.
     Tcp(std::net::TcpListener),
-    /// A unix socket.
     Unix(std::os::unix::net::UnixListener),
 }
 
@@ -46,7 +44,6 @@ pub struct Linked {
 /// A connected socket.
 #[derive(Debug)]
 pub enum Connected {
-    /// TCP.
     Tcp(std::net::TcpStream),
     /// A unix socket.
     Unix(std::os::unix::net::UnixStream),

@@ -33,7 +33,6 @@ pub struct Settings {
     /// What forms on their way in and replies on their way out may take of the
     /// memory, together with all other connections; `None`: no bound.
     pub memory: Option<Arc<ByteBudget>>,
-    /// Limits.
     pub limits: Limits,
 }
 

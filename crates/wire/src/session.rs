@@ -73,7 +73,6 @@ pub struct Env<'a> {
 /// What a hook said in place of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said<'a> {
-    /// A line.
     Line(&'a str),
     /// A body.
     Message(&'a [u8]),
@@ -118,7 +117,6 @@ pub enum Step {
 /// One decoded request.
 #[derive(Debug)]
 pub enum Ask {
-    /// Ask the engine.
     Engine(Command),
     /// Ask the engine; if it refuses, the connection closes after the reply
     /// and no later request of it is decided.
@@ -129,7 +127,6 @@ pub enum Ask {
     /// Ask the engine, and send the reply only when what it says has been
     /// synced to the disk, whatever the server's sync policy (Darner `/sync`).
     EngineSynced(Command),
-    /// Ask the host.
     Host(HostAsk),
     /// A line, without its end, whose command the voice does not know. Decode
     /// nothing more of the connection until it is answered: with

@@ -51,7 +51,6 @@ pub enum Value<'a> {
     Number(u64),
     /// Bytes, written as a number or as "64MiB".
     Bytes(u64),
-    /// Text.
     Text(&'a str),
 }
 

@@ -12,7 +12,6 @@ use crate::name::Name;
 pub struct About<'a> {
     /// What is done.
     pub verb: Verb,
-    /// To what.
     pub subject: Subject<'a>,
 }
 
@@ -76,7 +75,6 @@ pub enum Subject<'a> {
     All,
     /// Queues of this shard, a slice of them.
     Slice(u8),
-    /// A queue.
     Queue(&'a Name),
     /// Queues whose messages the caller waits for or takes.
     Queues(&'a [Name]),
@@ -88,7 +86,6 @@ pub enum Subject<'a> {
     Message(MessageId),
     /// A message that goes to a queue.
     MessageTo(MessageId, &'a Name),
-    /// A table.
     Table(&'a Name),
     /// Several of all these.
     Several,

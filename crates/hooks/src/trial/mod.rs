@@ -150,7 +150,6 @@ impl Host for World {
 pub struct Trial {
     /// The engine.
     pub world: World,
-    /// The hooks.
     pub state: HookState,
     arrived: Vec<(Party, Decided)>,
 }

@@ -27,7 +27,6 @@ const BEGINNING: Ms = Ms(1_767_225_600_000);
 /// What came of one test.
 #[derive(Debug)]
 pub struct TestResult {
-    /// Its name.
     pub name: String,
     /// Why it failed.
     pub failed: Option<HookError>,

@@ -21,7 +21,6 @@ pub(super) const BLOCK_BYTES_MAX: u32 = (ENTRY_BYTES_MAX + ENTRY_OVERHEAD_MAX) a
 pub struct Lane {
     /// What the writer's caller called it.
     pub tag: Box<[u8]>,
-    /// Its first block.
     pub first_block: u32,
     /// How many blocks it has; none when nothing was put into it.
     pub blocks: u32,
@@ -29,7 +28,6 @@ pub struct Lane {
     pub first_ordinal: u32,
     /// How many entries it has.
     pub entries: u32,
-    /// Bytes of their payloads.
     pub payload_bytes: u64,
 }
 

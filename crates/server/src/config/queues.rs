@@ -7,7 +7,6 @@ use super::units::{show_bytes, show_duration};
 
 /// One setting of a queue.
 pub(crate) struct QueueSpec {
-    /// Its key.
     pub(crate) key: &'static str,
     /// What it does, with unit and range.
     pub(crate) help: &'static str,

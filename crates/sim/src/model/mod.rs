@@ -24,7 +24,6 @@ use quintet_engine::{
 pub struct Queue {
     /// The model's number for it.
     pub number: QueueId,
-    /// Its name.
     pub name: Name,
     /// False while it exists only because somebody waits on it.
     pub made: bool,
@@ -59,7 +58,6 @@ pub struct Held {
 /// A stored message.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// The message.
     pub message: Message,
     /// Its lease, if it is reserved.
     pub lease: Option<Held>,

@@ -56,7 +56,6 @@ pub struct Transcript {
 pub enum Setup {
     /// An option of the listener.
     Option {
-        /// Its name.
         name: String,
         /// Its value as written.
         value: String,

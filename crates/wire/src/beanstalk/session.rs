@@ -42,7 +42,6 @@ enum BeanstalkState {
     Line,
     /// The rest of a line that was too long.
     LongLine,
-    /// A job.
     Job(Coming<Announced>),
     /// So many bytes of a job that is too long.
     TooBig(u64),

@@ -59,15 +59,20 @@ enum JobqueueState {
     /// The name of a queue.
     Name(Verb),
     /// The numbers of an ADD; so many of their bytes were there last time.
-    Numbers { queue: Queue, seen: usize },
+    Numbers {
+        queue: Queue,
+        seen: usize,
+    },
     /// The timeout of a RESERVE.
     Timeout(Queue),
     /// The id of a DELETE.
     Id,
-    /// The data of a job.
     Data(Coming<Job>),
     /// So many bytes of data of a job that is refused.
-    Refused { error: &'static str, left: u64 },
+    Refused {
+        error: &'static str,
+        left: u64,
+    },
     /// Nothing more: the connection is closing.
     Over,
 }

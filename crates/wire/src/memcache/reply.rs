@@ -92,7 +92,6 @@ pub(super) struct Listing {
 /// A Kestrel monitor.
 #[derive(Debug)]
 pub(super) struct Monitor {
-    /// Which queue.
     pub(super) queue: Name,
     /// When it ends.
     pub(super) until: Ms,

@@ -18,7 +18,6 @@ pub(crate) struct QueueCold {
     spans: BTreeSet<(Order, BlockAt)>,
     /// What is in its stored blocks.
     pub(crate) sums: Shelved,
-    /// Loaded blocks.
     pub(crate) loaded: BTreeSet<BlockAt>,
 }
 
