@@ -23,7 +23,7 @@ const PAGE_BYTES: usize = 512;
 
 /// A directory on a simulated disk. Clones are the same disk.
 #[derive(Clone)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk(Arc<Mutex<Drive>>);
 
 /// What happens instead of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub enum Keep {
     Random(u64),
 }
 
-struct State {
+/// What the disk holds, and what is to happen to it.
+struct Drive {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     dir: BTreeMap<String, u64>,
@@ -122,7 +123,7 @@ enum DirChange {
 impl SimDisk {
     /// An empty directory. `seed` decides the numbers [`Storage::random`] gives.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(Drive {
             inodes: BTreeMap::new(),
             next_inode: 1,
             dir: BTreeMap::new(),
@@ -265,7 +266,7 @@ impl SimDisk {
         state.inodes.insert(number, inode);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Drive> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -277,7 +278,7 @@ impl SimDisk {
     }
 }
 
-impl State {
+impl Drive {
     /// Counts an operation; the fault it meets, if it is one that lets part of a write through.
     fn operation(&mut self) -> io::Result<Option<Fault>> {
         if self.off {
@@ -543,7 +544,7 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn with<T>(&self, state: &mut State, change: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
+    fn with<T>(&self, state: &mut Drive, change: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
         let inode = state
             .inodes
             .get_mut(&self.inode)

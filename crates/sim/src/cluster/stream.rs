@@ -63,10 +63,11 @@ impl Faults {
 #[derive(Clone)]
 pub struct SimStream {
     world: SimWorld,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Server>>,
 }
 
-struct State {
+/// What those who keep the stream know.
+struct Server {
     random: Random,
     faults: Faults,
     first: Seq,
@@ -100,7 +101,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl Server {
     fn last(&self) -> Seq {
         Seq(self.first.0 + self.entries.len() as u64 - 1)
     }
@@ -140,7 +141,7 @@ impl State {
 impl SimStream {
     /// An empty stream.
     pub fn new(world: SimWorld, seed: u64, faults: Faults) -> Self {
-        let state = State {
+        let state = Server {
             random: Random::new(seed),
             faults,
             first: Seq(1),

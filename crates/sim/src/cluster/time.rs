@@ -15,10 +15,11 @@ type Event = Box<dyn FnOnce() + Send>;
 
 /// A world of one thread, whose time passes when somebody waits.
 #[derive(Clone, Default)]
-pub struct SimWorld(Arc<Mutex<State>>);
+pub struct SimWorld(Arc<Mutex<Agenda>>);
 
+/// What is planned, and when.
 #[derive(Default)]
-struct State {
+struct Agenda {
     now: Moment,
     /// Events of one moment happen in the order they were planned.
     planned: u64,
@@ -37,7 +38,7 @@ impl SimWorld {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Agenda> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

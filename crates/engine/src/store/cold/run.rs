@@ -67,8 +67,9 @@ impl ColdBlock {
     }
 }
 
+/// What is in force of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub(crate) struct RunBlocks {
     /// By the ordinal of the first entry. Boxed: nodes that grow at one end
     /// stay half empty.
     pub(crate) blocks: BTreeMap<u32, Box<ColdBlock>>,
@@ -78,7 +79,7 @@ pub(crate) struct Run {
     pub(crate) entries: u64,
 }
 
-impl Run {
+impl RunBlocks {
     /// The block an entry is in, if it is in force.
     pub(crate) fn block_of(&self, ordinal: u32) -> Option<(u32, &ColdBlock)> {
         let (&first, block) = self.blocks.range(..=ordinal).next_back()?;
@@ -89,7 +90,7 @@ impl Run {
 /// All runs of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
-    pub(crate) runs: BTreeMap<RunId, Run>,
+    pub(crate) runs: BTreeMap<RunId, RunBlocks>,
     /// Stored blocks in which something expires, by when.
     pub(crate) rings: BTreeSet<(Ms, BlockAt)>,
     /// Loaded blocks, longest ago first.
