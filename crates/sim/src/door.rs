@@ -11,9 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quintet_door::{Arrive, Door, OnOutcome, StoreError};
 use quintet_engine::{
-    Answer, Body, Caller, Command, Delivery, Engine, Fact, Ms, Name, Outcome, Party, Refusal,
-    Settings, WallAhead,
+    Answer, Body, Caller, Command, Delivery, Fact, Ms, Name, Outcome, Party, Refusal, Settings,
+    WallAhead,
 };
+
+use crate::world::World;
 
 /// A door to one shard in memory.
 pub struct SimDoor {
@@ -25,12 +27,10 @@ pub struct SimDoor {
 }
 
 struct Inside {
-    engine: Engine,
-    now: Ms,
+    world: World,
     parties: u64,
     arrive: HashMap<Party, Arc<Mutex<Arrive>>>,
     waiting: HashMap<Party, OnOutcome>,
-    facts: Vec<Fact>,
     stopped: bool,
 }
 
@@ -60,12 +60,10 @@ impl SimDoor {
     fn make(settings: Settings, now: Ms, ticking: Option<(Instant, Ms)>) -> Self {
         Self {
             inside: Mutex::new(Inside {
-                engine: Engine::new(0, 1, settings),
-                now,
+                world: World::with(settings).at(now),
                 parties: 0,
                 arrive: HashMap::new(),
                 waiting: HashMap::new(),
-                facts: Vec::new(),
                 stopped: false,
             }),
             changed: Condvar::new(),
@@ -77,34 +75,28 @@ impl SimDoor {
     /// Sets the wall clock: so far ahead of engine time.
     pub fn set_wall(&self, ahead: WallAhead) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
-        self.lock().engine.set_wall_ahead(ahead);
+        self.lock().world.engine.set_wall_ahead(ahead);
     }
 
     /// Every fact so far, in order.
     pub fn facts(&self) -> Vec<Fact> {
-        self.lock().facts.clone()
+        self.lock().world.facts.clone()
     }
 
     /// Replaces the settings.
     pub fn configure(&self, settings: Settings) {
-        self.lock().engine.configure(settings);
+        self.lock().world.engine.configure(settings);
     }
 
     /// Sets the time and does what is due by then.
     pub fn set_time(&self, now: Ms) {
         let mut inside = self.lock();
-        inside.now = inside.now.max(now);
-        let mut deliveries = Vec::new();
-        loop {
-            let Inside {
-                engine, now, facts, ..
-            } = &mut *inside;
-            engine.tick(*now, facts, &mut deliveries);
-            if engine.next_deadline() > *now {
-                break;
-            }
+        inside.world.now = inside.world.now.max(now);
+        inside.world.tick();
+        while inside.world.engine.next_deadline() <= inside.world.now {
+            inside.world.tick();
         }
-        self.tell(inside, deliveries, None);
+        self.tell(inside, None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -112,15 +104,10 @@ impl SimDoor {
     }
 
     /// Sorts out who gets what, unlocks, and tells them.
-    fn tell(
-        &self,
-        mut inside: MutexGuard<'_, Inside>,
-        deliveries: Vec<Delivery>,
-        own: Option<(OnOutcome, Outcome, Name)>,
-    ) {
+    fn tell(&self, mut inside: MutexGuard<'_, Inside>, own: Option<(OnOutcome, Outcome, Name)>) {
         let mut tell = Tell::default();
         tell.replies.extend(own);
-        for delivery in deliveries {
+        for delivery in std::mem::take(&mut inside.world.deliveries) {
             if delivery.standing {
                 if let Some(arrive) = inside.arrive.get(&delivery.to) {
                     tell.arrived.push((Arc::clone(arrive), delivery));
@@ -156,7 +143,7 @@ impl Door for SimDoor {
             Some((since, from)) => {
                 from + u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
             }
-            None => self.lock().now,
+            None => self.lock().world.now,
         }
     }
 
@@ -178,26 +165,21 @@ impl Door for SimDoor {
         let mut inside = self.lock();
         inside.arrive.remove(&party);
         inside.waiting.remove(&party);
-        let mut deliveries = Vec::new();
-        let Inside { engine, facts, .. } = &mut *inside;
-        engine.disconnect(now, party, facts, &mut deliveries);
-        self.tell(inside, deliveries, None);
+        inside.world.now = inside.world.now.max(now);
+        inside.world.disconnect(party);
+        self.tell(inside, None);
     }
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         let now = self.now();
         let mut inside = self.lock();
-        inside.now = inside.now.max(now);
-        let mut deliveries = Vec::new();
-        let Inside {
-            engine, now, facts, ..
-        } = &mut *inside;
-        let own = match engine.submit(*now, caller, command, facts, &mut deliveries) {
+        inside.world.now = inside.world.now.max(now);
+        let own = match inside.world.submit(caller, command) {
             Answer::Now(outcome, _) => {
                 let name = match &outcome {
                     Outcome::Messages(messages) => messages
                         .first()
-                        .map(|message| engine.queue_name(message.queue))
+                        .map(|message| inside.world.engine.queue_name(message.queue))
                         .unwrap_or_default(),
                     _ => Name::default(),
                 };
@@ -208,7 +190,7 @@ impl Door for SimDoor {
                 None
             }
         };
-        self.tell(inside, deliveries, own);
+        self.tell(inside, own);
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -243,7 +225,7 @@ fn run(door: &Weak<SimDoor>) {
         let now = door.now();
         door.set_time(now);
         let inside = door.lock();
-        let until = inside.engine.next_deadline().since(now).clamp(1, 20);
+        let until = inside.world.engine.next_deadline().since(now).clamp(1, 20);
         // Woken by commands, which may bring an earlier deadline.
         let (inside, _timeout) = door
             .changed

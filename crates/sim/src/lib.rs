@@ -10,5 +10,6 @@ pub mod log_tests;
 pub mod model;
 mod random;
 pub mod transcript;
+pub mod world;
 
 pub use random::Random;

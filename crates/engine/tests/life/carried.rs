@@ -1,17 +1,12 @@
 //! Between two shards: what is sent, and what becomes of it.
 
 use quintet_engine::*;
+use quintet_sim::world::World;
 
 const SHARDS: u8 = 2;
 
-/// Two shards and their logs.
-struct Pair {
-    engines: [Engine; 2],
-    logs: [Vec<Fact>; 2],
-    deliveries: Vec<Delivery>,
-    settings: Settings,
-    now: Ms,
-}
+/// Two shards.
+struct Pair([World; 2]);
 
 impl Pair {
     fn new(rules: &[(&str, Overrides)]) -> Self {
@@ -22,70 +17,42 @@ impl Pair {
                 .collect(),
             ..Settings::default()
         };
-        Self {
-            engines: [0, 1].map(|n| Engine::new(n, SHARDS, settings.clone())),
-            logs: Default::default(),
-            deliveries: Vec::new(),
-            settings,
-            now: Ms(1_000_000),
-        }
+        Self([0, 1].map(|n| World::shard(n, SHARDS, settings.clone())))
     }
 
     fn ask(&mut self, shard: usize, party: u64, command: Command) -> Outcome {
-        let caller = Caller {
-            party: Party(party),
-            ..Caller::default()
-        };
-        let answer = self.engines[shard].submit(
-            self.now,
-            caller,
-            command,
-            &mut self.logs[shard],
-            &mut self.deliveries,
-        );
-        self.engines[shard].verify().unwrap();
-        match answer {
-            Answer::Now(outcome, _) => outcome,
-            Answer::Later => panic!("nothing here waits"),
-        }
+        let outcome = self.0[shard].ask(party, command);
+        outcome.expect("nothing here waits")
     }
 
     fn carry(&mut self, from: usize) {
-        let [a, b] = &mut self.engines;
-        let [log_a, log_b] = &mut self.logs;
-        let (mut left, mut right) = (
+        let [a, b] = &mut self.0;
+        let (left, right) = match from {
+            0 => (a, b),
+            _ => (b, a),
+        };
+        let sides = (
             Side {
-                engine: a,
-                journal: log_a,
+                engine: &mut left.engine,
+                journal: &mut left.facts,
             },
             Side {
-                engine: b,
-                journal: log_b,
+                engine: &mut right.engine,
+                journal: &mut right.facts,
             },
         );
-        if from == 1 {
-            std::mem::swap(&mut left, &mut right);
-        }
-        carry(self.now, left, right, 9, &mut self.deliveries);
-        for engine in &self.engines {
-            engine.verify().unwrap();
+        carry(left.now, sides.0, sides.1, 9, &mut right.deliveries);
+        for shard in &self.0 {
+            shard.verify();
         }
     }
 
     /// Replays both logs.
     fn restart(&mut self) {
-        for shard in [0, 1] {
-            let before = self.engines[shard].image();
-            let mut again = Engine::new(shard as u8, SHARDS, self.settings.clone());
-            for fact in &self.logs[shard] {
-                let mut bytes = Vec::new();
-                fact.encode(&mut bytes);
-                let large = &mut |id, len| LargeBody::new(id, len, 0);
-                again.replay(Fact::decode(&mut &bytes[..], large).unwrap(), Home(0));
-            }
-            again.verify().unwrap();
-            assert_eq!(again.image(), before);
-            self.engines[shard] = again;
+        for shard in &mut self.0 {
+            let again = shard.replayed(Home(0));
+            assert_eq!(again.image(), shard.engine.image());
+            shard.engine = again;
         }
     }
 
@@ -158,8 +125,8 @@ fn what_is_sent_is_nobodys_until_it_is_carried() {
     pair.ask(1, 1, put(b, "zero"));
     assert_eq!(pair.ask(0, 1, move_all(a, b)), Outcome::Count(3));
     assert_eq!(pair.bodies(0, a), [""; 0]);
-    assert_eq!(pair.engines[0].sends_to(), Some(1));
-    assert_eq!(pair.engines[0].next_deadline(), pair.now);
+    assert_eq!(pair.0[0].engine.sends_to(), Some(1));
+    assert_eq!(pair.0[0].engine.next_deadline(), pair.0[0].now);
     let delete = Command::Delete {
         id: MessageId(1),
         by: By::Anyone,
@@ -168,9 +135,9 @@ fn what_is_sent_is_nobodys_until_it_is_carried() {
     // Dropping the queue it came from does not touch it.
     pair.ask(0, 1, Command::Drop(a.into()));
     pair.restart();
-    assert_eq!(pair.engines[0].sends_to(), Some(1));
+    assert_eq!(pair.0[0].engine.sends_to(), Some(1));
     pair.carry(0);
-    assert_eq!(pair.engines[0].sends_to(), None);
+    assert_eq!(pair.0[0].engine.sends_to(), None);
     assert_eq!(pair.bodies(1, b), ["zero", "one", "two", "three"]);
     // Again: nothing happens twice.
     pair.carry(0);
@@ -203,7 +170,7 @@ fn a_dead_letter_tells_the_other_shard_why() {
         ..Take::default()
     };
     pair.ask(0, 7, Command::Take(take));
-    pair.engines[0].disconnect(pair.now, Party(7), &mut pair.logs[0], &mut pair.deliveries);
+    pair.0[0].hang_up(7);
     pair.restart();
     pair.carry(0);
     let list = pair.list(1, b);
@@ -229,15 +196,17 @@ fn a_segment_may_go_while_something_is_sent() {
     pair.ask(0, 1, put(a, "old"));
     pair.ask(0, 1, move_all(a, b));
     // The next segment begins with a snapshot, and images replace the rest.
-    pair.engines[0].set_home(Home(1));
+    pair.0[0].engine.set_home(Home(1));
     let mut log = Vec::new();
-    pair.engines[0].snapshot(&mut |fact| log.push(fact.clone()));
-    assert_eq!(pair.engines[0].homes_live(Home(0)), 1);
-    pair.engines[0].copy_out(Home(0), 0, u32::MAX, &mut log);
-    assert_eq!(pair.engines[0].homes_live(Home(0)), 0);
-    pair.logs[0] = log;
+    pair.0[0]
+        .engine
+        .snapshot(&mut |fact| log.push(fact.clone()));
+    assert_eq!(pair.0[0].engine.homes_live(Home(0)), 1);
+    pair.0[0].engine.copy_out(Home(0), 0, u32::MAX, &mut log);
+    assert_eq!(pair.0[0].engine.homes_live(Home(0)), 0);
+    pair.0[0].facts = log;
     pair.restart();
     pair.carry(0);
     assert_eq!(pair.bodies(1, b), ["old"]);
-    assert_eq!(pair.engines[0].oldest_home(), None);
+    assert_eq!(pair.0[0].engine.oldest_home(), None);
 }

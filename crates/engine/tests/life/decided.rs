@@ -68,12 +68,7 @@ fn refusal(outcome: Option<Outcome>) -> Refusal {
 
 /// The log replayed is the state there is.
 fn replayed(w: &mut World) {
-    let image = w.engine.image();
-    let mut engine = Engine::new(0, 1, w.settings.clone());
-    for fact in &w.facts {
-        engine.replay(fact.clone(), Home(0));
-    }
-    assert_eq!(engine.image(), image);
+    assert_eq!(w.replayed(Home(0)).image(), w.engine.image());
 }
 
 #[test]

@@ -185,8 +185,7 @@ fn expired_messages_go_where_they_should_also_beyond_the_bound() {
 
 #[test]
 fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
-    let mut engine = Engine::new(0, 1, Settings::default());
-    let (mut facts, mut deliveries) = (Vec::new(), Vec::new());
+    let mut w = World::with(Settings::default()).at(Ms(1));
     let all = Overrides {
         default_rank: Some(1_000_000),
         default_ttr_ms: Some(86_400_000),
@@ -212,12 +211,13 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
             queue: name(number, 100),
             overrides: Some(Box::new(all.clone())),
         };
-        let caller = Caller::default();
-        let answer = engine.submit(Ms(1), caller, configure, &mut facts, &mut deliveries);
+        // The indexes of so many are not looked at each time.
+        let answer = w.submit(Caller::default(), configure);
         let done = matches!(answer, Answer::Now(Outcome::Done, _));
         assert!(done, "{number}: {answer:?}");
-        facts.clear();
+        w.facts.clear();
     }
+    let engine = w.engine;
     let mut bytes = Vec::new();
     engine.snapshot(&mut |fact| fact.encode(&mut bytes));
     // As much is left for tables and runs.

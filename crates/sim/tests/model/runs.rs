@@ -80,8 +80,8 @@ impl Runs {
 
 impl World {
     pub(crate) fn pick(&mut self, bytes: u64) {
-        let mut spill = self.engine.plan_spill(bytes, 1);
-        while self.engine.pick(&mut spill, 2, &mut self.picked) {}
+        let mut spill = self.core.engine.plan_spill(bytes, 1);
+        while self.core.engine.pick(&mut spill, 2, &mut self.picked) {}
     }
 
     /// Writes what was chosen before, and what is chosen now, as one run.
@@ -92,7 +92,7 @@ impl World {
                 let home = self.log[0].home;
                 let mut from = Some(0);
                 while let Some(at) = from {
-                    from = self.engine.pick_home(home, at, 3, &mut self.picked);
+                    from = self.core.engine.pick_home(home, at, 3, &mut self.picked);
                 }
             }
         }
@@ -113,40 +113,40 @@ impl World {
                     lane: block[0].lane,
                     entries: block.iter().map(|p| (p.message.id, p.pick)).collect(),
                 };
-                self.engine.freeze(run, &written, &mut group);
+                self.core.engine.freeze(run, &written, &mut group);
                 ordinal += block.len() as u32;
                 number += 1;
             }
         }
         self.record(group);
-        if !self.engine.needs_run(run) {
+        if !self.core.engine.needs_run(run) {
             self.runs.forget(run);
         }
     }
 
     pub(crate) fn unload(&mut self, keep: usize) {
         let mut group = Vec::new();
-        while self.engine.unload_oldest(keep, &mut group) {}
+        while self.core.engine.unload_oldest(keep, &mut group) {}
         self.record(group);
     }
 
     /// Writes all runs but the newest `keep` again as one.
     pub(crate) fn rewrite(&mut self, keep: usize) {
-        let all = self.engine.runs();
+        let all = self.core.engine.runs();
         let old: Vec<RunId> = all[..all.len().saturating_sub(keep)]
             .iter()
             .map(|(run, ..)| *run)
             .collect();
         let mut entries: Vec<(QueueId, Lane, EntryFacts, RunId, u32, Message)> = Vec::new();
         for &run in &old {
-            for block in self.engine.blocks_of(run) {
+            for block in self.core.engine.blocks_of(run) {
                 let at = BlockAt {
                     run,
                     ordinal: block.ordinal,
                 };
                 for (ordinal, message) in self.runs.read(at).expect("in force") {
                     // Some die between the look and the deed.
-                    if self.engine.is_alive_in(run, ordinal) || ordinal % 2 == 0 {
+                    if self.core.engine.is_alive_in(run, ordinal) || ordinal % 2 == 0 {
                         let facts = EntryFacts::of(&message, block.lane);
                         entries.push((block.queue, block.lane, facts, run, ordinal, message));
                     }
@@ -175,18 +175,19 @@ impl World {
             }
         }
         let mut group = Vec::new();
-        let deliveries = &mut self.deliveries;
-        self.engine
-            .replace_runs(self.now, &old, run, &blocks, &mut group, deliveries);
+        let deliveries = &mut self.core.deliveries;
+        self.core
+            .engine
+            .replace_runs(self.core.now, &old, run, &blocks, &mut group, deliveries);
         self.record(group);
     }
 
     /// What has expired and is in runs only: it must be read before it can go.
     pub(crate) fn expired_in_runs(&self) -> BTreeSet<MessageId> {
         let mut late = BTreeSet::new();
-        for fact in self.engine.image() {
+        for fact in self.core.engine.image() {
             if let Fact::RunImage { run, block, dead } = fact
-                && !self.engine.is_loaded(BlockAt {
+                && !self.core.engine.is_loaded(BlockAt {
                     run,
                     ordinal: block.ordinal,
                 })
@@ -195,7 +196,7 @@ impl World {
                 late.extend(
                     living
                         .iter()
-                        .filter(|m| m.is_expired(self.now))
+                        .filter(|m| m.is_expired(self.core.now))
                         .map(|m| m.id),
                 );
             }
@@ -206,7 +207,7 @@ impl World {
     /// Reads what the engine asks for, until it asks for nothing.
     pub(crate) fn read_runs(&mut self) -> Checked {
         for round in 0.. {
-            let wants = self.engine.take_wants();
+            let wants = self.core.engine.take_wants();
             if wants.is_empty() {
                 break;
             }
@@ -222,11 +223,12 @@ impl World {
             });
             let found: Vec<Found> = found.collect();
             let mut group = Vec::new();
-            self.engine
-                .supply(self.now, found, &mut group, &mut self.deliveries);
+            self.core
+                .engine
+                .supply(self.core.now, found, &mut group, &mut self.core.deliveries);
             self.record(group);
         }
-        for run in self.engine.take_dead_runs() {
+        for run in self.core.engine.take_dead_runs() {
             self.runs.forget(run);
         }
         Ok(())
@@ -235,7 +237,7 @@ impl World {
     /// The answer to a command that had to wait for a run.
     pub(crate) fn parked(&mut self, party: Party) -> Option<Outcome> {
         let is_its = |delivery: &Delivery| delivery.to == party && !delivery.standing;
-        let at = self.deliveries.iter().position(is_its)?;
-        Some(self.deliveries.remove(at).outcome)
+        let at = self.core.deliveries.iter().position(is_its)?;
+        Some(self.core.deliveries.remove(at).outcome)
     }
 }

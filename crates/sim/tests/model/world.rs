@@ -18,12 +18,9 @@ pub(super) struct Segment {
 
 /// Everything, and a clock that only the steps move.
 pub(crate) struct World {
-    pub(super) engine: Engine,
+    pub(super) core: quintet_sim::world::World,
     model: Model,
-    settings: Settings,
     pub(super) log: Vec<Segment>,
-    pub(super) now: Ms,
-    pub(super) deliveries: Vec<Delivery>,
     /// How often the party in each seat was replaced.
     seats: [u64; 3],
     /// What removing takes handed out, as each side knows it.
@@ -38,12 +35,9 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
-            engine: Engine::new(0, 1, settings.clone()),
             model: Model::new(settings.clone()),
-            settings,
+            core: quintet_sim::world::World::with(settings),
             log: vec![Segment::default()],
-            now: Ms(1_000_000),
-            deliveries: Vec::new(),
             seats: [1; 3],
             taken: Vec::new(),
             copied_from: 0,
@@ -73,7 +67,7 @@ impl World {
             // command overtake it while it has any.
             // What expires in a run is read by the tick too.
             Op::Lag(ms) if self.model.nobody_waits() && self.runs.is_empty() => {
-                self.now = self.now + ms
+                self.core.now = self.core.now + ms
             }
             Op::Lag(ms) => self.pass(ms)?,
             Op::HangUp(seat) => self.hang_up(seat),
@@ -97,7 +91,7 @@ impl World {
     /// run, and a queue rests only when its last message was read.
     /// Who stands in line for what is being read may be one too many.
     fn is_all_hot(&self) -> bool {
-        self.settings.defaults.idle_ms < 10_000 || self.settings.queues_max < 10
+        self.core.settings.defaults.idle_ms < 10_000 || self.core.settings.queues_max < 10
     }
 
     fn party(&self, seat: u8) -> Party {
@@ -107,7 +101,7 @@ impl World {
     fn ask(&mut self, seat: u8, command: Command) -> Checked {
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
-        let expected = self.model.submit(self.now, party, command.clone());
+        let expected = self.model.submit(self.core.now, party, command.clone());
         let mut outcome = self.submit(party, command);
         self.read_runs()?;
         if outcome.is_none() && expected.is_some() {
@@ -129,15 +123,18 @@ impl World {
             party,
             principal: Principal(0),
         };
-        let mut group = Vec::new();
-        let answer =
-            self.engine
-                .submit(self.now, caller, command, &mut group, &mut self.deliveries);
-        self.record(group);
+        let answer = self.core.submit(caller, command);
+        self.record_all();
         match answer {
             Answer::Now(outcome, _) => Some(outcome),
             Answer::Later => None,
         }
+    }
+
+    /// What the last step recorded.
+    fn record_all(&mut self) {
+        let group = std::mem::take(&mut self.core.facts);
+        self.record(group);
     }
 
     pub(super) fn record(&mut self, group: Vec<Fact>) {
@@ -153,25 +150,25 @@ impl World {
         let outcome = self.submit(Party(99), Command::Restore(ours));
         let expected = self
             .model
-            .submit(self.now, Party(99), Command::Restore(theirs));
+            .submit(self.core.now, Party(99), Command::Restore(theirs));
         prop_assert_eq!(outcome, expected);
         Ok(())
     }
 
     fn set_wall(&mut self, ahead: WallAhead) {
         self.model.wall_ahead = ahead;
-        self.engine.set_wall_ahead(ahead);
+        self.core.engine.set_wall_ahead(ahead);
     }
 
     /// Time passes. With something in runs the clock stops at each deadline, as
     /// a server's timer does: in a tick that comes late, who waits for a read may
     /// be served after what expires into its queue from a run, or before.
     fn pass(&mut self, ms: u64) -> Checked {
-        let end = self.now + ms;
+        let end = self.core.now + ms;
         loop {
             // What is due already (a first look for idle queues, say) comes
             // before time goes on.
-            let next = self.engine.next_deadline().max(self.now);
+            let next = self.core.engine.next_deadline().max(self.core.now);
             if self.runs.is_empty() || next >= end {
                 break;
             }
@@ -181,15 +178,14 @@ impl World {
     }
 
     fn tick_at(&mut self, now: Ms) -> Checked {
-        self.now = now;
+        self.core.now = now;
         let late = self.expired_in_runs();
-        self.model.tick(self.now, &late);
+        self.model.tick(self.core.now, &late);
         for round in 0.. {
-            let mut group = Vec::new();
-            self.engine.tick(self.now, &mut group, &mut self.deliveries);
-            self.record(group);
+            self.core.tick();
+            self.record_all();
             self.read_runs()?;
-            if self.engine.next_deadline() > self.now {
+            if self.core.engine.next_deadline() > self.core.now {
                 return Ok(());
             }
             prop_assert!(round < 1000, "the next deadline stays in the past");
@@ -200,18 +196,18 @@ impl World {
     fn hang_up(&mut self, seat: u8) {
         let party = self.party(seat);
         self.seats[usize::from(seat)] += 1;
-        let mut group = Vec::new();
-        self.engine
-            .disconnect(self.now, party, &mut group, &mut self.deliveries);
-        self.record(group);
-        self.model.disconnect(self.now, party);
+        self.core.disconnect(party);
+        self.record_all();
+        self.model.disconnect(self.core.now, party);
     }
 
     fn begin_segment(&mut self) {
         let home = Home(self.log.last().map_or(0, |segment| segment.home.0) + 1);
         let mut group = Vec::new();
-        self.engine.snapshot(&mut |fact| group.push(fact.clone()));
-        self.engine.set_home(home);
+        self.core
+            .engine
+            .snapshot(&mut |fact| group.push(fact.clone()));
+        self.core.engine.set_home(home);
         self.log.push(Segment {
             home,
             groups: vec![group],
@@ -226,11 +222,12 @@ impl World {
         let home = self.log[0].home;
         let mut group = Vec::new();
         let copied = self
+            .core
             .engine
             .copy_out(home, self.copied_from, slots, &mut group);
         self.record(group);
         self.copied_from = copied.next.unwrap_or(0);
-        if copied.next.is_none() && self.engine.homes_live(home) == 0 {
+        if copied.next.is_none() && self.core.engine.homes_live(home) == 0 {
             self.log.remove(0);
             self.retired = true;
         }
@@ -238,7 +235,7 @@ impl World {
 
     /// An engine made from what is left of the log, looked at after each fact.
     fn replayed(&self) -> Result<Engine, TestCaseError> {
-        let mut engine = Engine::new(0, 1, self.settings.clone());
+        let mut engine = self.core.fresh();
         engine.set_wall_ahead(self.model.wall_ahead);
         for segment in &self.log {
             engine.set_home(segment.home);
@@ -262,16 +259,16 @@ impl World {
     fn restart(&mut self) -> Checked {
         let mut engine = self.replayed()?;
         prop_assert_eq!(
-            comparable(engine.image(), self.now),
-            comparable(self.engine.image(), self.now),
+            comparable(engine.image(), self.core.now),
+            comparable(self.core.engine.image(), self.core.now),
             "the image after replay (before on the right)"
         );
         let mut group = Vec::new();
-        engine.begin_epoch(self.now, engine.epoch() + 1, &mut group);
-        self.engine = engine;
+        engine.begin_epoch(self.core.now, engine.epoch() + 1, &mut group);
+        self.core.engine = engine;
         self.record(group);
-        self.model.restart(self.now, self.retired);
-        self.deliveries.clear();
+        self.model.restart(self.core.now, self.retired);
+        self.core.deliveries.clear();
         self.taken.clear();
         self.seats = self.seats.map(|seat| seat + 1);
         self.copied_from = 0;
@@ -291,23 +288,23 @@ impl World {
             .flat_map(|segment| segment.groups.iter().map(|group| (segment.home, group)))
             .collect();
         for cut in (0..=groups.len()).rev().step_by(groups.len() / 8 + 1) {
-            let mut engine = Engine::new(0, 1, self.settings.clone());
+            let mut engine = self.core.fresh();
             for (home, group) in &groups[..cut] {
                 for fact in *group {
                     engine.replay(fact.clone(), *home);
                 }
             }
             let (mut facts, mut deliveries) = (Vec::new(), Vec::new());
-            engine.begin_epoch(self.now, 1000, &mut facts);
-            engine.tick(self.now + 100, &mut facts, &mut deliveries);
+            engine.begin_epoch(self.core.now, 1000, &mut facts);
+            engine.tick(self.core.now + 100, &mut facts, &mut deliveries);
             prop_assert_eq!(engine.verify(), Ok(()), "cut after {} groups", cut);
         }
         Ok(())
     }
 
     fn compare(&mut self) -> Checked {
-        prop_assert_eq!(self.engine.verify(), Ok(()));
-        let ours = self.deliveries.split_off(0);
+        prop_assert_eq!(self.core.engine.verify(), Ok(()));
+        let ours = self.core.deliveries.split_off(0);
         let mut ours: Vec<_> = ours
             .into_iter()
             .map(|d| (d.to, d.standing, self.plain(d.outcome)))
@@ -324,7 +321,7 @@ impl World {
 
         // Looking does what is due, so it is done to both.
         self.model
-            .submit(self.now, Party(99), Command::Stats(StatsOf::Shard));
+            .submit(self.core.now, Party(99), Command::Stats(StatsOf::Shard));
         let from = (0, 0);
         let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues { from }));
         let Some(Outcome::Stats(stats)) = stats else {
@@ -360,14 +357,14 @@ impl World {
 
     fn compare_messages(&self) -> Checked {
         let mut ours = Vec::new();
-        for fact in self.engine.image() {
+        for fact in self.core.engine.image() {
             if let Fact::Image(message, lease) = fact {
-                let name = self.engine.queue_name(message.queue);
+                let name = self.core.engine.queue_name(message.queue);
                 let lease = lease.map(|lease| (lease.bound, lease.until));
                 ours.push((message.id, name, self.plain_message(message), lease));
             } else if let Fact::RunImage { run, block, dead } = fact {
                 for message in self.runs.living(run, &block, dead.as_deref()) {
-                    let name = self.engine.queue_name(block.queue);
+                    let name = self.core.engine.queue_name(block.queue);
                     ours.push((message.id, name, self.plain_message(message), None));
                 }
             }
@@ -419,7 +416,7 @@ impl World {
     fn plain_message(&self, mut message: Message) -> Message {
         message.queue = QueueId(0);
         message.set_decided(message.place(), message.is_doomed());
-        let now = self.now;
+        let now = self.core.now;
         let extra = message.extra_mut();
         (extra.bury_order, extra.changed) = (0, Ms(0));
         extra.due = extra.due.filter(|&due| due > now);

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use quintet_engine::{
-    Answer, Caller, Command, Delivery, Engine, Fact, Journal, LargeBody, Ms, Name, Outcome,
-    Overrides, Party, Pattern, Principal, Settings, StatsOf, StatsReply,
+    Answer, Caller, Command, Delivery, LargeBody, Ms, Name, Outcome, Overrides, Party, Pattern,
+    Principal, Settings, StatsOf, StatsReply,
 };
 use quintet_sim::transcript::{Link, Received, Setup};
+use quintet_sim::world::World;
 use quintet_wire::{
     Ask, Env, Given, HalfClose, HostAsk, Listener, Next, Options, Output, ServerStats, Session,
     Step, Tally, Value, Voice,
@@ -20,19 +21,11 @@ const BATCH: usize = 64;
 /// When the tests' time begins.
 const START: Ms = Ms(1_700_000_000_000);
 
-/// A journal that nobody will replay.
-struct Forget;
-
-impl Journal for Forget {
-    fn record(&mut self, _: &Fact) {}
-}
-
 /// The server.
 pub(crate) struct Host {
     listener: Box<dyn Listener>,
-    engine: Engine,
+    world: World,
     tally: Tally,
-    now: Ms,
     grain_ms: u64,
     connections: BTreeMap<u8, Connection>,
     parties: u64,
@@ -79,9 +72,8 @@ impl Host {
         }
         Ok(Self {
             listener: (voice.listener)(&options)?,
-            engine: Engine::new(0, 1, settings),
+            world: World::with(settings).at(START),
             tally: Tally::new(),
-            now: START,
             grain_ms,
             connections: BTreeMap::new(),
             parties: 0,
@@ -99,12 +91,7 @@ impl Host {
             party,
             principal: Principal(0),
         };
-        let mut deliveries = Vec::new();
-        let answer = self
-            .engine
-            .submit(self.now, caller, command, &mut Forget, &mut deliveries);
-        self.deliveries.extend(deliveries);
-        match answer {
+        match self.world.submit(caller, command) {
             Answer::Now(outcome, _) => Some(Given::Engine(outcome, queue)),
             Answer::Later => None,
         }
@@ -112,7 +99,12 @@ impl Host {
 
     /// Hands outcomes to those who waited, and goes on with their input.
     fn deliver(&mut self) {
-        while let Some(delivery) = self.deliveries.pop_front() {
+        loop {
+            // In the order they came, whatever comes meanwhile.
+            self.deliveries.extend(self.world.deliveries.drain(..));
+            let Some(delivery) = self.deliveries.pop_front() else {
+                return;
+            };
             let Some(number) = self.number_of(delivery.to) else {
                 continue;
             };
@@ -161,7 +153,7 @@ impl Host {
     ) -> Next {
         let mut output = Output::new();
         let env = Env {
-            now: self.now,
+            now: self.world.now,
             tally: &self.tally,
         };
         let connection = self
@@ -210,10 +202,7 @@ impl Host {
     }
 
     fn forget(&mut self, party: Party) {
-        let mut deliveries = Vec::new();
-        self.engine
-            .disconnect(self.now, party, &mut Forget, &mut deliveries);
-        self.deliveries.extend(deliveries);
+        self.world.disconnect(party);
     }
 
     /// Works on a connection's input until it waits or nothing is left.
@@ -237,7 +226,7 @@ impl Host {
     /// Decodes a batch of requests.
     fn decode(&mut self, number: u8) {
         let env = Env {
-            now: self.now,
+            now: self.world.now,
             tally: &self.tally,
         };
         let next_body = self.bodies.len() as u64 + 1;
@@ -405,20 +394,18 @@ impl Link for Host {
 
     fn advance(&mut self, ms: u64) {
         // By a clock that may be late, so much has passed for certain only now.
-        let target = self.now + ms + self.grain_ms;
+        let target = self.world.now + ms + self.grain_ms;
         for round in 0.. {
             assert!(round < 10_000, "ticks do not get anywhere");
-            let deadline = self.engine.next_deadline();
+            let deadline = self.world.engine.next_deadline();
             if deadline > target {
                 break;
             }
-            self.now = self.now.max(deadline);
-            let mut deliveries = Vec::new();
-            self.engine.tick(self.now, &mut Forget, &mut deliveries);
-            self.deliveries.extend(deliveries);
+            self.world.now = self.world.now.max(deadline);
+            self.world.tick();
             self.deliver();
         }
-        self.now = target;
+        self.world.now = target;
     }
 
     fn close(&mut self, connection: u8) {
@@ -435,7 +422,7 @@ impl Link for Host {
     }
 
     fn now_s(&self) -> u64 {
-        self.now.0 / 1000
+        self.world.now.0 / 1000
     }
 
     fn is_instant(&self) -> bool {

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use quintet_engine::{
-    Answer, Body, Caller, Command, Engine, Fact, LargeBody, Message, MessageId, MessageStats, Ms,
-    Name, Outcome, Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply,
-    Take,
+    Answer, Body, Caller, Command, LargeBody, Message, MessageId, MessageStats, Ms, Name, Outcome,
+    Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
 };
+use quintet_sim::world::World;
 use quintet_wire::{
     Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, Session, Step, Tally, Voice,
 };
@@ -230,10 +230,8 @@ fn numbers(of: &StatsOf) -> StatsReply {
 
 /// A message as an engine hands it out.
 static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
-    let mut engine = Engine::new(0, 1, Settings::default());
-    let mut facts: Vec<Fact> = Vec::new();
-    let mut submit =
-        |command| engine.submit(NOW, Caller::default(), command, &mut facts, &mut Vec::new());
+    let mut world = World::with(Settings::default()).at(NOW);
+    let mut submit = |command| world.submit(Caller::default(), command);
     submit(Command::Put(Put {
         queue: Name::from("queue"),
         body: Body::new(b"body"),
