@@ -2,61 +2,12 @@
 
 use std::sync::Arc;
 
-use quintet_cluster::{ClusterId, Fences, Limits, MemStream, Stream, StreamStore, Threads, World};
-use quintet_log::{Log, LogStore, Options, Stamp};
+use quintet_cluster::{Limits, MemStream, Threads};
 use quintet_sim::{
     Random,
-    cluster::{Faults, SimStream, SimWorld},
-    disk::SimDisk,
-    log_tests::{self, Fixture, Seen},
+    cluster::{Faults, Over, SimStream, SimWorld},
+    log_tests,
 };
-
-struct Over {
-    stream: Arc<dyn Stream>,
-    world: Arc<dyn World>,
-    limits: Limits,
-    seed: u64,
-}
-
-impl Fixture for Over {
-    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
-        self.seed += 1;
-        let store = StreamStore {
-            stream: Arc::clone(&self.stream),
-            mirror: Arc::new(SimDisk::new(self.seed)),
-            options: Options {
-                segment_bytes: 64 << 10,
-                ..Options::default()
-            },
-            cluster: ClusterId(7),
-            node: "one".to_owned(),
-            link: "127.0.0.1:4600".to_owned(),
-            limits: self.limits,
-            world: Arc::clone(&self.world),
-            fences: Fences::default(),
-        };
-        let mut seen = Vec::new();
-        let opened = Box::new(store).open(&mut |frame| {
-            seen.push(Seen {
-                position: frame.position,
-                stamp: Stamp {
-                    epoch: frame.epoch,
-                    time_ms: frame.time_ms,
-                },
-                kind: frame.kind,
-                count: frame.count,
-                first_in_segment: frame.first_in_segment,
-                payload: frame.payload.to_vec(),
-            });
-            Ok(())
-        });
-        (opened.expect("open").0, seen)
-    }
-
-    fn opening_appends(&self) -> bool {
-        true
-    }
-}
 
 #[test]
 fn a_log_over_a_stream_in_memory_conforms() {

@@ -35,7 +35,7 @@ impl Fixture for Memory {
     fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
         let mut seen = Vec::new();
         let log = MemLog::open(self.0.clone(), &mut |frame| {
-            seen.push(common::seen(frame));
+            seen.push(Seen::of(&frame));
             Ok(())
         });
         (Box::new(log.expect("open")), seen)

@@ -3,7 +3,9 @@
 //! A new implementation passes [`run`] with a function that makes an empty one. Segments of 64 KiB
 //! are what the suite expects to fill.
 
-use quintet_log::{Epoch, FrameBuf, FrameKind, Log, LogError, Placed, Position, Stamp};
+use quintet_log::{
+    Epoch, FrameBuf, FrameKind, Log, LogError, Placed, Position, ReplayFrame, Stamp,
+};
 
 /// A frame as a test remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,23 @@ pub struct Seen {
     /// Whether its segment begins with it.
     pub first_in_segment: bool,
     pub payload: Vec<u8>,
+}
+
+impl Seen {
+    /// A frame as it is replayed.
+    pub fn of(frame: &ReplayFrame<'_>) -> Self {
+        Self {
+            position: frame.position,
+            stamp: Stamp {
+                epoch: frame.epoch,
+                time_ms: frame.time_ms,
+            },
+            kind: frame.kind,
+            count: frame.count,
+            first_in_segment: frame.first_in_segment,
+            payload: frame.payload.to_vec(),
+        }
+    }
 }
 
 /// Something that outlives a log, as a disk outlives a process.

@@ -5,63 +5,22 @@ use std::{
     sync::{Arc, mpsc::channel},
 };
 
-use quintet_cluster::{ClusterId, Fences, Limits, Stream, StreamStore, Threads};
+use quintet_cluster::{Limits, Stream, Threads};
 use quintet_jetstream::JetStream;
-use quintet_log::{Log, LogError, LogStore, Options, Position, Stamp};
+use quintet_log::{Log, LogError, Position, Stamp};
 use quintet_sim::{
-    disk::SimDisk,
+    cluster::Over,
     log_tests::{self, Fixture, Seen, facts},
 };
 
 use crate::servers::{Fleet, until};
 
-struct Over {
-    stream: Arc<dyn Stream>,
-    seed: u64,
-}
-
-impl Over {
-    fn store(&mut self) -> Box<StreamStore> {
-        self.seed += 1;
-        Box::new(StreamStore {
-            stream: Arc::clone(&self.stream),
-            mirror: Arc::new(SimDisk::new(self.seed)),
-            options: Options {
-                segment_bytes: 64 << 10,
-                ..Options::default()
-            },
-            cluster: ClusterId(7),
-            node: format!("node {}", self.seed),
-            link: "127.0.0.1:4600".to_owned(),
-            limits: Limits::default(),
-            world: Arc::new(Threads::new()),
-            fences: Fences::default(),
-        })
-    }
-}
-
-impl Fixture for Over {
-    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
-        let mut seen = Vec::new();
-        let opened = self.store().open(&mut |frame| {
-            seen.push(Seen {
-                position: frame.position,
-                stamp: Stamp {
-                    epoch: frame.epoch,
-                    time_ms: frame.time_ms,
-                },
-                kind: frame.kind,
-                count: frame.count,
-                first_in_segment: frame.first_in_segment,
-                payload: frame.payload.to_vec(),
-            });
-            Ok(())
-        });
-        (opened.expect("open").0, seen)
-    }
-
-    fn opening_appends(&self) -> bool {
-        true
+fn log_over(stream: Arc<dyn Stream>, seed: u64) -> Over {
+    Over {
+        stream,
+        world: Arc::new(Threads::new()),
+        limits: Limits::default(),
+        seed,
     }
 }
 
@@ -73,7 +32,7 @@ fn a_log_over_real_servers_conforms() {
     log_tests::run(&mut || {
         made += 1;
         let stream: Arc<dyn Stream> = Arc::new(fleet.stream(&format!("conform{made}")));
-        Box::new(Over { stream, seed: 0 })
+        Box::new(log_over(stream, 0))
     });
 }
 
@@ -120,10 +79,7 @@ fn numbers(seen: &[Seen]) -> Vec<u32> {
 fn an_owner_goes_on_over_kills_and_freezes_of_servers() {
     let mut fleet = Fleet::start(3);
     let stream = Arc::new(fleet.stream("faults"));
-    let mut over = Over {
-        stream: Arc::clone(&stream) as Arc<dyn Stream>,
-        seed: 0,
-    };
+    let mut over = log_over(Arc::clone(&stream) as Arc<dyn Stream>, 0);
     let (log, _) = over.open();
     let mut owner = Owner { log, next: 0 };
     let mut struck = BTreeSet::new();
@@ -166,19 +122,13 @@ fn an_owner_goes_on_over_kills_and_freezes_of_servers() {
 fn a_deposed_owner_acknowledges_nothing() {
     let fleet = Fleet::start(3);
     let first: Arc<dyn Stream> = Arc::new(fleet.stream("deposed"));
-    let mut over = Over {
-        stream: Arc::clone(&first),
-        seed: 0,
-    };
+    let mut over = log_over(Arc::clone(&first), 0);
     let (log, _) = over.open();
     let mut old = Owner { log, next: 0 };
     old.append_synced(10).expect("the owner's");
     let names = quintet_jetstream::Names::of("deposed", 0);
     let other = JetStream::connect(&fleet.addresses(1), names).expect("connected");
-    let mut second = Over {
-        stream: Arc::new(other),
-        seed: 100,
-    };
+    let mut second = log_over(Arc::new(other), 100);
     // The old one goes on while the new one claims.
     let (tell, told) = channel();
     let appending = std::thread::spawn(move || {

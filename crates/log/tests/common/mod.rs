@@ -7,7 +7,7 @@ pub(crate) mod world;
 
 use std::sync::Arc;
 
-use quintet_log::{LocalLog, LogError, Options, Recovery, ReplayFrame, Stamp, Storage};
+use quintet_log::{LocalLog, LogError, Options, Recovery, Storage};
 use quintet_sim::log_tests::Seen;
 
 /// Small enough that tests rotate, and that every byte can be tried.
@@ -17,20 +17,6 @@ pub(crate) fn options() -> Options {
     Options {
         segment_bytes: SEGMENT_BYTES,
         ..Options::default()
-    }
-}
-
-pub(crate) fn seen(frame: ReplayFrame<'_>) -> Seen {
-    Seen {
-        position: frame.position,
-        stamp: Stamp {
-            epoch: frame.epoch,
-            time_ms: frame.time_ms,
-        },
-        kind: frame.kind,
-        count: frame.count,
-        first_in_segment: frame.first_in_segment,
-        payload: frame.payload.to_vec(),
     }
 }
 
@@ -45,7 +31,7 @@ pub(crate) fn open_with(
 ) -> Result<(LocalLog, Recovery, Vec<Seen>), LogError> {
     let mut frames = Vec::new();
     let (log, recovery) = LocalLog::open(storage, options, &mut |frame| {
-        frames.push(seen(frame));
+        frames.push(Seen::of(&frame));
         Ok(())
     })?;
     Ok((log, recovery, frames))
