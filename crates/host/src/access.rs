@@ -197,7 +197,7 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
     let hold = if let Outcome::Refused(refusal) = outcome {
         hold_of(refusal)
     } else {
-        hold
+        core.hold(hold)
     };
     let name = match outcome.first_handed() {
         Some(message) => shard.engine.queue_name(message.queue),

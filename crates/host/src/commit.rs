@@ -126,6 +126,9 @@ impl Committer {
             self.begin_segment(core);
         }
         core.progress.set_written(ticket);
+        if let Some(acked) = &core.acked {
+            acked.sent(self.log.end(), ticket);
+        }
         Committed::Written
     }
 
@@ -217,6 +220,14 @@ impl Committer {
         core.upkeep.raise();
         // A full segment is synced soon under every policy.
         core.log_work.raise();
+    }
+
+    /// Says that the log's owner lives.
+    pub(crate) fn beat(&mut self, core: &Core) -> Result<(), LogError> {
+        self.log.beat(Stamp {
+            epoch: self.epoch,
+            time_ms: core.clock.now().0,
+        })
     }
 
     /// Writes a body's chunk between two batches; `copy`: it is in the log

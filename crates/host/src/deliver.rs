@@ -10,7 +10,7 @@ impl Core {
     pub(super) fn collect(&self, shard: &mut Shard, trail: &mut Trail) {
         let waits = self.waits_for_disk();
         let deliveries = trail.scratch.drain(..).map(|delivery| {
-            let need = shard.need(delivery.hold, &self.progress, waits);
+            let need = shard.need(self.hold(delivery.hold), &self.progress, waits);
             (delivery, need)
         });
         trail.mail.extend(deliveries);

@@ -12,6 +12,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod access;
+mod acked;
 mod bodies;
 #[cfg(test)]
 mod carry_tests;
@@ -42,11 +43,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quintet_engine::{ColdStats, Intent, Intents, LargeBody, MessageId, Party, Settings};
+use quintet_engine::{ColdStats, Hold, Intent, Intents, LargeBody, MessageId, Party, Settings};
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 
 use access::Inside;
 pub use access::{Access, Decided, Trail};
+use acked::Acked;
 pub(crate) use bodies::Bodies;
 pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
@@ -92,13 +94,15 @@ pub struct Core {
     /// The log was given up.
     failed: AtomicBool,
     /// What is decided can be kept, as far as is known.
-    available: AtomicBool,
+    available: Arc<AtomicBool>,
+    /// Of a log that others could come to own.
+    pub(crate) acked: Option<Arc<Acked>>,
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
     /// What time it is.
     pub clock: Clock,
-    pub(crate) progress: Progress,
+    pub(crate) progress: Arc<Progress>,
     pub(crate) bodies: Bodies,
     pub(crate) reader: BodyReader,
     pub(crate) runs: Runs,
@@ -183,17 +187,28 @@ impl Core {
         room: Room,
         owner: Box<dyn Owner>,
     ) -> Self {
+        let progress = Arc::new(Progress::new());
+        let available = Arc::new(AtomicBool::new(true));
+        let log = &*opened.committer.log;
+        let acked = Acked::of(log, &progress, &available, &mail);
+        let mut opened = opened;
+        if acked.is_some() {
+            // Nothing leaves memory, so nobody waits until something has.
+            let shards = opened.shards.iter_mut();
+            shards.for_each(|shard| shard.engine.set_memory_room(0));
+        }
         Self {
             owner,
             failed: AtomicBool::new(false),
-            available: AtomicBool::new(true),
+            available,
+            acked,
             reader: opened.committer.log.reader(),
             runs: opened.runs,
             shards: opened.shards.into_iter().map(Mutex::new).collect(),
             committer: Mutex::new(opened.committer),
             policy,
             clock: opened.clock,
-            progress: Progress::new(),
+            progress,
             bodies: opened.bodies,
             timer: Timer::new(),
             log_work: Signal::default(),
@@ -214,9 +229,24 @@ impl Core {
         self.policy
     }
 
-    /// How far the batches have come.
+    /// How far the batches have come, and whether what was decided before this
+    /// was asked may be answered.
     pub fn reached(&self) -> Reached {
-        self.progress.reached()
+        let reached = self.progress.reached();
+        match &self.acked {
+            None => reached,
+            // Asked last: what is durable may have become so long ago.
+            Some(acked) => reached.under_lease(acked.has_lease()),
+        }
+    }
+
+    /// What a reply waits for that would wait for `hold`. What is not durable
+    /// another owner may never have heard of.
+    pub(crate) fn hold(&self, hold: Hold) -> Hold {
+        match self.acked {
+            Some(_) => Hold::Durable,
+            None => hold,
+        }
     }
 
     /// The newest batch that survives a power cut.

@@ -114,26 +114,28 @@ impl Shard {
             open
         };
         let need = match hold {
-            Hold::Turn => Need::default(),
+            Hold::Turn => Need {
+                lease: true,
+                ..Need::default()
+            },
             Hold::Durable => Need {
                 written: last,
                 durable: last,
+                lease: true,
             },
             Hold::Written(id) => {
                 let durable = self.ring.ticket_of(id, last, progress.durable());
                 Need {
                     written: last,
                     durable,
+                    lease: true,
                 }
             }
         };
         if waits_for_disk {
             need
         } else {
-            Need {
-                written: need.written,
-                durable: 0,
-            }
+            Need { durable: 0, ..need }
         }
     }
 

@@ -61,9 +61,12 @@ impl Core {
 
     /// Writes the open batch and syncs, in the I/O thread that asks, which
     /// looks for itself afterwards what it may send. False if that is not for
-    /// it: somebody else is syncing, there is much to sync, or the disk is
-    /// full.
+    /// it: somebody else is syncing, there is much to sync, the disk is full,
+    /// or others have to acknowledge it.
     pub fn sync_here(&self, thread: usize) -> bool {
+        if self.acked.is_some() {
+            return false;
+        }
         let turn = match self.sync_turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -9,21 +9,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_engine::MessageId;
 
-/// The tickets that must have come so far before a reply may leave.
+/// The tickets that must have come so far before a reply may leave. The default
+/// waits for nothing: what it says rests on nothing in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Need {
     /// This batch is with the operating system.
     pub written: u64,
     /// This batch survives a power cut.
     pub durable: u64,
+    /// It was decided by who owned the log when it leaves.
+    pub lease: bool,
 }
 
 impl Need {
-    /// Both.
+    /// All of both.
     pub fn and(self, other: Need) -> Need {
         Need {
             written: self.written.max(other.written),
             durable: self.durable.max(other.durable),
+            lease: self.lease || other.lease,
         }
     }
 }
@@ -77,6 +81,7 @@ impl Progress {
         Reached {
             written: self.written(),
             durable,
+            leased: true,
         }
     }
 }
@@ -86,12 +91,19 @@ impl Progress {
 pub struct Reached {
     written: u64,
     durable: u64,
+    /// No other owner of the log had begun to decide.
+    leased: bool,
 }
 
 impl Reached {
     /// True if all that is needed has been reached.
     pub fn satisfies(self, need: Need) -> bool {
-        self.written >= need.written && self.durable >= need.durable
+        (self.leased || !need.lease) && self.written >= need.written && self.durable >= need.durable
+    }
+
+    /// The same, where nothing may be answered unless `leased`.
+    pub(crate) fn under_lease(self, leased: bool) -> Self {
+        Self { leased, ..self }
     }
 }
 
@@ -178,14 +190,22 @@ mod tests {
         let need = Need {
             written: 2,
             durable: 1,
+            lease: false,
         }
         .and(Need {
             written: 1,
             durable: 1,
+            lease: true,
         });
         progress.set_written(2);
         assert!(!progress.reached().satisfies(need));
         progress.set_durable(1);
         assert!(progress.reached().satisfies(need));
+        assert!(!progress.reached().under_lease(false).satisfies(need));
+        let refused = Need {
+            lease: false,
+            ..need
+        };
+        assert!(progress.reached().under_lease(false).satisfies(refused));
     }
 }
