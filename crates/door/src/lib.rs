@@ -49,6 +49,11 @@ pub trait Door: Send + Sync {
         None
     }
 
+    /// What this server is in its cluster, for operators. `None`: it is alone.
+    fn role(&self) -> Option<String> {
+        None
+    }
+
     /// A new party, to hold leases and to wait. `arrive` gets what its standing
     /// take brings.
     fn enter(&self, arrive: Arrive) -> Party;

@@ -28,6 +28,8 @@ pub use counts::Counts;
 pub use front::{Door, Front};
 pub use shared::{Client, Intake, Node, Settings, Stream};
 pub use socket::Socket;
+/// How a front is told who owns.
+pub use tokio::sync::watch;
 
 /// Who owns the queues, as far as this node knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

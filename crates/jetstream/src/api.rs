@@ -42,7 +42,7 @@ impl std::fmt::Display for Refused {
 
 /// What a reply says. `None`: it is none. A refusal carries the fields of an answer too, as zeros,
 /// so it is looked for first.
-fn reply<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<Result<T, Refused>> {
+pub(crate) fn reply<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<Result<T, Refused>> {
     #[derive(Deserialize)]
     struct Error {
         error: Option<Refused>,
@@ -274,6 +274,18 @@ pub(crate) fn found(seq: Seq, bytes: &[u8]) -> Found {
         }
         Some(Err(refused)) if refused.err_code == NO_MESSAGE => Found::Nothing,
         Some(_) | None => Found::Unknown,
+    }
+}
+
+/// Whether a message was stored, wherever that is.
+pub(crate) fn acknowledged(bytes: &[u8]) -> Option<Result<(), Refused>> {
+    #[derive(Deserialize)]
+    struct Ack {
+        seq: u64,
+    }
+    match reply::<Ack>(bytes)? {
+        Ok(Ack { seq }) => (seq > 0).then_some(Ok(())),
+        Err(refused) => Some(Err(refused)),
     }
 }
 

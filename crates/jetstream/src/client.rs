@@ -256,21 +256,32 @@ impl JetStream {
         payload: Vec<u8>,
         within: Duration,
     ) -> Result<Option<Info>, Error> {
-        let (answer, answered) = std::sync::mpsc::channel();
         let subject = self.names.api(question);
-        let inner = Arc::clone(&self.inner);
-        let asked = subject.clone();
-        self.runtime.spawn(async move {
-            let reply = ask(&inner.near, asked, payload.into(), within).await;
-            answer.send(reply).ok();
-        });
-        let reply = answered.recv().ok().flatten().ok_or(Error::Silent)?;
+        let reply = self.wait(&subject, payload.into(), None, within.as_secs())?;
         match api::info(&reply) {
             None => Err(Error::Silent),
             Some(Ok(info)) => Ok(Some(info)),
             Some(Err(refused)) if api::is_absent(&refused) => Ok(None),
             Some(Err(refused)) => Err(Error::Refused(subject, refused)),
         }
+    }
+
+    /// Asks, and waits for the reply for so many seconds.
+    pub(crate) fn wait(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        header: Option<(&'static str, u64)>,
+        within_s: u64,
+    ) -> Result<Bytes, Error> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        let inner = Arc::clone(&self.inner);
+        let (asked, within) = (subject.to_owned(), Duration::from_secs(within_s));
+        self.runtime.spawn(async move {
+            let reply = ask(&inner.near, asked, payload, header, within).await;
+            answer.send(reply).ok();
+        });
+        answered.recv().ok().flatten().ok_or(Error::Silent)
     }
 
     /// Asks over the second connection and tells what `read` makes of the reply.
@@ -284,7 +295,7 @@ impl JetStream {
         let inner = Arc::clone(&self.inner);
         let subject = self.names.api(question);
         self.runtime.spawn(async move {
-            let reply = ask(&inner.far, subject, payload.into(), ANSWER).await;
+            let reply = ask(&inner.far, subject, payload.into(), None, ANSWER).await;
             told(read(reply));
         });
     }

@@ -5,11 +5,13 @@
 
 mod api;
 mod ask;
+mod bucket;
 mod client;
 mod follow;
 mod objects;
 mod tail;
 
 pub use api::{Config, Info, Names, Peer, Peers, Refused};
+pub use bucket::{Bucket, Value};
 pub use client::{Error, JetStream, Server, Servers};
 pub use objects::Objects;

@@ -165,6 +165,6 @@ async fn purged(client: &Client, names: &Names, next: Seq) -> Option<Seq> {
 }
 
 async fn ends(client: &Client, names: &Names) -> Option<quintet_cluster::Ends> {
-    let reply = ask(client, names.api("STREAM.INFO"), Bytes::new(), ANSWER).await?;
+    let reply = ask(client, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
     Some(api::info(&reply)?.ok()?.ends())
 }

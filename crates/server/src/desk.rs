@@ -85,6 +85,10 @@ impl Door for ServerDoor {
         server.core.is_full().then_some("the disk is full")
     }
 
+    fn role(&self) -> Option<String> {
+        Some(self.0.node.as_ref()?.role())
+    }
+
     fn enter(&self, arrive: Arrive) -> Party {
         let mut inside = locked(&self.0.desk.inside);
         inside.entered += 1;

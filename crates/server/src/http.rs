@@ -160,6 +160,11 @@ impl Open {
         &self.bound.address
     }
 
+    /// Its socket.
+    pub(crate) fn bound(&self) -> &Bound {
+        &self.bound
+    }
+
     /// How it is called from elsewhere, with the relative root and a slash at
     /// the end.
     pub(crate) fn host(&self) -> String {

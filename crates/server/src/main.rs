@@ -3,7 +3,9 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod admin;
+mod again;
 mod cli;
+mod cluster;
 mod config;
 mod desk;
 mod hooks;

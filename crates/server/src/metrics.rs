@@ -6,8 +6,10 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quintet_cluster::Role;
 use quintet_engine::ShardStats;
 
+use crate::cluster::Node;
 use crate::server::Server;
 use crate::stats::Process;
 
@@ -170,6 +172,13 @@ metrics! {
         = |r| r.server.core.clock.ahead().0.max(0).unsigned_abs();
     Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "The wall clock is behind time inside."
         = |r| r.server.core.clock.ahead().0.min(0).unsigned_abs();
+
+    Gauge "cluster_epoch" ("cluster_epoch") "The epoch of the cluster's log."
+        =; [] |r| of_node(r, |node| node.status().epoch.0);
+    Gauge "cluster_owner" ("cluster_owns") "1 while this node owns the queues, else 0."
+        =; [] |r| of_node(r, |node| u64::from(node.status().role == Role::Owner));
+    Gauge "cluster_role_seconds" ("cluster_role_s") "Since this node is what it is."
+        =; [] |r| of_node(r, |node| node.since().as_secs());
 
     Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
         = |r| r.shard.gauges.ready;
@@ -338,6 +347,12 @@ pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
         }
     }
     all
+}
+
+/// A number of this server as a node of a cluster, if it is one.
+fn of_node(reading: &Reading<'_>, read: fn(&Node) -> u64) -> Vec<Point> {
+    let node = reading.server.node.iter();
+    node.map(|node| (Vec::new(), read(node) as f64)).collect()
 }
 
 /// All numbers in Prometheus' text format, version 0.0.4.

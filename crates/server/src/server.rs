@@ -15,16 +15,19 @@ use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_wire::{Foreign, Listener, VOICES};
 
+use crate::cluster::{self, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Arrival, Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
-use crate::{admin, http, logging, modes, notify, scripts};
+use crate::{admin, again, http, logging, modes, notify, scripts};
 
 /// What all threads share.
 pub(crate) struct Server {
     pub(crate) core: Core,
+    /// What this is in a cluster.
+    pub(crate) node: Option<Arc<Node>>,
     /// One per I/O thread, and behind them the desk's.
     pub(crate) mail: Vec<Arc<Mailbox>>,
     /// Those who come in through the door.
@@ -123,6 +126,8 @@ pub(crate) enum Order {
     Reload,
     /// Take no puts any more.
     Drain,
+    /// Something happened in the cluster.
+    Look,
 }
 
 /// Starts the server, serves until it is told to stop, and stops it.
@@ -146,14 +151,34 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         http,
         addresses,
     } = open_listeners(&config, places)?;
-    let (server, polls, spares) = open(config, given, listening, orders, places)?;
+    if config.cluster.is_on() {
+        announce(&addresses)?;
+    }
+    let seat = match config.cluster.is_on() {
+        true => match cluster::follow(&config, &orders, &inbox)? {
+            Some(seat) => Some(seat),
+            // Told to stop before it owned anything.
+            None => return Ok(()),
+        },
+        false => None,
+    };
+    let (server, polls, spares) = open(config, given, listening, orders, places, seat)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
     server.core.catch_up();
     let (workers, desk) = start_workers(&server, polls, bound)?;
     let mut scripts = Scripts::start(&server, http)?;
-    announce(&addresses)?;
+    match &server.node {
+        None => {
+            announce(&addresses)?;
+            say("quintet ready")?;
+        }
+        Some(node) => {
+            node.serves(&server);
+            say("quintet owner")?;
+        }
+    }
     notify::ready();
 
     obey(&server, &inbox, &level, &mut scripts);
@@ -188,6 +213,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             Served::Voice(voice) => voice,
             Served::Http => {
                 let open = http::Open::new(listen, places.http)?;
+                keep(config, &listen.address, open.bound())?;
                 addresses.push((http::NAME, open.address().clone()));
                 http.push(open);
                 continue;
@@ -197,6 +223,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         let open = bind(voice.name, &listen.address)?;
         let address = open.address.to_string();
         addresses.push((voice.name, open.address.clone()));
+        keep(config, &listen.address, &open)?;
         bound.push(open);
         let tally = VOICES
             .iter()
@@ -215,9 +242,11 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         let voice = &admin::VOICE;
         let opener = (voice.listener)(&quintet_wire::Options::new(voice.options))
             .map_err(|why| anyhow!(why))?;
-        let socket = bind(voice.name, &Address::Unix(path.clone()))
-            .context("admin_socket can name another path, or be \"none\"");
-        bound.push(socket?);
+        let address = Address::Unix(path.clone());
+        let socket = bind(voice.name, &address)
+            .context("admin_socket can name another path, or be \"none\"")?;
+        keep(config, &address, &socket)?;
+        bound.push(socket);
         restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
         listening.push(Listening {
             opener,
@@ -234,6 +263,14 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         http,
         addresses,
     })
+}
+
+/// A node that is deposed goes on as another process, which gets its sockets.
+fn keep(config: &Config, address: &Address, bound: &Bound) -> Result<()> {
+    if config.cluster.is_on() {
+        again::keep(address.to_string(), bound.duplicate()?);
+    }
+    Ok(())
 }
 
 /// Opens a listener's socket.
@@ -264,6 +301,7 @@ fn open(
     listeners: Vec<Listening>,
     orders: Sender<Order>,
     places: Places,
+    seat: Option<Seat>,
 ) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
@@ -277,7 +315,16 @@ fn open(
         memory: config.memory,
     };
     let began = Instant::now();
-    let opened = quintet_host::open_dir(&config.data, &layout, &settings)?;
+    let (opened, node) = match seat {
+        None => (
+            quintet_host::open_dir(&config.data, &layout, &settings)?,
+            None,
+        ),
+        Some(seat) => {
+            let (opened, node) = seat.take(&config, &layout)?;
+            (opened, Some(node))
+        }
+    };
     tracing::info!(
         "read {} frames, {} MiB of log in {} ms",
         opened.recovery.frames,
@@ -304,11 +351,15 @@ fn open(
         config.sync,
         posts.collect(),
         room,
-        Box::new(EndsWithItsLog),
+        match node {
+            None => Box::new(EndsWithItsLog),
+            Some(_) => Box::new(StepsDown),
+        },
     );
     let server = Server {
         core,
         mail,
+        node,
         desk: Desk::default(),
         hooks,
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
@@ -451,7 +502,13 @@ fn announce(addresses: &[(&str, Address)]) -> Result<()> {
     for (voice, address) in addresses {
         writeln!(out, "listening {voice} {address}")?;
     }
-    writeln!(out, "quintet ready")?;
+    out.flush()?;
+    Ok(())
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
     out.flush()?;
     Ok(())
 }
@@ -474,6 +531,8 @@ fn obey(
                 }
                 Err(why) => tracing::error!("configuration not reloaded: {why}"),
             },
+            // Whatever it was, it is over or not yet.
+            Order::Look => {}
             Order::Drain => {
                 server.draining.store(true, Ordering::Relaxed);
                 server.core.set_draining(true);

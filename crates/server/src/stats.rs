@@ -77,6 +77,13 @@ impl Server {
         errors.collect()
     }
 
+    /// What is not a number.
+    fn texts(&self) -> Vec<(String, String)> {
+        let mut texts = self.hook_errors();
+        texts.extend(self.node.iter().flat_map(|node| node.texts()));
+        texts
+    }
+
     fn order(&self, order: Order) -> Result<String, String> {
         self.orders
             .send(order)
@@ -124,7 +131,7 @@ impl Server {
             instance: self.instance,
             machine: machine(),
             draining: self.draining.load(Ordering::Relaxed),
-            errors: self.hook_errors(),
+            errors: self.texts(),
             numbers: samples(&self.reading(&shard)),
             shard,
             ..ServerStats::default()

@@ -107,7 +107,7 @@ impl Site {
         }
         if path == "/readyz" {
             return Ok(match self.door.unready() {
-                None => self.health().await,
+                None => self.readiness().await,
                 Some(why) => {
                     let text = format!("503 - {why}");
                     plain(StatusCode::SERVICE_UNAVAILABLE, text)
@@ -157,6 +157,15 @@ impl Site {
 
     /// Well if every shard answers what costs nothing however many queues it
     /// has.
+    /// Its health, and what it is in its cluster.
+    async fn readiness(&self) -> Response {
+        let health = self.health().await;
+        match self.door.role().filter(|_| health.status().is_success()) {
+            Some(role) => plain(StatusCode::OK, format!("ok, {role}")),
+            None => health,
+        }
+    }
+
     async fn health(&self) -> Response {
         let door = Arc::clone(&self.door);
         let asked = tokio::task::spawn_blocking(move || {

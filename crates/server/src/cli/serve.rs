@@ -37,6 +37,9 @@ pub(super) struct Serve {
     /// When the log reaches the disk: always, never, or an interval such as 50ms.
     #[arg(long, value_name = "WHEN")]
     sync: Option<String>,
+    /// Be a node of a cluster whose log these NATS servers keep, as nats://a:4222,nats://b:4222.
+    #[arg(long, value_name = "SERVERS")]
+    cluster: Option<String>,
     /// Print the effective configuration and exit.
     #[arg(long)]
     print_config: bool,
@@ -52,6 +55,7 @@ impl Serve {
             data: self.data,
             listen: self.listen,
             sync: self.sync,
+            cluster: self.cluster,
         };
         let config = load(&given)?;
         if self.print_config {

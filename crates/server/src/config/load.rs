@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use quintet_engine::Overrides;
 use quintet_wire::{Options, Value};
 
+use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
@@ -18,6 +19,8 @@ pub(crate) struct Given {
     pub(crate) data: Option<PathBuf>,
     pub(crate) listen: Vec<String>,
     pub(crate) sync: Option<String>,
+    /// Of `[cluster]`: `nats`, its addresses separated by commas.
+    pub(crate) cluster: Option<String>,
 }
 
 /// The effective configuration.
@@ -36,6 +39,9 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
     }
     if let Some(sync) = &given.sync {
         config.sync = parse_sync(sync).map_err(|why| anyhow!("--sync {why}"))?;
+    }
+    if let Some(servers) = &given.cluster {
+        config.cluster.nats = servers.split(',').map(str::to_owned).collect();
     }
     if !given.listen.is_empty() {
         config.listen = given
@@ -118,6 +124,18 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                     config.listen.push(listener(table)?);
                 }
             }
+            "cluster" => {
+                for (key, value) in as_table(value, "[cluster]")? {
+                    let spec = CLUSTER.iter().find(|spec| spec.key == key);
+                    let spec = spec.ok_or_else(|| {
+                        let known = CLUSTER.iter().map(|spec| spec.key);
+                        anyhow!("in [cluster]: {}", unknown("key", key, known))
+                    })?;
+                    (spec.field)(config)
+                        .set(value)
+                        .map_err(|why| anyhow!("in [cluster]: {key} {why}"))?;
+                }
+            }
             key => {
                 let spec = SETTINGS
                     .iter()
@@ -127,7 +145,7 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                         anyhow!(unknown(
                             "key",
                             key,
-                            known.chain(["defaults", "queue", "listen"])
+                            known.chain(["cluster", "defaults", "queue", "listen"])
                         ))
                     })?;
                 (spec.field)(config)

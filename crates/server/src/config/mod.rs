@@ -4,6 +4,7 @@
 //! the file may say all follow from that table.
 
 mod address;
+mod cluster;
 mod files;
 mod load;
 mod machine;
@@ -23,6 +24,7 @@ use quintet_scripts::QueueConfig;
 use quintet_wire::Options;
 
 pub(crate) use address::Address;
+pub(crate) use cluster::Cluster;
 pub(crate) use files::{Places, RESERVE};
 pub(crate) use load::{Given, load};
 pub(crate) use print::{Secrets, print};
@@ -84,6 +86,7 @@ pub(crate) struct Config {
     pub(crate) script_memory: u64,
     pub(crate) script_log_bytes: u64,
     pub(crate) scripts_max: u64,
+    pub(crate) cluster: Cluster,
     pub(crate) listen: Vec<Listen>,
 }
 
@@ -159,6 +162,7 @@ impl Default for Config {
             script_memory: 0,
             script_log_bytes: 64 << 20,
             scripts_max: 1000,
+            cluster: Cluster::default(),
             listen: Vec::new(),
         }
     }
@@ -213,6 +217,13 @@ impl Config {
     /// Bytes the messages may take: as set, or three quarters of the memory the
     /// machine, or the server's control group, has, so that a put is refused before the system kills the server.
     pub(crate) fn memory_max(&self) -> u64 {
+        if self.cluster.is_on() {
+            // Nothing leaves memory there yet, so that is the bound.
+            return match self.memory_max {
+                0 => self.memory,
+                most => most.min(self.memory),
+            };
+        }
         if self.memory_max > 0 {
             return self.memory_max;
         }

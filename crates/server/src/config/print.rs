@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use quintet_engine::QueueSettings;
 use quintet_wire::{Options, Value};
 
+use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
@@ -81,6 +82,16 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
                 &if hides { without_values(&value) } else { value },
             );
         }
+    }
+    out.push('\n');
+    comment(
+        &mut out,
+        "A server that is one of several: docs/cluster-format.md.",
+    );
+    out.push_str("[cluster]\n");
+    for spec in CLUSTER {
+        comment(&mut out, spec.help);
+        line(&mut out, spec.key, &(spec.field)(&mut config).show());
     }
     out.push('\n');
     comment(
@@ -201,7 +212,7 @@ mod tests {
             .filter(|line| !line.starts_with('#'))
             .filter_map(|line| line.split_once(" = "))
             .collect();
-        assert!(rows.len() >= SETTINGS.len() + QUEUE_SETTINGS.len());
+        assert!(rows.len() >= SETTINGS.len() + QUEUE_SETTINGS.len() + super::CLUSTER.len());
         for (key, value) in rows {
             assert!(
                 page.contains(&format!("| `{key}` | `{value}` |")),

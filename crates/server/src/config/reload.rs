@@ -1,6 +1,7 @@
 //! What of a newer configuration counts without a restart.
 
 use super::Config;
+use super::cluster::CLUSTER;
 use super::schema::SETTINGS;
 
 impl Config {
@@ -9,7 +10,7 @@ impl Config {
     /// for a restart.
     pub(crate) fn take_over(&mut self, mut newer: Config) -> Vec<&'static str> {
         let mut waiting = Vec::new();
-        for spec in SETTINGS {
+        for spec in SETTINGS.iter().chain(CLUSTER) {
             if spec.reload {
                 (spec.field)(self).swap((spec.field)(&mut newer));
             } else if (spec.field)(self).show() != (spec.field)(&mut newer).show() {

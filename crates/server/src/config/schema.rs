@@ -27,6 +27,8 @@ pub(crate) enum Field<'a> {
     /// A whole number with the least and the most allowed.
     Number(&'a mut u64, u64, u64),
     Text(&'a mut String),
+    /// Texts.
+    List(&'a mut Vec<String>),
     Flag(&'a mut bool),
     /// Events of hooks: true, false, or a list of names.
     Events(&'a mut Events),
@@ -302,6 +304,7 @@ impl Field<'_> {
             | (Field::Number(a, ..), Field::Number(b, ..)) => swap(a, b),
             (Field::Text(a), Field::Text(b)) | (Field::Level(a), Field::Level(b)) => swap(a, b),
             (Field::Flag(a), Field::Flag(b)) => swap(a, b),
+            (Field::List(a), Field::List(b)) => swap(a, b),
             (Field::Events(a), Field::Events(b)) => swap(a, b),
             (Field::Path(a), Field::Path(b)) => swap(a, b),
             (Field::Sync(a), Field::Sync(b)) => swap(a, b),
@@ -334,6 +337,7 @@ impl Field<'_> {
                     .ok_or_else(|| format!("takes a whole number, {least} to {most}"))?;
             }
             Field::Text(at) => *at = text(value)?.to_owned(),
+            Field::List(at) => *at = list(value)?,
             Field::Flag(at) => *at = flag(value)?,
             Field::Events(at) => *at = events(value)?,
             Field::Path(at) => {
@@ -362,6 +366,10 @@ impl Field<'_> {
             Field::Duration(ms) => quoted(&show_duration(**ms)),
             Field::Number(number, _, _) => number.to_string(),
             Field::Text(text) | Field::Level(text) => quoted(text),
+            Field::List(texts) => {
+                let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+                format!("[{}]", texts.join(", "))
+            }
             Field::Flag(flag) => flag.to_string(),
             Field::Events(events) if **events == Events::NONE => "false".to_owned(),
             Field::Events(events) if **events == Events::ALL => "true".to_owned(),
@@ -437,6 +445,16 @@ fn whole(value: &toml::Value) -> Option<u64> {
 
 pub(super) fn text(value: &toml::Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "takes text".to_owned())
+}
+
+fn list(value: &toml::Value) -> Result<Vec<String>, String> {
+    let texts = value.as_array().map(|array| {
+        let texts = array.iter().map(|text| text.as_str().map(str::to_owned));
+        texts.collect::<Option<Vec<String>>>()
+    });
+    texts
+        .flatten()
+        .ok_or_else(|| "takes a list of texts".to_owned())
 }
 
 pub(super) fn flag(value: &toml::Value) -> Result<bool, String> {

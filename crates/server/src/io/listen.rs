@@ -13,6 +13,7 @@ use mio::{Interest, Registry, Token};
 use rustix::net::sockopt;
 
 use super::Stream;
+use crate::again::{self, Handed};
 use crate::config::Address;
 use crate::modes;
 
@@ -49,9 +50,13 @@ impl Bound {
     /// # Errors
     /// The address is in use or not ours; the text says which.
     pub(crate) fn open(address: &Address) -> io::Result<Self> {
+        let handed = again::handed(&address.to_string());
         match address {
             Address::Tcp(at) => {
-                let listener = net::TcpListener::bind(at)?;
+                let listener = match handed {
+                    Some(Handed::Tcp(listener)) => listener,
+                    _ => net::TcpListener::bind(at)?,
+                };
                 rustix::net::listen(&listener, BACKLOG)?;
                 listener.set_nonblocking(true)?;
                 let address = Address::Tcp(listener.local_addr()?);
@@ -63,8 +68,13 @@ impl Bound {
                 })
             }
             Address::Unix(path) => {
-                remove_stale(path)?;
-                let listener = unix::UnixListener::bind(path)?;
+                let listener = match handed {
+                    Some(Handed::Unix(listener)) => listener,
+                    _ => {
+                        remove_stale(path)?;
+                        unix::UnixListener::bind(path)?
+                    }
+                };
                 // Who may connect is the operator's to say, by the umask.
                 let mode = 0o777 & !modes::given_umask();
                 fs::set_permissions(path, fs::Permissions::from_mode(mode))?;

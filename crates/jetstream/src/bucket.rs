@@ -1,0 +1,143 @@
+//! A key-value bucket: what a cluster's nodes tell each other at a human pace.
+//!
+//! Source: the servers' key-value stores are streams with a subject for each key, of which the
+//! newest message counts (ADR-8 of their designs).
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    Error, JetStream,
+    api::{self, Refused},
+};
+
+/// "no message found".
+const NO_MESSAGE: u64 = 10_037;
+/// "wrong last sequence", and without the number.
+const WRONG_LAST: [u64; 2] = [10_071, 10_164];
+/// "stream name already in use with a different configuration".
+const IN_USE: u64 = 10_058;
+
+/// A bucket of a cluster.
+pub struct Bucket<'a> {
+    jetstream: &'a JetStream,
+    name: String,
+}
+
+/// A key's newest value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Its number in the bucket; each change has a higher one.
+    pub revision: u64,
+}
+
+impl JetStream {
+    /// The bucket called `name`, made if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Silent`].
+    pub fn bucket(&self, name: &str, replicas: usize) -> Result<Bucket<'_>, Error> {
+        let config = json!({
+            "name": format!("KV_{name}"),
+            "subjects": [format!("$KV.{name}.>")],
+            "retention": "limits",
+            "storage": "file",
+            "discard": "new",
+            "num_replicas": replicas,
+            "max_msgs_per_subject": 1,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "allow_rollup_hdrs": true,
+            "deny_delete": true,
+            "allow_direct": true,
+        });
+        let subject = format!("$JS.API.STREAM.CREATE.KV_{name}");
+        let reply = self.wait(&subject, config.to_string().into(), None, 10)?;
+        match api::info(&reply) {
+            Some(Ok(_)) => {}
+            // Somebody set it up otherwise, and may.
+            Some(Err(refused)) if refused.err_code == IN_USE => {}
+            Some(Err(refused)) => return Err(Error::Refused(subject, refused)),
+            None => return Err(Error::Silent),
+        }
+        Ok(Bucket {
+            jetstream: self,
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl Bucket<'_> {
+    /// What a key has, if anything.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Silent`].
+    pub fn get(&self, key: &str) -> Result<Option<Value>, Error> {
+        let name = &self.name;
+        let subject = format!("$JS.API.STREAM.MSG.GET.KV_{name}");
+        let question = json!({ "last_by_subj": format!("$KV.{name}.{key}") });
+        let reply = self
+            .jetstream
+            .wait(&subject, question.to_string().into(), None, 1)?;
+        match value(&reply) {
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(refused)) if refused.err_code == NO_MESSAGE => Ok(None),
+            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
+            None => Err(Error::Silent),
+        }
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Silent`]; then nobody knows whether it has it.
+    pub fn put(&self, key: &str, bytes: Bytes) -> Result<(), Error> {
+        self.publish(key, bytes, None).map(|_| ())
+    }
+
+    /// Gives a key a value if its newest is of `revision`; 0: if it never had one. False: it is
+    /// not.
+    ///
+    /// # Errors
+    /// As [`Bucket::put`].
+    pub fn put_behind(&self, key: &str, revision: u64, bytes: Bytes) -> Result<bool, Error> {
+        self.publish(key, bytes, Some(revision))
+    }
+
+    fn publish(&self, key: &str, bytes: Bytes, behind: Option<u64>) -> Result<bool, Error> {
+        let subject = format!("$KV.{}.{key}", self.name);
+        let behind = behind.map(|behind| ("Nats-Expected-Last-Subject-Sequence", behind));
+        let reply = self.jetstream.wait(&subject, bytes, behind, 5)?;
+        match api::acknowledged(&reply) {
+            Some(Ok(())) => Ok(true),
+            Some(Err(refused)) if WRONG_LAST.contains(&refused.err_code) => Ok(false),
+            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
+            None => Err(Error::Silent),
+        }
+    }
+}
+
+fn value(reply: &[u8]) -> Option<Result<Value, Refused>> {
+    #[derive(Deserialize)]
+    struct Got {
+        message: Message,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        seq: u64,
+        #[serde(default)]
+        data: String,
+    }
+    match api::reply::<Got>(reply)? {
+        Ok(Got { message }) => {
+            let bytes = BASE64_STANDARD.decode(message.data).ok()?.into();
+            let revision = message.seq;
+            Some(Ok(Value { bytes, revision }))
+        }
+        Err(refused) => Some(Err(refused)),
+    }
+}

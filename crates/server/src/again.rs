@@ -1,0 +1,126 @@
+//! This process, replaced by a new one of the same program with the same arguments, to which the
+//! listening sockets are handed on: clients that come meanwhile wait instead of being refused.
+//!
+//! They go as systemd hands them to a service, with one variable beside that says what each was
+//! configured as.
+
+use std::env;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use listenfd::ListenFd;
+use quintet_host::locked;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use crate::modes;
+
+/// The addresses of the sockets, as configured, each followed by a newline.
+const ADDRESSES: &str = "QUINTET_LISTENING";
+/// The first of the descriptors that are handed on.
+const FIRST: usize = 3;
+
+/// Sockets that the next process gets, with their addresses as configured.
+static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
+/// Sockets that the process before this has left.
+static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
+static GOING: AtomicBool = AtomicBool::new(false);
+
+struct Left {
+    sockets: ListenFd,
+    /// By number; those that were taken are empty.
+    addresses: Vec<String>,
+}
+
+/// A listening socket of the process before this.
+pub(crate) enum Handed {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// From now on the next process gets this socket.
+pub(crate) fn keep(address: String, socket: OwnedFd) {
+    locked(&KEPT).push((address, socket));
+}
+
+/// The socket that the process before this had opened for `address`.
+pub(crate) fn handed(address: &str) -> Option<Handed> {
+    let left = LEFT.get_or_init(|| {
+        let addresses = env::var(ADDRESSES).unwrap_or_default();
+        Mutex::new(Left {
+            sockets: ListenFd::from_env(),
+            addresses: addresses.lines().map(str::to_owned).collect(),
+        })
+    });
+    let mut left = locked(left);
+    let number = left.addresses.iter().position(|one| one == address)?;
+    left.addresses[number].clear();
+    let handed = match address.strip_prefix("unix:") {
+        Some(_) => left.sockets.take_unix_listener(number).map(|socket| {
+            let socket = socket?;
+            close_on_exec(&socket);
+            Some(Handed::Unix(socket))
+        }),
+        None => left.sockets.take_tcp_listener(number).map(|socket| {
+            let socket = socket?;
+            close_on_exec(&socket);
+            Some(Handed::Tcp(socket))
+        }),
+    };
+    handed.unwrap_or_else(|error| {
+        tracing::warn!("the socket of the process before, for {address}, is of no use: {error}");
+        None
+    })
+}
+
+/// Scripts get none of them.
+fn close_on_exec(socket: &impl std::os::fd::AsFd) {
+    if let Err(error) = fcntl_setfd(socket, FdFlags::CLOEXEC) {
+        tracing::warn!("scripts inherit a listening socket: {error}");
+    }
+}
+
+/// Ends this process's life at once, whatever its threads are doing, and begins another.
+pub(crate) fn begin() -> ! {
+    // What other threads would still do nobody waits for.
+    while GOING.swap(true, Ordering::SeqCst) {
+        std::thread::park();
+    }
+    let error = replace();
+    tracing::error!("cannot begin again: {error}");
+    eprintln!("quintet: cannot begin again: {error}");
+    std::process::exit(1);
+}
+
+fn replace() -> std::io::Error {
+    let program = match env::current_exe() {
+        // It may have been replaced by a newer one, or be gone.
+        Ok(path) if path.exists() => path,
+        Ok(_) | Err(_) => "/proc/self/exe".into(),
+    };
+    let kept = std::mem::take(&mut *locked(&KEPT));
+    let mut args = env::args_os();
+    let mut command = Command::new(program);
+    command.arg0(args.next().unwrap_or_default()).args(args);
+    let addresses: Vec<&str> = kept.iter().map(|(address, _)| address.as_str()).collect();
+    command
+        .env(ADDRESSES, addresses.join("\n"))
+        .env("LISTEN_FDS", kept.len().to_string())
+        .env("LISTEN_PID", std::process::id().to_string());
+    let mappings = kept.into_iter().enumerate().map(|(number, (_, socket))| {
+        let child_fd = i32::try_from(FIRST + number).unwrap_or(i32::MAX);
+        FdMapping {
+            parent_fd: socket,
+            child_fd,
+        }
+    });
+    if let Err(error) = command.fd_mappings(mappings.collect()) {
+        return std::io::Error::other(error);
+    }
+    // The new one is to learn what the operator had given.
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(modes::given_umask()));
+    command.exec()
+}

@@ -1,0 +1,166 @@
+//! What must be so before a node begins: all that is missing is named at once.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use quintet_jetstream::{Info, JetStream, Servers};
+
+use crate::config::{Cluster, Config, SyncPolicy};
+
+/// The oldest servers that are known to keep what they acknowledge.
+const VERSION: [u64; 3] = [2, 12, 8];
+/// The longest message servers must take: an entry, with its head and some room.
+const PAYLOAD_MIN: usize = 512 << 10;
+/// The longest piece of a large body: an entry's.
+const CHUNK_MAX: u64 = 256 << 10;
+/// How long a monitoring address may take.
+const MONITOR: Duration = Duration::from_secs(5);
+
+/// What of the configuration and the data directory keeps a node from beginning.
+pub(super) fn before(config: &Config) -> Result<()> {
+    let mut faults = config.cluster.faults();
+    if config.sync != SyncPolicy::Always {
+        faults.push("sync takes \"always\" in a cluster".to_owned());
+    }
+    if config.chunk_bytes > CHUNK_MAX {
+        faults.push("chunk_bytes takes at most \"256KiB\" in a cluster".to_owned());
+    }
+    let names = std::fs::read_dir(&config.data).context("cannot list the data directory")?;
+    let is_log = |name: &str| name.starts_with("segment-") || name.ends_with(".run");
+    let local = names.flatten().find_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        is_log(&name).then_some(name)
+    });
+    if let Some(name) = local {
+        faults.push(format!(
+            "{} holds the messages of a server that was alone ({name}), which a cluster does not \
+             take over: use another directory, or bring them with `quintet export` and `quintet \
+             import`",
+            config.data.display()
+        ));
+    }
+    tell("this node cannot be part of a cluster", &faults)
+}
+
+fn tell(what: &str, faults: &[String]) -> Result<()> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    bail!("{what}:\n  {}", faults.join("\n  "))
+}
+
+/// How the servers are reached.
+pub(super) fn servers(cluster: &Cluster) -> Result<Servers> {
+    let file = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
+    let user = match cluster.user.as_str() {
+        "" => None,
+        user => {
+            let path = &cluster.password_file;
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read password_file = {path:?}"))?;
+            let password = text.lines().next().unwrap_or_default();
+            Some((user.to_owned(), password.to_owned()))
+        }
+    };
+    Ok(Servers {
+        addresses: cluster.nats.clone(),
+        credentials: file(&cluster.credentials),
+        user,
+        tls_ca: file(&cluster.tls_ca),
+        tls_identity: file(&cluster.tls_cert).zip(file(&cluster.tls_key)),
+    })
+}
+
+/// What of the servers would lose messages.
+pub(super) fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
+    let mut faults = Vec::new();
+    for server in stream.servers() {
+        if !is_at_least(&server.version, VERSION) && !cluster.allow_unsafe {
+            let [major, minor, patch] = VERSION;
+            faults.push(format!(
+                "the NATS server {} has version {}, not {major}.{minor}.{patch} or later",
+                server.name, server.version
+            ));
+        }
+        if server.max_payload < PAYLOAD_MIN {
+            faults.push(format!(
+                "the NATS server {} takes messages of {} bytes: set max_payload: 1MB",
+                server.name, server.max_payload
+            ));
+        }
+    }
+    if cluster.monitor.is_empty() {
+        tracing::warn!(
+            "whether the NATS servers sync each message is not known: set sync_interval: always \
+             in their jetstream section, and cluster.monitor here"
+        );
+    }
+    for address in &cluster.monitor {
+        match syncs_always(address) {
+            Ok(true) => {}
+            Ok(false) if cluster.allow_unsafe => {}
+            Ok(false) => faults.push(format!(
+                "the NATS server monitored at {address} does not sync each message: set \
+                 sync_interval: always in its jetstream section"
+            )),
+            Err(error) => faults.push(format!("cannot ask {address}: {error:#}")),
+        }
+    }
+    tell("the NATS servers are not fit for a cluster", &faults)
+}
+
+/// What of the stream would lose messages.
+pub(super) fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> Vec<String> {
+    let replicas = match cluster.allow_unsafe {
+        true => 1,
+        false => usize::try_from(cluster.replicas).unwrap_or(3),
+    };
+    stream.faults(info, replicas)
+}
+
+fn is_at_least(version: &str, least: [u64; 3]) -> bool {
+    // What stands behind a dash is a preview of it.
+    let plain = version.split('-').next().unwrap_or_default();
+    let mut numbers = plain
+        .split('.')
+        .map(|part| part.parse::<u64>().unwrap_or(0));
+    let found = [(); 3].map(|()| numbers.next().unwrap_or(0));
+    found >= least
+}
+
+/// Whether the server with this monitoring address syncs each message.
+fn syncs_always(address: &str) -> Result<bool> {
+    let host = address.trim_start_matches("http://").trim_end_matches('/');
+    let mut socket = TcpStream::connect(host)?;
+    socket.set_read_timeout(Some(MONITOR))?;
+    write!(socket, "GET /jsz HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+    let mut reply = Vec::new();
+    socket.take(1 << 20).read_to_end(&mut reply)?;
+    let reply = String::from_utf8_lossy(&reply);
+    let (_, body) = reply.split_once("\r\n\r\n").context("no HTTP reply")?;
+    let about: serde_json::Value = serde_json::from_str(body).context("no JSON")?;
+    Ok(about["config"]["sync_always"] == serde_json::Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        for (version, fits) in [
+            ("2.12.8", true),
+            ("2.12.10", true),
+            ("2.14.0-preview.1", true),
+            ("3.0.0", true),
+            ("2.12.7", false),
+            ("2.9.25", false),
+            ("", false),
+        ] {
+            assert_eq!(is_at_least(version, VERSION), fits, "{version}");
+        }
+    }
+}

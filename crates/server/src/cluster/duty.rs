@@ -1,0 +1,151 @@
+//! Whom a node's member works for: the replay of this server's queues.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, Weak};
+
+use quintet_cluster::{Claim, Duty, Owned, Role, Status};
+use quintet_engine::Settings;
+use quintet_front::{Hint, Owners, watch};
+use quintet_host::{Replay, locked};
+use quintet_log::{LogError, ReplayFrame};
+
+use super::mirror::Mirrors;
+use super::{Serving, say, step_down};
+use crate::server::{Order, Server};
+
+/// What the member tells the rest of the process.
+pub(super) struct Told {
+    /// Where the main thread is told to look.
+    pub(super) orders: Sender<Order>,
+    pub(super) happened: Mutex<Happened>,
+    pub(super) server: Serving,
+    pub(super) owners: watch::Sender<Owners>,
+    /// This node's name.
+    pub(super) node: String,
+    pub(super) mirrors: Mirrors,
+}
+
+#[derive(Default)]
+pub(super) struct Happened {
+    owned: Option<Owned<Replay>>,
+    failed: Option<LogError>,
+    /// It was said that this node is ready.
+    ready: bool,
+}
+
+impl Told {
+    /// What has happened since it was asked last.
+    pub(super) fn take(&self) -> (Option<Owned<Replay>>, Option<LogError>) {
+        let mut happened = locked(&self.happened);
+        (happened.owned.take(), happened.failed.take())
+    }
+
+    /// The server decides, and its threads accept.
+    pub(super) fn serves(&self, server: &Arc<Server>) {
+        if self.server.set(Arc::downgrade(server)).is_err() {
+            tracing::error!("this node serves already");
+        }
+        self.owners.send_modify(|owners| {
+            if let Owners::Other(hint) = std::mem::take(owners) {
+                *owners = Owners::Us(hint);
+            }
+        });
+    }
+
+    fn look(&self) {
+        // The main thread is gone: so is everything soon.
+        self.orders.send(Order::Look).unwrap_or_default();
+    }
+}
+
+/// Takes in the log's frames.
+pub(crate) struct Work {
+    shards: usize,
+    settings: Settings,
+    told: Arc<Told>,
+    began: bool,
+}
+
+impl Work {
+    pub(super) fn new(shards: usize, settings: Settings, told: Arc<Told>) -> Self {
+        Self {
+            shards,
+            settings,
+            told,
+            began: false,
+        }
+    }
+}
+
+impl Duty for Work {
+    type State = Replay;
+
+    fn begin(&mut self) -> Result<Replay, String> {
+        if std::mem::replace(&mut self.began, true) {
+            tracing::warn!("the log is read again from its first entry");
+        }
+        Replay::new(self.shards, &self.settings).map_err(|error| format!("{error:#}"))
+    }
+
+    fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
+        state.frame(&frame)
+    }
+
+    fn own(&mut self, owned: Owned<Replay>) {
+        locked(&self.told.happened).owned = Some(owned);
+        self.told.look();
+    }
+
+    fn beat(&mut self) {
+        let server = self.told.server.get().and_then(Weak::upgrade);
+        if let Some(server) = server {
+            server.core.beat();
+        }
+    }
+
+    fn step_down(&mut self, why: LogError) {
+        step_down(&why);
+    }
+
+    fn failed(&mut self, why: LogError) {
+        locked(&self.told.happened).failed = Some(why);
+        self.told.look();
+    }
+
+    fn changed(&mut self, status: &Status) {
+        let (role, epoch) = (status.role.name(), status.epoch);
+        let owner = status.owner.as_ref();
+        let name = owner.map_or("nobody", |claim| &claim.node);
+        tracing::info!("{role}, epoch {epoch}, owned by {name}");
+        self.told
+            .owners
+            .send_replace(owner.map_or(Owners::Nobody, |claim| self.hint(status, claim)));
+        match status.role {
+            Role::Standby => {
+                self.told.mirrors.remove_older();
+                if !std::mem::replace(&mut locked(&self.told.happened).ready, true) {
+                    crate::notify::ready();
+                    say("quintet ready");
+                }
+                say(&format!("quintet standby of {name}"));
+            }
+            Role::Reading | Role::Claiming | Role::Owner | Role::Deposed | Role::Stopped => {}
+        }
+    }
+}
+
+impl Work {
+    /// Where clients go. What an earlier life of this node has claimed nobody serves.
+    fn hint(&self, status: &Status, claim: &Claim) -> Owners {
+        let ours = claim.node == self.told.node;
+        if ours && status.role != Role::Owner {
+            return Owners::Nobody;
+        }
+        // Until the server runs, an own claim is told of as another's that cannot be reached.
+        Owners::Other(Hint {
+            epoch: claim.epoch.0,
+            node: claim.node.clone(),
+            address: claim.link.clone(),
+        })
+    }
+}

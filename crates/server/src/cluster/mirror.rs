@@ -1,0 +1,81 @@
+//! Directories inside the data directory: mirrors of the log, and whose it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result};
+use quintet_log::{Disk, LogError, Storage};
+
+/// A mirror is this and a number; the highest is the newest.
+const PREFIX: &str = "mirror-";
+/// The file with the number that tells this data directory from others.
+const HOME: &str = "node";
+
+/// Mirrors, each a directory of its own: one that is read from stays while another is made.
+#[derive(Clone)]
+pub(super) struct Mirrors {
+    data: PathBuf,
+    newest: Arc<AtomicU64>,
+}
+
+impl Mirrors {
+    /// Those in `data`.
+    pub(super) fn new(data: &Path) -> Result<Self> {
+        let newest = numbers(data).context("cannot list the data directory")?;
+        Ok(Self {
+            data: data.to_owned(),
+            newest: Arc::new(AtomicU64::new(newest.into_iter().max().unwrap_or(0))),
+        })
+    }
+
+    /// A new one, empty.
+    pub(super) fn next(&self) -> Result<Arc<dyn Storage>, LogError> {
+        let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        let path = self.data.join(format!("{PREFIX}{number}"));
+        fs::create_dir_all(&path)
+            .map_err(|error| LogError::io("make", &path.display().to_string(), 0, error))?;
+        Ok(Arc::new(Disk::new(&path)))
+    }
+
+    /// The newest is complete: those before it go.
+    pub(super) fn remove_older(&self) {
+        let newest = self.newest.load(Ordering::SeqCst);
+        for number in numbers(&self.data).unwrap_or_default() {
+            let path = self.data.join(format!("{PREFIX}{number}"));
+            if number < newest
+                && let Err(error) = fs::remove_dir_all(&path)
+            {
+                tracing::warn!("cannot remove {}: {error}", path.display());
+            }
+        }
+    }
+}
+
+fn numbers(data: &Path) -> std::io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(data)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+    }
+    Ok(numbers)
+}
+
+/// The number of this data directory; `fresh`, if it had none.
+pub(super) fn home(data: &Path, fresh: u64) -> Result<u64> {
+    let path = data.join(HOME);
+    match fs::read_to_string(&path) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .with_context(|| format!("{} should hold a number", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            fs::write(&path, format!("{fresh}\n"))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(fresh)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}

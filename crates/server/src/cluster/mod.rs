@@ -1,0 +1,265 @@
+//! A server that is a node of a cluster: what it checks before, how it follows the log, and how it
+//! becomes the owner, or stops being it.
+
+mod checks;
+mod duty;
+mod mirror;
+mod registry;
+
+use std::io::Write as _;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, World, Writer};
+use quintet_front::Owners;
+use quintet_front::watch;
+use quintet_host::{Layout, Opened, Owner, Replay};
+use quintet_jetstream::{Error, JetStream, Names};
+use quintet_log::{Disk, LogError, Options, Storage};
+
+use crate::again;
+use crate::config::Config;
+use crate::server::{Order, Server};
+use duty::{Told, Work};
+
+/// Pause between two tries to reach the servers.
+const AGAIN: Duration = Duration::from_secs(1);
+/// So often it is said that they cannot be reached.
+const TELL: Duration = Duration::from_secs(30);
+
+/// This process, as a node.
+pub(crate) struct Node {
+    member: Arc<Member<Work>>,
+    told: Arc<Told>,
+    world: Arc<Threads>,
+}
+
+/// A log this node has claimed, with what it led to.
+pub(crate) struct Seat {
+    owned: Owned<Replay>,
+    pub(crate) node: Arc<Node>,
+}
+
+impl Seat {
+    /// Begins the epoch: from here on this process decides.
+    ///
+    /// # Errors
+    /// The log cannot be written, which is the end of it: another may own it by now.
+    pub(crate) fn take(self, config: &Config, layout: &Layout) -> Result<(Opened, Arc<Node>)> {
+        let runs: Arc<dyn Storage> = Arc::new(Disk::new(&config.data));
+        let Owned {
+            log,
+            recovery,
+            state,
+        } = self.owned;
+        let opened = quintet_host::take_seat(state, Box::new(log), recovery, &runs, layout);
+        match opened {
+            Ok(opened) => Ok((opened, self.node)),
+            Err(error) => match error.downcast_ref::<LogError>() {
+                Some(lost) if is_lost(lost) => step_down(lost),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl Node {
+    /// What it is, in words.
+    pub(crate) fn role(&self) -> String {
+        let status = self.member.status();
+        let node = &self.told.node;
+        format!("{node} is {} in epoch {}", status.role.name(), status.epoch)
+    }
+
+    /// What it is and who owns, for statistics.
+    pub(crate) fn texts(&self) -> Vec<(String, String)> {
+        let status = self.member.status();
+        let owner = status.owner.map_or_else(String::new, |claim| claim.node);
+        vec![
+            ("cluster_node".to_owned(), self.told.node.clone()),
+            ("cluster_role".to_owned(), status.role.name().to_owned()),
+            ("cluster_owner".to_owned(), owner),
+        ]
+    }
+
+    /// How it stands.
+    pub(crate) fn status(&self) -> Status {
+        self.member.status()
+    }
+
+    /// For how long it has been what it is.
+    pub(crate) fn since(&self) -> Duration {
+        let since = self.member.status().since;
+        self.world.now().saturating_sub(since)
+    }
+
+    /// Who owns the queues, for whoever brings clients there.
+    #[expect(dead_code, reason = "no front is opened yet")]
+    pub(crate) fn owners(&self) -> watch::Receiver<Owners> {
+        self.told.owners.subscribe()
+    }
+
+    /// The server decides from now on: it is what beats, and its threads accept.
+    pub(crate) fn serves(&self, server: &Arc<Server>) {
+        self.told.serves(server);
+    }
+}
+
+/// A node's log failed: it is another's now, or the disk or the stream is not what it was.
+pub(crate) struct StepsDown;
+
+impl Owner for StepsDown {
+    fn log_failed(&self, error: &LogError) {
+        if is_lost(error) {
+            step_down(error);
+        }
+        tracing::error!("stopping: {error}");
+        eprintln!("quintet: stopping, since the log cannot be written: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Somebody else owns the log; or what it has is to be read again to know.
+fn is_lost(error: &LogError) -> bool {
+    matches!(error, LogError::Fenced { .. } | LogError::BadEntry { .. })
+}
+
+/// Nothing more is answered; the process begins again, and follows.
+fn step_down(why: &LogError) -> ! {
+    tracing::warn!("this node owns the queues no longer: {why}");
+    say("quintet deposed");
+    again::begin()
+}
+
+/// A line for supervisors and tests.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        tracing::debug!("cannot print: {error}");
+    }
+}
+
+/// Follows the cluster's log until this node owns it. `None`: it was told to stop before.
+///
+/// # Errors
+/// What is missing or wrong, all of it in one text; or the log cannot be followed.
+pub(crate) fn follow(
+    config: &Config,
+    orders: &Sender<Order>,
+    inbox: &Receiver<Order>,
+) -> Result<Option<Seat>> {
+    checks::before(config)?;
+    let cluster = &config.cluster;
+    let servers = checks::servers(cluster)?;
+    let (world, names) = (Arc::new(Threads::new()), Names::of(&cluster.name, 0));
+    let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
+        return Ok(None);
+    };
+    let stream = Arc::new(stream);
+    checks::of_servers(&stream, cluster)?;
+    // The standard library's hash keys are random.
+    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    let writer = Writer(random());
+    let home = mirror::home(&config.data, random())?;
+    let joined = until(inbox, || {
+        registry::join(&stream, cluster, config.shards, home, writer)
+    });
+    let Some(joined) = joined? else {
+        return Ok(None);
+    };
+    let registered = joined.map_err(|why| anyhow!(why))?;
+    registry::renew(&stream, cluster, home, writer)?;
+    let mirrors = mirror::Mirrors::new(&config.data)?;
+    let told = Arc::new(Told {
+        orders: orders.clone(),
+        happened: Default::default(),
+        server: OnceLock::new(),
+        owners: watch::Sender::new(Owners::Nobody),
+        node: cluster.node(),
+        mirrors: mirrors.clone(),
+    });
+    let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
+    let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));
+    let membership = Membership {
+        stream,
+        mirror: Box::new(move || mirrors.next()),
+        options: Options {
+            segment_bytes: config.segment_bytes,
+            ..Options::default()
+        },
+        cluster: registered,
+        writer,
+        node: cluster.node(),
+        link: cluster.link().to_owned(),
+        limits: Limits {
+            entries: usize::try_from(cluster.window).unwrap_or(1),
+            ..Limits::default()
+        },
+        timing: cluster.timing(),
+        world: Arc::<Threads>::clone(&world),
+        fences: Fences::default(),
+    };
+    let member = Member::start(membership, work).context("cannot follow the log")?;
+    let node = Arc::new(Node {
+        member,
+        told,
+        world,
+    });
+    wait(&node, inbox)
+}
+
+/// Waits until this node owns, or is told to stop.
+fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
+    while let Ok(order) = inbox.recv() {
+        match order {
+            Order::Stop => return Ok(None),
+            Order::Look => {
+                let (owned, failed) = node.told.take();
+                if let Some(error) = failed {
+                    return Err(error).context("cannot follow the log");
+                }
+                if let Some(owned) = owned {
+                    let node = Arc::clone(node);
+                    return Ok(Some(Seat { owned, node }));
+                }
+            }
+            Order::Reload | Order::Drain => {
+                tracing::warn!(
+                    "this node does not own the queues: nothing is reloaded or drained here"
+                );
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Tries until the servers answer. `None`: told to stop before.
+fn until<T>(
+    inbox: &Receiver<Order>,
+    mut ask: impl FnMut() -> Result<T, Error>,
+) -> Result<Option<T>> {
+    let mut told: Option<Instant> = None;
+    loop {
+        match ask() {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error @ (Error::Unreachable(..) | Error::Silent)) => {
+                if told.is_none_or(|told| told.elapsed() > TELL) {
+                    told = Some(Instant::now());
+                    tracing::warn!("{error}; it is tried again");
+                }
+            }
+            // Servers that were started together have not found each other yet.
+            Err(Error::Refused(_, refused)) if refused.code == 503 => {}
+            Err(error) => return Err(error.into()),
+        }
+        match inbox.recv_timeout(AGAIN) {
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Ok(Order::Reload | Order::Drain | Order::Look) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// The server that serves, while it does.
+type Serving = OnceLock<Weak<Server>>;

@@ -1,0 +1,228 @@
+//! The cluster's registry: what all of its nodes agree on, who they are, and which stream is its
+//! log. Never asked whether a node lives: that the log says.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use quintet_cluster::{ClusterId, Seq, Writer};
+use quintet_jetstream::{Error, JetStream};
+use serde::{Deserialize, Serialize};
+
+use super::checks;
+use crate::config::Cluster;
+
+/// Version of what is written here and in the log.
+const FORMAT: u64 = 1;
+/// A node's entry is renewed so often ...
+const RENEW: Duration = Duration::from_secs(10);
+/// ... and one that was not for so long is nobody's.
+const GONE: Duration = Duration::from_secs(30);
+
+/// What nodes agree on.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    id: u64,
+    made_ms: u64,
+    groups: u64,
+    shards: u64,
+    format: u64,
+}
+
+/// Which stream is a group's log.
+#[derive(Serialize, Deserialize)]
+struct Group {
+    created: String,
+}
+
+/// A node.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    address: String,
+    version: String,
+    /// The process.
+    writer: u64,
+    /// Its data directory.
+    home: u64,
+    at_ms: u64,
+}
+
+/// Why this node is not part of the cluster, in words for the operator.
+type Refusal = String;
+
+fn bucket_name(cluster: &Cluster) -> String {
+    format!("quintet-{}", cluster.name)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain fields are JSON")
+}
+
+fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
+}
+
+/// Makes the cluster, or joins it as it is.
+///
+/// # Errors
+/// The servers do not answer, or refuse; inside: what of the cluster does not fit.
+pub(super) fn join(
+    stream: &JetStream,
+    cluster: &Cluster,
+    shards: u64,
+    home: u64,
+    writer: Writer,
+) -> Result<Result<ClusterId, Refusal>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let ours = Made {
+        id: writer.0,
+        made_ms: now_ms(),
+        groups: 1,
+        shards,
+        format: FORMAT,
+    };
+    if bucket.get("cluster")?.is_none() {
+        // Whoever is first.
+        bucket.put_behind("cluster", 0, json(&ours).into())?;
+    }
+    let Some(there) = bucket.get("cluster")? else {
+        return Err(Error::Silent);
+    };
+    let made: Made = match read("cluster", &there.bytes) {
+        Ok(made) => made,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    for (what, is, wanted) in [
+        ("groups", made.groups, ours.groups),
+        ("shards", made.shards, ours.shards),
+        ("format", made.format, ours.format),
+    ] {
+        if is != wanted {
+            return Ok(Err(format!(
+                "the cluster {:?} was made with {what} = {is}, not {wanted}",
+                cluster.name
+            )));
+        }
+    }
+    let key = format!("node.{}", cluster.node());
+    if let Some(there) = bucket.get(&key)? {
+        let entry: Entry = match read(&key, &there.bytes) {
+            Ok(entry) => entry,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        if entry.home != home && age < GONE {
+            return Ok(Err(format!(
+                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
+                 ago: give this one another name (cluster.node)",
+                cluster.node(),
+                entry.address,
+                age.as_secs()
+            )));
+        }
+    }
+    Ok(log_of(stream, cluster, replicas, &bucket)?.map(|()| ClusterId(made.id)))
+}
+
+/// Sees to it that the group's stream is there, and is the one.
+fn log_of(
+    stream: &JetStream,
+    cluster: &Cluster,
+    replicas: usize,
+    bucket: &quintet_jetstream::Bucket<'_>,
+) -> Result<Result<(), Refusal>, Error> {
+    let name = &stream.names().stream;
+    let registered = bucket.get("group.0")?;
+    let info = match (stream.info()?, &registered) {
+        (Some(info), _) => info,
+        (None, None) => stream.create(replicas, &cluster.placement_tags)?,
+        (None, Some(_)) => {
+            return Ok(Err(format!(
+                "the stream {name}, which is the log of this cluster, is gone. It is not made \
+                 again by itself, as everything in it would be lost without a word: bring it back \
+                 (`nats stream restore`), or give the cluster another name"
+            )));
+        }
+    };
+    let faults = checks::of_stream(stream, &info, cluster);
+    if !faults.is_empty() {
+        return Ok(Err(format!(
+            "the stream {name} is not set up as the log of a cluster:\n  {}",
+            faults.join("\n  ")
+        )));
+    }
+    if registered.is_none() {
+        if info.ends().last > Seq(0) {
+            return Ok(Err(format!(
+                "the stream {name} holds entries, and this cluster's registry knows nothing of it"
+            )));
+        }
+        let group = Group {
+            created: info.created.clone(),
+        };
+        bucket.put_behind("group.0", 0, json(&group).into())?;
+    }
+    let Some(there) = bucket.get("group.0")? else {
+        return Err(Error::Silent);
+    };
+    Ok(
+        read::<Group>("group.0", &there.bytes).and_then(|group| match group.created {
+            created if created == info.created => Ok(()),
+            created => Err(format!(
+                "the stream {name} was made at {}, and the log of this cluster at {created}: it \
+                 is another one",
+                info.created
+            )),
+        }),
+    )
+}
+
+/// Keeps this node's entry new, for as long as the stream is held.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(super) fn renew(
+    stream: &Arc<JetStream>,
+    cluster: &Cluster,
+    home: u64,
+    writer: Writer,
+) -> Result<()> {
+    let (stream, cluster) = (Arc::downgrade(stream), cluster.clone());
+    let body = move || {
+        while let Some(stream) = Weak::upgrade(&stream) {
+            if let Err(error) = renew_once(&stream, &cluster, home, writer) {
+                tracing::debug!("cannot renew this node's entry: {error}");
+            }
+            drop(stream);
+            std::thread::sleep(RENEW);
+        }
+    };
+    let thread = std::thread::Builder::new().name("registry".to_owned());
+    thread.spawn(body).context("cannot start a thread")?;
+    Ok(())
+}
+
+fn renew_once(
+    stream: &JetStream,
+    cluster: &Cluster,
+    home: u64,
+    writer: Writer,
+) -> Result<(), Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let entry = Entry {
+        address: cluster.link().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        writer: writer.0,
+        home,
+        at_ms: now_ms(),
+    };
+    bucket.put(&format!("node.{}", cluster.node()), json(&entry).into())
+}

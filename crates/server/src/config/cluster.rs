@@ -1,0 +1,300 @@
+//! `[cluster]`: a server that is one of several.
+
+use std::time::Duration;
+
+use super::schema::{Field, Spec};
+use super::units::show_duration;
+
+/// What `[cluster]` says.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    /// Empty: no cluster.
+    pub(crate) nats: Vec<String>,
+    pub(crate) name: String,
+    /// Empty: the host's name.
+    pub(crate) node: String,
+    pub(crate) listen: String,
+    /// Empty: as `listen`.
+    pub(crate) advertise: String,
+    pub(crate) replicas: u64,
+    pub(crate) placement_tags: Vec<String>,
+    pub(crate) beat_ms: u64,
+    pub(crate) lease_ms: u64,
+    pub(crate) takeover_after_ms: u64,
+    pub(crate) window: u64,
+    pub(crate) credentials: String,
+    pub(crate) user: String,
+    pub(crate) password_file: String,
+    pub(crate) tls_ca: String,
+    pub(crate) tls_cert: String,
+    pub(crate) tls_key: String,
+    pub(crate) monitor: Vec<String>,
+    pub(crate) allow_unsafe: bool,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            nats: Vec::new(),
+            name: "quintet".to_owned(),
+            node: String::new(),
+            listen: "127.0.0.1:4600".to_owned(),
+            advertise: String::new(),
+            replicas: 3,
+            placement_tags: Vec::new(),
+            beat_ms: 500,
+            lease_ms: 2000,
+            takeover_after_ms: 3000,
+            window: 32,
+            credentials: String::new(),
+            user: String::new(),
+            password_file: String::new(),
+            tls_ca: String::new(),
+            tls_cert: String::new(),
+            tls_key: String::new(),
+            monitor: Vec::new(),
+            allow_unsafe: false,
+        }
+    }
+}
+
+/// Every setting of `[cluster]`, in the order they are shown.
+pub(crate) const CLUSTER: &[Spec] = &[
+    Spec {
+        key: "nats",
+        help: "NATS servers with JetStream, those nearer first, such as [\"nats://a:4222\", \
+               \"nats://b:4222\"]; empty: this server is alone, and the rest of the table means \
+               nothing.",
+        reload: false,
+        field: |c| Field::List(&mut c.cluster.nats),
+    },
+    Spec {
+        key: "name",
+        help: "The cluster's name, part of every subject and stream: letters, digits, - and _.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.name),
+    },
+    Spec {
+        key: "node",
+        help: "This node's name, unlike any other's: up to 255 letters, digits, -, _ and dots. \
+               Empty: the host's.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.node),
+    },
+    Spec {
+        key: "listen",
+        help: "Where other nodes bring this one's clients.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.listen),
+    },
+    Spec {
+        key: "advertise",
+        help: "Where others reach that, HOST:PORT. Empty: as listen.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.advertise),
+    },
+    Spec {
+        key: "replicas",
+        help: "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one stops \
+               or loses everything: only with allow_unsafe.",
+        reload: false,
+        field: |c| Field::Number(&mut c.cluster.replicas, 1, 5),
+    },
+    Spec {
+        key: "placement_tags",
+        help: "The NATS servers that keep the log have all of these tags.",
+        reload: false,
+        field: |c| Field::List(&mut c.cluster.placement_tags),
+    },
+    Spec {
+        key: "beat",
+        help: "An owner appends something at least so often; at most half of lease.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.beat_ms),
+    },
+    Spec {
+        key: "lease",
+        help: "So long after an acknowledged entry was sent its owner answers without another.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.lease_ms),
+    },
+    Spec {
+        key: "takeover_after",
+        help: "After so much silence of the owner another node takes over; at least one and a \
+               half times lease.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.takeover_after_ms),
+    },
+    Spec {
+        key: "window",
+        help: "Entries that may be on their way to JetStream, 1 to 64.",
+        reload: false,
+        field: |c| Field::Number(&mut c.cluster.window, 1, 64),
+    },
+    Spec {
+        key: "credentials",
+        help: "File with credentials for NATS. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.credentials),
+    },
+    Spec {
+        key: "user",
+        help: "User of NATS; its password is in password_file. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.user),
+    },
+    Spec {
+        key: "password_file",
+        help: "File with the password of user, in its first line.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.password_file),
+    },
+    Spec {
+        key: "tls_ca",
+        help: "Certificates of who signs the NATS servers'. Empty: TLS only if the address says \
+               tls://.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.tls_ca),
+    },
+    Spec {
+        key: "tls_cert",
+        help: "Certificate to show to the NATS servers. Empty: none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.tls_cert),
+    },
+    Spec {
+        key: "tls_key",
+        help: "Key of tls_cert.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.tls_key),
+    },
+    Spec {
+        key: "monitor",
+        help: "Monitoring addresses of the NATS servers, HOST:PORT, to check that they sync each \
+               message (sync_interval: always), which no client can ask. Empty: a warning instead.",
+        reload: false,
+        field: |c| Field::List(&mut c.cluster.monitor),
+    },
+    Spec {
+        key: "allow_unsafe",
+        help: "Start although messages may be lost: fewer than 3 replicas, servers that do not \
+               sync each message, older servers. For tests.",
+        reload: false,
+        field: |c| Field::Flag(&mut c.cluster.allow_unsafe),
+    },
+];
+
+impl Cluster {
+    /// This server is one of several.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.nats.is_empty()
+    }
+
+    /// This node's name.
+    pub(crate) fn node(&self) -> String {
+        if self.node.is_empty() {
+            let name = rustix::system::uname();
+            return name.nodename().to_string_lossy().into_owned();
+        }
+        self.node.clone()
+    }
+
+    /// Where other nodes reach this one.
+    pub(crate) fn link(&self) -> &str {
+        match self.advertise.as_str() {
+            "" => &self.listen,
+            advertise => advertise,
+        }
+    }
+
+    /// How long things take.
+    pub(crate) fn timing(&self) -> quintet_cluster::Timing {
+        quintet_cluster::Timing {
+            beat: Duration::from_millis(self.beat_ms),
+            lease: Duration::from_millis(self.lease_ms),
+            takeover_after: Duration::from_millis(self.takeover_after_ms),
+        }
+    }
+
+    /// All that does not go together, a line each.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {
+            let name = &self.name;
+            faults.push(format!(
+                "name = {name:?} takes 1 to 64 letters, digits, - and _"
+            ));
+        }
+        let node = self.node();
+        if !(1..=255).contains(&node.len()) || !node.chars().all(|c| plain(c) || c == '.') {
+            faults.push(format!(
+                "node = {node:?} takes 1 to 255 letters, digits, -, _ and dots"
+            ));
+        }
+        if self.link().len() > usize::from(u16::MAX) {
+            faults.push("advertise is longer than 65535 bytes".to_owned());
+        }
+        if self.beat_ms == 0 || 2 * self.beat_ms > self.lease_ms {
+            faults.push(format!(
+                "beat = {} is more than half of lease = {}, or 0",
+                show_duration(self.beat_ms),
+                show_duration(self.lease_ms)
+            ));
+        }
+        if 2 * self.takeover_after_ms < 3 * self.lease_ms {
+            faults.push(format!(
+                "takeover_after = {} is less than one and a half times lease = {}",
+                show_duration(self.takeover_after_ms),
+                show_duration(self.lease_ms)
+            ));
+        }
+        if self.replicas < 3 && !self.allow_unsafe {
+            faults.push(format!(
+                "replicas = {} survives the loss of no server: set 3, or allow_unsafe = true",
+                self.replicas
+            ));
+        }
+        if self.user.is_empty() != self.password_file.is_empty() {
+            faults.push("user and password_file go together".to_owned());
+        }
+        if self.tls_cert.is_empty() != self.tls_key.is_empty() {
+            faults.push("tls_cert and tls_key go together".to_owned());
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::from_text;
+
+    fn faults(text: &str) -> String {
+        let config = from_text(&format!("[cluster]\nnats = ['nats://a']\n{text}"));
+        config.expect("read").cluster.faults().join("\n")
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        assert_eq!(faults("node = 'a'"), "");
+        for (text, says) in [
+            ("name = 'a b'", "name"),
+            ("node = 'a b'", "node"),
+            ("beat = '2s'", "beat"),
+            ("beat = 0", "beat"),
+            ("takeover_after = '2s'", "takeover_after"),
+            ("replicas = 1", "allow_unsafe"),
+            ("user = 'a'", "password_file"),
+            ("tls_key = 'a'", "tls_cert"),
+        ] {
+            let faults = faults(&format!("{text}\n"));
+            assert!(faults.contains(says), "{text}: {faults}");
+        }
+        let long = format!("node = '{}'", "x".repeat(256));
+        assert!(faults(&long).contains("255"));
+        let long = format!("advertise = '{}'", "x".repeat(70_000));
+        assert!(faults(&long).contains("65535"));
+        let several = faults("beat = '2s'\nreplicas = 1");
+        assert_eq!(several.lines().count(), 2, "{several}");
+    }
+}
