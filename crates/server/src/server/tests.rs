@@ -33,7 +33,7 @@ impl Running {
         let (orders, _inbox) = channel();
         let (server, polls, spares) = {
             let places = fit(&config);
-            open(config, Given::default(), Vec::new(), orders, places).expect("open")
+            open(config, Given::default(), Vec::new(), orders, places, None).expect("open")
         };
         let ends = Arc::new(Ends::default());
         let helpers = start_helpers(&server, spares, &ends).expect("helpers");
