@@ -5,7 +5,7 @@
 //! configured as.
 
 use std::env;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use command_fds::{CommandFdExt as _, FdMapping};
 use listenfd::ListenFd;
 use quintet_host::locked;
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use crate::modes;
 
@@ -27,6 +27,9 @@ const FIRST: usize = 3;
 static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
 /// Sockets that the process before this has left.
 static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
+/// What keeps the descriptors free that are handed on: they are replaced while other threads still
+/// run, which must not find another file behind one of theirs.
+static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 static GOING: AtomicBool = AtomicBool::new(false);
 
 struct Left {
@@ -39,6 +42,28 @@ struct Left {
 pub(crate) enum Handed {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
+}
+
+/// Keeps so many descriptors free. Before anything else is opened.
+///
+/// # Errors
+/// There are no more files to be had.
+pub(crate) fn reserve(count: usize) -> std::io::Result<()> {
+    let end = FIRST + count;
+    let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
+    let mut reserved = Vec::new();
+    loop {
+        let first = i32::try_from(FIRST).unwrap_or(i32::MAX);
+        let next = fcntl_dupfd_cloexec(&null, first)?;
+        if usize::try_from(next.as_raw_fd()).unwrap_or(usize::MAX) >= end {
+            break;
+        }
+        reserved.push(next);
+    }
+    // It has the lowest number of all.
+    reserved.push(null);
+    locked(&RESERVED).append(&mut reserved);
+    Ok(())
 }
 
 /// From now on the next process gets this socket.

@@ -11,7 +11,6 @@ mod desk;
 mod hooks;
 mod http;
 mod io;
-#[expect(dead_code, reason = "nobody opens a cluster yet")]
 mod linked;
 mod logging;
 mod metrics;

@@ -81,7 +81,6 @@ impl Scripts {
     }
 
     /// The way in for clients of HTTP that come through other nodes.
-    #[expect(dead_code, reason = "nobody opens a cluster yet")]
     pub(crate) fn links(&self) -> Option<Links> {
         self.http.as_ref().map(http::Running::links)
     }

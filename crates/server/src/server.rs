@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::ByteBudget;
 use quintet_engine::Settings;
+use quintet_front::Door;
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_wire::{Foreign, Listener, VOICES};
@@ -136,6 +137,10 @@ pub(crate) enum Order {
 /// It could not start; nothing was answered to anyone.
 pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level)?;
+    if config.cluster.is_on() {
+        // All listeners, the control socket, and where other nodes come in.
+        again::reserve(config.listen.len() + 2)?;
+    }
     scripts::check(&config)?;
     raise_file_limit();
     let places = fit(&config);
@@ -150,12 +155,13 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         listening,
         http,
         addresses,
+        doors,
     } = open_listeners(&config, places)?;
     if config.cluster.is_on() {
         announce(&addresses)?;
     }
     let seat = match config.cluster.is_on() {
-        true => match cluster::follow(&config, &orders, &inbox)? {
+        true => match cluster::follow(&config, doors, places.connections, &orders, &inbox)? {
             Some(seat) => Some(seat),
             // Told to stop before it owned anything.
             None => return Ok(()),
@@ -175,7 +181,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
             say("quintet ready")?;
         }
         Some(node) => {
-            node.serves(&server);
+            node.serves(&server, scripts.links());
             say("quintet owner")?;
         }
     }
@@ -184,6 +190,9 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     obey(&server, &inbox, &level, &mut scripts);
 
     notify::stopping();
+    if let Some(node) = &server.node {
+        node.stops();
+    }
     tracing::info!("stopping");
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {
@@ -201,6 +210,8 @@ struct Opened {
     http: Vec<http::Open>,
     /// All but the control socket, as configured.
     addresses: Vec<(&'static str, Address)>,
+    /// In a cluster, all of them once more.
+    doors: Vec<Door>,
 }
 
 fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
@@ -208,12 +219,19 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
     let mut listening = Vec::new();
     let mut http = Vec::new();
     let mut addresses = Vec::new();
+    let mut doors = Vec::new();
     for listen in &config.listen {
         let voice = match listen.served {
             Served::Voice(voice) => voice,
             Served::Http => {
                 let open = http::Open::new(listen, places.http)?;
-                keep(config, &listen.address, open.bound())?;
+                keep(
+                    config,
+                    &mut doors,
+                    http::NAME,
+                    &listen.address,
+                    open.bound(),
+                )?;
                 addresses.push((http::NAME, open.address().clone()));
                 http.push(open);
                 continue;
@@ -223,7 +241,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         let open = bind(voice.name, &listen.address)?;
         let address = open.address.to_string();
         addresses.push((voice.name, open.address.clone()));
-        keep(config, &listen.address, &open)?;
+        keep(config, &mut doors, voice.name, &listen.address, &open)?;
         bound.push(open);
         let tally = VOICES
             .iter()
@@ -245,7 +263,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         let address = Address::Unix(path.clone());
         let socket = bind(voice.name, &address)
             .context("admin_socket can name another path, or be \"none\"")?;
-        keep(config, &address, &socket)?;
+        keep(config, &mut doors, voice.name, &address, &socket)?;
         bound.push(socket);
         restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
         listening.push(Listening {
@@ -262,13 +280,27 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         listening,
         http,
         addresses,
+        doors,
     })
 }
 
-/// A node that is deposed goes on as another process, which gets its sockets.
-fn keep(config: &Config, address: &Address, bound: &Bound) -> Result<()> {
+/// While a node does not own, clients that come to its sockets are brought to
+/// the one that does; and when it is deposed, the process after it gets them.
+fn keep(
+    config: &Config,
+    doors: &mut Vec<Door>,
+    voice: &str,
+    address: &Address,
+    bound: &Bound,
+) -> Result<()> {
     if config.cluster.is_on() {
         again::keep(address.to_string(), bound.duplicate()?);
+        let same = doors.iter().filter(|door| door.voice == voice);
+        doors.push(Door {
+            voice: voice.to_owned(),
+            nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
+            socket: cluster::doors::socket(bound)?,
+        });
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ Examples:
   quintet serve --print-config > quintet.toml
 
 When every listener accepts, one line \"listening VOICE ADDRESS\" each and then
-\"quintet ready\" is printed.
+\"quintet ready\" is printed. A node of a cluster is ready when it has read the log; its
+role follows: \"quintet standby of NODE\", \"quintet owner\", \"quintet deposed\".
 
 Signals: SIGTERM and SIGINT stop it in good order (a second one at once), SIGHUP
 reloads the settings that can change while serving, SIGUSR1 refuses puts from then on.";

@@ -2,6 +2,7 @@
 //! becomes the owner, or stops being it.
 
 mod checks;
+pub(crate) mod doors;
 mod duty;
 mod mirror;
 mod registry;
@@ -13,15 +14,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, World, Writer};
-use quintet_front::Owners;
-use quintet_front::watch;
+use quintet_front::{Door, Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{Disk, LogError, Options, Storage};
+use quintet_web::Links;
 
 use crate::again;
 use crate::config::Config;
 use crate::server::{Order, Server};
+use doors::Doors;
 use duty::{Told, Work};
 
 /// Pause between two tries to reach the servers.
@@ -34,6 +36,7 @@ pub(crate) struct Node {
     member: Arc<Member<Work>>,
     told: Arc<Told>,
     world: Arc<Threads>,
+    doors: Doors,
 }
 
 /// A log this node has claimed, with what it led to.
@@ -95,15 +98,16 @@ impl Node {
         self.world.now().saturating_sub(since)
     }
 
-    /// Who owns the queues, for whoever brings clients there.
-    #[expect(dead_code, reason = "no front is opened yet")]
-    pub(crate) fn owners(&self) -> watch::Receiver<Owners> {
-        self.told.owners.subscribe()
+    /// The server decides from now on: it is what beats, and its threads accept clients, also those
+    /// that other nodes bring; `http` takes HTTP's.
+    pub(crate) fn serves(&self, server: &Arc<Server>, http: Option<Links>) {
+        self.doors.serve_by(server, http);
+        self.told.serves(server);
     }
 
-    /// The server decides from now on: it is what beats, and its threads accept.
-    pub(crate) fn serves(&self, server: &Arc<Server>) {
-        self.told.serves(server);
+    /// The server stops: nobody is brought here any more.
+    pub(crate) fn stops(&self) {
+        self.doors.close();
     }
 }
 
@@ -141,17 +145,22 @@ fn say(line: &str) {
     }
 }
 
-/// Follows the cluster's log until this node owns it. `None`: it was told to stop before.
+/// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
+/// brought to the owner, so many at once. `None`: it was told to stop before.
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.
 pub(crate) fn follow(
     config: &Config,
+    doors: Vec<Door>,
+    connections: u64,
     orders: &Sender<Order>,
     inbox: &Receiver<Order>,
 ) -> Result<Option<Seat>> {
     checks::before(config)?;
     let cluster = &config.cluster;
+    let tls = doors::tls(cluster)?;
+    let link = doors::open_link(cluster)?;
     let servers = checks::servers(cluster)?;
     let (world, names) = (Arc::new(Threads::new()), Names::of(&cluster.name, 0));
     let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
@@ -170,7 +179,7 @@ pub(crate) fn follow(
         return Ok(None);
     };
     let registered = joined.map_err(|why| anyhow!(why))?;
-    registry::renew(&stream, cluster, home, writer)?;
+    registry::renew(&stream, cluster, &link.address, home, writer)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let told = Arc::new(Told {
         orders: orders.clone(),
@@ -192,7 +201,7 @@ pub(crate) fn follow(
         cluster: registered,
         writer,
         node: cluster.node(),
-        link: cluster.link().to_owned(),
+        link: link.address.clone(),
         limits: Limits {
             entries: usize::try_from(cluster.window).unwrap_or(1),
             ..Limits::default()
@@ -206,7 +215,11 @@ pub(crate) fn follow(
         member,
         told,
         world,
+        doors: Doors::default(),
     });
+    let owners = node.told.owners.subscribe();
+    node.doors
+        .open(doors, link, registered, tls, connections, owners, &node)?;
     wait(&node, inbox)
 }
 

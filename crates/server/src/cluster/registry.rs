@@ -191,13 +191,15 @@ fn log_of(
 pub(super) fn renew(
     stream: &Arc<JetStream>,
     cluster: &Cluster,
+    link: &str,
     home: u64,
     writer: Writer,
 ) -> Result<()> {
     let (stream, cluster) = (Arc::downgrade(stream), cluster.clone());
+    let link = link.to_owned();
     let body = move || {
         while let Some(stream) = Weak::upgrade(&stream) {
-            if let Err(error) = renew_once(&stream, &cluster, home, writer) {
+            if let Err(error) = renew_once(&stream, &cluster, &link, home, writer) {
                 tracing::debug!("cannot renew this node's entry: {error}");
             }
             drop(stream);
@@ -212,13 +214,14 @@ pub(super) fn renew(
 fn renew_once(
     stream: &JetStream,
     cluster: &Cluster,
+    link: &str,
     home: u64,
     writer: Writer,
 ) -> Result<(), Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let entry = Entry {
-        address: cluster.link().to_owned(),
+        address: link.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         writer: writer.0,
         home,

@@ -1,5 +1,6 @@
 //! `[cluster]`: a server that is one of several.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::schema::{Field, Spec};
@@ -28,6 +29,10 @@ pub(crate) struct Cluster {
     pub(crate) tls_ca: String,
     pub(crate) tls_cert: String,
     pub(crate) tls_key: String,
+    pub(crate) link_tls_ca: String,
+    pub(crate) link_tls_cert: String,
+    pub(crate) link_tls_key: String,
+    pub(crate) link_insecure: bool,
     pub(crate) monitor: Vec<String>,
     pub(crate) allow_unsafe: bool,
 }
@@ -52,6 +57,10 @@ impl Default for Cluster {
             tls_ca: String::new(),
             tls_cert: String::new(),
             tls_key: String::new(),
+            link_tls_ca: String::new(),
+            link_tls_cert: String::new(),
+            link_tls_key: String::new(),
+            link_insecure: false,
             monitor: Vec::new(),
             allow_unsafe: false,
         }
@@ -169,6 +178,32 @@ pub(crate) const CLUSTER: &[Spec] = &[
         field: |c| Field::Text(&mut c.cluster.tls_key),
     },
     Spec {
+        key: "link_tls_ca",
+        help: "Certificates of who signs the nodes': links between nodes show one on both sides. \
+               Empty: links are not protected, which is refused beyond this machine.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.link_tls_ca),
+    },
+    Spec {
+        key: "link_tls_cert",
+        help: "This node's certificate, with the name others reach it by (advertise).",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.link_tls_cert),
+    },
+    Spec {
+        key: "link_tls_key",
+        help: "Key of link_tls_cert.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.link_tls_key),
+    },
+    Spec {
+        key: "link_insecure",
+        help: "Links are not protected, also beyond this machine: whoever reaches them does what \
+               any client may.",
+        reload: false,
+        field: |c| Field::Flag(&mut c.cluster.link_insecure),
+    },
+    Spec {
         key: "monitor",
         help: "Monitoring addresses of the NATS servers, HOST:PORT, to check that they sync each \
                message (sync_interval: always), which no client can ask. Empty: a warning instead.",
@@ -261,6 +296,20 @@ impl Cluster {
         if self.tls_cert.is_empty() != self.tls_key.is_empty() {
             faults.push("tls_cert and tls_key go together".to_owned());
         }
+        let files = [&self.link_tls_ca, &self.link_tls_cert, &self.link_tls_key];
+        let named = files.iter().filter(|file| !file.is_empty()).count();
+        if named % 3 != 0 {
+            faults.push("link_tls_ca, link_tls_cert and link_tls_key go together".to_owned());
+        }
+        let near = |at: SocketAddr| at.ip().is_loopback();
+        let local = self.listen.parse::<SocketAddr>().is_ok_and(near);
+        if !local && named == 0 && !self.link_insecure {
+            faults.push(format!(
+                "listen = {:?} is open to other machines: set link_tls_ca, link_tls_cert and \
+                 link_tls_key, or link_insecure = true",
+                self.listen
+            ));
+        }
         faults
     }
 }
@@ -286,6 +335,8 @@ mod tests {
             ("replicas = 1", "allow_unsafe"),
             ("user = 'a'", "password_file"),
             ("tls_key = 'a'", "tls_cert"),
+            ("link_tls_key = 'a'", "link_tls_ca"),
+            ("listen = '0.0.0.0:4600'", "link_insecure"),
         ] {
             let faults = faults(&format!("{text}\n"));
             assert!(faults.contains(says), "{text}: {faults}");

@@ -1,0 +1,117 @@
+//! Nodes of a cluster: the real binary over real NATS servers. They need `nats-server`, so `cargo
+//! test` leaves them out; `cargo xtask test cluster` gets it and runs them.
+
+mod node;
+#[allow(dead_code, reason = "the log's own tests use the rest")]
+#[path = "../../../jetstream/tests/real/servers.rs"]
+mod servers;
+
+use std::collections::BTreeSet;
+
+use node::{Client, Cluster, quintet};
+use rustix::process::Signal;
+
+/// Puts so many messages, each acknowledged before the next.
+fn put(client: &mut Client, prefix: &str, count: usize) -> Vec<String> {
+    let bodies = (0..count).map(|number| format!("{prefix}{number}"));
+    bodies.inspect(|body| client.put(body)).collect()
+}
+
+/// Takes everything there is.
+fn drain(client: &mut Client) -> Vec<String> {
+    std::iter::from_fn(|| client.take()).collect()
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn what_a_node_acknowledged_it_has_after_kill_9_and_others_do_not_fit() {
+    let cluster = Cluster::start("one");
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    let put = put(&mut a.client(), "m", 100);
+    let first = a.client().take();
+    assert_eq!(first.as_ref(), put.first());
+    a.kill();
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    assert_eq!(drain(&mut a.client()), put[1..]);
+
+    // What does not fit is refused with a text.
+    for (name, more, says) in [
+        ("a", "", "another process is the node \"a\""),
+        ("b", "shards = 2\n", "was made with shards = 1, not 2"),
+        ("b", "sync = 'never'\n", "sync takes \"always\""),
+        ("b", "chunk_bytes = '1MiB'\n", "chunk_bytes"),
+    ] {
+        let elsewhere = cluster.dir().join(format!("other-{name}"));
+        let (status, text) = cluster.fails(name, &elsewhere, more);
+        assert!(!status.success(), "{name} {more}");
+        assert!(text.contains(says), "{name} {more}: {text}");
+    }
+    let alone = cluster.dir().join("alone");
+    let server = quintet(&["serve", "--listen", "memcache=127.0.0.1:0", "--data"])
+        .arg(&alone)
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let mut server = node::Running::new(server.expect("the binary starts"));
+    server.wait_for("quintet ready");
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    let (status, text) = cluster.fails("b", &alone, "");
+    assert!(!status.success());
+    assert!(
+        text.contains("holds the messages of a server that was alone"),
+        "{text}"
+    );
+
+    // An owner and a standby stop in good order.
+    let mut b = cluster.node("b", "");
+    b.wait_for("quintet standby of a");
+    for mut node in [b, a] {
+        node.signal(Signal::TERM);
+        assert!(node.wait().success());
+    }
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn another_node_has_what_a_killed_owner_acknowledged_and_one_that_stood_still_says_nothing() {
+    let cluster = Cluster::start("three");
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    let mut others = vec![cluster.node("b", ""), cluster.node("c", "")];
+    for other in &mut others {
+        other.wait_for("quintet standby of a");
+    }
+    let mut killed = put(&mut a.client(), "killed", 300);
+    // Any node takes any client.
+    killed.extend(put(&mut others[0].client(), "through", 20));
+    a.kill();
+    let owner = node::first_to_say(&mut others, "quintet owner");
+    let mut owner = others.swap_remove(owner);
+    let mut other = others.remove(0);
+    assert_eq!(drain(&mut owner.client()), killed);
+
+    let mut client = owner.client();
+    let stopped = put(&mut client, "stopped", 100);
+    owner.signal(Signal::STOP);
+    // It finds these when it goes on.
+    client.ask("get q\r\n");
+    client.ask("set q 0 0 4\r\nlate\r\n");
+    other.wait_for("quintet owner");
+    let found = drain(&mut other.client());
+    assert_eq!(found, stopped);
+    owner.forget_lines();
+    owner.signal(Signal::CONT);
+    assert_eq!(client.rest(), "", "what was deposed answers nothing");
+    owner.wait_for("quintet deposed");
+    let node = format!("quintet standby of {}", other.name());
+    owner.wait_for(&node);
+
+    // The other way round; who comes meanwhile waits until there is an owner.
+    let there = put(&mut other.client(), "back", 50);
+    other.kill();
+    let mut client = owner.client();
+    let found: BTreeSet<String> = drain(&mut client).into_iter().collect();
+    assert_eq!(found, there.into_iter().collect());
+}

@@ -1,0 +1,257 @@
+//! Nodes, as processes, and a client.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::servers::{Fleet, LONG, until};
+
+/// A command of the binary.
+pub(crate) fn quintet(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quintet"));
+    command.args(args).env_remove("NOTIFY_SOCKET");
+    command
+}
+
+/// Three NATS servers, and where the nodes' directories are.
+pub(crate) struct Cluster {
+    name: String,
+    fleet: Fleet,
+    dir: TempDir,
+}
+
+impl Cluster {
+    pub(crate) fn start(name: &str) -> Self {
+        let fleet = Fleet::start(3);
+        // A stream of another name: when it can be made, so can the cluster's.
+        drop(fleet.stream("ready"));
+        Self {
+            name: name.to_owned(),
+            fleet,
+            dir: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self, name: &str, data: &Path, more: &str) -> Command {
+        let servers = self.fleet.addresses(0).addresses;
+        let config = format!(
+            "{more}[cluster]\nnats = {servers:?}\nname = {:?}\nnode = {name:?}\nlisten = '127.0.0.1:0'\n\
+             [[listen]]\nvoice = 'memcache'\naddress = '0'\n",
+            self.name
+        );
+        let path = data.with_extension("toml");
+        std::fs::write(&path, config).expect("written");
+        let mut command = quintet(&["serve", "--config"]);
+        command.arg(path).arg("--data").arg(data);
+        command
+    }
+
+    /// Starts a node.
+    pub(crate) fn node(&self, name: &str, more: &str) -> Node {
+        let data: PathBuf = self.dir.path().join(name);
+        let child = self
+            .command(name, &data, more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut running = Running::new(child);
+        let address = running.wait_for("listening memcache ");
+        Node {
+            name: name.to_owned(),
+            address: address["listening memcache ".len()..].to_owned(),
+            running,
+        }
+    }
+
+    /// A node that cannot start: how it ended, and what it said.
+    pub(crate) fn fails(&self, name: &str, data: &Path, more: &str) -> (ExitStatus, String) {
+        let output = self.command(name, data, more).output();
+        let output = output.expect("the binary starts");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status, text)
+    }
+}
+
+/// A process and the lines it prints.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Running {
+    pub(crate) fn new(mut child: Child) -> Self {
+        let (told, lines) = channel();
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                if told.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Whether a line that begins so was printed; waits for the next one for so long.
+    fn says(&mut self, start: &str, patience: Duration) -> Option<String> {
+        let said = |seen: &[String]| seen.iter().find(|line| line.starts_with(start)).cloned();
+        if let Some(line) = said(&self.seen) {
+            return Some(line);
+        }
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => self.seen.push(line),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                panic!("it ended without {start:?}: {:?}", self.seen)
+            }
+        }
+        said(&self.seen)
+    }
+
+    /// The first line that begins so.
+    pub(crate) fn wait_for(&mut self, start: &str) -> String {
+        let began = Instant::now();
+        loop {
+            if let Some(line) = self.says(start, Duration::from_secs(1)) {
+                return line;
+            }
+            let seen = &self.seen;
+            assert!(began.elapsed() < LONG, "in vain: {start:?}, only {seen:?}");
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("ours");
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("ours")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended needs no killing.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// A node.
+pub(crate) struct Node {
+    name: String,
+    address: String,
+    running: Running,
+}
+
+impl Node {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn wait_for(&mut self, start: &str) {
+        self.running.wait_for(start);
+    }
+
+    /// Lines printed so far do not count.
+    pub(crate) fn forget_lines(&mut self) {
+        while self.running.lines.try_recv().is_ok() {}
+        self.running.seen.clear();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.running.signal(signal);
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.running.wait()
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(LONG)).expect("set");
+        Client {
+            from: BufReader::new(stream.try_clone().expect("another hold on it")),
+            stream,
+        }
+    }
+}
+
+/// Which node says so first.
+pub(crate) fn first_to_say(nodes: &mut [Node], start: &str) -> usize {
+    until(start, || {
+        let mut nodes = nodes.iter_mut();
+        nodes.position(|node| {
+            let patience = Duration::from_millis(10);
+            node.running.says(start, patience).is_some()
+        })
+    })
+}
+
+/// A connection that speaks memcache.
+pub(crate) struct Client {
+    stream: TcpStream,
+    from: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn ask(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).expect("sent");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    }
+
+    /// Puts a message, which is acknowledged.
+    pub(crate) fn put(&mut self, body: &str) {
+        self.ask(&format!("set q 0 0 {}\r\n{body}\r\n", body.len()));
+        assert_eq!(self.line(), "STORED", "{body}");
+    }
+
+    /// Takes the next message away, if there is one.
+    pub(crate) fn take(&mut self) -> Option<String> {
+        self.ask("get q\r\n");
+        let line = self.line();
+        if line == "END" {
+            return None;
+        }
+        assert!(line.starts_with("VALUE q "), "{line:?}");
+        let body = self.line();
+        assert_eq!(self.line(), "END");
+        Some(body)
+    }
+
+    /// Everything that still comes until the connection is closed.
+    pub(crate) fn rest(mut self) -> String {
+        let mut rest = String::new();
+        match self.from.read_to_string(&mut rest) {
+            Ok(_) => {}
+            // Closed with requests unread.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+        rest
+    }
+}
