@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::ClusterId;
 use quintet_front::tls::{Files, LinkTls};
-use quintet_front::{Door, Front, Node as Asked, Owners, Settings, Socket, watch};
+use quintet_front::{Door, Front, Node as Asked, Settings, Socket};
 use quintet_host::locked;
 use quintet_web::Links;
 
@@ -77,6 +77,16 @@ pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
     Ok(Some(tls))
 }
 
+/// What a front needs to know; `connections`: clients at once.
+pub(super) fn settings(cluster: ClusterId, tls: Option<LinkTls>, connections: u64) -> Settings {
+    Settings {
+        cluster: cluster.0,
+        wait: WAIT,
+        connections_max: usize::try_from(connections).unwrap_or(usize::MAX),
+        tls,
+    }
+}
+
 /// The front, until the server stops.
 #[derive(Default)]
 pub(super) struct Doors(Mutex<Option<Front>>);
@@ -87,18 +97,10 @@ impl Doors {
         &self,
         doors: Vec<Door>,
         link: Link,
-        cluster: ClusterId,
-        tls: Option<LinkTls>,
-        connections: u64,
-        owners: watch::Receiver<Owners>,
+        settings: Settings,
         node: &Arc<Node>,
     ) -> Result<()> {
-        let settings = Settings {
-            cluster: cluster.0,
-            wait: WAIT,
-            connections_max: usize::try_from(connections).unwrap_or(usize::MAX),
-            tls,
-        };
+        let owners = node.told.owners.subscribe();
         let answers = Arc::new(Answers(Arc::clone(node)));
         let front = Front::start(doors, vec![link.socket], owners, answers, settings);
         *locked(&self.0) = Some(front.context("cannot start a front")?);

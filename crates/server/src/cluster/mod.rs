@@ -217,9 +217,8 @@ pub(crate) fn follow(
         world,
         doors: Doors::default(),
     });
-    let owners = node.told.owners.subscribe();
-    node.doors
-        .open(doors, link, registered, tls, connections, owners, &node)?;
+    let settings = doors::settings(registered, tls, connections);
+    node.doors.open(doors, link, settings, &node)?;
     wait(&node, inbox)
 }
 
