@@ -64,6 +64,16 @@ impl Acks {
         self.0.look(Window::acked_sent)
     }
 
+    /// The place of the last entry that was appended.
+    pub fn last(&self) -> Seq {
+        self.0.look(Window::next).before()
+    }
+
+    /// Entries and bytes that were appended and are not acknowledged.
+    pub fn unacked(&self) -> (u64, u64) {
+        self.0.look(Window::unacked)
+    }
+
     /// How often it had to be asked what became of an entry.
     pub fn resolves(&self) -> u64 {
         self.0.look(|window| window.resolves)

@@ -172,6 +172,15 @@ impl Window {
         self.pending.is_empty()
     }
 
+    /// Entries and bytes that are not acknowledged.
+    pub(crate) fn unacked(&self) -> (u64, u64) {
+        let bytes = self
+            .pending
+            .iter()
+            .map(|pending| pending.entry.len() as u64);
+        (self.pending.len() as u64, bytes.sum())
+    }
+
     /// Whether one more entry would be sent at once.
     pub(crate) fn has_room(&self) -> bool {
         self.pending.len() < self.limits.entries && self.sent_bytes < self.limits.bytes

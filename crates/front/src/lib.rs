@@ -28,6 +28,7 @@ pub use counts::Counts;
 pub use front::{Door, Front};
 pub use shared::{Client, Intake, Node, Settings, Stream};
 pub use socket::Socket;
+pub use splice::ask_node;
 /// How a front is told who owns.
 pub use tokio::sync::watch;
 

@@ -166,12 +166,20 @@ async fn tell<S: AsyncWrite + Unpin>(
 /// # Errors
 /// `InvalidData` for what is no such line.
 pub(crate) async fn line<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<String> {
-    let mut bytes = vec![0; LINE_MAX];
+    line_of(stream, LINE_MAX).await
+}
+
+/// The same, of a line with so many bytes at most.
+pub(crate) async fn line_of<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    most: usize,
+) -> io::Result<String> {
+    let mut bytes = vec![0; most];
     let mut len = 0;
     loop {
         let read = stream.read(&mut bytes[len..]).await?;
         if read == 0 {
-            let kind = match len < LINE_MAX {
+            let kind = match len < most {
                 true => io::ErrorKind::UnexpectedEof,
                 false => io::ErrorKind::InvalidData,
             };

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
 use crate::Owners;
-use crate::line::{Answer, Ask, Splice};
-use crate::link::{SAY, line};
-use crate::shared::Shared;
+use crate::line::{Answer, Ask, Question, Splice};
+use crate::link::{SAY, line, line_of};
+use crate::shared::{Settings, Shared};
 use crate::socket::{Plain, set_up_link};
 use crate::tls;
 
@@ -26,6 +26,9 @@ const CONNECT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(25);
 /// ... this.
 const AGAIN_MAX: Duration = Duration::from_millis(400);
+/// A node that is asked something answers in this time, with so many bytes at most.
+const TELL: Duration = Duration::from_secs(3);
+const TOLD_MAX: usize = 64 << 10;
 /// Bytes a client still sends when its connection ends are read for so long: closing a socket with
 /// unread bytes resets it, and the client might never see the last reply.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -118,17 +121,7 @@ impl MaxByEpoch for Option<(u64, String)> {
 }
 
 async fn ask(shared: &Shared, address: &str, splice: &Splice) -> io::Result<(Link, Answer)> {
-    let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
-    set_up_link(&stream)?;
-    let mut link = match &shared.settings.tls {
-        None => Link::Plain(stream),
-        Some(tls) => {
-            let name = tls::name_of(address)
-                .ok_or_else(|| io::Error::other("its address has no name for a certificate"))?;
-            let stream = timeout(SAY, tls.connect.connect(name, stream)).await??;
-            Link::Tls(Box::new(stream))
-        }
-    };
+    let mut link = connect(&shared.settings, address).await?;
     let ask = Ask::Splice(splice.clone()).line(Some(shared.settings.cluster));
     let answer = timeout(SAY, async {
         link.write_all(ask.as_bytes()).await?;
@@ -139,6 +132,45 @@ async fn ask(shared: &Shared, address: &str, splice: &Splice) -> io::Result<(Lin
     let answer = Answer::read(&answer);
     let answer = answer.ok_or_else(|| io::Error::other("it answers what no node does"))?;
     Ok((link, answer))
+}
+
+async fn connect(settings: &Settings, address: &str) -> io::Result<Link> {
+    let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
+    set_up_link(&stream)?;
+    let Some(tls) = &settings.tls else {
+        return Ok(Link::Plain(stream));
+    };
+    let name = tls::name_of(address)
+        .ok_or_else(|| io::Error::other("its address has no name for a certificate"))?;
+    let stream = timeout(SAY, tls.connect.connect(name, stream)).await??;
+    Ok(Link::Tls(Box::new(stream)))
+}
+
+/// Asks another node something, and waits for its answer, a line; five seconds at most.
+///
+/// # Errors
+/// It cannot be reached, does not answer, or refuses.
+///
+/// # Panics
+/// In a thread that drives a runtime, which it would stop.
+pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut link = connect(settings, address).await?;
+        let ask = Ask::Node(question).line(Some(settings.cluster));
+        let told = timeout(TELL, async {
+            link.write_all(ask.as_bytes()).await?;
+            link.flush().await?;
+            line_of(&mut link, TOLD_MAX).await
+        });
+        let told = told.await??;
+        match Answer::read(&told) {
+            Some(Answer::Refused(why)) => Err(io::Error::other(why)),
+            _ => Ok(told),
+        }
+    })
 }
 
 /// Lets bytes flow until the owner ends the connection, or is no longer owner.

@@ -203,6 +203,10 @@ pub struct Info {
 struct State {
     first_seq: u64,
     last_seq: u64,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    subjects: std::collections::BTreeMap<String, u64>,
 }
 
 /// The servers that keep a stream.
@@ -240,6 +244,16 @@ impl Info {
             first: Seq(self.state.first_seq.max(1)),
             last: Seq(self.state.last_seq),
         }
+    }
+
+    /// Bytes it takes, on each of its servers.
+    pub fn bytes(&self) -> u64 {
+        self.state.bytes
+    }
+
+    /// The subjects that were asked for, and have messages.
+    pub(crate) fn subjects(&self) -> impl Iterator<Item = &str> {
+        self.state.subjects.keys().map(String::as_str)
     }
 }
 

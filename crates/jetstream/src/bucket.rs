@@ -91,6 +91,28 @@ impl Bucket<'_> {
         }
     }
 
+    /// The keys that begin with `prefix`, which ends with a dot.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Silent`].
+    pub fn keys(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let name = &self.name;
+        let subject = format!("$JS.API.STREAM.INFO.KV_{name}");
+        let question = json!({ "subjects_filter": format!("$KV.{name}.{prefix}>") });
+        let reply = self
+            .jetstream
+            .wait(&subject, question.to_string().into(), None, 1)?;
+        match api::info(&reply) {
+            Some(Ok(info)) => {
+                let head = format!("$KV.{name}.");
+                let keys = info.subjects().filter_map(|key| key.strip_prefix(&head));
+                Ok(keys.map(str::to_owned).collect())
+            }
+            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
+            None => Err(Error::Silent),
+        }
+    }
+
     /// Gives a key a value.
     ///
     /// # Errors

@@ -321,7 +321,7 @@ pub(crate) fn bind(voice: &str, address: &Address) -> Result<Bound> {
 }
 
 /// Only the server's own user may use the control socket.
-fn restrict(path: &std::path::Path) -> io::Result<()> {
+pub(crate) fn restrict(path: &std::path::Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }

@@ -4,6 +4,7 @@ mod backup;
 mod bench;
 mod check;
 mod client;
+mod cluster;
 mod drop;
 mod export;
 mod hooks;
@@ -79,6 +80,9 @@ enum Command {
     /// Try Lua hooks without a server: check, run, test.
     #[command(subcommand)]
     Hooks(hooks::Hooks),
+    /// Ask and steer a cluster.
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
@@ -127,6 +131,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Hooks(command) => command.run(),
+        Command::Cluster(command) => command.run(),
         Command::Completions { shell } => {
             let mut cli = Cli::command();
             clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());

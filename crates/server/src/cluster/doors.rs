@@ -8,43 +8,51 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::ClusterId;
 use quintet_front::tls::{Files, LinkTls};
-use quintet_front::{Door, Front, Node as Asked, Settings, Socket};
+use quintet_front::{Door, Front, Node as Asked, Owners, Settings, Socket, watch};
 use quintet_host::locked;
 use quintet_web::Links;
 
-use super::Node;
+use super::NODE_SOCKET;
 use crate::again;
-use crate::config::{Address, Cluster};
+use crate::config::{Address, Cluster, Config};
 use crate::io::Bound;
 use crate::linked::Linking;
-use crate::server::{Server, bind};
+use crate::server::{Server, bind, restrict};
 
 /// A client waits for an owner so long, its bytes unread.
 const WAIT: Duration = Duration::from_secs(15);
 
-/// Where other nodes bring their clients, open.
+/// Where other nodes bring their clients, and where tools on this machine ask, open.
 pub(super) struct Link {
-    socket: Socket,
-    /// Where it really listens.
+    sockets: Vec<Socket>,
+    /// Where other nodes reach the first.
     pub(super) address: String,
+    /// They remove their socket files when they go.
+    bound: Vec<Bound>,
 }
 
-/// Opens it.
+/// Opens them.
 ///
 /// # Errors
 /// The address is none, or in use.
-pub(super) fn open_link(cluster: &Cluster) -> Result<Link> {
+pub(super) fn open_link(config: &Config) -> Result<Link> {
+    let cluster = &config.cluster;
     let wrong = |why: String| anyhow!("cluster.listen = {:?}: {why}", cluster.listen);
     let address = Address::parse(&cluster.listen).map_err(wrong)?;
-    let bound = bind("other nodes (cluster.listen)", &address)?;
-    again::keep(address.to_string(), bound.duplicate()?);
-    let address = match cluster.advertise.as_str() {
-        "" => bound.address.to_string(),
-        advertise => advertise.to_owned(),
-    };
+    let nodes = bind("other nodes (cluster.listen)", &address)?;
+    again::keep(address.to_string(), nodes.duplicate()?);
+    let path = config.data.join(NODE_SOCKET);
+    let address = Address::Unix(path.clone());
+    let tools = bind("tools", &address)?;
+    restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
+    again::keep(address.to_string(), tools.duplicate()?);
     Ok(Link {
-        socket: socket(&bound)?,
-        address,
+        sockets: vec![socket(&nodes)?, socket(&tools)?],
+        address: match cluster.advertise.as_str() {
+            "" => nodes.address.to_string(),
+            advertise => advertise.to_owned(),
+        },
+        bound: vec![nodes, tools],
     })
 }
 
@@ -89,47 +97,49 @@ pub(super) fn settings(cluster: ClusterId, tls: Option<LinkTls>, connections: u6
 
 /// The front, until the server stops.
 #[derive(Default)]
-pub(super) struct Doors(Mutex<Option<Front>>);
+pub(super) struct Doors(Mutex<Option<Open>>);
+
+struct Open {
+    front: Front,
+    _bound: Vec<Bound>,
+}
 
 impl Doors {
-    /// From now on clients come in.
+    /// From now on clients come in, and `node` answers whoever asks.
     pub(super) fn open(
         &self,
         doors: Vec<Door>,
         link: Link,
         settings: Settings,
-        node: &Arc<Node>,
+        owners: watch::Receiver<Owners>,
+        node: Arc<dyn Asked>,
     ) -> Result<()> {
-        let owners = node.told.owners.subscribe();
-        let answers = Arc::new(Answers(Arc::clone(node)));
-        let front = Front::start(doors, vec![link.socket], owners, answers, settings);
-        *locked(&self.0) = Some(front.context("cannot start a front")?);
+        let front = Front::start(doors, link.sockets, owners, node, settings);
+        *locked(&self.0) = Some(Open {
+            front: front.context("cannot start a front")?,
+            _bound: link.bound,
+        });
         Ok(())
+    }
+
+    /// Clients that are brought to the owner, and those that wait for one.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let open = locked(&self.0);
+        let counts = open.as_ref().map(|open| open.front.counts());
+        counts.map_or((0, 0), |counts| (counts.spliced(), counts.waiting()))
     }
 
     /// This node serves clients that others bring.
     pub(super) fn serve_by(&self, server: &Arc<Server>, http: Option<Links>) {
-        if let Some(front) = &*locked(&self.0) {
-            front.serve_by(Arc::new(Linking::new(Arc::clone(server), http)));
+        if let Some(open) = &*locked(&self.0) {
+            open.front
+                .serve_by(Arc::new(Linking::new(Arc::clone(server), http)));
         }
     }
 
     /// Nobody is brought any more.
     pub(super) fn close(&self) {
-        let front = locked(&self.0).take();
-        drop(front);
-    }
-}
-
-/// What this node answers to others.
-struct Answers(Arc<Node>);
-
-impl Asked for Answers {
-    fn status(&self) -> String {
-        self.0.role()
-    }
-
-    fn order(&self, words: &[String]) -> String {
-        format!("this node takes no orders yet: {}", words.join(" "))
+        let open = locked(&self.0).take();
+        drop(open);
     }
 }

@@ -1,9 +1,9 @@
 //! Whom a node's member works for: the replay of this server's queues.
 
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use quintet_cluster::{Claim, Duty, Owned, Role, Status};
+use quintet_cluster::{Acks, Claim, Duty, Owned, Role, Status};
 use quintet_engine::Settings;
 use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Replay, locked};
@@ -20,6 +20,8 @@ pub(super) struct Told {
     pub(super) happened: Mutex<Happened>,
     pub(super) server: Serving,
     pub(super) owners: watch::Sender<Owners>,
+    /// How far appends are acknowledged, once this node owns.
+    pub(super) acks: OnceLock<Acks>,
     /// This node's name.
     pub(super) node: String,
     pub(super) mirrors: Mirrors,
@@ -92,6 +94,9 @@ impl Duty for Work {
     }
 
     fn own(&mut self, owned: Owned<Replay>) {
+        if self.told.acks.set(owned.log.acks()).is_err() {
+            tracing::error!("this node owned before, in the same life");
+        }
         locked(&self.told.happened).owned = Some(owned);
         self.told.look();
     }

@@ -6,6 +6,8 @@ pub(crate) mod doors;
 mod duty;
 mod mirror;
 mod registry;
+mod report;
+mod teller;
 
 use std::io::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -25,6 +27,12 @@ use crate::config::Config;
 use crate::server::{Order, Server};
 use doors::Doors;
 use duty::{Told, Work};
+use teller::Teller;
+
+pub(crate) use report::ClusterReport;
+
+/// Where a node answers tools on its own machine, in its data directory.
+pub(crate) const NODE_SOCKET: &str = "node.sock";
 
 /// Pause between two tries to reach the servers.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -160,7 +168,7 @@ pub(crate) fn follow(
     checks::before(config)?;
     let cluster = &config.cluster;
     let tls = doors::tls(cluster)?;
-    let link = doors::open_link(cluster)?;
+    let link = doors::open_link(config)?;
     let servers = checks::servers(cluster)?;
     let (world, names) = (Arc::new(Threads::new()), Names::of(&cluster.name, 0));
     let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
@@ -186,13 +194,14 @@ pub(crate) fn follow(
         happened: Default::default(),
         server: OnceLock::new(),
         owners: watch::Sender::new(Owners::Nobody),
+        acks: OnceLock::new(),
         node: cluster.node(),
         mirrors: mirrors.clone(),
     });
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
     let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));
     let membership = Membership {
-        stream,
+        stream: Arc::<JetStream>::clone(&stream),
         mirror: Box::new(move || mirrors.next()),
         options: Options {
             segment_bytes: config.segment_bytes,
@@ -218,7 +227,15 @@ pub(crate) fn follow(
         doors: Doors::default(),
     });
     let settings = doors::settings(registered, tls, connections);
-    node.doors.open(doors, link, settings, &node)?;
+    let teller = Arc::new(Teller {
+        node: Arc::clone(&node),
+        stream,
+        cluster: cluster.clone(),
+        address: link.address.clone(),
+        settings: settings.clone(),
+    });
+    let owners = node.told.owners.subscribe();
+    node.doors.open(doors, link, settings, owners, teller)?;
     wait(&node, inbox)
 }
 

@@ -19,6 +19,9 @@ const RENEW: Duration = Duration::from_secs(10);
 /// ... and one that was not for so long is nobody's.
 const GONE: Duration = Duration::from_secs(30);
 
+/// One that was not for so long is listed no more.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
 /// What nodes agree on.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Made {
@@ -228,4 +231,36 @@ fn renew_once(
         at_ms: now_ms(),
     };
     bucket.put(&format!("node.{}", cluster.node()), json(&entry).into())
+}
+
+/// A node that was heard of lately.
+pub(super) struct Listed {
+    pub(super) node: String,
+    pub(super) address: String,
+}
+
+/// The nodes that renewed their entries in the last ten minutes.
+///
+/// # Errors
+/// The servers do not answer, or refuse.
+pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let mut nodes = Vec::new();
+    for key in bucket.keys("node.")? {
+        let Some(there) = bucket.get(&key)? else {
+            continue;
+        };
+        let Ok(entry) = read::<Entry>(&key, &there.bytes) else {
+            continue;
+        };
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        if age < FORGOTTEN {
+            nodes.push(Listed {
+                node: key.trim_start_matches("node.").to_owned(),
+                address: entry.address,
+            });
+        }
+    }
+    Ok(nodes)
 }

@@ -1,0 +1,107 @@
+//! `quintet cluster`.
+
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _, stdout};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use quintet_front::line::{Answer, Ask, Question};
+
+use crate::cluster::{ClusterReport, NODE_SOCKET};
+
+/// A node asks all others before it answers, which takes a few seconds where one is gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `quintet cluster`.
+#[derive(clap::Subcommand)]
+pub(super) enum Cluster {
+    /// Say whether the loss of a machine would be survived, and how each node stands.
+    Status(Status),
+}
+
+/// Which node is asked.
+#[derive(clap::Args)]
+struct Node {
+    /// Data directory of a node on this machine.
+    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
+    data: PathBuf,
+}
+
+/// Arguments of `cluster status`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit code: 0 all is well, 1 the loss of one machine would stop the cluster or a node does not
+answer, 2 nobody answers commands now.
+
+Examples:
+  quintet cluster status
+  quintet cluster status --json
+  quintet cluster status --data /var/lib/quintet || page-somebody")]
+pub(super) struct Status {
+    #[command(flatten)]
+    at: Node,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Cluster {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        match self {
+            Self::Status(status) => status.run(),
+        }
+    }
+}
+
+impl Status {
+    fn run(self) -> Result<ExitCode> {
+        let line = ask(&self.at.data, Question::Status)?;
+        let report: ClusterReport =
+            serde_json::from_str(&line).context("the node's answer makes no sense")?;
+        let mut out = stdout().lock();
+        match self.json {
+            true => {
+                let verdict = report.verdict();
+                let mut json = serde_json::to_value(&report)?;
+                json["serves"] = verdict.serves.into();
+                json["survives"] = verdict.survives.into();
+                json["notes"] = verdict.notes.clone().into();
+                writeln!(out, "{json}")?;
+            }
+            false => write!(out, "{}", report.text())?,
+        }
+        Ok(ExitCode::from(report.verdict().code()))
+    }
+}
+
+/// Asks the node whose data directory this is.
+fn ask(data: &Path, question: Question) -> Result<String> {
+    let path = data.join(NODE_SOCKET);
+    #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
+    let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
+            "no node of a cluster runs on {}: start one with `quintet serve --cluster \
+             nats://HOST:4222 --data {}`, or name the directory of the one that runs with --data",
+            data.display(),
+            data.display()
+        ),
+        ErrorKind::PermissionDenied => anyhow!(
+            "{} belongs to another user: run this as the user the server runs as",
+            path.display()
+        ),
+        _ => anyhow!("cannot connect to {}: {error}", path.display()),
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    (&stream).write_all(Ask::Node(question).line(None).as_bytes())?;
+    let mut line = String::new();
+    let read = BufReader::new(&stream).read_line(&mut line);
+    read.context("the node does not answer: while it cannot reach NATS it says so in its log")?;
+    let line = line.trim_end_matches('\n');
+    match Answer::read(line) {
+        Some(Answer::Refused(why)) => bail!("the node refuses: {why}"),
+        _ if line.is_empty() => bail!("the node ended the connection without an answer"),
+        _ => Ok(line.to_owned()),
+    }
+}

@@ -1,0 +1,489 @@
+//! What is told of a cluster: by each node of itself, and by one of them of all.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Entries a standby may be behind and still counts as caught up: a moment's worth under load.
+const CAUGHT_UP: u64 = 256;
+/// An owner whose newest acknowledgement is older gets none, whatever it says: two beats fit in a
+/// tenth of it.
+const STALE_MS: u64 = 10_000;
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeReport {
+    pub(crate) node: String,
+    pub(crate) version: String,
+    /// `reading`, `standby`, `claiming`, `owner`, `deposed`, `stopped`.
+    pub(crate) role: String,
+    pub(crate) since_ms: u64,
+    pub(crate) epoch: u64,
+    /// The node it takes for the owner.
+    pub(crate) owner: Option<String>,
+    /// The last entry it has applied; of an owner: appended.
+    pub(crate) entry: u64,
+    /// Entries it has still to apply.
+    pub(crate) lag_entries: u64,
+    /// Runs it has still to fetch.
+    pub(crate) runs_missing: u64,
+    /// Of an owner: since its newest acknowledged entry was sent.
+    pub(crate) last_ack_ms: Option<u64>,
+    /// Of an owner: entries and bytes sent and not acknowledged.
+    pub(crate) unacked_entries: u64,
+    pub(crate) unacked_bytes: u64,
+    /// Of an owner: times it had to ask what became of an entry.
+    pub(crate) resolves: u64,
+    /// Clients spliced to the owner, and waiting for one.
+    pub(crate) spliced: u64,
+    pub(crate) waiting: u64,
+}
+
+/// A node of the registry, and what it said when it was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Heard {
+    pub(crate) node: String,
+    pub(crate) address: String,
+    pub(crate) report: Option<NodeReport>,
+    /// Why there is none.
+    pub(crate) silent: Option<String>,
+}
+
+/// A server of the stream's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replica {
+    pub(crate) server: String,
+    pub(crate) current: bool,
+    pub(crate) offline: bool,
+    pub(crate) lag: u64,
+}
+
+/// The log as JetStream tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StreamReport {
+    pub(crate) name: String,
+    pub(crate) leader: Option<String>,
+    /// Servers that are to keep it.
+    pub(crate) replicas_wanted: u64,
+    /// Those beside the leader.
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A group: what one server is alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupReport {
+    pub(crate) group: u16,
+    /// `None`: JetStream does not answer, which is said in `silent`.
+    pub(crate) stream: Option<StreamReport>,
+    pub(crate) silent: Option<String>,
+}
+
+/// A cluster as one of its nodes sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClusterReport {
+    pub(crate) cluster: String,
+    pub(crate) id: String,
+    /// Who tells this.
+    pub(crate) told_by: String,
+    pub(crate) groups: Vec<GroupReport>,
+    pub(crate) nodes: Vec<Heard>,
+}
+
+/// What follows from a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Somebody owns the queues and gets acknowledgements.
+    pub(crate) serves: bool,
+    /// The loss of any one machine would be survived now.
+    pub(crate) survives: bool,
+    /// What is wrong, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Verdict {
+    /// For monitoring: 0 all is well, 1 degraded, 2 down.
+    pub(crate) fn code(&self) -> u8 {
+        match (self.serves, self.survives && self.notes.is_empty()) {
+            (false, _) => 2,
+            (true, false) => 1,
+            (true, true) => 0,
+        }
+    }
+}
+
+impl NodeReport {
+    fn is_owner(&self) -> bool {
+        self.role == "owner"
+    }
+
+    fn is_ready_standby(&self) -> bool {
+        self.role == "standby" && self.lag_entries <= CAUGHT_UP && self.runs_missing == 0
+    }
+}
+
+impl ClusterReport {
+    /// Whether all is well, and what is not.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let mut notes = Vec::new();
+        let reports = || self.nodes.iter().filter_map(|heard| heard.report.as_ref());
+        let owner = reports()
+            .filter(|node| node.is_owner())
+            .max_by_key(|node| node.epoch);
+        let mut serves = owner.is_some();
+        match owner {
+            None => notes.push("nobody owns the queues: clients wait".to_owned()),
+            Some(owner) if owner.last_ack_ms.is_none_or(|ms| ms > STALE_MS) => {
+                serves = false;
+                notes.push(format!(
+                    "{} owns the queues and gets no acknowledgements: clients are refused",
+                    owner.node
+                ));
+            }
+            Some(_) => {}
+        }
+        for stale in reports().filter(|node| node.is_owner() && Some(*node) != owner) {
+            notes.push(format!(
+                "{} has not noticed that it owns nothing since epoch {}: it can acknowledge \
+                 nothing",
+                stale.node, stale.epoch
+            ));
+        }
+        let mut survives = serves;
+        if !reports().any(NodeReport::is_ready_standby) {
+            survives = false;
+            let behind = reports().filter(|node| !node.is_owner()).map(|node| {
+                let runs = match node.runs_missing {
+                    0 => String::new(),
+                    runs => format!(", {runs} runs to fetch"),
+                };
+                let (node, role, lag) = (&node.node, &node.role, node.lag_entries);
+                format!("{node} is {role}, {lag} entries behind{runs}")
+            });
+            let behind: Vec<String> = behind.collect();
+            notes.push(match behind.is_empty() {
+                true => "there is no standby: start another node".to_owned(),
+                false => format!("no standby has caught up: {}", behind.join("; ")),
+            });
+        }
+        for heard in &self.nodes {
+            if let Some(why) = &heard.silent {
+                notes.push(format!("{} does not answer: {why}", heard.node));
+            }
+        }
+        for group in &self.groups {
+            survives &= group.judge(&mut notes);
+        }
+        Verdict {
+            serves,
+            survives,
+            notes,
+        }
+    }
+
+    /// As people read it.
+    pub(crate) fn text(&self) -> String {
+        let verdict = self.verdict();
+        let mut out = String::new();
+        let mut line = |text: String| {
+            // Writing to a string does not fail.
+            writeln!(out, "{text}").ok();
+        };
+        line(match (verdict.serves, verdict.survives) {
+            (false, _) => "DOWN: no command is answered now".to_owned(),
+            (true, false) => "no: the loss of one machine would stop this cluster now".to_owned(),
+            (true, true) => "yes: the loss of any one machine would be survived now".to_owned(),
+        });
+        for note in &verdict.notes {
+            line(format!("  ! {note}"));
+        }
+        line(format!(
+            "cluster {} ({}), as {} sees it",
+            self.cluster, self.id, self.told_by
+        ));
+        for group in &self.groups {
+            line(group.text());
+        }
+        let width = |of: fn(&Heard) -> usize| self.nodes.iter().map(of).max().unwrap_or(0);
+        let (name, address) = (width(|n| n.node.len()), width(|n| n.address.len()));
+        for heard in &self.nodes {
+            let told = match (&heard.report, &heard.silent) {
+                (Some(report), _) => report.text(),
+                (None, why) => format!("silent: {}", why.as_deref().unwrap_or("no answer")),
+            };
+            line(format!(
+                "  {:name$}  {:address$}  {told}",
+                heard.node, heard.address
+            ));
+        }
+        out
+    }
+}
+
+impl GroupReport {
+    /// Whether the loss of a server would be survived; says why not.
+    fn judge(&self, notes: &mut Vec<String>) -> bool {
+        let Some(stream) = &self.stream else {
+            let why = self.silent.as_deref().unwrap_or("no answer");
+            notes.push(format!(
+                "group {}: JetStream does not answer: {why}",
+                self.group
+            ));
+            return false;
+        };
+        let mut survives = true;
+        if stream.leader.is_none() {
+            survives = false;
+            notes.push(format!("{} has no leader now", stream.name));
+        }
+        if stream.replicas_wanted < 3 {
+            survives = false;
+            notes.push(format!(
+                "{} is kept by {} of NATS' servers: three are needed to lose one",
+                stream.name, stream.replicas_wanted
+            ));
+        }
+        for replica in &stream.replicas {
+            if replica.offline || !replica.current {
+                survives = false;
+                let how = if replica.offline { "offline" } else { "behind" };
+                notes.push(format!(
+                    "{} of {} is {how}, {} entries",
+                    replica.server, stream.name, replica.lag
+                ));
+            }
+        }
+        survives
+    }
+
+    fn text(&self) -> String {
+        let Some(stream) = &self.stream else {
+            return format!("group {}: its stream is not known", self.group);
+        };
+        let replicas: Vec<String> = stream
+            .replicas
+            .iter()
+            .map(|replica| match (replica.offline, replica.current) {
+                (true, _) => format!("{} offline", replica.server),
+                (false, true) => format!("{} current", replica.server),
+                (false, false) => format!("{} {} behind", replica.server, replica.lag),
+            })
+            .collect();
+        format!(
+            "group {}: {}, entries {} to {}, {} MiB, led by {}, {}",
+            self.group,
+            stream.name,
+            stream.first,
+            stream.last,
+            stream.bytes >> 20,
+            stream.leader.as_deref().unwrap_or("nobody"),
+            match replicas.is_empty() {
+                true => "no other server has it".to_owned(),
+                false => replicas.join(", "),
+            }
+        )
+    }
+}
+
+impl NodeReport {
+    fn text(&self) -> String {
+        let since = span(Duration::from_millis(self.since_ms));
+        let mut text = format!(
+            "{} for {since}, epoch {}, entry {}",
+            self.role, self.epoch, self.entry
+        );
+        let mut more = |what: String| {
+            text.push_str(", ");
+            text.push_str(&what);
+        };
+        match self.last_ack_ms {
+            Some(ms) if self.is_owner() => {
+                more(format!("acknowledged {ms} ms ago"));
+                more(format!(
+                    "{} entries ({} KiB) on their way",
+                    self.unacked_entries,
+                    self.unacked_bytes >> 10
+                ));
+            }
+            _ if self.is_owner() => more("nothing acknowledged".to_owned()),
+            _ => more(format!("{} behind", self.lag_entries)),
+        }
+        if self.runs_missing > 0 {
+            more(format!("{} runs to fetch", self.runs_missing));
+        }
+        if self.spliced + self.waiting > 0 {
+            more(format!(
+                "{} clients passed on, {} waiting",
+                self.spliced, self.waiting
+            ));
+        }
+        text
+    }
+}
+
+/// A span in the unit a reader would choose.
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, role: &str) -> Heard {
+        Heard {
+            node: name.to_owned(),
+            address: format!("{name}:4600"),
+            report: Some(NodeReport {
+                node: name.to_owned(),
+                role: role.to_owned(),
+                epoch: 3,
+                last_ack_ms: (role == "owner").then_some(12),
+                ..NodeReport::default()
+            }),
+            silent: None,
+        }
+    }
+
+    fn well() -> ClusterReport {
+        let replica = |server: &str| Replica {
+            server: server.to_owned(),
+            current: true,
+            ..Replica::default()
+        };
+        ClusterReport {
+            cluster: "quintet".to_owned(),
+            id: "00000000000000c0".to_owned(),
+            told_by: "b".to_owned(),
+            groups: vec![GroupReport {
+                stream: Some(StreamReport {
+                    name: "Q_quintet_0".to_owned(),
+                    leader: Some("n0".to_owned()),
+                    replicas_wanted: 3,
+                    replicas: vec![replica("n1"), replica("n2")],
+                    ..StreamReport::default()
+                }),
+                ..GroupReport::default()
+            }],
+            nodes: vec![
+                node("a", "owner"),
+                node("b", "standby"),
+                node("c", "standby"),
+            ],
+        }
+    }
+
+    #[test]
+    fn three_nodes_that_are_well_survive() {
+        let verdict = well().verdict();
+        assert_eq!(
+            (verdict.code(), verdict.survives),
+            (0, true),
+            "{:?}",
+            verdict.notes
+        );
+        assert!(well().text().starts_with("yes: "));
+        let json = serde_json::to_string(&well()).expect("JSON");
+        assert_eq!(
+            serde_json::from_str::<ClusterReport>(&json).expect("read"),
+            well()
+        );
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_is_said() {
+        type Break = fn(&mut ClusterReport);
+        fn report(of: &mut ClusterReport, at: usize) -> &mut NodeReport {
+            of.nodes[at].report.as_mut().expect("one")
+        }
+        fn stream(of: &mut ClusterReport) -> &mut StreamReport {
+            of.groups[0].stream.as_mut().expect("one")
+        }
+        let cases: [(Break, u8, bool, &str); 11] = [
+            (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
+            (
+                |r| report(r, 0).last_ack_ms = None,
+                2,
+                false,
+                "a owns the queues and gets no",
+            ),
+            (
+                |r| report(r, 0).last_ack_ms = Some(60_000),
+                2,
+                false,
+                "no acknowledgements",
+            ),
+            (|r| r.nodes.truncate(1), 1, false, "start another node"),
+            (
+                |r| {
+                    r.nodes.truncate(2);
+                    report(r, 1).lag_entries = 5000;
+                },
+                1,
+                false,
+                "b is standby, 5000 entries behind",
+            ),
+            (
+                |r| {
+                    r.nodes.truncate(2);
+                    report(r, 1).runs_missing = 2;
+                },
+                1,
+                false,
+                "2 runs to fetch",
+            ),
+            (
+                |r| {
+                    r.nodes[2].report = None;
+                    r.nodes[2].silent = Some("connection refused".to_owned());
+                },
+                1,
+                true,
+                "c does not answer: connection refused",
+            ),
+            (
+                |r| {
+                    let two = report(r, 2);
+                    two.role = "owner".to_owned();
+                    two.epoch = 2;
+                },
+                1,
+                true,
+                "c has not noticed",
+            ),
+            (
+                |r| stream(r).replicas_wanted = 1,
+                1,
+                false,
+                "three are needed",
+            ),
+            (
+                |r| stream(r).replicas[0].offline = true,
+                1,
+                false,
+                "n1 of Q_quintet_0 is offline",
+            ),
+            (|r| stream(r).leader = None, 1, false, "no leader"),
+        ];
+        for (breaks, code, survives, says) in cases {
+            let mut report = well();
+            breaks(&mut report);
+            let verdict = report.verdict();
+            assert_eq!(
+                (verdict.code(), verdict.survives),
+                (code, survives),
+                "{says}"
+            );
+            assert!(report.text().contains(says), "{says}: {}", report.text());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What this node tells others and tools: of itself, and of the cluster as it sees it.
+
+use std::sync::Arc;
+
+use quintet_cluster::{Acks, Role, World as _};
+use quintet_front::line::Question;
+use quintet_front::{Node as Asked, Settings, ask_node};
+use quintet_jetstream::JetStream;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Node;
+use super::registry;
+use super::report::{ClusterReport, GroupReport, Heard, NodeReport, Replica, StreamReport};
+use crate::config::Cluster;
+
+/// The order that asks for a node's own report alone.
+const REPORT: &str = "report";
+
+/// Everything about this node that is told.
+pub(super) struct Teller {
+    pub(super) node: Arc<Node>,
+    pub(super) stream: Arc<JetStream>,
+    pub(super) cluster: Cluster,
+    /// Where other nodes reach this one.
+    pub(super) address: String,
+    pub(super) settings: Settings,
+}
+
+fn ms(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain fields are JSON")
+}
+
+impl Teller {
+    /// This node.
+    pub(super) fn report(&self) -> NodeReport {
+        let (status, now) = (self.node.status(), self.node.world.now());
+        let owns = status.role == Role::Owner;
+        let acks = self.node.told.acks.get().filter(|_| owns);
+        let (unacked_entries, unacked_bytes) = acks.map(Acks::unacked).unwrap_or_default();
+        let (spliced, waiting) = self.node.doors.counts();
+        NodeReport {
+            node: self.cluster.node(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: status.role.name().to_owned(),
+            since_ms: ms(now.saturating_sub(status.since)),
+            epoch: status.epoch.0,
+            owner: status.owner.as_ref().map(|claim| claim.node.clone()),
+            entry: acks.map_or(status.read, Acks::last).0,
+            lag_entries: if owns { 0 } else { status.lag() },
+            runs_missing: 0,
+            last_ack_ms: acks
+                .and_then(Acks::sent)
+                .map(|sent| ms(now.saturating_sub(sent))),
+            unacked_entries,
+            unacked_bytes,
+            resolves: acks.map(Acks::resolves).unwrap_or_default(),
+            spliced,
+            waiting,
+        }
+    }
+
+    /// The stream, as its leader tells of it.
+    fn group(&self) -> GroupReport {
+        let info = match self.stream.info() {
+            Ok(Some(info)) => info,
+            Ok(None) => {
+                return GroupReport {
+                    silent: Some("the stream is gone".to_owned()),
+                    ..GroupReport::default()
+                };
+            }
+            Err(error) => {
+                return GroupReport {
+                    silent: Some(error.to_string()),
+                    ..GroupReport::default()
+                };
+            }
+        };
+        let ends = info.ends();
+        let (leader, peers) = match &info.cluster {
+            Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
+            None => (Some("the only server".to_owned()), &[][..]),
+        };
+        GroupReport {
+            group: 0,
+            stream: Some(StreamReport {
+                name: self.stream.names().stream.clone(),
+                leader,
+                replicas_wanted: info.config.num_replicas as u64,
+                replicas: peers
+                    .iter()
+                    .map(|peer| Replica {
+                        server: peer.name.clone(),
+                        current: peer.current,
+                        offline: peer.offline,
+                        lag: peer.lag,
+                    })
+                    .collect(),
+                first: ends.first.0,
+                last: ends.last.0,
+                bytes: info.bytes(),
+            }),
+            silent: None,
+        }
+    }
+
+    /// All nodes of the registry, each asked for its report at the same time.
+    fn nodes(&self) -> Vec<Heard> {
+        let own = self.cluster.node();
+        let ourselves = Heard {
+            node: own.clone(),
+            address: self.address.clone(),
+            report: Some(self.report()),
+            silent: None,
+        };
+        let Ok(listed) = registry::nodes(&self.stream, &self.cluster) else {
+            return vec![ourselves];
+        };
+        let mut heard: Vec<Heard> = std::thread::scope(|scope| {
+            let others = listed.into_iter().filter(|listed| listed.node != own);
+            let asked: Vec<_> = others
+                .map(|listed| scope.spawn(move || self.ask(listed)))
+                .collect();
+            let told = asked.into_iter().filter_map(|asked| asked.join().ok());
+            told.collect()
+        });
+        heard.push(ourselves);
+        heard.sort_by(|one, other| one.node.cmp(&other.node));
+        heard
+    }
+
+    fn ask(&self, listed: registry::Listed) -> Heard {
+        let question = Question::Order(vec![REPORT.to_owned()]);
+        let told = ask_node(&self.settings, &listed.address, question);
+        let report = told.map_err(|error| error.to_string()).and_then(|line| {
+            serde_json::from_str(&line).map_err(|_| "it answers what no node does".to_owned())
+        });
+        let (report, silent) = match report {
+            Ok(report) => (Some(report), None),
+            Err(why) => (None, Some(why)),
+        };
+        Heard {
+            node: listed.node,
+            address: listed.address,
+            report,
+            silent,
+        }
+    }
+}
+
+impl Asked for Teller {
+    fn status(&self) -> String {
+        line(&ClusterReport {
+            cluster: self.cluster.name.clone(),
+            id: format!("{:016x}", self.settings.cluster),
+            told_by: self.cluster.node(),
+            groups: vec![self.group()],
+            nodes: self.nodes(),
+        })
+    }
+
+    fn order(&self, words: &[String]) -> String {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words[..] {
+            [REPORT] => line(&self.report()),
+            _ => {
+                let verb = words.first().copied().unwrap_or_default();
+                line(&json!({ "error": format!("this node does not know how to {verb}") }))
+            }
+        }
+    }
+}
