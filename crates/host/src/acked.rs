@@ -9,7 +9,7 @@ use std::time::Duration;
 use quintet_log::{Log, LogError, Position, Shared};
 
 use super::tickets::Progress;
-use super::{Core, Post, locked};
+use super::{Core, Post, Signal, locked};
 
 /// So long nobody acknowledges before commands are refused: longer than the
 /// log's keepers take to agree on another leader.
@@ -24,6 +24,8 @@ pub(crate) struct Acked {
     /// Where the frames of batches end that are not known to be durable, and
     /// the batches; both rising.
     sent: Mutex<VecDeque<(Position, u64)>>,
+    /// Wakes the log thread after an acknowledgement.
+    pub(crate) settled: Signal,
 }
 
 impl Acked {
@@ -41,6 +43,7 @@ impl Acked {
             available: Arc::clone(available),
             mail: mail.to_vec(),
             sent: Mutex::default(),
+            settled: Signal::default(),
         });
         let told = Arc::downgrade(&acked);
         log.listen(Arc::new(move || {
@@ -76,6 +79,17 @@ impl Acked {
             self.available.store(true, Ordering::Relaxed);
         }
         self.mail.iter().for_each(|post| post.tell_durable());
+        self.settled.raise();
+    }
+
+    /// Batches that are on their way.
+    pub(crate) fn on_way(&self) -> usize {
+        locked(&self.sent).len()
+    }
+
+    /// Whether a frame would be sent at once.
+    pub(crate) fn has_room(&self) -> bool {
+        self.log.has_room()
     }
 
     /// Whether what was decided before may be answered.

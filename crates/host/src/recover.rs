@@ -299,8 +299,11 @@ impl Replay {
         self.apply(frame)
     }
 
-    /// Takes in a frame, silently.
-    pub(super) fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
+    /// The same, silently: for who follows for a long time.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         match frame.kind {
             FrameKind::Facts => self.facts(frame.payload, Home(frame.segment.0)),
             FrameKind::Body => self.chunk(frame),

@@ -4,11 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
+use super::acked::Acked;
 use super::commit::{Committed, Ending};
 use super::{Core, locked};
 
 /// How long a frame that found the disk full waits before it is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(100);
+/// How long a batch gathers while others are on their way.
+const GATHER: Duration = Duration::from_millis(1);
+/// Batches on their way at once: with more each waits for the others, as what
+/// bounds their number a second are the syncs of those who keep them.
+const BATCHES: usize = 4;
 /// Bytes on their way to the disk that an I/O thread waits for itself.
 const SMALL: u64 = 256 << 10;
 
@@ -103,7 +109,42 @@ impl Core {
             if stop.load(Ordering::SeqCst) {
                 return;
             }
-            self.commit_until_durable(stop);
+            match &self.acked {
+                Some(acked) => self.commit_in_window(acked, stop),
+                None => self.commit_until_durable(stop),
+            }
+        }
+    }
+
+    /// The same where others acknowledge, which tells by itself what is
+    /// durable: some batches are on their way at once, each as large as what
+    /// came in [`GATHER`], or while there was no room.
+    fn commit_in_window(&self, acked: &Acked, stop: &AtomicBool) {
+        loop {
+            let began = Instant::now();
+            loop {
+                let (on_way, left) = (acked.on_way(), GATHER.saturating_sub(began.elapsed()));
+                if on_way == 0 || left.is_zero() && on_way < BATCHES && acked.has_room() {
+                    break;
+                }
+                let wait = if left.is_zero() { FULL_RETRY } else { left };
+                acked.settled.wait_for(wait);
+                if stop.load(Ordering::SeqCst) || self.has_failed() {
+                    return;
+                }
+            }
+            let committed = locked(&self.committer).commit(self, Ending::IfFull);
+            match committed {
+                Committed::Written => self.tell_written(),
+                Committed::Nothing | Committed::Failed => return,
+                Committed::Full => {
+                    self.upkeep.raise();
+                    std::thread::sleep(FULL_RETRY);
+                }
+            }
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
         }
     }
 

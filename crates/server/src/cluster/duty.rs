@@ -90,7 +90,7 @@ impl Duty for Work {
     }
 
     fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
-        state.frame(&frame)
+        state.apply(&frame)
     }
 
     fn own(&mut self, owned: Owned<Replay>) {
