@@ -11,7 +11,7 @@ mod teller;
 
 use std::io::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -140,8 +140,12 @@ fn is_lost(error: &LogError) -> bool {
 
 /// Nothing more is answered; the process begins again, and follows.
 fn step_down(why: &LogError) -> ! {
-    tracing::warn!("this node owns the queues no longer: {why}");
-    say("quintet deposed");
+    static SAID: Once = Once::new();
+    // Several threads find out at once.
+    SAID.call_once(|| {
+        tracing::warn!("this node owns the queues no longer: {why}");
+        say("quintet deposed");
+    });
     again::begin()
 }
 
