@@ -13,6 +13,8 @@
 
 mod access;
 mod acked;
+#[cfg(test)]
+mod acked_tests;
 mod bodies;
 #[cfg(test)]
 mod carry_tests;
