@@ -10,11 +10,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt as _, FdMapping};
 use listenfd::ListenFd;
 use quintet_host::locked;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
 use crate::modes;
 
@@ -30,6 +32,8 @@ static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
 /// What keeps the descriptors free that are handed on: they are replaced while other threads still
 /// run, which must not find another file behind one of theirs.
 static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+/// How long it is waited for what was started to end.
+const CHILDREN: Duration = Duration::from_secs(1);
 static GOING: AtomicBool = AtomicBool::new(false);
 
 struct Left {
@@ -114,10 +118,50 @@ pub(crate) fn begin() -> ! {
     while GOING.swap(true, Ordering::SeqCst) {
         std::thread::park();
     }
+    end_children();
     let error = replace();
     tracing::error!("cannot begin again: {error}");
     eprintln!("quintet: cannot begin again: {error}");
     std::process::exit(1);
+}
+
+/// Ends what this process has started: the next one would not know that it runs, and who owns the
+/// queues now starts its scripts anew.
+fn end_children() {
+    let mut ended = children();
+    for (pid, leads) in &ended {
+        let gone = match leads {
+            true => kill_process_group(*pid, Signal::KILL),
+            false => kill_process(*pid, Signal::KILL),
+        };
+        if let Err(error) = gone {
+            tracing::debug!("a script has ended by itself: {error}");
+        }
+    }
+    // Else they would stay as what nobody asks for.
+    let began = Instant::now();
+    while !ended.is_empty() && began.elapsed() < CHILDREN {
+        ended.retain(|(pid, _)| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The processes this one has started, and whether each leads a group.
+fn children() -> Vec<(Pid, bool)> {
+    let own = std::process::id().to_string();
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let child = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.parse::<i32>().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // Behind the name, which may hold anything: state, parent, group.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_ascii_whitespace().skip(1);
+        (fields.next()? == own).then_some(())?;
+        let leads = fields.next()?.parse::<i32>().ok()? == number;
+        Some((Pid::from_raw(number)?, leads))
+    };
+    all.filter_map(child).collect()
 }
 
 fn replace() -> std::io::Error {
