@@ -1,6 +1,7 @@
 //! Run files in a cluster: kept by somebody who replicates them, cached whole on each node.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,15 +9,15 @@ use std::{
 
 use quintet_log::{Storage, StorageFile, run::RunName};
 
-/// Files that others keep and replicate, by name. What has a name has one content for ever: names
-/// are not used again, which whoever gives them sees to.
+/// Files that others keep and replicate, by name. What has a name has one content for ever: no name
+/// is used twice, also when what it named is gone.
 ///
 /// Calls wait for as long as it takes, or fails to.
 pub trait Blobs: Send + Sync {
     /// Keeps the content of a file under `name`. Replicated when this returns.
     ///
     /// # Errors
-    /// It is not kept, or nobody knows.
+    /// `AlreadyExists`: the name was used. Others: it is not kept, or nobody knows.
     fn put(&self, name: &str, content: &dyn StorageFile) -> io::Result<()>;
 
     /// Writes what is kept under `name` to a file, from its beginning; false: nothing is.
@@ -41,12 +42,16 @@ pub trait Blobs: Send + Sync {
 /// A directory of runs whose finished files are blobs as well.
 ///
 /// A run gets its name when it was stored as a blob, so what a log names is replicated before. A
-/// run that is not here is fetched when it is opened. Files under other names stay here alone.
+/// run that is not here is fetched when it is opened. One that is removed goes here at once, and
+/// among the blobs with [`CachedRuns::clear`]. Only what is here is listed. Files under other names
+/// stay here alone.
 pub struct CachedRuns {
     disk: Arc<dyn Storage>,
     blobs: Arc<dyn Blobs>,
     /// One is fetched at a time.
     fetching: Mutex<()>,
+    /// Whose blobs are to go.
+    removed: Mutex<BTreeSet<String>>,
 }
 
 impl CachedRuns {
@@ -56,6 +61,7 @@ impl CachedRuns {
             disk,
             blobs,
             fetching: Mutex::new(()),
+            removed: Mutex::default(),
         }
     }
 
@@ -70,6 +76,32 @@ impl CachedRuns {
     /// `NotFound` when it is nowhere; else it could not be fetched, or there is no room for it.
     pub fn fetch(&self, name: RunName) -> io::Result<()> {
         self.opened(&name.to_string()).map(drop)
+    }
+
+    /// Whether there is a removed run whose blob is still there.
+    pub fn has_removed(&self) -> bool {
+        let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        !removed.is_empty()
+    }
+
+    /// Deletes the blobs of runs that were removed, and of those that `is_left_over`.
+    ///
+    /// # Errors
+    /// Nobody answers; what is left is tried again the next time.
+    pub fn clear(&self, is_left_over: &dyn Fn(RunName) -> bool) -> io::Result<()> {
+        let lock = || self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in self.blobs.list()? {
+            if RunName::parse(&name).is_some_and(is_left_over) {
+                lock().insert(name);
+            }
+        }
+        loop {
+            let Some(name) = lock().first().cloned() else {
+                return Ok(());
+            };
+            self.blobs.delete(&name)?;
+            lock().remove(&name);
+        }
     }
 
     /// Opens a run, fetching it first where it is not here.
@@ -130,11 +162,7 @@ impl Storage for CachedRuns {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = self.disk.list()?;
-        names.extend(self.blobs.list()?.into_iter().filter(|name| is_run(name)));
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
+        self.disk.list()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -145,13 +173,13 @@ impl Storage for CachedRuns {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        if !is_run(name) {
-            return self.disk.remove(name);
+        if is_run(name) {
+            let mut removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+            removed.insert(name.to_owned());
+            drop(removed);
+            return remove_if_there(&*self.disk, name);
         }
-        // The cache in any case: what is left of the blob costs no memory here.
-        let deleted = self.blobs.delete(name);
-        remove_if_there(&*self.disk, name)?;
-        deleted
+        self.disk.remove(name)
     }
 
     fn sync_dir(&self) -> io::Result<()> {

@@ -66,6 +66,9 @@ pub trait Duty: Send {
     /// What is wrong with it, in words; the member stops.
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 
+    /// Told every few seconds while it follows, with what the frames so far led to.
+    fn look(&mut self, _state: &Self::State) {}
+
     /// This member owns the log now. Nothing was decided yet in its epoch.
     fn own(&mut self, owned: Owned<Self::State>);
 
@@ -424,6 +427,9 @@ impl<D: Duty> Inner<D> {
                 }
                 if now >= self.look {
                     self.look = now + LOOK;
+                    if let Phase::Following(following) = &self.phase {
+                        self.duty.look(&following.state);
+                    }
                     self.ask();
                 }
             }

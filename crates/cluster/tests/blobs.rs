@@ -111,7 +111,7 @@ fn a_run_is_read_on_another_node() {
     let (one, other) = (node(&kept), node(&kept));
     write(&one).expect("written");
     assert!(one.runs.has(NAME) && !other.runs.has(NAME));
-    assert_eq!(list_runs(&*other.runs).expect("listed"), [NAME]);
+    assert_eq!(list_runs(&*other.runs).expect("listed"), []);
     let run = Run::open(&*other.runs, NAME).expect("fetched");
     assert_eq!(run.find_id(40).expect("read"), Some(39));
     assert!(other.runs.has(NAME));
@@ -130,6 +130,7 @@ fn a_run_that_was_not_replicated_is_none() {
     kept.fails.store(false, Ordering::SeqCst);
     write(&one).expect("written");
     remove_run(&*one.runs, NAME).expect("removed");
+    one.runs.clear(&|_| false).expect("cleared");
     assert!(kept.blobs().is_empty() && !one.runs.has(NAME));
     let gone = one.runs.fetch(NAME).expect_err("nowhere");
     assert_eq!(gone.kind(), io::ErrorKind::NotFound);
@@ -151,16 +152,26 @@ fn what_was_fetched_in_part_is_no_run() {
 }
 
 #[test]
-fn what_cannot_be_deleted_there_is_deleted_here() {
+fn what_cannot_be_deleted_there_now_is_deleted_later() {
     let kept = Arc::new(Kept::default());
     let one = node(&kept);
     write(&one).expect("written");
     kept.fails.store(true, Ordering::SeqCst);
-    remove_run(&*one.runs, NAME).expect_err("nobody answers");
+    remove_run(&*one.runs, NAME).expect("removed here");
     assert!(!one.runs.has(NAME));
+    one.runs.clear(&|_| false).expect_err("nobody answers");
     kept.fails.store(false, Ordering::SeqCst);
-    // It is seen, and can be cleared away later.
-    assert_eq!(list_runs(&*one.runs).expect("listed"), [NAME]);
-    remove_run(&*one.runs, NAME).expect("removed");
-    assert_eq!(list_runs(&*one.runs).expect("listed"), []);
+    one.runs.clear(&|_| false).expect("cleared");
+    assert!(kept.blobs().is_empty());
+}
+
+#[test]
+fn what_another_owner_left_is_cleared_away() {
+    let kept = Arc::new(Kept::default());
+    let (one, other) = (node(&kept), node(&kept));
+    write(&one).expect("written");
+    other.runs.clear(&|_| false).expect("cleared");
+    assert_eq!(kept.blobs().len(), 1);
+    other.runs.clear(&|name| name == NAME).expect("cleared");
+    assert!(kept.blobs().is_empty());
 }

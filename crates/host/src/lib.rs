@@ -46,6 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quintet_engine::{ColdStats, Hold, Intent, Intents, LargeBody, MessageId, Party, Settings};
+use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 
 use access::Inside;
@@ -193,12 +194,6 @@ impl Core {
         let available = Arc::new(AtomicBool::new(true));
         let log = &*opened.committer.log;
         let acked = Acked::of(log, &progress, &available, &mail);
-        let mut opened = opened;
-        if acked.is_some() {
-            // Nothing leaves memory, so nobody waits until something has.
-            let shards = opened.shards.iter_mut();
-            shards.for_each(|shard| shard.engine.set_memory_room(0));
-        }
         Self {
             owner,
             failed: AtomicBool::new(false),
@@ -293,6 +288,12 @@ impl Core {
     /// Everything about messages in runs, for statistics.
     pub fn cold_numbers(&self, cold: &ColdStats) -> Vec<(&'static str, u64)> {
         self.runs.numbers(cold)
+    }
+
+    /// True if a run's file is of no use to this host: an earlier life, or another owner of the
+    /// log, left it.
+    pub fn is_left_over(&self, run: RunName) -> bool {
+        run.number.0 < self.runs.first_of_this_life() && !self.runs.has(run.number.0)
     }
 
     /// What happens by itself and waits for hooks to decide, each told once.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use quintet_engine::format::{chunk, next_group};
-use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, Settings, WallAhead};
+use quintet_engine::{ChunkPlace, Engine, Fact, Home, LargeBody, Ms, RunId, Settings, WallAhead};
 use quintet_log::run::{Run, RunName, RunNumber, list_runs, remove_run, remove_unfinished_runs};
 use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
@@ -116,6 +116,8 @@ pub fn open(
 
 /// Makes what a log led to a host that decides, and appends the beginning of a
 /// new epoch, synced: from here on the log is this process's to write.
+/// `runs` is where run files are: of a log that others could come to own, a place that they reach as
+/// well.
 ///
 /// # Errors
 /// The log cannot be written, or a run it needs not be opened.
@@ -195,8 +197,15 @@ fn open_runs(storage: &Arc<dyn Storage>, layout: &Layout, shards: &mut [Shard]) 
         .flat_map(|shard| shard.engine.take_dead_runs())
         .map(|run| run.0)
         .collect();
-    let numbers = there.iter().map(|name| name.number.0).chain(died);
-    let next = numbers.max().map(|newest| newest + 1);
+    // What is needed need not be here, where others keep runs as well.
+    let needed: Vec<RunId> = shards
+        .iter()
+        .flat_map(|shard| shard.engine.needed_runs())
+        .collect();
+    let needed = needed.iter().map(|run| run.0);
+    let numbers = there.iter().map(|name| name.number.0);
+    let next = numbers.chain(needed).chain(died).max();
+    let next = next.map(|newest| newest + 1);
     let mut open = BTreeMap::new();
     for (number, shard) in shards.iter().enumerate() {
         for run in shard.engine.needed_runs() {
@@ -287,6 +296,19 @@ impl Replay {
             told: now,
             bytes: 0,
         })
+    }
+
+    /// The runs whose messages the frames so far tell of.
+    pub fn needed_runs(&self) -> Vec<RunName> {
+        let engines = self.engines.iter().enumerate();
+        let runs = engines.flat_map(|(shard, engine)| {
+            let shard = u16::try_from(shard).unwrap_or(u16::MAX);
+            engine.needed_runs().into_iter().map(move |run| RunName {
+                shard,
+                number: RunNumber(run.0),
+            })
+        });
+        runs.collect()
     }
 
     /// Takes in the next frame; tells an operator now and then how far it is.

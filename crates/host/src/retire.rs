@@ -155,7 +155,7 @@ impl Core {
         }
         // What waits in it leaves for a run; the few that are reserved, and
         // what a run cannot hold, go to the end of the log.
-        if !self.is_shared() && self.lives_much_in(number) && !self.spill_home(Home(number), stop) {
+        if self.lives_much_in(number) && !self.spill_home(Home(number), stop) {
             return false;
         }
         if !self.copy_bodies(number, stop)

@@ -245,9 +245,10 @@ impl JetStream {
         let context = async_nats::jetstream::new(self.inner.near.clone());
         let name = self.names.runs.clone();
         let opened = objects::open(context, name.clone(), replicas, placement_tags.to_vec());
-        let opened = self.runtime.block_on(opened);
-        let store = opened.map_err(|why| Error::Bucket(name, why))?;
-        Ok(Objects::new(self.runtime.clone(), store))
+        match self.runtime.block_on(opened) {
+            Ok(opened) => Ok(Objects::new(self.runtime.clone(), name, opened)),
+            Err(why) => Err(Error::Bucket(name, why)),
+        }
     }
 
     fn wait_info(

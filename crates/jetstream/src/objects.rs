@@ -1,25 +1,27 @@
 //! A bucket of JetStream's object store as the runs of a group.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     io,
-    pin::Pin,
-    task::{Context, Poll},
     time::Duration,
 };
 
-use async_nats::jetstream::{
-    self,
-    object_store::{self, DeleteErrorKind, GetErrorKind, ObjectMetadata, ObjectStore},
-    stream::{Placement, StorageType},
+use async_nats::{
+    HeaderMap,
+    jetstream::{
+        self,
+        context::PublishErrorKind,
+        object_store::{self, DeleteErrorKind, GetErrorKind, ObjectStore},
+        stream::{Placement, StorageType},
+    },
 };
+use base64::{Engine as _, prelude::BASE64_URL_SAFE};
 use futures_util::StreamExt as _;
 use quintet_cluster::Blobs;
 use quintet_log::StorageFile;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, ReadBuf},
-    runtime::Handle,
-    time::timeout,
-};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::{io::AsyncReadExt as _, runtime::Handle, time::timeout};
 
 /// Bytes of an object in one message. Far below what servers take, far above what a message costs.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -39,7 +41,13 @@ const SLOWEST: u64 = 256 << 10;
 pub struct Objects {
     runtime: Handle,
     store: ObjectStore,
+    context: jetstream::Context,
+    stream: jetstream::stream::Stream,
+    bucket: String,
 }
+
+/// What [`Objects`] are made of.
+pub(crate) type Opened = (ObjectStore, jetstream::Context, jetstream::stream::Stream);
 
 /// Opens a bucket, or makes it.
 pub(crate) async fn open(
@@ -47,11 +55,25 @@ pub(crate) async fn open(
     bucket: String,
     replicas: usize,
     tags: Vec<String>,
-) -> Result<ObjectStore, String> {
+) -> Result<Opened, String> {
+    let stream = format!("OBJ_{bucket}");
     let asked = timeout(ANSWER, context.get_object_store(&bucket));
-    if let Ok(Ok(there)) = asked.await {
-        return Ok(there);
+    let store = match asked.await {
+        Ok(Ok(there)) => there,
+        Ok(Err(_)) | Err(_) => make(&context, bucket, replicas, tags).await?,
+    };
+    match timeout(ANSWER, context.get_stream(stream)).await {
+        Ok(stream) => Ok((store, context, stream.map_err(|error| error.to_string())?)),
+        Err(_) => Err("no answer".to_owned()),
     }
+}
+
+async fn make(
+    context: &jetstream::Context,
+    bucket: String,
+    replicas: usize,
+    tags: Vec<String>,
+) -> Result<ObjectStore, String> {
     let config = object_store::Config {
         bucket,
         storage: StorageType::File,
@@ -70,22 +92,90 @@ pub(crate) async fn open(
     }
 }
 
+/// A number that nobody else has.
+fn random() -> u128 {
+    let half = || u128::from(RandomState::new().hash_one(0_u8));
+    half() << 64 | half()
+}
+
 impl Objects {
-    pub(crate) fn new(runtime: Handle, store: ObjectStore) -> Self {
-        Self { runtime, store }
+    pub(crate) fn new(runtime: Handle, bucket: String, opened: Opened) -> Self {
+        let (store, context, stream) = opened;
+        Self {
+            runtime,
+            store,
+            context,
+            stream,
+            bucket,
+        }
     }
 
+    /// Stores an object as the library does, but only under a name that never was an object's: a
+    /// deposed owner that is late must not replace a run of its successor.
     async fn put(&self, name: &str, content: &dyn StorageFile) -> io::Result<()> {
         let len = content.len()?;
-        let meta = ObjectMetadata {
-            name: name.to_owned(),
-            chunk_size: Some(CHUNK_BYTES),
-            ..ObjectMetadata::default()
-        };
-        let mut content = Content { content, at: 0 };
+        let nuid = format!("{:032x}", random());
         let within = 2 * ANSWER + Duration::from_secs(len / SLOWEST);
-        let put = timeout(within, self.store.put(meta, &mut content)).await?;
-        put.map(drop).map_err(io::Error::other)
+        let stored = timeout(within, self.put_pieces(name, &nuid, content)).await;
+        let stored = stored.unwrap_or_else(|late| Err(late.into()));
+        if stored.is_err() {
+            // Nothing names them; should this fail too, they stay until the bucket goes.
+            let pieces = self.pieces(&nuid);
+            let purge = async { self.stream.purge().filter(pieces).await };
+            timeout(ANSWER, purge).await.map(drop).unwrap_or_default();
+        }
+        stored
+    }
+
+    fn pieces(&self, nuid: &str) -> String {
+        format!("$O.{}.C.{nuid}", self.bucket)
+    }
+
+    async fn put_pieces(
+        &self,
+        name: &str,
+        nuid: &str,
+        content: &dyn StorageFile,
+    ) -> io::Result<()> {
+        let (mut at, mut chunks) = (0, 0);
+        let mut digest = Sha256::new();
+        loop {
+            let mut piece = vec![0; CHUNK_BYTES];
+            let len = content.read_at(at, &mut piece)?;
+            if len == 0 {
+                break;
+            }
+            piece.truncate(len);
+            digest.update(&piece);
+            (at, chunks) = (at + len as u64, chunks + 1);
+            let sent = self.context.publish(self.pieces(nuid), piece.into()).await;
+            sent.map_err(io::Error::other)?
+                .await
+                .map_err(io::Error::other)?;
+        }
+        let digest = BASE64_URL_SAFE.encode(digest.finalize());
+        let info = json!({
+            "name": name,
+            "bucket": self.bucket,
+            "nuid": nuid,
+            "size": at,
+            "chunks": chunks,
+            "digest": format!("SHA-256={digest}"),
+            "options": { "max_chunk_size": CHUNK_BYTES },
+        });
+        let subject = format!("$O.{}.M.{}", self.bucket, BASE64_URL_SAFE.encode(name));
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Rollup", "sub");
+        headers.insert("Nats-Expected-Last-Subject-Sequence", "0");
+        let info = info.to_string().into();
+        let sent = self.context.publish_with_headers(subject, headers, info);
+        let sent = sent.await.map_err(io::Error::other)?;
+        sent.await.map(drop).map_err(|error| match error.kind() {
+            PublishErrorKind::WrongLastSequence => {
+                io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} was used"))
+            }
+            _ => io::Error::other(error),
+        })
     }
 
     /// One try.
@@ -156,24 +246,5 @@ impl Blobs for Objects {
             }
             Ok(names)
         })
-    }
-}
-
-/// A file as the library reads it. Reading it waits for the disk, on the thread of whoever asked.
-struct Content<'a> {
-    content: &'a dyn StorageFile,
-    at: u64,
-}
-
-impl AsyncRead for Content<'_> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let len = self.content.read_at(self.at, buf.initialize_unfilled())?;
-        buf.advance(len);
-        self.at += len as u64;
-        Poll::Ready(Ok(()))
     }
 }

@@ -353,7 +353,7 @@ fn open(
             None,
         ),
         Some(seat) => {
-            let (opened, node) = seat.take(&config, &layout)?;
+            let (opened, node) = seat.take(&layout)?;
             (opened, Some(node))
         }
     };

@@ -117,6 +117,8 @@ pub(crate) struct Runs {
     open: Mutex<BTreeMap<u32, Arc<Run>>>,
     /// Runs are numbered over all shards, so that a number names a file.
     next: AtomicU32,
+    /// The first of them in this life.
+    first: u32,
     wanted: Mutex<Vec<(usize, Want)>>,
     /// Wakes the fetch thread.
     pub(crate) work: Signal,
@@ -177,6 +179,7 @@ impl Runs {
             storage,
             open: Mutex::new(open),
             next: AtomicU32::new(next),
+            first: next,
             wanted: Mutex::new(Vec::new()),
             work: Signal::default(),
             pressed: Signal::default(),
@@ -209,6 +212,16 @@ impl Runs {
         if bytes > self.high.load(Ordering::Relaxed) {
             self.pressed.raise();
         }
+    }
+
+    /// Every run of a number below this was made in an earlier life, or is open.
+    pub(crate) fn first_of_this_life(&self) -> u32 {
+        self.first
+    }
+
+    /// True if messages are in it, or bodies are sent from it.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        locked(&self.open).contains_key(&number)
     }
 
     fn get(&self, run: RunId) -> Option<Arc<Run>> {

@@ -28,10 +28,6 @@ impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
     pub(crate) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
-        if self.is_shared() {
-            // Others have no files of this node's.
-            return false;
-        }
         let fixed = locked(&self.shards[number]).engine.fixed_bytes();
         let budget = self.runs.budget().beside(fixed);
         let memory = || locked(&self.shards[number]).engine.memory_bytes();

@@ -64,8 +64,13 @@ fn a_file_comes_back_and_goes() {
         assert!(content(&*to) == bytes, "{name}");
     }
     assert_eq!(other.list().expect("listed").len(), 2);
+    // One content for ever, also when it is gone.
+    let late = files.file("late", b"of a deposed owner");
+    let used = |done: io::Result<()>| done.expect_err("used").kind();
+    assert_eq!(used(other.put(NAME, &*late)), io::ErrorKind::AlreadyExists);
     other.delete(NAME).expect("deleted");
     other.delete(NAME).expect("nothing to delete");
+    assert_eq!(used(other.put(NAME, &*late)), io::ErrorKind::AlreadyExists);
     assert_eq!(one.list().expect("listed"), ["run-00000-0000000008.qrun"]);
     let to = files.file("nothing", b"");
     assert!(!one.get(NAME, &*to).expect("asked"));

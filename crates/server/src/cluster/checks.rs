@@ -29,7 +29,7 @@ pub(super) fn before(config: &Config) -> Result<()> {
         faults.push("chunk_bytes takes at most \"256KiB\" in a cluster".to_owned());
     }
     let names = std::fs::read_dir(&config.data).context("cannot list the data directory")?;
-    let is_log = |name: &str| name.starts_with("segment-") || name.ends_with(".run");
+    let is_log = |name: &str| name.starts_with("segment-") || name.ends_with(".qrun");
     let local = names.flatten().find_map(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         is_log(&name).then_some(name)

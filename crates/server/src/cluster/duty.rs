@@ -10,6 +10,7 @@ use quintet_host::{Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 
 use super::mirror::Mirrors;
+use super::runs::Runs;
 use super::{Serving, say, step_down};
 use crate::server::{Order, Server};
 
@@ -25,6 +26,7 @@ pub(super) struct Told {
     /// This node's name.
     pub(super) node: String,
     pub(super) mirrors: Mirrors,
+    pub(super) runs: Runs,
 }
 
 #[derive(Default)]
@@ -91,6 +93,10 @@ impl Duty for Work {
 
     fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
         state.apply(&frame)
+    }
+
+    fn look(&mut self, state: &Replay) {
+        self.told.runs.want(state.needed_runs());
     }
 
     fn own(&mut self, owned: Owned<Replay>) {

@@ -7,6 +7,7 @@ mod duty;
 mod mirror;
 mod registry;
 mod report;
+mod runs;
 mod teller;
 
 use std::io::Write as _;
@@ -19,7 +20,7 @@ use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads
 use quintet_front::{Door, Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay};
 use quintet_jetstream::{Error, JetStream, Names};
-use quintet_log::{Disk, LogError, Options, Storage};
+use quintet_log::{LogError, Options};
 use quintet_web::Links;
 
 use crate::again;
@@ -27,6 +28,7 @@ use crate::config::Config;
 use crate::server::{Order, Server};
 use doors::Doors;
 use duty::{Told, Work};
+use runs::Runs;
 use teller::Teller;
 
 pub(crate) use report::ClusterReport;
@@ -58,13 +60,14 @@ impl Seat {
     ///
     /// # Errors
     /// The log cannot be written, which is the end of it: another may own it by now.
-    pub(crate) fn take(self, config: &Config, layout: &Layout) -> Result<(Opened, Arc<Node>)> {
-        let runs: Arc<dyn Storage> = Arc::new(Disk::new(&config.data));
+    pub(crate) fn take(self, layout: &Layout) -> Result<(Opened, Arc<Node>)> {
         let Owned {
             log,
             recovery,
             state,
         } = self.owned;
+        // Where this takes long another node may take over, which is found out by appending.
+        let runs = self.node.told.runs.complete(&state.needed_runs())?;
         let opened = quintet_host::take_seat(state, Box::new(log), recovery, &runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
@@ -111,6 +114,9 @@ impl Node {
     pub(crate) fn serves(&self, server: &Arc<Server>, http: Option<Links>) {
         self.doors.serve_by(server, http);
         self.told.serves(server);
+        if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(server)) {
+            tracing::warn!("runs that nobody needs stay in JetStream: {error:#}");
+        }
     }
 
     /// The server stops: nobody is brought here any more.
@@ -193,6 +199,12 @@ pub(crate) fn follow(
     let registered = joined.map_err(|why| anyhow!(why))?;
     registry::renew(&stream, cluster, &link.address, home, writer)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let objects = until(inbox, || stream.runs(replicas, &cluster.placement_tags))?;
+    let Some(objects) = objects else {
+        return Ok(None);
+    };
+    let runs = Runs::open(&config.data, objects)?;
     let told = Arc::new(Told {
         orders: orders.clone(),
         happened: Default::default(),
@@ -201,6 +213,7 @@ pub(crate) fn follow(
         acks: OnceLock::new(),
         node: cluster.node(),
         mirrors: mirrors.clone(),
+        runs,
     });
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
     let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));
@@ -277,7 +290,7 @@ fn until<T>(
     loop {
         match ask() {
             Ok(answer) => return Ok(Some(answer)),
-            Err(error @ (Error::Unreachable(..) | Error::Silent)) => {
+            Err(error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..))) => {
                 if told.is_none_or(|told| told.elapsed() > TELL) {
                     told = Some(Instant::now());
                     tracing::warn!("{error}; it is tried again");

@@ -52,7 +52,11 @@ impl Teller {
             owner: status.owner.as_ref().map(|claim| claim.node.clone()),
             entry: acks.map_or(status.read, Acks::last).0,
             lag_entries: if owns { 0 } else { status.lag() },
-            runs_missing: 0,
+            runs_missing: if owns {
+                0
+            } else {
+                self.node.told.runs.missing()
+            },
             last_ack_ms: acks
                 .and_then(Acks::sent)
                 .map(|sent| ms(now.saturating_sub(sent))),
