@@ -115,3 +115,32 @@ fn another_node_has_what_a_killed_owner_acknowledged_and_one_that_stood_still_sa
     let found: BTreeSet<String> = drain(&mut client).into_iter().collect();
     assert_eq!(found, there.into_iter().collect());
 }
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_backlog_larger_than_memory_outlives_its_owner() {
+    const SMALL: &str =
+        "memory = '40MiB'\nshards = 1\nsegment_bytes = '8MiB'\nlog_bytes = '24MiB'\n";
+    let cluster = Cluster::start("backlog");
+    let mut a = cluster.node("a", SMALL);
+    a.wait_for("quintet owner");
+    let mut b = cluster.node("b", SMALL);
+    b.wait_for("quintet standby of a");
+    // 64 MB, of which memory holds less than half.
+    let long = "x".repeat(32_000);
+    let put = put(&mut a.client(), &long, 2000);
+    let runs = |node: &str| {
+        let files = std::fs::read_dir(cluster.dir().join(node).join("runs"));
+        files.map_or(0, |files| files.count())
+    };
+    assert!(runs("a") > 0, "nothing has left memory");
+    a.kill();
+    b.wait_for("quintet owner");
+    let mut client = b.client();
+    for (number, body) in put.iter().enumerate() {
+        // Compared by hand: nobody wants to read these.
+        assert!(client.take().as_ref() == Some(body), "message {number}");
+    }
+    assert_eq!(client.take(), None);
+    assert!(runs("b") > 0, "nothing was fetched");
+}
