@@ -135,8 +135,24 @@ impl Running {
         }
     }
 
+    /// Signals it; of a stop this returns when all of its threads stand still.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("ours");
+        let began = Instant::now();
+        while signal == Signal::STOP && !self.stands() {
+            assert!(began.elapsed() < LONG, "it does not stop");
+            std::thread::yield_now();
+        }
+    }
+
+    fn stands(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        threads.expect("it runs").flatten().all(|thread| {
+            // The state comes behind the name, which is in brackets. A thread may end meanwhile.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
+            state.is_none_or(|state| state == Some('T'))
+        })
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
