@@ -1,4 +1,4 @@
-//! The replicated log over real servers.
+//! What is tested over real NATS servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,17 +25,32 @@ fn nats_server(root: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Runs the tests that need real servers.
+/// The server's program: the one that is named, or the one that is got.
 ///
 /// # Errors
-/// The servers cannot be had, or a test fails.
+/// It cannot be had.
+pub(crate) fn program(root: &Path) -> Result<PathBuf> {
+    match std::env::var_os("QUINTET_NATS_SERVER") {
+        Some(program) => Ok(program.into()),
+        None => nats_server(root),
+    }
+}
+
+/// Every kind of fault once, in two minutes to six.
+const ONCE: [&str; 4] = ["--minutes", "2", "--at-least", "1"];
+
+/// Runs the tests that need real servers, and a short campaign over a cluster.
+///
+/// # Errors
+/// The servers cannot be had, a test fails, or a promise was broken.
 pub(crate) fn run_real(root: &Path) -> Result<()> {
-    let program = nats_server(root)?;
+    let program = program(root)?;
     // Each test has three servers, which sync each entry: more at a time would
     // wait for each other's elections.
     run(Command::new(env!("CARGO"))
         .args(["test", "--workspace", "--test", "real", "--"])
         .args(["--ignored", "--test-threads", "2"])
         .env("QUINTET_NATS_SERVER", program)
-        .current_dir(root))
+        .current_dir(root))?;
+    crate::torment::run_cluster(root, &ONCE.map(str::to_owned))
 }

@@ -38,6 +38,8 @@ Tasks:
             builds cargo-deny first, for some minutes, below the target directory
   torment   The real binary under load, faults, kills and hostile clients, and a
             check of what it acknowledged: cargo xtask torment --help
+  cluster   The same of three nodes over three NATS servers: cargo xtask cluster --help;
+            without an option the part of that name
   bench     A short comparison with memcached and Redis, printed alone
   compare   The whole comparison, written to bench/results and docs/performance.md;
             takes options: cargo xtask compare --help
@@ -61,6 +63,8 @@ fn main() -> ExitCode {
         "mutants" => mutants::run(&root(), &arguments),
         "repeat" => repeat::run(&root(), &arguments),
         "torment" => torment::run(&root(), &arguments),
+        // Without an option it is the part of the tests.
+        "cluster" if !arguments.is_empty() => torment::run_cluster(&root(), &arguments),
         "bench" => compare::short(&root()),
         "compare" => compare::run(&root(), &arguments),
         "backlog" => compare::backlog(&root(), &arguments),

@@ -45,7 +45,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "cluster",
-        what: "the replicated log over real NATS servers that are killed and frozen",
+        what: "the log and three nodes over real NATS servers; nodes and servers killed and frozen",
         run: cluster::run_real,
     },
     Part {

@@ -1,5 +1,6 @@
 //! The campaign against the real binary: `crates/torment`, built and run.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -23,6 +24,25 @@ history, and the data directory is kept.
   --release     The optimised binary, as for an hour of it
 ";
 
+const CLUSTER_HELP: &str = "\
+Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--release]
+
+Three nodes over three NATS servers on this machine, clients of every voice at any
+of them; owners, standbys, leaders and their servers are killed and stopped by
+chance, and what was acknowledged is compared with what is there. Ends with a
+table, and for how long nobody could put; a violation is told with the message's
+history, and the directory is kept. QUINTET_NATS_SERVER is the server's program;
+without it it is got as for the tests. Without an option this is also the part of
+`cargo xtask test` of that name, which runs the tests over real servers before it.
+
+  --minutes N   How long [5]
+  --seed S      The order of faults and requests; without it one is chosen and
+                printed
+  --at-least N  Fail unless each voice and each kind of fault came so often [0];
+                a slow machine may take three times as long for that
+  --release     The optimised binary
+";
+
 /// How it is run.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Wanted {
@@ -35,7 +55,7 @@ struct Wanted {
 ///
 /// # Errors
 /// There is no such option, or its value is missing or no number.
-fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
+fn wanted(arguments: &[String], help: &str) -> Result<Option<Wanted>> {
     let mut wanted = Wanted::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -45,11 +65,11 @@ fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
             "--minutes" | "--seed" | "--at-least" => {
                 let value = arguments.next();
                 let Some(value) = value.filter(|value| value.parse::<u64>().is_ok()) else {
-                    bail!("{argument} takes a number\n\n{HELP}");
+                    bail!("{argument} takes a number\n\n{help}");
                 };
                 wanted.arguments.extend([argument.clone(), value.clone()]);
             }
-            other => bail!("no option \"{other}\"\n\n{HELP}"),
+            other => bail!("no option \"{other}\"\n\n{help}"),
         }
     }
     Ok(Some(wanted))
@@ -61,13 +81,31 @@ fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
 /// A wrong option; it does not build; a promise was broken, or something came
 /// too seldom.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let Some(wanted) = wanted(arguments)? else {
+    let Some(wanted) = wanted(arguments, HELP)? else {
         print!("{HELP}");
         return Ok(());
     };
+    campaign(root, &wanted, "cargo xtask torment", &[])
+}
+
+/// The same over a cluster.
+///
+/// # Errors
+/// As those of [`run`]; the NATS server cannot be had.
+pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
+    let Some(wanted) = wanted(arguments, CLUSTER_HELP)? else {
+        print!("{CLUSTER_HELP}");
+        return Ok(());
+    };
+    let nats = crate::cluster::program(root)?;
+    let more = ["--cluster".into(), "--nats-server".into(), nats.into()];
+    campaign(root, &wanted, "cargo xtask cluster", &more)
+}
+
+fn campaign(root: &Path, wanted: &Wanted, command: &str, more: &[OsString]) -> Result<()> {
     // The whole workspace, as in its tests: so nothing is built twice.
     let mut build = vec!["build", "--workspace", "--bins"];
-    let mut again = "cargo xtask torment".to_owned();
+    let mut again = command.to_owned();
     if wanted.release {
         build.push("--release");
         again.push_str(" --release");
@@ -82,6 +120,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
             .arg("--scratch")
             .arg(target.join("torment"))
             .args(["--command", &again])
+            .args(more)
             .args(&wanted.arguments)
             .current_dir(root),
     )
@@ -89,7 +128,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, wanted};
+    use super::{HELP, Wanted, wanted};
 
     fn said(words: &[&str]) -> anyhow::Result<Option<Wanted>> {
         wanted(
@@ -97,6 +136,7 @@ mod tests {
                 .iter()
                 .map(|word| (*word).to_owned())
                 .collect::<Vec<_>>(),
+            HELP,
         )
     }
 

@@ -1,6 +1,5 @@
 //! Rounds of load and trouble on one data directory, checks between them.
 
-use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,38 +12,18 @@ use rustix::process::Signal;
 
 use crate::Args;
 use crate::acts::{ACTS, Act, ENDINGS, Ending, cut_at_call};
+use crate::check::Checker;
+use crate::deck::Deck;
 use crate::ledger::VOICES;
-use crate::load::{LOOSE, Load, SCRIPTED, STRICT};
+use crate::load::Load;
 use crate::server::{Era, Server, Started};
-use crate::table::{Sums, Tally};
-use crate::voices::{Client, HTTP, LEASE_S};
+use crate::table::Sums;
 
 /// Of the tally of starts that a cut ended.
 const CUT_AT_START: &str = "power cut at a start";
 /// Rounds between two checks, and checks of one data directory.
 const ROUNDS: u64 = 6;
 const CHECKS: u64 = 2;
-
-/// Things in an order by chance; all of them before one comes again.
-struct Deck {
-    size: usize,
-    left: Vec<usize>,
-}
-
-impl Deck {
-    fn new(size: usize) -> Self {
-        let left = Vec::new();
-        Self { size, left }
-    }
-
-    fn next(&mut self, random: &mut Random) -> usize {
-        if self.left.is_empty() {
-            self.left = (0..self.size).collect();
-        }
-        let at = random.index(self.left.len());
-        self.left.swap_remove(at)
-    }
-}
 
 struct Campaign<'a> {
     args: &'a Args,
@@ -54,12 +33,11 @@ struct Campaign<'a> {
     sums: Sums,
     endings: Deck,
     acts: Deck,
-    /// How often each message's script had run when it was done.
-    ran: HashMap<String, u64>,
+    checker: Checker,
 }
 
 /// Another seed for each round.
-fn mixed(seed: u64, round: u64) -> u64 {
+pub(crate) fn mixed(seed: u64, round: u64) -> u64 {
     Random::new(seed ^ (round << 32)).next_u64()
 }
 
@@ -68,10 +46,7 @@ fn mixed(seed: u64, round: u64) -> u64 {
 /// # Errors
 /// A promise was broken; something did not come often enough; it cannot run.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let seed = args.seed.unwrap_or_else(|| {
-        let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        time.as_micros() as u64 % 1_000_000_000
-    });
+    let seed = args.seed();
     let repeat = format!("{} --minutes {} --seed {seed}", args.command, args.minutes);
     println!(
         "torment: seed {seed}, {} minutes; to repeat: {repeat}",
@@ -85,18 +60,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         seed,
         random: Random::new(seed),
         load: Load::new(),
-        sums: Sums {
-            rounds: 0,
-            checks: 0,
-            seconds: 0,
-            kinds: kinds.map(|name| (name, Tally::default())).collect(),
-            longest_us: 0,
-            undone: 0,
-            script_runs: 0,
-        },
+        sums: Sums::new(kinds),
         endings: Deck::new(ENDINGS.len()),
         acts: Deck::new(ACTS.len()),
-        ran: HashMap::new(),
+        checker: Checker::default(),
     };
     let began = Instant::now();
     let folder = args
@@ -165,7 +132,7 @@ impl Campaign<'_> {
             self.sums.undone += faults.undone();
             self.sums.script_runs += era.ran().len() as u64;
             self.load.ledger().forget();
-            self.ran.clear();
+            self.checker = Checker::default();
             // It was right to the end: nobody needs it.
             std::fs::remove_dir_all(&home)?;
         }
@@ -235,7 +202,7 @@ impl Campaign<'_> {
         std::thread::scope(|scope| {
             for (voice, seed) in seeds.into_iter().enumerate() {
                 let addresses = &addresses;
-                scope.spawn(move || load.work(addresses, voice, seed));
+                scope.spawn(move || load.work(std::slice::from_ref(addresses), voice, seed));
             }
             let result = trouble(&mut server, faults, load, sums, random, &acts, &mut clock)
                 .and_then(|()| finish(&mut server, faults, ending, name, sums, random));
@@ -247,21 +214,7 @@ impl Campaign<'_> {
             result
         })
         .with_context(what)?;
-        self.settled().with_context(what)
-    }
-
-    /// Nothing was broken until now.
-    fn settled(&self) -> Result<()> {
-        let ledger = self.load.ledger();
-        let shown = &ledger.violations[..ledger.violations.len().min(5)];
-        if !shown.is_empty() {
-            bail!(
-                "{} violations\n{}",
-                ledger.violations.len(),
-                shown.join("\n")
-            );
-        }
-        Ok(())
+        self.load.ledger().settled().with_context(what)
     }
 
     /// The power fails while it starts, if it comes to the call.
@@ -299,83 +252,16 @@ impl Campaign<'_> {
         log(era, "a check")?;
         faults.shift_clock(0);
         let server = self.start(era, "always", faults).context("at a check")?;
-        let result = self.compare(&server, era).and_then(|()| self.settled());
+        let nodes = std::slice::from_ref(&server.addresses);
+        let result = self
+            .checker
+            .compare(&self.load, nodes, &|| era.ran(), &mut self.random)
+            .and_then(|()| self.load.ledger().settled());
         if let Err(error) = result {
             let text = format!("at a check; the server said:\n{}", server.said());
             return Err(error.context(text));
         }
         stop(server)
-    }
-
-    fn compare(&mut self, server: &Server, era: &Era) -> Result<()> {
-        // Leases of before are over by then.
-        let began = Instant::now();
-        let over = Duration::from_secs(LEASE_S + 1);
-        let patience = Duration::from_secs(20);
-        loop {
-            let mut taken = 0;
-            for queue in STRICT.iter().chain(&LOOSE) {
-                let drained = self.load.drain(&server.addresses, queue, &mut self.random);
-                taken += drained.with_context(|| format!("{queue} cannot be emptied"))?;
-            }
-            let passed = began.elapsed();
-            let ledger = self.load.ledger();
-            let missing: u64 = STRICT
-                .iter()
-                .chain(&LOOSE)
-                .map(|queue| ledger.missing(queue))
-                .map(|(missing, unknown)| (missing.len() as u64).saturating_sub(unknown))
-                .sum();
-            drop(ledger);
-            if taken == 0 && passed > over && (missing == 0 || passed > patience) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        for queue in STRICT.iter().chain(&LOOSE) {
-            self.load.ledger().close(queue);
-        }
-        self.compare_script(server, era)
-    }
-
-    /// Every message put by HTTP has run; none that was done runs again.
-    fn compare_script(&mut self, server: &Server, era: &Era) -> Result<()> {
-        let began = Instant::now();
-        let failed = loop {
-            let mut client = Client::open(&server.addresses, HTTP)?;
-            let page = client.ask(&format!("GET /q/{SCRIPTED}.txt"), "")?;
-            let number = |key: &str| {
-                let mut lines = page.lines();
-                let value = lines.find_map(|line| line.strip_prefix(key));
-                value.and_then(|value| value.trim().parse::<u64>().ok())
-            };
-            let waiting = [number("prep:"), number("que:"), number("run:")];
-            let waiting: Option<u64> = waiting.into_iter().sum();
-            match waiting {
-                Some(0) => break number("err:").unwrap_or(0),
-                _ if began.elapsed() > Duration::from_secs(60) => {
-                    bail!("queue {SCRIPTED} is not done:\n{page}")
-                }
-                _ => std::thread::sleep(Duration::from_millis(100)),
-            }
-        };
-        let mut counts: HashMap<String, u64> = HashMap::new();
-        for name in era.ran() {
-            *counts.entry(name).or_default() += 1;
-        }
-        let mut ledger = self.load.ledger();
-        for (name, before) in &self.ran {
-            let now = counts.get(name).copied().unwrap_or(0);
-            if now > *before {
-                ledger.twice += 1;
-                let text = format!("{name}: its script ran again after it was done");
-                ledger.violations.push(text);
-            }
-        }
-        ledger.scripts_ran(SCRIPTED, &counts, failed);
-        drop(ledger);
-        self.ran = counts;
-        Ok(())
     }
 }
 

@@ -492,6 +492,16 @@ impl Ledger {
         self.close(queue);
     }
 
+    /// # Errors
+    /// Something was broken: what, and the first histories.
+    pub(crate) fn settled(&self) -> anyhow::Result<()> {
+        let shown = &self.violations[..self.violations.len().min(5)];
+        if !shown.is_empty() {
+            anyhow::bail!("{} violations\n{}", self.violations.len(), shown.join("\n"));
+        }
+        Ok(())
+    }
+
     /// Forgets all messages: their directory is gone.
     pub(crate) fn forget(&mut self) {
         self.messages.clear();

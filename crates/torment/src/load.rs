@@ -24,8 +24,18 @@ pub(crate) const MOVED_TO: &str = STRICT[3];
 pub(crate) const REFUSED_BYTES: usize = 5;
 /// How long a subscriber waits.
 const SUBSCRIBED: Duration = Duration::from_millis(150);
+/// Between two puts of a probe.
+const PROBED: Duration = Duration::from_millis(20);
 /// The queue with a script.
 pub(crate) const SCRIPTED: &str = "rq";
+
+/// One of them by chance.
+pub(crate) fn one_of<'a>(nodes: &'a [Addresses], random: &mut Random) -> &'a Addresses {
+    match nodes {
+        [only] => only,
+        _ => &nodes[random.index(nodes.len())],
+    }
+}
 
 /// What the threads of a round share.
 pub(crate) struct Load {
@@ -39,6 +49,8 @@ pub(crate) struct Load {
     pub(crate) longest_us: AtomicU64,
     /// How much must be there before takers outweigh putters.
     pub(crate) backlog: AtomicU64,
+    /// Since when a put is awaited, and after what time one was acknowledged that was sent later.
+    awaited: Mutex<Option<(Instant, Option<Duration>)>>,
 }
 
 impl Load {
@@ -50,6 +62,7 @@ impl Load {
             hostile: AtomicBool::new(false),
             longest_us: AtomicU64::new(0),
             backlog: AtomicU64::new(2000),
+            awaited: Mutex::new(None),
         }
     }
 
@@ -58,10 +71,51 @@ impl Load {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works as a client of `voice` until the round stops.
-    pub(crate) fn work(&self, addresses: &Addresses, voice: usize, seed: u64) {
+    /// From now on the time is taken to the first acknowledgement of a put that is sent later.
+    pub(crate) fn await_put(&self) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        *awaited = Some((Instant::now(), None));
+    }
+
+    /// That time, once there is one.
+    pub(crate) fn first_put(&self) -> Option<Duration> {
+        let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.and_then(|(_, took)| took)
+    }
+
+    fn put_sent_at(&self, sent: Instant) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((since, took @ None)) = &mut *awaited
+            && sent >= *since
+        {
+            *took = Some(since.elapsed());
+        }
+    }
+
+    /// Puts a small message again and again until the round stops, so that what an outage takes
+    /// is known to some milliseconds.
+    pub(crate) fn probe(&self, addresses: &Addresses, seed: u64) {
         let mut random = Random::new(seed);
         while !self.stop.load(Relaxed) {
+            if let Ok(mut client) = Client::open(addresses, MEMCACHE) {
+                while !self.stop.load(Relaxed)
+                    && self
+                        .put_of(&mut client, MEMCACHE, LOOSE[1], 100, &mut random)
+                        .is_ok()
+                {
+                    std::thread::sleep(PROBED);
+                }
+            }
+            std::thread::sleep(PROBED);
+        }
+    }
+
+    /// Works as a client of `voice` until the round stops; each connection goes to one of `nodes`
+    /// by chance.
+    pub(crate) fn work(&self, nodes: &[Addresses], voice: usize, seed: u64) {
+        let mut random = Random::new(seed);
+        while !self.stop.load(Relaxed) {
+            let addresses = one_of(nodes, &mut random);
             let Ok(mut client) = Client::open(addresses, voice) else {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
@@ -130,6 +184,17 @@ impl Load {
             0..20 => 2_000 + random.index(60_000),
             _ => random.index(2_000),
         };
+        self.put_of(client, voice, queue, len, random)
+    }
+
+    fn put_of(
+        &self,
+        client: &mut Client,
+        voice: usize,
+        queue: &'static str,
+        len: usize,
+        random: &mut Random,
+    ) -> io::Result<()> {
         let len = len.max(crate::ledger::HEAD);
         let mut wishes = Wishes::default();
         let hooked = [MEMCACHE, BEANSTALK, JOBQUEUE].contains(&voice) && queue == MOVED_TO;
@@ -151,7 +216,11 @@ impl Load {
         }
         let number = self.ledger().begin_put_with(voice, queue, wishes);
         let rank = random.below(2000) as u32;
+        let sent = Instant::now();
         let done = client.put(to, &body(number, len), rank, wishes);
+        if let Ok(true) = done {
+            self.put_sent_at(sent);
+        }
         let stored = done.as_ref().ok().copied();
         self.ledger().end_put_with(number, voice, stored, wishes);
         done.map(drop)

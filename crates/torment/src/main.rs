@@ -1,8 +1,12 @@
 //! `cargo xtask torment`: the real binary with all voices under load, faults,
-//! kills and hostile clients, and a check of what it acknowledged.
+//! kills and hostile clients, and a check of what it acknowledged; and `cargo
+//! xtask cluster`: the same of a cluster.
 
 mod acts;
 mod campaign;
+mod check;
+mod cluster;
+mod deck;
 mod hostile;
 mod ledger;
 mod load;
@@ -41,10 +45,31 @@ pub(crate) struct Args {
     /// The command that repeats this, without its seed
     #[arg(long, default_value = "cargo xtask torment")]
     command: String,
+    /// A cluster of three nodes over three NATS servers instead of one server
+    #[arg(long)]
+    cluster: bool,
+    /// With --cluster: the NATS server's binary
+    #[arg(long, default_value = "nats-server")]
+    nats_server: PathBuf,
+}
+
+impl Args {
+    /// The one given, or one by the clock.
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| {
+            let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+            time.as_micros() as u64 % 1_000_000_000
+        })
+    }
 }
 
 fn main() -> ExitCode {
-    match campaign::run(&Args::parse()) {
+    let args = Args::parse();
+    let run = match args.cluster {
+        true => cluster::run(&args),
+        false => campaign::run(&args),
+    };
+    match run {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("torment: {error:#}");

@@ -16,12 +16,12 @@ use crate::load::{MOVED_FROM, MOVED_TO, REFUSED_BYTES};
 use crate::voices::Addresses;
 
 /// The longest a start or a stop may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A data directory's life: what is fixed when it is made.
 pub(crate) struct Era {
     pub(crate) data: PathBuf,
-    pub(crate) shards: u64,
+    shards: u64,
     io_threads: u64,
     spares: u64,
     chunk: &'static str,
@@ -72,33 +72,57 @@ impl Era {
         )
     }
 
-    fn config(&self, sync: &str) -> String {
-        let mut text = format!(
-            "hooks = {:?}\nhook_refuse_on_error = true\ndata = {:?}\nsync = {sync:?}\nshards = {}\nio_threads = {}\nspare_segments = {}\n\
-             chunk_bytes = {:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n\
-             memory = {:?}\n[defaults]\ndefault_ttr = \"2s\"\nretention = \"3650d\"\n\
-             [[queue]]\nname = \"rq\"\nscript = {:?}\nexec_prefix = \"\"\nnum_workers = 2\n",
+    /// Settings that every server of it has: in front of others.
+    pub(crate) fn shared(&self) -> String {
+        format!(
+            "hooks = {:?}\nhook_refuse_on_error = true\nshards = {}\nio_threads = {}\n",
             self.folder().join("rules.lua").display().to_string(),
-            self.data.display().to_string(),
             self.shards,
             self.io_threads,
+        )
+    }
+
+    /// The queues' settings.
+    pub(crate) fn queues(&self) -> String {
+        format!(
+            "[defaults]\ndefault_ttr = \"2s\"\nretention = \"3650d\"\n\
+             [[queue]]\nname = \"rq\"\nscript = {:?}\nexec_prefix = \"\"\nnum_workers = 2\n",
+            self.folder().join("script.sh").display().to_string(),
+        )
+    }
+
+    fn config(&self, sync: &str) -> String {
+        let mut text = format!(
+            "{}data = {:?}\nsync = {sync:?}\nspare_segments = {}\n\
+             chunk_bytes = {:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"8MiB\"\n\
+             memory = {:?}\n{}",
+            self.shared(),
+            self.data.display().to_string(),
             self.spares,
             self.chunk,
             // The smallest that works.
             if self.shards == 1 { "32MiB" } else { "56MiB" },
-            self.folder().join("script.sh").display().to_string(),
+            self.queues(),
         );
-        for voice in VOICES {
-            let options = match voice {
-                "control" => continue,
-                "beanstalk" => "max_job_size = \"1MiB\"\n",
-                "pinpriq" => "refused_push = \"close\"\n",
-                _ => "",
-            };
-            text += &format!("[[listen]]\nvoice = {voice:?}\naddress = \"127.0.0.1:0\"\n{options}");
-        }
+        text += &listeners(|_| "127.0.0.1:0".to_owned());
         text
     }
+}
+
+/// A listener of every voice that has one, at the address of its number.
+pub(crate) fn listeners(address: impl Fn(usize) -> String) -> String {
+    let mut text = String::new();
+    for (at, voice) in VOICES.iter().enumerate() {
+        let options = match *voice {
+            "control" => continue,
+            "beanstalk" => "max_job_size = \"1MiB\"\n",
+            "pinpriq" => "refused_push = \"close\"\n",
+            _ => "",
+        };
+        let address = address(at);
+        text += &format!("[[listen]]\nvoice = {voice:?}\naddress = {address:?}\n{options}");
+    }
+    text
 }
 
 /// A running server.
@@ -235,7 +259,7 @@ impl Drop for Server {
     }
 }
 
-fn pid_of(child: &Child) -> Result<Pid> {
+pub(crate) fn pid_of(child: &Child) -> Result<Pid> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     pid.context("no process id")
 }

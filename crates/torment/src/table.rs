@@ -25,6 +25,19 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
+    /// Of a campaign with these kinds of faults, in the order they are shown.
+    pub(crate) fn new(kinds: impl Iterator<Item = &'static str>) -> Self {
+        Self {
+            rounds: 0,
+            checks: 0,
+            seconds: 0,
+            kinds: kinds.map(|name| (name, Tally::default())).collect(),
+            longest_us: 0,
+            undone: 0,
+            script_runs: 0,
+        }
+    }
+
     pub(crate) fn add(&mut self, name: &'static str, calls: u64) {
         if let Some((_, tally)) = self.kinds.iter_mut().find(|(kind, _)| *kind == name) {
             tally.tried += 1;
@@ -55,7 +68,8 @@ impl Sums {
         few
     }
 
-    pub(crate) fn table(&self, ledger: &Ledger) -> String {
+    /// Who did how much, and what was found.
+    pub(crate) fn counts(&self, ledger: &Ledger) -> String {
         let mut text = String::new();
         let out = &mut text;
         // Writing to a String does not fail.
@@ -78,6 +92,21 @@ impl Sums {
         for (deed, times) in DEEDS.iter().zip(&ledger.deeds) {
             writeln!(out, "{deed:24} {times:>9}").ok();
         }
+        writeln!(out, "\nlost {}, twice {}", ledger.lost, ledger.twice).ok();
+        writeln!(
+            out,
+            "not there, and as many removals without a reply: {}",
+            ledger.explained
+        )
+        .ok();
+        writeln!(out, "runs of the script: {}", self.script_runs).ok();
+        text
+    }
+
+    /// All of it.
+    pub(crate) fn table(&self, ledger: &Ledger) -> String {
+        let mut text = self.counts(ledger);
+        let out = &mut text;
         writeln!(out).ok();
         let head = ["fault", "tried", "happened", "calls"];
         let [a, b, c, d] = head;
@@ -87,15 +116,7 @@ impl Sums {
             writeln!(out, "{name:24} {b:>9} {c:>9} {d:>9}").ok();
         }
         let longest = self.longest_us / 1000;
-        writeln!(out, "\nlost {}, twice {}", ledger.lost, ledger.twice).ok();
-        writeln!(
-            out,
-            "not there, and as many removals without a reply: {}",
-            ledger.explained
-        )
-        .ok();
-        writeln!(out, "undone by power cuts: {} bytes", self.undone).ok();
-        writeln!(out, "runs of the script: {}", self.script_runs).ok();
+        writeln!(out, "\nundone by power cuts: {} bytes", self.undone).ok();
         writeln!(
             out,
             "longest wait of a well-behaved client beside hostile ones: {longest} ms"
@@ -107,20 +128,12 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sums, Tally};
+    use super::Sums;
     use crate::ledger::{DEEDS, Ledger, VOICES};
 
     #[test]
     fn what_came_too_seldom_is_named() {
-        let mut sums = Sums {
-            rounds: 1,
-            checks: 1,
-            seconds: 1,
-            kinds: vec![("often", Tally::default()), ("seldom", Tally::default())],
-            longest_us: 0,
-            undone: 0,
-            script_runs: 0,
-        };
+        let mut sums = Sums::new(["often", "seldom"].into_iter());
         let mut ledger = Ledger::new();
         for counts in &mut ledger.counts[1..] {
             counts.puts = 3;

@@ -1,0 +1,108 @@
+//! What is there, compared with what was acknowledged.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use quintet_sim::Random;
+
+use crate::load::{LOOSE, Load, SCRIPTED, STRICT, one_of};
+use crate::voices::{Addresses, Client, HTTP, LEASE_S};
+
+/// How long what is missing is still looked for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Compares; knows what scripts had run when they were last compared.
+#[derive(Default)]
+pub(crate) struct Checker {
+    /// How often each message's script had run when it was done.
+    ran: HashMap<String, u64>,
+}
+
+impl Checker {
+    /// Takes out everything there is, by `nodes` by chance, and compares; `ran`: the messages that
+    /// a script was run with. What is wrong is in the ledger.
+    ///
+    /// # Errors
+    /// Not everything can be taken out.
+    pub(crate) fn compare(
+        &mut self,
+        load: &Load,
+        nodes: &[Addresses],
+        ran: &dyn Fn() -> Vec<String>,
+        random: &mut Random,
+    ) -> Result<()> {
+        // Leases of before are over by then.
+        let began = Instant::now();
+        let over = Duration::from_secs(LEASE_S + 1);
+        loop {
+            let mut taken = 0;
+            for queue in STRICT.iter().chain(&LOOSE) {
+                let drained = load.drain(one_of(nodes, random), queue, random);
+                taken += drained.with_context(|| format!("{queue} cannot be emptied"))?;
+            }
+            let passed = began.elapsed();
+            let ledger = load.ledger();
+            let missing: u64 = STRICT
+                .iter()
+                .chain(&LOOSE)
+                .map(|queue| ledger.missing(queue))
+                .map(|(missing, unknown)| (missing.len() as u64).saturating_sub(unknown))
+                .sum();
+            drop(ledger);
+            if taken == 0 && passed > over && (missing == 0 || passed > PATIENCE) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        for queue in STRICT.iter().chain(&LOOSE) {
+            load.ledger().close(queue);
+        }
+        self.compare_script(load, one_of(nodes, random), ran)
+    }
+
+    /// Every message put by HTTP has run; none that was done runs again.
+    fn compare_script(
+        &mut self,
+        load: &Load,
+        node: &Addresses,
+        ran: &dyn Fn() -> Vec<String>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let failed = loop {
+            let mut client = Client::open(node, HTTP)?;
+            let page = client.ask(&format!("GET /q/{SCRIPTED}.txt"), "")?;
+            let number = |key: &str| {
+                let mut lines = page.lines();
+                let value = lines.find_map(|line| line.strip_prefix(key));
+                value.and_then(|value| value.trim().parse::<u64>().ok())
+            };
+            let waiting = [number("prep:"), number("que:"), number("run:")];
+            let waiting: Option<u64> = waiting.into_iter().sum();
+            match waiting {
+                Some(0) => break number("err:").unwrap_or(0),
+                _ if began.elapsed() > Duration::from_secs(60) => {
+                    bail!("queue {SCRIPTED} is not done:\n{page}")
+                }
+                _ => std::thread::sleep(Duration::from_millis(100)),
+            }
+        };
+        let mut counts: HashMap<String, u64> = HashMap::new();
+        for name in ran() {
+            *counts.entry(name).or_default() += 1;
+        }
+        let mut ledger = load.ledger();
+        for (name, before) in &self.ran {
+            let now = counts.get(name).copied().unwrap_or(0);
+            if now > *before {
+                ledger.twice += 1;
+                let text = format!("{name}: its script ran again after it was done");
+                ledger.violations.push(text);
+            }
+        }
+        ledger.scripts_ran(SCRIPTED, &counts, failed);
+        drop(ledger);
+        self.ran = counts;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What is done to a cluster, and for how long nobody could put.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    KillOwner,
+    KillStandby,
+    KillLeader,
+    KillBoth,
+    KillNodes,
+    KillServers,
+    /// Shorter than the lease.
+    PauseOwner,
+    /// Until another has taken over.
+    FreezeOwner,
+    PauseLeader,
+    FreezeLeader,
+    FreezeNodes,
+    TermOwner,
+    Rolling,
+    LoseStore,
+}
+
+/// Each with its name, and within how many seconds clients are promised to be served again:
+/// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 14] = [
+    (Kind::KillOwner, "kill -9 of the owner", Some(5)),
+    (Kind::KillStandby, "kill -9 of a standby", None),
+    (Kind::KillLeader, "kill -9 of the leader's server", Some(10)),
+    (Kind::KillBoth, "kill -9 of owner and leader", Some(13)),
+    (Kind::KillNodes, "kill -9 of all nodes", None),
+    (Kind::KillServers, "kill -9 of all servers", None),
+    (Kind::PauseOwner, "owner stopped for 1 s", None),
+    (Kind::FreezeOwner, "owner stopped for 6 s", Some(5)),
+    (Kind::PauseLeader, "leader stopped for 1 s", None),
+    (Kind::FreezeLeader, "leader stopped for 6 s", Some(10)),
+    (Kind::FreezeNodes, "all nodes stopped for 6 s", None),
+    (Kind::TermOwner, "SIGTERM of the owner", Some(5)),
+    (Kind::Rolling, "nodes restarted one by one", None),
+    (Kind::LoseStore, "a server's store lost", None),
+];
+
+/// By kind: for how long nothing was acknowledged.
+#[derive(Default)]
+pub(super) struct Outages([Vec<Duration>; KINDS.len()]);
+
+impl Outages {
+    pub(super) fn add(&mut self, kind: usize, took: Duration) {
+        self.0[kind].push(took);
+    }
+
+    /// How often, how long, and what is promised.
+    pub(super) fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let head = [
+            "until the next put was acknowledged, ms",
+            "times",
+            "p50",
+            "worst",
+        ];
+        let [a, b, c, d] = head;
+        writeln!(text, "{a:40} {b:>6} {c:>8} {d:>8} {:>9}", "promised").ok();
+        for ((_, name, promise), took) in KINDS.iter().zip(&self.0) {
+            let mut took = took.clone();
+            took.sort_unstable();
+            let ms = |at: usize| {
+                took.get(at)
+                    .map_or_else(String::new, |t| t.as_millis().to_string())
+            };
+            let (p50, worst) = (
+                ms(took.len().saturating_sub(1) / 2),
+                ms(took.len().wrapping_sub(1)),
+            );
+            let times = took.len();
+            let promise = promise.map_or_else(String::new, |s| (s * 1000).to_string());
+            writeln!(
+                text,
+                "{name:40} {times:>6} {p50:>8} {worst:>8} {promise:>9}"
+            )
+            .ok();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{KINDS, Outages};
+
+    #[test]
+    fn the_middle_and_the_worst_are_shown_beside_what_is_promised() {
+        let mut outages = Outages::default();
+        for ms in [4000, 3000, 9000, 3500] {
+            outages.add(0, Duration::from_millis(ms));
+        }
+        let text = outages.table();
+        let row = |name: &str| {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(name))
+                .expect("a row");
+            let rest: Vec<String> = line[name.len()..]
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect();
+            rest
+        };
+        assert_eq!(row(KINDS[0].1), ["4", "3500", "9000", "5000"]);
+        assert_eq!(row(KINDS[1].1), ["0"]);
+    }
+}

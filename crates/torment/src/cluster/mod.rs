@@ -1,0 +1,473 @@
+//! `cargo xtask cluster`: three nodes over three NATS servers, their clients at any of them,
+//! processes killed and stopped meanwhile, and the same check of what was acknowledged.
+
+mod fleet;
+mod kinds;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use quintet_sim::Random;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::Args;
+use crate::campaign::mixed;
+use crate::check::Checker;
+use crate::deck::Deck;
+use crate::ledger::{VOICES, body};
+use crate::load::{Load, STRICT};
+use crate::server::{Era, PATIENCE};
+use crate::table::Sums;
+use crate::voices::{Addresses, Client, MEMCACHE};
+use fleet::{COUNT, Fleet, NODES};
+use kinds::{KINDS, Kind, Outages};
+
+/// Between two looks at something that nothing tells of.
+const SHORT: Duration = Duration::from_millis(10);
+/// Faults between two checks.
+const FAULTS: u64 = 4;
+/// Messages that are there before takers outweigh putters: less than memory holds.
+const BACKLOG: u64 = 300;
+/// A pause shorter than a lease, and one longer than a takeover.
+const PAUSE: Duration = Duration::from_secs(1);
+const FREEZE: Duration = Duration::from_secs(6);
+
+struct Campaign<'a> {
+    args: &'a Args,
+    seed: u64,
+    random: Random,
+    load: Arc<Load>,
+    sums: Sums,
+    outages: Outages,
+    deck: Deck,
+    fleet: Fleet,
+    era: Era,
+    checker: Checker,
+}
+
+/// A cluster that is well: who is what.
+#[derive(Clone, Copy)]
+struct View {
+    owner: usize,
+    /// The server that leads the stream.
+    leader: usize,
+}
+
+/// Runs it as `args` say.
+///
+/// # Errors
+/// A promise was broken; something did not come often enough; it cannot run.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let seed = args.seed();
+    let (minutes, command) = (args.minutes, &args.command);
+    let repeat = format!("{command} --minutes {minutes} --seed {seed}");
+    println!("cluster: seed {seed}, {minutes} minutes; to repeat: {repeat}");
+    let folder = args
+        .scratch
+        .join(format!("cluster-{seed}-{}", std::process::id()));
+    let mut random = Random::new(seed);
+    let era = Era::new(&folder, &mut random)?;
+    let fleet = Fleet::start(&args.quintet, &args.nats_server, &era)?;
+    let mut campaign = Campaign {
+        args,
+        seed,
+        random,
+        load: Arc::new(Load::new()),
+        sums: Sums::new(KINDS.iter().map(|(_, name, _)| *name)),
+        outages: Outages::default(),
+        deck: Deck::new(KINDS.len()),
+        fleet,
+        era,
+        checker: Checker::default(),
+    };
+    campaign.load.backlog.store(BACKLOG, Relaxed);
+    let began = Instant::now();
+    let result = campaign.go(began);
+    campaign.sums.seconds = began.elapsed().as_secs();
+    campaign.sums.script_runs = campaign.era.ran().len() as u64;
+    let ledger = campaign.load.ledger();
+    println!("\n{}", campaign.sums.counts(&ledger));
+    println!("{}", campaign.outages.table());
+    println!("to repeat: {repeat}");
+    if let Err(error) = result {
+        println!("kept: {}", folder.display());
+        return Err(error.context(format!("seed {seed}, fault {}", ledger.round)));
+    }
+    let few = campaign.sums.too_few(&ledger, args.at_least);
+    drop(ledger);
+    // The processes end with it, and so does the use of the folder.
+    drop(campaign);
+    std::fs::remove_dir_all(&folder)?;
+    ensure!(
+        few.is_empty(),
+        "less than {} times: {}",
+        args.at_least,
+        few.join(", ")
+    );
+    Ok(())
+}
+
+impl Campaign<'_> {
+    /// The time is over, and everything came as often as it should; a slow machine is given three
+    /// times as long for that.
+    fn is_over(&self, load: &Load, began: Instant) -> bool {
+        let time = Duration::from_secs(self.args.minutes * 60);
+        let passed = began.elapsed();
+        let few = || self.sums.too_few(&load.ledger(), self.args.at_least);
+        passed >= time && (passed >= time * 3 || few().is_empty())
+    }
+
+    fn go(&mut self, began: Instant) -> Result<()> {
+        let mut view = self.is_well_again()?;
+        loop {
+            view = self.stretch(view, began)?;
+            self.check(began)?;
+            if self.is_over(&self.load, began) {
+                break;
+            }
+        }
+        self.plant()
+    }
+
+    /// Some faults under load.
+    fn stretch(&mut self, mut view: View, began: Instant) -> Result<View> {
+        let load = Arc::clone(&self.load);
+        load.stop.store(false, Relaxed);
+        let mut random = Random::new(mixed(self.seed, self.sums.rounds));
+        let nodes = self.fleet.addresses.clone();
+        let result = std::thread::scope(|scope| {
+            for voice in 0..VOICES.len() {
+                let (seed, load, nodes) = (random.next_u64(), &load, &nodes);
+                scope.spawn(move || load.work(nodes, voice, seed));
+            }
+            for node in &nodes {
+                let (seed, load) = (random.next_u64(), &load);
+                scope.spawn(move || load.probe(node, seed));
+            }
+            let result = (0..FAULTS).try_for_each(|_| {
+                if !self.is_over(&load, began) {
+                    view = self.round(&load, view)?;
+                }
+                Ok(())
+            });
+            load.stop.store(true, Relaxed);
+            // What is frozen or waits for nobody would keep its clients.
+            if result.is_err() {
+                self.fleet.end();
+            }
+            result
+        });
+        result.map(|()| view)
+    }
+
+    /// One fault, until all is well again.
+    fn round(&mut self, load: &Load, view: View) -> Result<View> {
+        let round = {
+            let mut ledger = load.ledger();
+            ledger.round += 1;
+            ledger.round
+        };
+        self.sums.rounds += 1;
+        self.random = Random::new(mixed(self.seed, (1 << 20) + round));
+        let at = self.deck.next(&mut self.random);
+        let (kind, name, _) = KINDS[at];
+        let what = || {
+            let View { owner, leader } = view;
+            format!(
+                "fault {round}: {name} (owner {}, leader n{leader})",
+                NODES[owner]
+            )
+        };
+        self.note(&what())?;
+        // So that there is something to lose.
+        load.await_put();
+        acknowledged(load).with_context(what)?;
+        let took = self.inflict(load, kind, view).with_context(what)?;
+        for took in took {
+            self.outages.add(at, took);
+            self.note(&format!(
+                "  a put was acknowledged after {} ms",
+                took.as_millis()
+            ))?;
+        }
+        self.sums.add(name, 1);
+        let view = self.is_well_again().with_context(what)?;
+        load.ledger().settled().with_context(what)?;
+        Ok(view)
+    }
+
+    /// Does it, and mends it. For how long nothing was acknowledged, each time.
+    fn inflict(&mut self, load: &Load, kind: Kind, view: View) -> Result<Vec<Duration>> {
+        let View { owner, leader } = view;
+        let fleet = &mut self.fleet;
+        let others = |of: usize, random: &mut Random| (of + 1 + random.index(COUNT - 1)) % COUNT;
+        let took = match kind {
+            Kind::KillOwner | Kind::KillStandby => {
+                let node = match kind {
+                    Kind::KillOwner => owner,
+                    _ => others(owner, &mut self.random),
+                };
+                fleet.nodes[node].kill()?;
+                load.await_put();
+                let took = acknowledged(load)?;
+                fleet.nodes[node].start()?;
+                took
+            }
+            Kind::KillLeader => {
+                fleet.servers[leader].kill()?;
+                load.await_put();
+                let took = acknowledged(load)?;
+                fleet.servers[leader].start()?;
+                took
+            }
+            Kind::KillBoth => {
+                fleet.servers[leader].kill()?;
+                fleet.nodes[owner].kill()?;
+                load.await_put();
+                let took = acknowledged(load)?;
+                fleet.servers[leader].start()?;
+                fleet.nodes[owner].start()?;
+                took
+            }
+            Kind::KillNodes | Kind::KillServers => {
+                let all = match kind {
+                    Kind::KillNodes => &mut fleet.nodes,
+                    _ => &mut fleet.servers,
+                };
+                for process in &mut *all {
+                    process.kill()?;
+                }
+                for process in all {
+                    process.start()?;
+                }
+                load.await_put();
+                acknowledged(load)?
+            }
+            Kind::PauseOwner | Kind::PauseLeader | Kind::FreezeLeader => {
+                let process = match kind {
+                    Kind::PauseOwner => &fleet.nodes[owner],
+                    _ => &fleet.servers[leader],
+                };
+                process.signal(Signal::STOP)?;
+                load.await_put();
+                std::thread::sleep(if kind == Kind::FreezeLeader {
+                    FREEZE
+                } else {
+                    PAUSE
+                });
+                process.signal(Signal::CONT)?;
+                acknowledged(load)?
+            }
+            Kind::FreezeOwner => freeze(&fleet.nodes[owner], &fleet.addresses[owner], load)?,
+            Kind::FreezeNodes => {
+                for node in &fleet.nodes {
+                    node.signal(Signal::STOP)?;
+                }
+                std::thread::sleep(FREEZE);
+                for node in &fleet.nodes {
+                    node.signal(Signal::CONT)?;
+                }
+                load.await_put();
+                acknowledged(load)?
+            }
+            Kind::TermOwner => {
+                let took = stop(&mut fleet.nodes[owner], load)?;
+                fleet.nodes[owner].start()?;
+                took
+            }
+            Kind::Rolling => {
+                let mut all = Vec::new();
+                for node in 0..COUNT {
+                    all.push(stop(&mut self.fleet.nodes[node], load)?);
+                    self.fleet.nodes[node].start()?;
+                    self.is_well_again()?;
+                }
+                return Ok(all);
+            }
+            Kind::LoseStore => {
+                // Not the leader's: with what it had acknowledged and only one follower has, two
+                // of three would have to be trusted that know nothing of it.
+                let server = others(leader, &mut self.random);
+                fleet.servers[server].kill()?;
+                std::fs::remove_dir_all(fleet.store(server))?;
+                load.await_put();
+                let took = acknowledged(load)?;
+                fleet.servers[server].start()?;
+                took
+            }
+        };
+        Ok(vec![took])
+    }
+
+    /// Waits until one node owns, the others are standbys, and the loss of any machine would be
+    /// survived.
+    fn is_well_again(&mut self) -> Result<View> {
+        let began = Instant::now();
+        let mut seen = Value::Null;
+        let mut asked = 0;
+        while began.elapsed() < PATIENCE {
+            self.fleet.is_well()?;
+            asked += 1;
+            if let Some(report) = self.fleet.status(asked % COUNT) {
+                if let Some(view) = view(&report) {
+                    let ms = began.elapsed().as_millis();
+                    self.note(&format!("  all well after {ms} ms"))?;
+                    return Ok(view);
+                }
+                seen = report;
+            }
+            std::thread::sleep(SHORT * 5);
+        }
+        bail!("not well within {PATIENCE:?}: {seen}");
+    }
+
+    /// Takes out everything there is and compares.
+    fn check(&mut self, began: Instant) -> Result<()> {
+        self.sums.checks += 1;
+        self.note("a check")?;
+        self.compare()?;
+        self.fleet.is_well()?;
+        let ledger = self.load.ledger();
+        ledger.settled().context("at a check")?;
+        let puts: u64 = ledger.counts.iter().map(|counts| counts.puts).sum();
+        println!(
+            "cluster: {:>5} s  fault {:>4}: {puts} acknowledged, lost {}, twice {}",
+            began.elapsed().as_secs(),
+            ledger.round,
+            ledger.lost,
+            ledger.twice
+        );
+        Ok(())
+    }
+
+    fn compare(&mut self) -> Result<()> {
+        let ran = || self.era.ran();
+        let nodes = &self.fleet.addresses;
+        let compared = self
+            .checker
+            .compare(&self.load, nodes, &ran, &mut self.random);
+        compared.context("at a check")
+    }
+
+    /// Takes a message and puts another one twice behind the ledger's back: a check that does not
+    /// see both is worth nothing.
+    fn plant(&mut self) -> Result<()> {
+        self.note("a message is taken, and another put twice, behind the ledger's back")?;
+        let mut client = Client::open(&self.fleet.addresses[0], MEMCACHE)?;
+        let mut put = |queue, times| -> Result<()> {
+            let number = self.load.ledger().begin_put(MEMCACHE, queue);
+            for _ in 0..times {
+                let stored = client.put(queue, &body(number, 100), 0, Default::default())?;
+                ensure!(stored, "a put was refused");
+            }
+            self.load.ledger().end_put(number, MEMCACHE, Some(true));
+            Ok(())
+        };
+        put(STRICT[0], 1)?;
+        put(STRICT[1], 2)?;
+        let taken = client.take(STRICT[0], true)?;
+        ensure!(taken.is_some(), "what was put is not there");
+        let found = |load: &Load| {
+            let ledger = load.ledger();
+            (ledger.lost, ledger.twice)
+        };
+        let (lost, twice) = found(&self.load);
+        self.compare()?;
+        let seen = found(&self.load);
+        ensure!(
+            seen == (lost + 1, twice + 1),
+            "planted were one lost and one doubled message, and the check found {} and {}",
+            seen.0 - lost,
+            seen.1 - twice
+        );
+        let mut ledger = self.load.ledger();
+        (ledger.lost, ledger.twice) = (lost, twice);
+        println!("cluster: a lost and a doubled message were planted, and found");
+        Ok(())
+    }
+
+    fn note(&self, line: &str) -> Result<()> {
+        Ok(writeln!(self.fleet.log()?, "{line}")?)
+    }
+}
+
+/// Who is what, if all is well.
+fn view(report: &Value) -> Option<View> {
+    let nodes = report["nodes"].as_array()?;
+    let of_role = |role: &'static str| {
+        let roles = nodes
+            .iter()
+            .filter(move |node| node["report"]["role"] == role);
+        roles.filter_map(|node| NODES.iter().position(|name| node["node"] == *name))
+    };
+    let owner = of_role("owner").next()?;
+    let leader = report["groups"][0]["stream"]["leader"].as_str()?;
+    let leader = (0..COUNT).find(|at| leader == format!("n{at}"))?;
+    let all = of_role("owner").count() == 1 && of_role("standby").count() == COUNT - 1;
+    (all && report["survives"] == true).then_some(View { owner, leader })
+}
+
+/// After how long a put was acknowledged that was sent after [`Load::await_put`].
+fn acknowledged(load: &Load) -> Result<Duration> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if let Some(took) = load.first_put() {
+            return Ok(took);
+        }
+        std::thread::sleep(SHORT);
+    }
+    bail!("no put was acknowledged within {PATIENCE:?}")
+}
+
+/// Stops a node in good order.
+fn stop(node: &mut fleet::Process, load: &Load) -> Result<Duration> {
+    node.signal(Signal::TERM)?;
+    load.await_put();
+    let status = node.end()?;
+    ensure!(status.success(), "SIGTERM ended it with {status}");
+    acknowledged(load)
+}
+
+/// Freezes the owner until another has taken over; what it is asked meanwhile it must not answer.
+fn freeze(node: &fleet::Process, addresses: &Addresses, load: &Load) -> Result<Duration> {
+    let mut stream = TcpStream::connect(&addresses.of[MEMCACHE])?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // Once it has answered, the connection is its own.
+    stream.write_all(b"version\r\n")?;
+    let mut reply = [0; 200];
+    let len = stream.read(&mut reply)?;
+    ensure!(reply[..len].ends_with(b"\r\n"), "half an answer");
+    node.signal(Signal::STOP)?;
+    load.await_put();
+    let began = Instant::now();
+    let number = load.ledger().begin_put(MEMCACHE, STRICT[0]);
+    let bytes = String::from_utf8(body(number, 0)).context("a head is text")?;
+    let (queue, len) = (STRICT[0], bytes.len());
+    let asked = format!("get {queue}/peek\r\nstats\r\nset {queue} 0 0 {len}\r\n{bytes}\r\n");
+    stream.write_all(asked.as_bytes())?;
+    // Nobody else acknowledges before there is another owner.
+    let took = acknowledged(load);
+    std::thread::sleep(FREEZE.saturating_sub(began.elapsed()));
+    node.signal(Signal::CONT)?;
+    load.ledger().end_put(number, MEMCACHE, None);
+    let took = took?;
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        // Closed with requests unread.
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
+            return Err(error).context("the connection to a deposed owner");
+        }
+        _ => {}
+    }
+    ensure!(
+        rest.is_empty(),
+        "an owner that another had succeeded answered: {:?}",
+        String::from_utf8_lossy(&rest)
+    );
+    Ok(took)
+}
