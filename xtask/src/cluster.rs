@@ -36,13 +36,10 @@ pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Every kind of fault once, in two minutes to six.
-const ONCE: [&str; 4] = ["--minutes", "2", "--at-least", "1"];
-
-/// Runs the tests that need real servers, and a short campaign over a cluster.
+/// Runs the tests that need real servers.
 ///
 /// # Errors
-/// The servers cannot be had, a test fails, or a promise was broken.
+/// The servers cannot be had, or a test fails.
 pub(crate) fn run_real(root: &Path) -> Result<()> {
     let program = program(root)?;
     // Each test has three servers, which sync each entry: more at a time would
@@ -51,6 +48,5 @@ pub(crate) fn run_real(root: &Path) -> Result<()> {
         .args(["test", "--workspace", "--test", "real", "--"])
         .args(["--ignored", "--test-threads", "2"])
         .env("QUINTET_NATS_SERVER", program)
-        .current_dir(root))?;
-    crate::torment::run_cluster(root, &ONCE.map(str::to_owned))
+        .current_dir(root))
 }

@@ -46,7 +46,10 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "cluster",
         what: "the log and three nodes over real NATS servers; nodes and servers killed and frozen",
-        run: cluster::run_real,
+        run: |root| {
+            cluster::run_real(root)?;
+            torment::run_cluster(root, &ONCE.map(str::to_owned))
+        },
     },
     Part {
         name: "python",
@@ -62,6 +65,9 @@ pub(crate) const PARTS: &[Part] = &[
 
 /// Of torment: each voice, fault and deed ten times, or it fails.
 const FIVE_MINUTES: [&str; 4] = ["--minutes", "5", "--at-least", "10"];
+
+/// Of a cluster: every kind of fault once, which a slow machine may take six minutes for.
+const ONCE: [&str; 4] = ["--minutes", "2", "--at-least", "1"];
 
 const CLIPPY: [&str; 6] = [
     "clippy",

@@ -184,9 +184,10 @@ impl Campaign<'_> {
             )
         };
         self.note(&what())?;
-        // So that there is something to lose.
+        // So that there is something to lose, and no kind comes at the same moment of everything.
         load.await_put();
         acknowledged(load).with_context(what)?;
+        std::thread::sleep(Duration::from_millis(200 + self.random.below(1300)));
         let took = self.inflict(load, kind, view).with_context(what)?;
         for took in took {
             self.outages.add(at, took);
@@ -386,7 +387,10 @@ impl Campaign<'_> {
             seen.1 - twice
         );
         let mut ledger = self.load.ledger();
+        let told = ledger.settled().is_err();
+        ensure!(told, "what was planted did not fail the check");
         (ledger.lost, ledger.twice) = (lost, twice);
+        ledger.violations.clear();
         println!("cluster: a lost and a doubled message were planted, and found");
         Ok(())
     }
@@ -427,8 +431,9 @@ fn acknowledged(load: &Load) -> Result<Duration> {
 /// Stops a node in good order.
 fn stop(node: &mut fleet::Process, load: &Load) -> Result<Duration> {
     node.signal(Signal::TERM)?;
-    load.await_put();
     let status = node.end()?;
+    // Until then it may have served.
+    load.await_put();
     ensure!(status.success(), "SIGTERM ended it with {status}");
     acknowledged(load)
 }
