@@ -18,6 +18,7 @@ mod lines;
 mod lineup;
 mod memcache;
 mod output;
+mod owed;
 mod pinpriq;
 mod session;
 mod tally;

@@ -45,6 +45,28 @@ impl Output {
         }
     }
 
+    /// Appends a line, CR LF at its end.
+    pub(crate) fn line(&mut self, text: &[u8]) {
+        self.put(text);
+        self.put(b"\r\n");
+    }
+
+    /// Appends a body behind its length, as voices with lines do: each with
+    /// CR LF at its end.
+    pub(crate) fn block(&mut self, body: &Body) {
+        self.number(body.len());
+        self.put(b"\r\n");
+        self.body(body);
+        self.put(b"\r\n");
+    }
+
+    /// The same for bytes that were never a message's.
+    pub(crate) fn block_of(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.put(b"\r\n");
+        self.line(bytes);
+    }
+
     /// The bytes, without the large bodies.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -160,6 +160,23 @@ impl Options {
         }
     }
 
+    /// The value of an option of type text that is one word of printable ASCII,
+    /// with none of the characters `without`.
+    ///
+    /// # Errors
+    /// A sentence that tells so, if it is none.
+    pub fn word(&self, name: &str, without: &str) -> Result<&str, String> {
+        let value = self.text(name);
+        let plain = |char: char| char.is_ascii_graphic() && !without.contains(char);
+        if !value.is_empty() && value.chars().all(plain) {
+            return Ok(value);
+        }
+        let signs: String = without.chars().map(|sign| format!(", {sign}")).collect();
+        Err(format!(
+            "{name} takes printable ASCII without spaces{signs}"
+        ))
+    }
+
     fn default(&self, name: &str) -> Option<Value<'static>> {
         self.specs
             .iter()

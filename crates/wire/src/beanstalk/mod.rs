@@ -2,10 +2,13 @@
 //! maps to and where it differs from the original is in
 //! `docs/voices/beanstalk.md`; the source is `protocols/beanstalkd.md`.
 
+mod names;
 mod reply;
 mod request;
 mod session;
 mod stats;
+mod steps;
+mod tubes;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -107,25 +110,10 @@ impl Listener for BeanstalkListener {
 }
 
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    let job_max = options.number("max_job_size");
-    if !(1..=1 << 30).contains(&job_max) {
-        return Err("max_job_size takes 1 byte to 1GiB".to_owned());
-    }
-    let watched_max = options.number("max_watched");
-    if !(1..=100_000).contains(&watched_max) {
-        return Err("max_watched takes 1 to 100000".to_owned());
-    }
-    let version = options.text("version");
-    let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
-    if version.is_empty() || !version.bytes().all(plain) {
-        return Err(
-            "version takes printable ASCII without spaces, quotes and backslashes".to_owned(),
-        );
-    }
     let shared = Shared {
-        job_max,
-        watched_max: usize::try_from(watched_max).map_err(|error| error.to_string())?,
-        version: version.into(),
+        job_max: options.within("max_job_size", 1, 1 << 30)?,
+        watched_max: options.within("max_watched", 1, 100_000)?,
+        version: options.word("version", "\"\\")?.into(),
         producers: AtomicU64::new(0),
         workers: AtomicU64::new(0),
     };

@@ -2,6 +2,7 @@
 
 use quintet_engine::{Handed, ListState, Name, Outcome, QueueStats, Refusal, StatsReply};
 
+use super::names;
 use super::stats::{self, Tubes};
 use crate::output::Output;
 use crate::session::{Given, ServerStats};
@@ -73,8 +74,7 @@ impl BeanstalkReply {
             (BeanstalkReply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
             (BeanstalkReply::Using(name), _) => {
                 output.put(b"USING ");
-                output.put(name.as_bytes());
-                output.put(CRLF);
+                output.line(name.as_bytes());
             }
             (BeanstalkReply::Watched(names), _) => {
                 stats::list(names.iter().map(Name::as_bytes), output)
@@ -85,7 +85,19 @@ impl BeanstalkReply {
                     output.put(INTERNAL_ERROR);
                 }
             },
-            (_, _) => output.put(INTERNAL_ERROR),
+            (
+                BeanstalkReply::Job(_)
+                | BeanstalkReply::ReservedId
+                | BeanstalkReply::Inserted
+                | BeanstalkReply::StatsJob
+                | BeanstalkReply::NowUsing(_)
+                | BeanstalkReply::NowWatching(_)
+                | BeanstalkReply::Stats
+                | BeanstalkReply::Counted(..)
+                | BeanstalkReply::Tubes(_)
+                | BeanstalkReply::Tls,
+                _,
+            ) => output.put(INTERNAL_ERROR),
         }
     }
 }
@@ -95,10 +107,7 @@ fn jobs(word: &[u8], handed: &Handed, output: &mut Output) {
         output.put(word);
         output.number(message.id.0);
         output.put(b" ");
-        output.number(message.body.len());
-        output.put(CRLF);
-        output.body(&message.body);
-        output.put(CRLF);
+        output.block(&message.body);
     }
 }
 
@@ -114,7 +123,7 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
         && stats::is_shown(queue)
     {
         stats::tube(name, queue, output);
-    } else if name.as_bytes() == stats::DEFAULT {
+    } else if name.as_bytes() == names::DEFAULT {
         stats::tube(name, &QueueStats::default(), output);
     } else {
         output.put(NOT_FOUND);

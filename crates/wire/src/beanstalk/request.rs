@@ -6,13 +6,11 @@ use quintet_engine::{
 };
 
 use super::Count;
+use super::names::{is_name_byte, tube};
 use super::reply::{self, BeanstalkReply};
 
 /// Longest command line, its CR LF included.
 pub(super) const LINE_MAX: usize = 224;
-
-/// Longest tube name.
-const NAME_MAX: usize = 200;
 
 /// Longest wait of `reserve-with-timeout`, seconds.
 const WAIT_MAX_S: u64 = i32::MAX as u64;
@@ -188,23 +186,6 @@ fn unknown(line: &[u8]) -> &'static [u8] {
     }
 }
 
-/// A whole rest of a line as a tube name.
-fn tube(name: &[u8]) -> Option<&[u8]> {
-    let legal = (1..=NAME_MAX).contains(&name.len())
-        && name[0] != b'-'
-        && name.iter().all(|&byte| is_name_byte(byte));
-    legal.then_some(name)
-}
-
-/// True if a tube may have this name.
-pub(super) fn is_tube(name: &[u8]) -> bool {
-    tube(name).is_some()
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-+/;.$_()".contains(&byte)
-}
-
 /// Arguments: decimal numbers after any number of spaces.
 struct Fields<'a>(&'a [u8]);
 
@@ -351,15 +332,5 @@ mod tests {
         let line = b"put  4294967295 2 0 4";
         let (_, request) = parse(line, &Name::default());
         assert_eq!(request, Request::Put(put));
-    }
-
-    #[test]
-    fn names() {
-        let long = [b'a'; NAME_MAX + 1];
-        assert!(is_tube(&long[1..]) && !is_tube(&long));
-        for (name, legal) in [("a-b", true), ("-a", false), ("", false), ("a b", false)] {
-            assert_eq!(is_tube(name.as_bytes()), legal, "{name}");
-        }
-        assert!(is_tube(b"+/;.$_()9Z") && !is_tube("caf\u{e9}".as_bytes()));
     }
 }

@@ -1,39 +1,32 @@
 //! One connection: lines and jobs in, replies out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
-use quintet_engine::{
-    Body, Command, LargeBody, ListState, MESSAGES_PER_STEP, Name, Outcome, Put, Refusal, StatsOf,
-    StatsReply, Take,
-};
+use quintet_engine::{Body, Command, LargeBody, ListState, Outcome, Put, Refusal};
 
 use super::reply::{self, BeanstalkReply, CRLF};
-use super::request::{Announced, LEASE, LINE_MAX, Request, parse};
+use super::request::{Announced, LINE_MAX, Request, parse};
+use super::steps::{go_on, queues};
+use super::tubes::Referred;
 use super::{Count, Shared, stats};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::output::Output;
+use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
-
-/// A reserve is answered with DEADLINE_SOON when a job of the client has less
-/// time left than this.
-const MARGIN_MS: u64 = 1000;
 
 /// Protocol state of one connection.
 pub(super) struct BeanstalkSession {
     shared: Arc<Shared>,
     state: BeanstalkState,
-    used: Name,
-    /// What a reserve asks for; its queues are the watched tubes.
-    reserve: Take,
+    tubes: Referred,
     /// The engine knows which tubes this connection refers to.
     known: bool,
     is_producer: bool,
     is_worker: bool,
-    replies: VecDeque<BeanstalkReply>,
+    owed: Owed<BeanstalkReply>,
 }
 
 /// What the input's front is.
@@ -51,31 +44,19 @@ enum BeanstalkState {
 
 impl BeanstalkSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let default = Name::new(stats::DEFAULT);
         Self {
             shared,
             state: BeanstalkState::Line,
-            used: default.clone(),
-            reserve: Take {
-                queues: [default].into(),
-                lease: Some(LEASE),
-                deadline_soon_ms: Some(MARGIN_MS),
-                ..Take::default()
-            },
+            tubes: Referred::new(),
             known: false,
             is_producer: false,
             is_worker: false,
-            replies: VecDeque::new(),
+            owed: Owed::new(),
         }
     }
 
-    fn ask(&mut self, used: usize, ask: Ask, reply: BeanstalkReply) -> Step {
-        self.replies.push_back(reply);
-        Step::Ask { used, ask }
-    }
-
     fn own(&mut self, used: usize, reply: BeanstalkReply) -> Step {
-        self.ask(used, Ask::Own, reply)
+        self.owed.ask(used, Ask::Own, reply)
     }
 
     fn fault(&mut self, used: usize, line: &'static [u8], env: &Env<'_>) -> Step {
@@ -90,10 +71,10 @@ impl BeanstalkSession {
                 env.tally.bump(Count::Fault as usize);
                 self.state = BeanstalkState::Over;
                 let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
-                return self.ask(0, ask, BeanstalkReply::Tls);
+                return self.owed.ask(0, ask, BeanstalkReply::Tls);
             }
-            let default = refer(self.used.clone(), Some(true), Some(true));
-            return self.ask(0, Ask::Engine(default), BeanstalkReply::Silent);
+            let default = Ask::Engine(self.tubes.first());
+            return self.owed.ask(0, default, BeanstalkReply::Silent);
         }
         // So short a window may be looked at again with each byte that comes.
         let window = &input[..input.len().min(LINE_MAX)];
@@ -109,78 +90,48 @@ impl BeanstalkSession {
 
     /// The request in the line that ends at `end`.
     fn command(&mut self, input: &[u8], end: usize, env: &Env<'_>) -> Step {
-        let (count, request) = parse(&input[..end - CRLF.len()], &self.used);
+        let line = &input[..end - CRLF.len()];
+        let (count, request) = parse(line, self.tubes.used());
         env.tally.bump(count as usize);
-        let watched = &self.reserve.queues;
-        match request {
-            Request::Engine(command, reply) => self.ask(end, Ask::Engine(command), reply),
-            Request::Put(put) => self.announced(input, end, put, env),
+        let (ask, reply) = match request {
+            Request::Engine(command, reply) => (Ask::Engine(command), reply),
+            Request::Put(put) => return self.announced(input, end, put, env),
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
-                let mut take = self.reserve.clone();
-                take.wait = wait;
-                let take = Command::Take(take);
-                self.ask(end, Ask::Engine(take), BeanstalkReply::Job(b"RESERVED "))
+                let take = Ask::Engine(self.tubes.reserve(wait));
+                (take, BeanstalkReply::Job(b"RESERVED "))
             }
-            Request::Use(name) if name == self.used.as_bytes() => {
-                self.own(end, BeanstalkReply::Using(Name::new(name)))
-            }
-            Request::Use(name) => {
-                let name = Name::new(name);
-                let refer = refer(name.clone(), Some(true), None);
-                self.ask(end, Ask::EngineAlone(refer), BeanstalkReply::NowUsing(name))
-            }
-            Request::Watch(name) => {
-                let name = Name::new(name);
-                if watched.contains(&name) {
-                    self.own(end, BeanstalkReply::Watching(watched.len()))
-                } else if watched.len() >= self.shared.watched_max {
-                    self.own(end, BeanstalkReply::Line(reply::OUT_OF_MEMORY))
-                } else {
-                    let refer = refer(name.clone(), None, Some(true));
-                    self.ask(
-                        end,
-                        Ask::EngineAlone(refer),
-                        BeanstalkReply::NowWatching(name),
-                    )
-                }
-            }
-            Request::Ignore(name) => {
-                let at = watched.iter().position(|other| other.as_bytes() == name);
-                match at {
-                    None => self.own(end, BeanstalkReply::Watching(watched.len())),
-                    Some(_) if watched.len() == 1 => {
-                        self.own(end, BeanstalkReply::Line(b"NOT_IGNORED\r\n"))
-                    }
-                    Some(at) => {
-                        let refer = refer(self.reserve.queues.swap_remove(at), None, Some(false));
-                        let reply = BeanstalkReply::Watching(self.reserve.queues.len());
-                        self.ask(end, Ask::Engine(refer), reply)
-                    }
-                }
-            }
+            Request::Use(name) => self.tubes.use_one(name),
+            Request::Watch(name) => self.tubes.watch(name, self.shared.watched_max),
+            Request::Ignore(name) => self.tubes.ignore(name),
             Request::Kick(max) => {
                 let buried = ListState::Buried;
-                let kick = Ask::EngineAlone(self.kick(buried, max));
-                self.ask(end, kick, BeanstalkReply::Kicked(buried, 0, max))
+                let kick = Ask::EngineAlone(self.tubes.kick(buried, max));
+                (kick, BeanstalkReply::Kicked(buried, 0, max))
             }
-            Request::Stats => self.ask(end, Ask::Host(HostAsk::Stats), BeanstalkReply::Stats),
+            Request::Stats => (Ask::Host(HostAsk::Stats), BeanstalkReply::Stats),
             Request::ListTubes => {
-                let tubes = Ask::EngineAlone(queues((0, 0)));
-                self.ask(end, tubes, BeanstalkReply::Tubes(stats::Tubes::new()))
+                let first = Ask::EngineAlone(queues((0, 0)));
+                (first, BeanstalkReply::Tubes(stats::Tubes::new()))
             }
-            Request::ListTubeUsed => self.own(end, BeanstalkReply::Using(self.used.clone())),
-            Request::ListTubesWatched => self.own(end, BeanstalkReply::Watched(watched.to_vec())),
+            Request::ListTubeUsed => {
+                let used = self.tubes.used().clone();
+                (Ask::Own, BeanstalkReply::Using(used))
+            }
+            Request::ListTubesWatched => {
+                let watched = self.tubes.watched().to_vec();
+                (Ask::Own, BeanstalkReply::Watched(watched))
+            }
             Request::Quit => {
                 self.state = BeanstalkState::Over;
-                self.ask(end, Ask::Close, BeanstalkReply::Silent)
+                (Ask::Close, BeanstalkReply::Silent)
             }
             Request::Fault(fault @ reply::UNKNOWN_COMMAND) => {
-                let line = input[..end - CRLF.len()].into();
-                self.ask(end, Ask::Unknown(line), BeanstalkReply::Line(fault))
+                (Ask::Unknown(line.into()), BeanstalkReply::Line(fault))
             }
-            Request::Fault(line) => self.own(end, BeanstalkReply::Line(line)),
-        }
+            Request::Fault(fault) => (Ask::Own, BeanstalkReply::Line(fault)),
+        };
+        self.owed.ask(end, ask, reply)
     }
 
     /// What a put is announced with decides how its job is read.
@@ -195,7 +146,7 @@ impl BeanstalkSession {
     }
 
     fn job(&mut self, coming: Coming<Announced>, input: &[u8], env: &Env<'_>) -> Step {
-        match coming.read(input, CRLF, |_| self.used.clone()) {
+        match coming.read(input, CRLF, |_| self.tubes.used().clone()) {
             Found::Part(coming, step) => {
                 self.state = BeanstalkState::Job(coming);
                 step
@@ -213,9 +164,9 @@ impl BeanstalkSession {
             rank: Some(announced.rank),
             due: announced.due,
             ttr_ms: Some(announced.ttr_ms),
-            ..Put::new(self.used.clone(), body)
+            ..Put::new(self.tubes.used().clone(), body)
         };
-        self.ask(
+        self.owed.ask(
             used,
             Ask::Engine(Command::Put(put)),
             BeanstalkReply::Inserted,
@@ -226,15 +177,7 @@ impl BeanstalkSession {
     fn not_ended(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         let reply = BeanstalkReply::Line(reply::EXPECTED_CRLF);
-        self.ask(used, Ask::Engine(Command::BurnId), reply)
-    }
-
-    fn kick(&self, state: ListState, max: u64) -> Command {
-        Command::Kick {
-            queue: self.used.clone(),
-            state,
-            max,
-        }
+        self.owed.ask(used, Ask::Engine(Command::BurnId), reply)
     }
 
     fn too_big(&mut self, input: &[u8], mut left: u64, env: &Env<'_>) -> Step {
@@ -255,29 +198,6 @@ impl BeanstalkSession {
             }
         }
     }
-}
-
-fn refer(queue: Name, uses: Option<bool>, watches: Option<bool>) -> Command {
-    Command::Refer {
-        queue,
-        uses,
-        watches,
-    }
-}
-
-/// Asks for a page of queues.
-fn queues(from: (u8, u32)) -> Command {
-    Command::Stats(StatsOf::Queues { from })
-}
-
-/// What a kick goes on with, of which the last step kicked `now`: delayed ones
-/// only if no buried one was kicked (`protocols/beanstalkd.md`, section 3).
-fn kicks_on(state: ListState, now: u64, kicked: u64, left: u64) -> Option<ListState> {
-    if left > 0 && now >= MESSAGES_PER_STEP {
-        return Some(state);
-    }
-    let none = left > 0 && kicked == 0 && state == ListState::Buried;
-    none.then_some(ListState::Delayed)
 }
 
 /// Counts a connection that does something for the first time.
@@ -324,90 +244,41 @@ impl Session for BeanstalkSession {
             given,
             Given::Engine(Outcome::Done | Outcome::Messages(_), _)
         );
-        match (self.replies.pop_front(), given) {
-            (Some(BeanstalkReply::NowUsing(name)), given) if done => {
-                BeanstalkReply::Using(name.clone()).write(given, output);
-                let before = std::mem::replace(&mut self.used, name);
-                self.replies.push_front(BeanstalkReply::Silent);
-                return Next::Again(Box::new(refer(before, Some(false), None)));
-            }
-            (Some(BeanstalkReply::NowWatching(name)), given) if done => {
-                self.reserve.queues.push(name);
-                BeanstalkReply::Watching(self.reserve.queues.len()).write(given, output);
-            }
-            (Some(BeanstalkReply::Tls), _) => {
+        match self.owed.pop() {
+            None => Next::Close,
+            Some(BeanstalkReply::Tls) => {
                 output.put(Foreign::Tls.answer());
-                return Next::Close;
+                Next::Close
             }
-            (Some(BeanstalkReply::Stats), Given::Server(server)) => {
-                self.replies
-                    .push_front(BeanstalkReply::Counted(server.clone(), 1));
-                return Next::Again(Box::new(queues((0, 0))));
+            Some(BeanstalkReply::NowUsing(name)) if done => {
+                BeanstalkReply::Using(name.clone()).write(given, output);
+                let before = self.tubes.now_using(name);
+                self.owed.again(BeanstalkReply::Silent, before)
             }
-            (
-                Some(BeanstalkReply::Counted(server, tubes)),
-                Given::Engine(Outcome::Stats(page), _),
-            ) => {
-                let (count, next) = match &**page {
-                    StatsReply::Queues(page) => (stats::tubes(&page.queues).count(), page.next),
-                    StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Message(_) => {
-                        (0, None)
-                    }
-                };
-                let tubes = tubes + count;
-                if let Some(from) = next {
-                    self.replies
-                        .push_front(BeanstalkReply::Counted(server, tubes));
-                    return Next::Again(Box::new(queues(from)));
-                }
-                stats::server(&server, tubes, &self.shared, output);
+            Some(BeanstalkReply::NowWatching(name)) if done => {
+                let watched = self.tubes.now_watching(name);
+                BeanstalkReply::Watching(watched).write(given, output);
+                Next::Done
             }
-            (Some(BeanstalkReply::Tubes(mut tubes)), Given::Engine(Outcome::Stats(page), _)) => {
-                if let StatsReply::Queues(page) = &**page {
-                    stats::tubes(&page.queues).for_each(|name| tubes.add(name));
-                    if let Some(from) = page.next {
-                        self.replies.push_front(BeanstalkReply::Tubes(tubes));
-                        return Next::Again(Box::new(queues(from)));
-                    }
-                }
-                tubes.send(output);
-            }
-            (
-                Some(BeanstalkReply::Kicked(state, kicked, left)),
-                Given::Engine(Outcome::Count(now), _),
-            ) => {
-                let (kicked, left) = (kicked + now, left.saturating_sub(*now));
-                if let Some(state) = kicks_on(state, *now, kicked, left) {
-                    let reply = BeanstalkReply::Kicked(state, kicked, left);
-                    self.replies.push_front(reply);
-                    return Next::Again(Box::new(self.kick(state, left)));
-                }
-                BeanstalkReply::Kicked(state, kicked, left).write(given, output);
-            }
-            (Some(reply), given) => {
+            Some(reply) => {
                 if done && matches!(reply, BeanstalkReply::ReservedId) {
                     count_once(&mut self.is_worker, &self.shared.workers);
                 }
-                reply.write(given, output);
+                let about = (&*self.shared, &self.tubes);
+                go_on(reply, given, about, &mut self.owed, output)
             }
-            (None, _) => return Next::Close,
         }
-        Next::Done
     }
 
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
-        match (self.replies.pop_front(), said) {
+        match (self.owed.pop(), said) {
             (Some(BeanstalkReply::Silent), _) => {}
             (_, Said::Line(text)) => {
-                output.put(text.as_bytes());
-                output.put(CRLF);
+                output.line(text.as_bytes());
             }
             (_, Said::Message(bytes)) => {
                 output.put(b"OK ");
-                output.number(bytes.len() as u64);
-                output.put(CRLF);
-                output.put(bytes);
-                output.put(CRLF);
+                output.block_of(bytes);
             }
             // Errors have no text here.
             (_, Said::Refused(_)) => output.put(reply::INTERNAL_ERROR),
@@ -427,7 +298,7 @@ impl Session for BeanstalkSession {
 
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
-        match self.replies.front() {
+        match self.owed.oldest() {
             Some(BeanstalkReply::Tubes(tubes)) => tubes.capacity(),
             _ => 0,
         }

@@ -5,13 +5,10 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::{MessageStats, Name, QueueStats};
 
-use super::request::is_tube;
+use super::names::{DEFAULT, is_tube};
 use super::{Count, Shared, TALLY_NAMES};
 use crate::output::Output;
 use crate::session::ServerStats;
-
-/// The tube that is always there.
-pub(super) const DEFAULT: &[u8] = b"default";
 
 /// A document being written.
 #[derive(Debug, PartialEq)]
@@ -40,10 +37,7 @@ impl Yaml {
 
     fn send(self, output: &mut Output) {
         output.put(b"OK ");
-        output.number(self.0.len() as u64);
-        output.put(b"\r\n");
-        output.put(self.0.as_bytes());
-        output.put(b"\r\n");
+        output.block_of(self.0.as_bytes());
     }
 }
 

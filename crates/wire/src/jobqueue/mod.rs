@@ -4,6 +4,7 @@
 //! `protocols/gojobqueue.md`.
 
 mod frame;
+mod reply;
 mod session;
 
 use std::sync::Arc;
@@ -74,17 +75,9 @@ impl Listener for JobqueueListener {
 }
 
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    let name_max = options.number("max_name");
-    if !(1..=65_535).contains(&name_max) {
-        return Err("max_name takes 1 to 65535 bytes".to_owned());
-    }
-    let job_max = options.number("max_job_size");
-    if !(1..=u64::from(u32::MAX)).contains(&job_max) {
-        return Err("max_job_size takes 1 to 4294967295 bytes".to_owned());
-    }
     let shared = Shared {
-        name_max: usize::try_from(name_max).map_err(|error| error.to_string())?,
-        job_max,
+        name_max: options.within("max_name", 1, 65_535)?,
+        job_max: options.within("max_job_size", 1, u32::MAX.into())?,
     };
     Ok(Box::new(JobqueueListener(Arc::new(shared))))
 }

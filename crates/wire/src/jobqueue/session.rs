@@ -1,18 +1,19 @@
 //! One connection: requests in, replies out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quintet_engine::{
-    BackTo, Body, By, Command, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId,
-    Name, Outcome, Put, Refusal, Take, Wait,
+    BackTo, Body, By, Command, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Put,
+    Refusal, Take, Wait,
 };
 
 use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
+use super::reply::{JobqueueReply, TOO_LARGE, error, text};
 use super::{Count, Shared};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
+use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
 
 /// Priority, ttp and the length of the data.
@@ -30,7 +31,6 @@ const LEASE: LeaseAsk = LeaseAsk {
 };
 
 const DATA_MISSING: &str = "Malformed ADD command: failed to parse job data";
-const TOO_LARGE: &str = "Job data too large";
 
 /// Protocol state of one connection.
 pub(super) struct JobqueueSession {
@@ -38,7 +38,7 @@ pub(super) struct JobqueueSession {
     first: First,
     name_end: NameEnd,
     state: JobqueueState,
-    replies: VecDeque<JobqueueReply>,
+    owed: Owed<JobqueueReply>,
 }
 
 /// A queue's name, or why a request with it is refused.
@@ -77,23 +77,6 @@ enum JobqueueState {
     Over,
 }
 
-/// What a request is owed.
-enum JobqueueReply {
-    Connected,
-    Added,
-    /// True: it waits without limit.
-    Reserved(bool),
-    Deleted(u64),
-    Error(&'static str),
-    /// An error, then the end.
-    Last(&'static str),
-    Unknown(Box<[u8]>),
-    /// The end without a word.
-    End,
-    /// To a client that speaks TLS, then the end.
-    Tls,
-}
-
 impl JobqueueSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
@@ -101,7 +84,7 @@ impl JobqueueSession {
             first: First::new(),
             name_end: NameEnd::default(),
             state: JobqueueState::Word,
-            replies: VecDeque::new(),
+            owed: Owed::new(),
         }
     }
 
@@ -116,23 +99,15 @@ impl JobqueueSession {
         if closes || matches!(reply, JobqueueReply::Error(_)) {
             env.tally.bump(Count::Fault as usize);
         }
-        self.replies.push_back(reply);
         let ask = if closes { Ask::Close } else { Ask::Own };
-        Step::Ask { used, ask }
-    }
-
-    fn ask(&mut self, used: usize, reply: JobqueueReply, command: Command) -> Step {
-        self.replies.push_back(reply);
-        let ask = Ask::Engine(command);
-        Step::Ask { used, ask }
+        self.owed.ask(used, ask, reply)
     }
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = JobqueueState::Over;
-        self.replies.push_back(JobqueueReply::Tls);
         let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
-        Step::Ask { used: 0, ask }
+        self.owed.ask(0, ask, JobqueueReply::Tls)
     }
 
     fn word(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -230,7 +205,8 @@ impl JobqueueSession {
             ttr_ms: Some(u64::from(job.ttp) * 1000),
             ..Put::new(job.queue, body)
         };
-        self.ask(used, JobqueueReply::Added, Command::Put(put))
+        let put = Ask::Engine(Command::Put(put));
+        self.owed.ask(used, put, JobqueueReply::Added)
     }
 
     fn refused(&mut self, input: &[u8], error: &'static str, mut left: u64, env: &Env<'_>) -> Step {
@@ -263,11 +239,9 @@ impl JobqueueSession {
             body_max: Some(u32::MAX.into()),
             ..Take::default()
         };
-        self.ask(
-            TIMEOUT,
-            JobqueueReply::Reserved(timeout == 0),
-            Command::Take(take),
-        )
+        let take = Ask::Engine(Command::Take(take));
+        self.owed
+            .ask(TIMEOUT, take, JobqueueReply::Reserved(timeout == 0))
     }
 
     fn delete(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -280,7 +254,8 @@ impl JobqueueSession {
             id: MessageId(id),
             by: By::Anyone,
         };
-        self.ask(ID, JobqueueReply::Deleted(id), command)
+        self.owed
+            .ask(ID, Ask::Engine(command), JobqueueReply::Deleted(id))
     }
 
     /// What is missing of a request whose client sends no more.
@@ -306,53 +281,6 @@ impl JobqueueSession {
     }
 }
 
-/// How a refusal is told.
-fn text(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::QueueFull => "Queue full",
-        Refusal::MessageTooLarge => TOO_LARGE,
-        Refusal::QueueDown => "Queue is down",
-        Refusal::Draining => "Server is draining",
-        Refusal::NoSpace => "Disk full",
-        Refusal::NoMemory => "Out of memory",
-        Refusal::TooManyQueues => "Too many queues",
-        Refusal::TooManyWaiters => "Too many waiting clients",
-        Refusal::NotPermitted => "Not permitted",
-        Refusal::BadName => "Bad queue name",
-        Refusal::NotFound => "Job not found",
-        Refusal::QueueNotFound => "Queue not found",
-        Refusal::HeldLimit => "Too many reserved jobs",
-        Refusal::Duplicate(_) => "Duplicate job",
-        Refusal::Conflict => "Changed while it was being decided",
-        Refusal::TablesFull => "Tables full",
-        Refusal::SnapshotFull => "Snapshot full",
-        Refusal::Unavailable => "no quorum",
-    }
-}
-
-fn error(output: &mut Output, text: &[u8]) {
-    output.put(b"ERROR\0");
-    output.put(text);
-    output.put(b"\0");
-}
-
-/// Seconds of a time to run, rounded up: a second is never less.
-fn seconds(ttr_ms: Option<u64>) -> u32 {
-    u32::try_from(ttr_ms.unwrap_or(0).div_ceil(1000)).unwrap_or(u32::MAX)
-}
-
-fn reserved(output: &mut Output, message: &Message) {
-    output.put(b"RESERVED\0");
-    output.put(&message.id.0.to_le_bytes());
-    output.put(&message.rank.to_le_bytes());
-    output.put(&seconds(message.ttr_ms).to_le_bytes());
-    output.put(b"reserved\0");
-    // The take asked for no longer ones.
-    let len = u32::try_from(message.body.len()).unwrap_or(u32::MAX);
-    output.put(&len.to_le_bytes());
-    output.body(&message.body);
-}
-
 impl Session for JobqueueSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if self.first.is_tls(input) {
@@ -374,60 +302,14 @@ impl Session for JobqueueSession {
     }
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.replies.pop_front() else {
+        let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
-        let outcome = match given {
-            Given::Engine(outcome, _) => Some(outcome),
-            Given::Server(_) | Given::Host(_) | Given::Own => None,
-        };
-        match (reply, outcome) {
-            (JobqueueReply::Tls, _) => {
-                output.put(Foreign::Tls.answer());
-                return Next::Close;
-            }
-            (JobqueueReply::Connected, _) | (JobqueueReply::Deleted(_), Some(Outcome::Done)) => {
-                output.put(b"OK\0");
-            }
-            (JobqueueReply::Added, Some(Outcome::Put { id, .. })) => {
-                output.put(b"ADDED\0");
-                output.put(&id.0.to_le_bytes());
-            }
-            (JobqueueReply::Reserved(_), Some(Outcome::Messages(messages))) => {
-                env.tally.bump(Count::Hit as usize);
-                for message in messages {
-                    reserved(output, message);
-                }
-            }
-            (JobqueueReply::Reserved(_), Some(Outcome::Empty)) => {
-                env.tally.bump(Count::Timeout as usize);
-                output.put(b"TIMEOUT\0");
-            }
-            (JobqueueReply::Deleted(id), Some(Outcome::Refused(Refusal::NotFound))) => {
-                output.put(b"ERROR\0Job ");
-                output.number(id);
-                output.put(b" already deleted\0");
-            }
-            (_, Some(Outcome::Refused(refusal))) => error(output, text(*refusal).as_bytes()),
-            (JobqueueReply::Error(text), _) => error(output, text.as_bytes()),
-            (JobqueueReply::Last(text), _) => {
-                error(output, text.as_bytes());
-                return Next::Close;
-            }
-            (JobqueueReply::Unknown(word), _) => {
-                error(output, &[b"Unknown Command ", &*word].concat());
-                return Next::Close;
-            }
-            (JobqueueReply::End, _) => return Next::Close,
-            (JobqueueReply::Added | JobqueueReply::Reserved(_) | JobqueueReply::Deleted(_), _) => {
-                error(output, b"Unexpected outcome");
-            }
-        }
-        Next::Done
+        reply.write(given, env, output)
     }
 
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
-        let _instead = self.replies.pop_front();
+        let _instead = self.owed.pop();
         match said {
             // No reply of this protocol has a text or a body of its own.
             Said::Line(_) | Said::Message(_) => output.put(b"OK\0"),
@@ -443,14 +325,14 @@ impl Session for JobqueueSession {
     }
 
     fn half_closed(&mut self) -> HalfClose {
-        match self.replies.front() {
+        match self.owed.oldest() {
             // It would wait for ever, for a client that may be gone.
             Some(JobqueueReply::Reserved(true)) => HalfClose::Close,
             Some(_) => HalfClose::Finish,
             None => match self.missing() {
                 Some(text) => {
                     self.state = JobqueueState::Over;
-                    self.replies.push_back(JobqueueReply::Last(text));
+                    self.owed.last_word(JobqueueReply::Last(text));
                     HalfClose::LastWord
                 }
                 None => HalfClose::Close,

@@ -3,6 +3,7 @@
 //! the original is in `docs/voices/lineup.md`; the source is the seed and
 //! `protocols/lineup.md`.
 
+mod reply;
 mod request;
 mod session;
 
@@ -85,18 +86,38 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
     if queue.is_empty() || queue.len() > 1024 {
         return Err("queue takes a name of 1 to 1024 bytes".to_owned());
     }
-    let line_max = options.number("max_line");
-    if !(64..=64 << 10).contains(&line_max) {
-        return Err("max_line takes 64 bytes to 64KiB".to_owned());
-    }
-    let message_max = options.number("max_message_size");
-    if !(1..=4 << 30).contains(&message_max) {
-        return Err("max_message_size takes 1 byte to 4GiB".to_owned());
-    }
     let shared = Shared {
         queue: Name::from(queue),
-        line_max: usize::try_from(line_max).map_err(|error| error.to_string())?,
-        message_max,
+        line_max: options.within("max_line", 64, 64 << 10)?,
+        message_max: options.within("max_message_size", 1, 4 << 30)?,
     };
     Ok(Box::new(LineupListener(Arc::new(shared))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let long = "q".repeat(1025);
+        for (name, value, good) in [
+            ("queue", Value::Text(""), false),
+            ("queue", Value::Text(&long[1..]), true),
+            ("queue", Value::Text(&long), false),
+            ("max_line", Value::Bytes(63), false),
+            ("max_line", Value::Bytes(64), true),
+            ("max_line", Value::Bytes(64 << 10), true),
+            ("max_line", Value::Bytes((64 << 10) + 1), false),
+            ("max_message_size", Value::Bytes(0), false),
+            ("max_message_size", Value::Bytes(4 << 30), true),
+            ("max_message_size", Value::Bytes((4 << 30) + 1), false),
+        ] {
+            let mut options = Options::new(OPTIONS);
+            options.set(name, value).expect("an option");
+            let why = listener(&options).err();
+            assert_eq!(why.is_none(), good, "{value:?}: {why:?}");
+            assert!(why.is_none_or(|why| why.starts_with(name)), "{value:?}");
+        }
+    }
 }

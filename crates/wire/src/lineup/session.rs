@@ -1,20 +1,20 @@
 //! One connection: lines and messages in, replies out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use memchr::memchr;
-use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal, Take};
+use quintet_engine::{Body, Command, LargeBody, Put, Refusal, Take};
 
+use super::reply::{CRLF, LineupReply, error, push_error};
 use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
+use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
 
-const CRLF: &[u8] = b"\r\n";
 /// A message over this many times the limit is not read to its end.
 const SWALLOW_TIMES: u64 = 16;
 
@@ -24,7 +24,7 @@ pub(super) struct LineupSession {
     first: First,
     lines: Lines,
     state: LineupState,
-    replies: VecDeque<LineupReply>,
+    owed: Owed<LineupReply>,
 }
 
 /// What the input's front is.
@@ -44,29 +44,14 @@ enum LineupState {
     Over,
 }
 
-/// What a request is owed.
-enum LineupReply {
-    Pushed,
-    Popped,
-    Pong,
-    Error(&'static str),
-    /// An error, then the end.
-    Last(&'static str),
-    /// The end without a word.
-    End,
-    /// To a client that speaks TLS, then the end.
-    Tls,
-}
-
 impl LineupSession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let (lines, replies) = (Lines::default(), VecDeque::new());
         Self {
             shared,
             first: First::new(),
-            lines,
+            lines: Lines::default(),
             state: LineupState::Line,
-            replies,
+            owed: Owed::new(),
         }
     }
 
@@ -85,16 +70,14 @@ impl LineupSession {
         if matches!(reply, LineupReply::Error(_) | LineupReply::Last(_)) {
             env.tally.bump(Count::Fault as usize);
         }
-        self.replies.push_back(reply);
-        Step::Ask { used, ask }
+        self.owed.ask(used, ask, reply)
     }
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = LineupState::Over;
-        self.replies.push_back(LineupReply::Tls);
         let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
-        Step::Ask { used: 0, ask }
+        self.owed.ask(0, ask, LineupReply::Tls)
     }
 
     fn command(&mut self, input: &[u8], line: &[u8], env: &Env<'_>) -> Step {
@@ -113,11 +96,8 @@ impl LineupSession {
                     queues: [self.shared.queue.clone()].into(),
                     ..Take::default()
                 };
-                self.replies.push_back(LineupReply::Popped);
-                Step::Ask {
-                    used,
-                    ask: Ask::Engine(Command::Take(take)),
-                }
+                let take = Ask::Engine(Command::Take(take));
+                self.owed.ask(used, take, LineupReply::Popped)
             }
             Request::Ping => {
                 env.tally.bump(Count::Ping as usize);
@@ -126,9 +106,8 @@ impl LineupSession {
             Request::Exit => self.own(used, LineupReply::End, env),
             Request::Error(INVALID) => {
                 env.tally.bump(Count::Fault as usize);
-                self.replies.push_back(LineupReply::Error(INVALID));
                 let ask = Ask::Unknown(line.trim_ascii_end().into());
-                Step::Ask { used, ask }
+                self.owed.ask(used, ask, LineupReply::Error(INVALID))
             }
             Request::Error(error) => self.own(used, LineupReply::Error(error), env),
         }
@@ -157,16 +136,13 @@ impl LineupSession {
     /// Stores a message once its end is seen to be right.
     fn push(&mut self, used: usize, rank: u32, body: Body, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Push as usize);
-        self.replies.push_back(LineupReply::Pushed);
         let queue = self.shared.queue.clone();
         let put = Put {
             rank: Some(rank),
             ..Put::new(queue, body)
         };
-        Step::Ask {
-            used,
-            ask: Ask::Engine(Command::Put(put)),
-        }
+        let put = Ask::Engine(Command::Put(put));
+        self.owed.ask(used, put, LineupReply::Pushed)
     }
 
     fn message(&mut self, coming: Coming<u32>, input: &[u8], env: &Env<'_>) -> Step {
@@ -226,63 +202,6 @@ impl LineupSession {
     }
 }
 
-/// Too few machines can be reached to keep what would be done.
-const NO_QUORUM: &str = "no quorum";
-
-/// How a refused put is told.
-fn push_error(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::MessageTooLarge => "MESSAGE_TOO_LARGE",
-        Refusal::NoMemory => "Out of memory",
-        Refusal::Draining => "SERVER_DRAINING",
-        Refusal::NotPermitted => "NOT_PERMITTED",
-        Refusal::Unavailable => NO_QUORUM,
-        Refusal::QueueFull
-        | Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::QueueDown
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::SnapshotFull
-        | Refusal::NoSpace
-        | Refusal::TooManyQueues
-        | Refusal::TooManyWaiters
-        | Refusal::BadName => "MESSAGE_NOT_PUSHED",
-    }
-}
-
-/// How a refused take is told.
-fn pop_error(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::QueueDown => "QUEUE_DOWN",
-        Refusal::Unavailable => NO_QUORUM,
-        Refusal::NotPermitted => "NOT_PERMITTED",
-        Refusal::NoMemory => "Out of memory",
-        Refusal::QueueFull
-        | Refusal::MessageTooLarge
-        | Refusal::NotFound
-        | Refusal::QueueNotFound
-        | Refusal::HeldLimit
-        | Refusal::Duplicate(_)
-        | Refusal::Draining
-        | Refusal::Conflict
-        | Refusal::TablesFull
-        | Refusal::SnapshotFull
-        | Refusal::NoSpace
-        | Refusal::TooManyQueues
-        | Refusal::TooManyWaiters
-        | Refusal::BadName => "MESSAGE_NOT_POPPED",
-    }
-}
-
-fn error(output: &mut Output, text: &str) {
-    output.put(b"-");
-    output.put(text.as_bytes());
-    output.put(CRLF);
-}
-
 impl Session for LineupSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if self.first.is_tls(input) {
@@ -323,61 +242,22 @@ impl Session for LineupSession {
     }
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.replies.pop_front() else {
+        let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
-        match (reply, given) {
-            (LineupReply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
-            (LineupReply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
-                error(output, push_error(*refusal));
-            }
-            (LineupReply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
-                env.tally.bump(Count::Hit as usize);
-                for message in messages {
-                    output.put(b"$");
-                    output.number(message.body.len());
-                    output.put(CRLF);
-                    output.body(&message.body);
-                    output.put(CRLF);
-                }
-            }
-            (LineupReply::Popped, Given::Engine(Outcome::Empty, _)) => {
-                env.tally.bump(Count::Miss as usize);
-                error(output, "NO_MESSAGES");
-            }
-            (LineupReply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
-                error(output, pop_error(*refusal));
-            }
-            (LineupReply::Pong, _) => output.put(b"+PONG\r\n"),
-            (LineupReply::Error(text), _) => error(output, text),
-            (LineupReply::Last(text), _) => {
-                error(output, text);
-                return Next::Close;
-            }
-            (LineupReply::End, _) => return Next::Close,
-            (LineupReply::Tls, _) => {
-                output.put(Foreign::Tls.answer());
-                return Next::Close;
-            }
-            (LineupReply::Pushed | LineupReply::Popped, _) => error(output, INVALID),
-        }
-        Next::Done
+        reply.write(given, env, output)
     }
 
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
-        let _instead = self.replies.pop_front();
+        let _instead = self.owed.pop();
         match said {
             Said::Line(text) => {
                 output.put(b"+");
-                output.put(text.as_bytes());
-                output.put(CRLF);
+                output.line(text.as_bytes());
             }
             Said::Message(bytes) => {
                 output.put(b"$");
-                output.number(bytes.len() as u64);
-                output.put(CRLF);
-                output.put(bytes);
-                output.put(CRLF);
+                output.block_of(bytes);
             }
             Said::Refused(text) => error(output, text),
         }

@@ -2,6 +2,8 @@
 //! it into queues. What it maps to what, and where it differs from the
 //! originals, is in `docs/voices/memcache.md`.
 
+mod about;
+mod answer;
 mod line;
 mod reply;
 mod request;
@@ -10,6 +12,8 @@ mod stats;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use quintet_engine::{BackTo, LeaseAsk, LeaseOwner, LeaseTime};
 
 use crate::session::Session;
 use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
@@ -127,10 +131,6 @@ pub(crate) enum Status {
 
 impl Shared {
     fn new(options: &Options) -> Result<Self, String> {
-        let version = options.text("version");
-        if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("version takes printable ASCII without spaces".to_owned());
-        }
         Ok(Self {
             line_max: options.within("max_line", 64, 64 << 10)?,
             name_max: options.within("max_name", 1, 4096)?,
@@ -139,9 +139,23 @@ impl Shared {
             single_open_read: options.flag("single_open_read"),
             keep_flags: options.one_of("flags", ["store", "zero"])? == "store",
             flush_all_ok: options.one_of("flush_all_reply", ["kestrel", "ok"])? == "ok",
-            version: version.into(),
+            version: options.word("version", "")?.into(),
             status: AtomicU8::new(Status::Up as u8),
         })
+    }
+
+    /// The lease of an open read.
+    fn open_read(&self) -> LeaseAsk {
+        LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::OwnTtr,
+            back_to: BackTo::Head,
+            held_max: if self.single_open_read {
+                1
+            } else {
+                self.open_reads_max
+            },
+        }
     }
 
     fn status(&self) -> Status {

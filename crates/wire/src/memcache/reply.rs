@@ -1,8 +1,9 @@
 //! What is remembered of a request until its reply is written, and the texts
 //! of errors.
 
-use quintet_engine::{Ms, Name, Refusal};
+use quintet_engine::{Command, Ms, Name, Refusal, Take, Wait};
 
+use super::Shared;
 use crate::foreign::Foreign;
 use crate::output::Output;
 
@@ -97,6 +98,20 @@ pub(super) struct Monitor {
     pub(super) until: Ms,
     /// Items it may still fetch.
     pub(super) left: u64,
+}
+
+impl Monitor {
+    /// Its next take.
+    pub(super) fn take(&self, shared: &Shared) -> Command {
+        Command::Take(Take {
+            queues: [self.queue.clone()].into(),
+            lease: Some(shared.open_read()),
+            held_anywhere: shared.single_open_read,
+            wait: Wait::Until(self.until),
+            messages_max: 1,
+            ..Take::default()
+        })
+    }
 }
 
 /// Writes an error of the server's side: `SERVER_ERROR text`, with line breaks

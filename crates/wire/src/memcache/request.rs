@@ -6,7 +6,7 @@ use super::line::{Announced, GetOptions, Target, Words, number};
 use super::reply::{Fault, MemcacheReply, Monitor};
 use super::session::{MemcacheSession, MemcacheState, Set, Unwanted};
 use super::{Count, Status};
-use crate::session::{Ask, Env, HostAsk, Step};
+use crate::session::{Ask, Env, Step};
 
 /// A data block this many times longer than an item may be is not even read
 /// and dropped.
@@ -16,7 +16,7 @@ const SWALLOW_TIMES_MAX: u64 = 16;
 const VERB_MAX: usize = "flush_all_expired".len();
 
 /// A request's first step; `None` if it waits in the session's parts or state.
-type Begun = Result<Option<Step>, Fault>;
+pub(super) type Begun = Result<Option<Step>, Fault>;
 
 impl MemcacheSession {
     /// Begins the request of a whole line.
@@ -66,7 +66,8 @@ impl MemcacheSession {
     fn unknown(&mut self, line: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         let ask = Ask::Unknown(line.trim_ascii_end().into());
-        self.ask(line.len(), ask, MemcacheReply::Fault(Fault::SYNTAX))
+        self.owed
+            .ask(line.len(), ask, MemcacheReply::Fault(Fault::SYNTAX))
     }
 
     fn get(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -107,7 +108,7 @@ impl MemcacheSession {
         let single = self.shared.single_open_read;
         let take = Take {
             queues: [queue].into(),
-            lease: options.open.then(|| self.open_read()),
+            lease: options.open.then(|| self.shared.open_read()),
             look: options.peek,
             wait: if options.wait_ms == 0 {
                 Wait::No
@@ -234,7 +235,7 @@ impl MemcacheSession {
         });
         // Not one that closes when refused: at the limit of open reads a
         // monitor merely ends.
-        let ask = Ask::EngineAlone(self.monitor_take(&monitor));
+        let ask = Ask::EngineAlone(monitor.take(&self.shared));
         Ok(self.last(used, ask, MemcacheReply::Monitor(monitor)))
     }
 
@@ -248,63 +249,8 @@ impl MemcacheSession {
         Ok(self.last(used, Ask::Engine(command), MemcacheReply::Confirmed))
     }
 
-    /// Commands about the server, not about messages.
-    fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
-        let (ask, reply) = match verb {
-            b"stats" => (Ask::Host(HostAsk::Stats), MemcacheReply::Stats),
-            b"dump_stats" => {
-                let only = words
-                    .map(|word| self.queue(Some(word)))
-                    .collect::<Result<_, _>>()?;
-                (Ask::Host(HostAsk::Stats), MemcacheReply::DumpStats(only))
-            }
-            b"status" => {
-                let line = self.status_reply(words.next())?;
-                no_more(&words)?;
-                (Ask::Own, MemcacheReply::Line(line))
-            }
-            _ => {
-                no_more(&words)?;
-                match verb {
-                    b"version" => (Ask::Own, MemcacheReply::Version),
-                    b"dump_config" => (Ask::Host(HostAsk::Config), MemcacheReply::Config),
-                    b"reload" => (Ask::Host(HostAsk::Reload), MemcacheReply::Reloaded),
-                    b"shutdown" => {
-                        // Granted or not, the connection ends.
-                        self.state = MemcacheState::Over;
-                        (Ask::Host(HostAsk::Shutdown), MemcacheReply::Goodbye)
-                    }
-                    _ => return Err(Fault::SYNTAX),
-                }
-            }
-        };
-        Ok(self.last(used, ask, reply))
-    }
-
-    /// Shows or sets the listener's state.
-    fn status_reply(&self, word: Option<&[u8]>) -> Result<&'static str, Fault> {
-        let Some(word) = word else {
-            return Ok(match self.shared.status() {
-                Status::Up => "UP\r\n",
-                Status::ReadOnly => "READONLY\r\n",
-                Status::Quiescent => "QUIESCENT\r\n",
-            });
-        };
-        let states = [
-            ("up", Status::Up),
-            ("readonly", Status::ReadOnly),
-            ("quiescent", Status::Quiescent),
-        ];
-        let (_, status) = states
-            .into_iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-            .ok_or(Fault::SYNTAX)?;
-        self.shared.set_status(status);
-        Ok("END\r\n")
-    }
-
     /// A queue's name without options.
-    fn queue(&self, word: Option<&[u8]>) -> Result<Name, Fault> {
+    pub(super) fn queue(&self, word: Option<&[u8]>) -> Result<Name, Fault> {
         let word = word.ok_or(Fault::SYNTAX)?;
         Target::parse(word, self.shared.name_max)?
             .alone()
@@ -349,7 +295,7 @@ impl MemcacheSession {
     }
 }
 
-fn no_more(words: &Words<'_>) -> Result<(), Fault> {
+pub(super) fn no_more(words: &Words<'_>) -> Result<(), Fault> {
     if words.more() {
         Err(Fault::SYNTAX)
     } else {

@@ -3,18 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quintet_engine::{
-    Body, Command, Expiry, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Name, Outcome, Put, Refusal,
-    StatsOf, StatsReply, Take, Wait, When,
-};
+use quintet_engine::{Body, Command, Expiry, LargeBody, Name, Put, Refusal, When};
 
-use super::reply::{Fault, Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
-use super::{Count, Shared, stats};
+use super::answer::END;
+use super::reply::{Fault, MemcacheReply, not_stored, server_error};
+use super::{Count, Shared};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
-use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, ServerStats, Session, Step};
+use crate::owed::Owed;
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
 
 /// What follows every data block.
 const CRLF: &[u8] = b"\r\n";
@@ -27,8 +26,7 @@ pub(super) struct MemcacheSession {
     /// Further commands of the request last read, each with the bytes it
     /// consumes: all but the last consume none, so that the host comes back.
     pub(super) parts: VecDeque<(usize, Ask, MemcacheReply)>,
-    /// What the requests not yet answered are owed.
-    replies: VecDeque<MemcacheReply>,
+    pub(super) owed: Owed<MemcacheReply>,
 }
 
 /// What the input's front is.
@@ -81,20 +79,14 @@ impl MemcacheSession {
             state: MemcacheState::Line,
             lines: Lines::default(),
             parts: VecDeque::new(),
-            replies: VecDeque::new(),
+            owed: Owed::new(),
         }
-    }
-
-    /// Hands a command out and remembers its reply.
-    pub(super) fn ask(&mut self, used: usize, ask: Ask, reply: MemcacheReply) -> Step {
-        self.replies.push_back(reply);
-        Step::Ask { used, ask }
     }
 
     /// Hands out the last command of a request, behind its other parts.
     pub(super) fn last(&mut self, used: usize, ask: Ask, reply: MemcacheReply) -> Option<Step> {
         if self.parts.is_empty() {
-            Some(self.ask(used, ask, reply))
+            Some(self.owed.ask(used, ask, reply))
         } else {
             self.parts.push_back((used, ask, reply));
             None
@@ -106,7 +98,7 @@ impl MemcacheSession {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
         self.parts.clear();
-        self.ask(used, Ask::Close, MemcacheReply::Fault(fault))
+        self.owed.ask(used, Ask::Close, MemcacheReply::Fault(fault))
     }
 
     /// Tells the host of another protocol, and closes.
@@ -114,7 +106,7 @@ impl MemcacheSession {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
         let ask = Ask::Host(HostAsk::Foreign(foreign));
-        self.ask(0, ask, MemcacheReply::Foreign(foreign))
+        self.owed.ask(0, ask, MemcacheReply::Foreign(foreign))
     }
 
     /// Goes on with a data block.
@@ -141,11 +133,12 @@ impl MemcacheSession {
                 Ok(body) => self.store(found.used, found.head, body),
                 Err(refusal) if not_stored(refusal) => {
                     let reply = MemcacheReply::not_stored(found.head.noreply);
-                    self.ask(found.used, Ask::Own, reply)
+                    self.owed.ask(found.used, Ask::Own, reply)
                 }
                 Err(refusal) => {
                     self.state = MemcacheState::Over;
-                    self.ask(found.used, Ask::Close, MemcacheReply::Refused(refusal))
+                    self.owed
+                        .ask(found.used, Ask::Close, MemcacheReply::Refused(refusal))
                 }
             },
         }
@@ -173,7 +166,8 @@ impl MemcacheSession {
                 self.fault(CRLF.len(), Fault::BAD_DATA, env)
             }
             Unwanted::TooLarge { noreply } => {
-                self.ask(CRLF.len(), Ask::Own, MemcacheReply::not_stored(noreply))
+                self.owed
+                    .ask(CRLF.len(), Ask::Own, MemcacheReply::not_stored(noreply))
             }
         }
     }
@@ -198,7 +192,7 @@ impl MemcacheSession {
         } else {
             Ask::Engine(command)
         };
-        self.ask(used, ask, reply)
+        self.owed.ask(used, ask, reply)
     }
 
     /// What a set is announced with decides how its data is read.
@@ -210,128 +204,6 @@ impl MemcacheSession {
             let len = set.len;
             MemcacheState::Data(Coming::new(set, line, len))
         }
-    }
-
-    /// The lease of an open read.
-    pub(super) fn open_read(&self) -> LeaseAsk {
-        LeaseAsk {
-            owner: LeaseOwner::Connection,
-            time: LeaseTime::OwnTtr,
-            back_to: quintet_engine::BackTo::Head,
-            held_max: if self.shared.single_open_read {
-                1
-            } else {
-                self.shared.open_reads_max
-            },
-        }
-    }
-
-    /// The next take of a monitor.
-    pub(super) fn monitor_take(&self, monitor: &Monitor) -> Command {
-        Command::Take(Take {
-            queues: [monitor.queue.clone()].into(),
-            lease: Some(self.open_read()),
-            held_anywhere: self.shared.single_open_read,
-            wait: Wait::Until(monitor.until),
-            messages_max: 1,
-            ..Take::default()
-        })
-    }
-
-    fn write_messages(&self, outcome: &quintet_engine::Handed, queue: &Name, output: &mut Output) {
-        for message in outcome {
-            output.put(b"VALUE ");
-            output.put(queue.as_bytes());
-            output.put(b" ");
-            output.number(if self.shared.keep_flags {
-                u64::from(message.flags)
-            } else {
-                0
-            });
-            output.put(b" ");
-            output.number(message.body.len());
-            output.put(CRLF);
-            output.body(&message.body);
-            output.put(CRLF);
-        }
-        output.put(b"END\r\n");
-    }
-
-    /// The connection ends after what has just been written.
-    fn close(&mut self) -> Next {
-        self.state = MemcacheState::Over;
-        Next::Close
-    }
-
-    fn monitored(
-        &mut self,
-        mut monitor: Box<Monitor>,
-        given: &Given,
-        env: &Env<'_>,
-        output: &mut Output,
-    ) -> Next {
-        match given {
-            Given::Engine(Outcome::Messages(messages), queue) => {
-                self.write_messages(messages, queue, output);
-                monitor.left = monitor.left.saturating_sub(1);
-                if monitor.left > 0 && env.now < monitor.until {
-                    let take = self.monitor_take(&monitor);
-                    self.replies.push_front(MemcacheReply::Monitor(monitor));
-                    return Next::Again(Box::new(take));
-                }
-            }
-            Given::Engine(Outcome::Empty, _) => {}
-            // As many are open as may be: the client is to confirm some.
-            Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
-            Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => {
-                return self.unexpected(given, output);
-            }
-        }
-        output.put(b"END\r\n");
-        Next::Done
-    }
-
-    /// Goes on with the numbers of queues.
-    fn list(&mut self, dump: Option<Box<[Name]>>, server: &ServerStats) -> Next {
-        let log = (server.number("log_retired"), server.number("log_rotations"));
-        let listing = Box::new(Listing { dump, log });
-        self.replies.push_front(MemcacheReply::Queues(listing));
-        let from = (0, 0);
-        Next::Again(Box::new(Command::Stats(StatsOf::Queues { from })))
-    }
-
-    fn listed(&mut self, listing: Box<Listing>, page: &StatsReply, output: &mut Output) -> Next {
-        if let StatsReply::Queues(page) = page {
-            stats::write_queues(&page.queues, &listing, output);
-            if let Some(from) = page.next {
-                self.replies.push_front(MemcacheReply::Queues(listing));
-                return Next::Again(Box::new(Command::Stats(StatsOf::Queues { from })));
-            }
-        }
-        output.put(b"END\r\n");
-        Next::Done
-    }
-
-    /// A refusal, or an answer that does not fit the question.
-    fn unexpected(&mut self, given: &Given, output: &mut Output) -> Next {
-        match given {
-            Given::Engine(Outcome::Refused(refusal), _) => refused(*refusal, output),
-            Given::Host(Err(text)) => server_error(text, output),
-            Given::Engine(..) | Given::Server(_) | Given::Host(Ok(_)) | Given::Own => {
-                server_error("unexpected answer", output);
-            }
-        }
-        self.close()
-    }
-}
-
-/// To a queue that does not exist nothing can be done, and nothing need be.
-fn no_queue_no_matter(given: &Given) -> &Given {
-    static NOTHING_DONE: std::sync::LazyLock<Given> =
-        std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
-    match given {
-        Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
-        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => given,
     }
 }
 
@@ -356,130 +228,30 @@ impl Session for MemcacheSession {
             }
         }
         if let Some((used, ask, reply)) = self.parts.pop_front() {
-            return self.ask(used, ask, reply);
+            return self.owed.ask(used, ask, reply);
         }
         self.data(input, env)
     }
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
-        let Some(reply) = self.replies.pop_front() else {
+        let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
-        let given = no_queue_no_matter(given);
-        match (reply, given) {
-            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
-                if !noreply {
-                    output.put(b"STORED\r\n");
-                }
-            }
-            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
-                if not_stored(*refusal) =>
-            {
-                if !noreply {
-                    output.put(b"NOT_STORED\r\n");
-                }
-            }
-            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
-                if !peek {
-                    env.tally.bump(Count::Hit as usize);
-                }
-                self.write_messages(messages, queue, output);
-            }
-            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
-                if !peek {
-                    env.tally.bump(Count::Miss as usize);
-                }
-                output.put(b"END\r\n");
-            }
-            (MemcacheReply::Monitor(monitor), given) => {
-                return self.monitored(monitor, given, env, output);
-            }
-            (MemcacheReply::Line(line), Given::Own) => output.put(line.as_bytes()),
-            (
-                MemcacheReply::Silent | MemcacheReply::Line(_),
-                given @ Given::Engine(Outcome::Refused(_), _),
-            ) => {
-                return self.unexpected(given, output);
-            }
-            (MemcacheReply::Silent, _) => {}
-            (MemcacheReply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
-            (MemcacheReply::Foreign(foreign), _) => {
-                output.put(foreign.answer());
-                return self.close();
-            }
-            (MemcacheReply::Fault(fault), _) => {
-                output.put(fault.0.as_bytes());
-                return self.close();
-            }
-            (MemcacheReply::Refused(refusal), _) => {
-                refused(refusal, output);
-                return self.close();
-            }
-            (MemcacheReply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
-                output.put(if *count > 0 { b"END\r\n" } else { b"ERROR\r\n" });
-            }
-            (MemcacheReply::Count, Given::Engine(Outcome::Count(count), _)) => {
-                output.number(*count);
-                output.put(CRLF);
-            }
-            (MemcacheReply::Version, _) => {
-                output.put(b"VERSION ");
-                output.put(self.shared.version.as_bytes());
-                output.put(CRLF);
-            }
-            (MemcacheReply::Stats, Given::Server(server)) => {
-                stats::write_server(server, &self.shared.version, output);
-                return self.list(None, server);
-            }
-            (MemcacheReply::DumpStats(only), Given::Server(server)) => {
-                return self.list(Some(only), server);
-            }
-            (MemcacheReply::Queues(listing), Given::Engine(Outcome::Stats(page), _)) => {
-                return self.listed(listing, page, output);
-            }
-            (MemcacheReply::Config, Given::Host(Ok(text))) => {
-                for line in text.lines() {
-                    output.put(line.as_bytes());
-                    output.put(CRLF);
-                }
-                output.put(b"END\r\n");
-            }
-            (MemcacheReply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
-            (MemcacheReply::Goodbye, Given::Host(Err(text))) => {
-                server_error(text, output);
-                return self.close();
-            }
-            (MemcacheReply::Goodbye, _) => return self.close(),
-            (
-                MemcacheReply::Stored { .. }
-                | MemcacheReply::Value { .. }
-                | MemcacheReply::Line(_)
-                | MemcacheReply::Confirmed
-                | MemcacheReply::Count
-                | MemcacheReply::Stats
-                | MemcacheReply::DumpStats(_)
-                | MemcacheReply::Queues(_)
-                | MemcacheReply::Config
-                | MemcacheReply::Reloaded,
-                given,
-            ) => return self.unexpected(given, output),
+        let next = reply.write(given, (&self.shared, env), &mut self.owed, output);
+        if matches!(next, Next::Close) {
+            self.state = MemcacheState::Over;
         }
-        Next::Done
+        next
     }
 
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
-        match (self.replies.pop_front(), said) {
+        match (self.owed.pop(), said) {
             (Some(MemcacheReply::Stored { noreply: true }), _) => {}
-            (_, Said::Line(text)) => {
-                output.put(text.as_bytes());
-                output.put(CRLF);
-            }
+            (_, Said::Line(text)) => output.line(text.as_bytes()),
             (_, Said::Message(bytes)) => {
                 output.put(b"VALUE hook 0 ");
-                output.number(bytes.len() as u64);
-                output.put(CRLF);
-                output.put(bytes);
-                output.put(b"\r\nEND\r\n");
+                output.block_of(bytes);
+                output.put(END);
             }
             (_, Said::Refused(text)) => server_error(text, output),
         }

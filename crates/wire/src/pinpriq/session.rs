@@ -1,7 +1,7 @@
 //! One connection: frames in; groups out, as replies to pops and as deliveries
 //! to a subscriber that is ready.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quintet_engine::{
@@ -12,6 +12,7 @@ use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
+use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
 
 /// Rank of packets that are never selected: behind all that a push can name.
@@ -28,7 +29,7 @@ pub(super) struct PinpriqSession {
     ready: bool,
     /// Bytes still to come of a push that nobody wants.
     unwanted: usize,
-    replies: VecDeque<PinpriqReply>,
+    owed: Owed<PinpriqReply>,
 }
 
 /// What a request is owed.
@@ -52,13 +53,8 @@ impl PinpriqSession {
             subscribed_bytes: 0,
             ready: false,
             unwanted: 0,
-            replies: VecDeque::new(),
+            owed: Owed::new(),
         }
-    }
-
-    fn ask(&mut self, used: usize, ask: Ask, reply: PinpriqReply) -> Step {
-        self.replies.push_back(reply);
-        Step::Ask { used, ask }
     }
 
     fn push(&mut self, push: &Push<'_>, env: &Env<'_>) -> Step {
@@ -85,7 +81,7 @@ impl PinpriqSession {
             true => Ask::EngineOrClose(command),
             false => Ask::Engine(command),
         };
-        self.ask(push.len(), ask, PinpriqReply::Pushed)
+        self.owed.ask(push.len(), ask, PinpriqReply::Pushed)
     }
 
     /// A take from these queues.
@@ -99,10 +95,11 @@ impl PinpriqSession {
     fn pop(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Pop as usize);
         if name.is_empty() {
-            return self.ask(used, Ask::Own, PinpriqReply::Popped);
+            return self.owed.ask(used, Ask::Own, PinpriqReply::Popped);
         }
         let take = self.take([Name::new(name)]);
-        self.ask(used, Ask::Engine(Command::Take(take)), PinpriqReply::Popped)
+        self.owed
+            .ask(used, Ask::Engine(Command::Take(take)), PinpriqReply::Popped)
     }
 
     fn subscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
@@ -139,7 +136,8 @@ impl PinpriqSession {
         }
         let queue = Name::new(name);
         let command = Command::WatchQueue { queue, on };
-        self.ask(used, Ask::EngineOrClose(command), PinpriqReply::Nothing)
+        self.owed
+            .ask(used, Ask::EngineOrClose(command), PinpriqReply::Nothing)
     }
 
     /// The client can take a group. It stands in line from now on, even before
@@ -152,13 +150,14 @@ impl PinpriqSession {
         self.ready = true;
         let take = self.take(self.subscribed.iter().cloned());
         let command = Command::Watch(Some(Box::new(take)));
-        self.ask(1, Ask::EngineOrClose(command), PinpriqReply::Nothing)
+        self.owed
+            .ask(1, Ask::EngineOrClose(command), PinpriqReply::Nothing)
     }
 
     /// The protocol has no word for an error. Nothing behind it is read.
     fn fault(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.ask(used, Ask::Close, PinpriqReply::Nothing)
+        self.owed.ask(used, Ask::Close, PinpriqReply::Nothing)
     }
 
     /// Drops what has come of a push that nobody wants.
@@ -179,7 +178,7 @@ impl Session for PinpriqSession {
             // Nothing behind it is read.
             self.unwanted = usize::MAX;
             let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
-            return self.ask(0, ask, PinpriqReply::Tls);
+            return self.owed.ask(0, ask, PinpriqReply::Tls);
         }
         if self.unwanted > 0 {
             return self.drop_unwanted(input);
@@ -212,7 +211,7 @@ impl Session for PinpriqSession {
         if let Given::Engine(Outcome::Refused(Refusal::Unavailable), _) = given {
             return Next::Close;
         }
-        match (self.replies.pop_front(), given) {
+        match (self.owed.pop(), given) {
             (Some(PinpriqReply::Pushed), Given::Engine(Outcome::Refused(_), _)) => {
                 env.tally.bump(Count::Dropped as usize);
             }
@@ -247,7 +246,7 @@ impl Session for PinpriqSession {
 
     /// There are no texts; a pop that is refused has nothing.
     fn say(&mut self, _: Said<'_>, output: &mut Output) -> Next {
-        if let Some(PinpriqReply::Popped) = self.replies.pop_front() {
+        if let Some(PinpriqReply::Popped) = self.owed.pop() {
             frame::group(&[], output);
         }
         Next::Done

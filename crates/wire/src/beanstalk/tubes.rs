@@ -1,0 +1,124 @@
+//! The tubes a connection uses and watches.
+
+use quintet_engine::{Command, ListState, Name, Take, Wait};
+
+use super::names::DEFAULT;
+use super::reply::{self, BeanstalkReply};
+use super::request::LEASE;
+use crate::session::Ask;
+
+/// A reserve is answered with DEADLINE_SOON when a job of the client has less
+/// time left than this.
+const MARGIN_MS: u64 = 1000;
+
+/// One that is used, and some that are watched, at least one.
+pub(super) struct Referred {
+    used: Name,
+    /// What a reserve asks for; its queues are the watched tubes.
+    reserve: Take,
+}
+
+impl Referred {
+    /// `default` alone, as connections begin.
+    pub(super) fn new() -> Self {
+        let default = Name::new(DEFAULT);
+        Self {
+            used: default.clone(),
+            reserve: Take {
+                queues: [default].into(),
+                lease: Some(LEASE),
+                deadline_soon_ms: Some(MARGIN_MS),
+                ..Take::default()
+            },
+        }
+    }
+
+    /// Tells the engine what a connection begins with.
+    pub(super) fn first(&self) -> Command {
+        refer(self.used.clone(), Some(true), Some(true))
+    }
+
+    /// The tube that is used.
+    pub(super) fn used(&self) -> &Name {
+        &self.used
+    }
+
+    /// The tubes that are watched, in no order.
+    pub(super) fn watched(&self) -> &[Name] {
+        &self.reserve.queues
+    }
+
+    /// A reserve from the watched tubes.
+    pub(super) fn reserve(&self, wait: Wait) -> Command {
+        let mut take = self.reserve.clone();
+        take.wait = wait;
+        Command::Take(take)
+    }
+
+    /// Kicks in the used tube.
+    pub(super) fn kick(&self, state: ListState, max: u64) -> Command {
+        Command::Kick {
+            queue: self.used.clone(),
+            state,
+            max,
+        }
+    }
+
+    /// What `use` does. The tube before is let go when the engine has heard of
+    /// the new one: [`Referred::now_using`].
+    pub(super) fn use_one(&self, name: &[u8]) -> (Ask, BeanstalkReply) {
+        let name = Name::new(name);
+        if name == self.used {
+            return (Ask::Own, BeanstalkReply::Using(name));
+        }
+        let refer = refer(name.clone(), Some(true), None);
+        (Ask::EngineAlone(refer), BeanstalkReply::NowUsing(name))
+    }
+
+    /// Uses a tube the engine has heard of; what lets go of the one before.
+    pub(super) fn now_using(&mut self, name: Name) -> Command {
+        refer(std::mem::replace(&mut self.used, name), Some(false), None)
+    }
+
+    /// What `watch` does, of which `max` may be watched. It is watched when
+    /// the engine has heard of it: [`Referred::now_watching`].
+    pub(super) fn watch(&self, name: &[u8], max: usize) -> (Ask, BeanstalkReply) {
+        let (name, watched) = (Name::new(name), self.watched());
+        if watched.contains(&name) {
+            (Ask::Own, BeanstalkReply::Watching(watched.len()))
+        } else if watched.len() >= max {
+            (Ask::Own, BeanstalkReply::Line(reply::OUT_OF_MEMORY))
+        } else {
+            let refer = refer(name.clone(), None, Some(true));
+            (Ask::EngineAlone(refer), BeanstalkReply::NowWatching(name))
+        }
+    }
+
+    /// Watches a tube the engine has heard of; how many are watched.
+    pub(super) fn now_watching(&mut self, name: Name) -> usize {
+        self.reserve.queues.push(name);
+        self.reserve.queues.len()
+    }
+
+    /// What `ignore` does. The last tube that is watched stays so.
+    pub(super) fn ignore(&mut self, name: &[u8]) -> (Ask, BeanstalkReply) {
+        let watched = &mut self.reserve.queues;
+        match watched.iter().position(|other| other.as_bytes() == name) {
+            None => (Ask::Own, BeanstalkReply::Watching(watched.len())),
+            Some(_) if watched.len() == 1 => (Ask::Own, BeanstalkReply::Line(b"NOT_IGNORED\r\n")),
+            Some(at) => {
+                let refer = refer(watched.swap_remove(at), None, Some(false));
+                let reply = BeanstalkReply::Watching(watched.len());
+                (Ask::Engine(refer), reply)
+            }
+        }
+    }
+}
+
+fn refer(queue: Name, uses: Option<bool>, watches: Option<bool>) -> Command {
+    Command::Refer {
+        queue,
+        uses,
+        watches,
+    }
+}

@@ -1,0 +1,128 @@
+//! What requests are owed, and how it is written.
+
+use quintet_engine::{Message, Outcome, Refusal};
+
+use super::Count;
+use crate::foreign::Foreign;
+use crate::output::Output;
+use crate::session::{Env, Given, Next};
+
+pub(super) const TOO_LARGE: &str = "Job data too large";
+
+/// What a request is owed.
+pub(super) enum JobqueueReply {
+    Connected,
+    Added,
+    /// True: it waits without limit.
+    Reserved(bool),
+    Deleted(u64),
+    Error(&'static str),
+    /// An error, then the end.
+    Last(&'static str),
+    Unknown(Box<[u8]>),
+    /// The end without a word.
+    End,
+    /// To a client that speaks TLS, then the end.
+    Tls,
+}
+
+impl JobqueueReply {
+    /// Writes it.
+    pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        let outcome = match given {
+            Given::Engine(outcome, _) => Some(outcome),
+            Given::Server(_) | Given::Host(_) | Given::Own => None,
+        };
+        match (self, outcome) {
+            (JobqueueReply::Tls, _) => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
+            }
+            (JobqueueReply::Connected, _) | (JobqueueReply::Deleted(_), Some(Outcome::Done)) => {
+                output.put(b"OK\0");
+            }
+            (JobqueueReply::Added, Some(Outcome::Put { id, .. })) => {
+                output.put(b"ADDED\0");
+                output.put(&id.0.to_le_bytes());
+            }
+            (JobqueueReply::Reserved(_), Some(Outcome::Messages(messages))) => {
+                env.tally.bump(Count::Hit as usize);
+                for message in messages {
+                    reserved(output, message);
+                }
+            }
+            (JobqueueReply::Reserved(_), Some(Outcome::Empty)) => {
+                env.tally.bump(Count::Timeout as usize);
+                output.put(b"TIMEOUT\0");
+            }
+            (JobqueueReply::Deleted(id), Some(Outcome::Refused(Refusal::NotFound))) => {
+                output.put(b"ERROR\0Job ");
+                output.number(id);
+                output.put(b" already deleted\0");
+            }
+            (_, Some(Outcome::Refused(refusal))) => error(output, text(*refusal).as_bytes()),
+            (JobqueueReply::Error(text), _) => error(output, text.as_bytes()),
+            (JobqueueReply::Last(text), _) => {
+                error(output, text.as_bytes());
+                return Next::Close;
+            }
+            (JobqueueReply::Unknown(word), _) => {
+                error(output, &[b"Unknown Command ", &*word].concat());
+                return Next::Close;
+            }
+            (JobqueueReply::End, _) => return Next::Close,
+            (JobqueueReply::Added | JobqueueReply::Reserved(_) | JobqueueReply::Deleted(_), _) => {
+                error(output, b"Unexpected outcome");
+            }
+        }
+        Next::Done
+    }
+}
+
+/// How a refusal is told.
+pub(super) fn text(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::QueueFull => "Queue full",
+        Refusal::MessageTooLarge => TOO_LARGE,
+        Refusal::QueueDown => "Queue is down",
+        Refusal::Draining => "Server is draining",
+        Refusal::NoSpace => "Disk full",
+        Refusal::NoMemory => "Out of memory",
+        Refusal::TooManyQueues => "Too many queues",
+        Refusal::TooManyWaiters => "Too many waiting clients",
+        Refusal::NotPermitted => "Not permitted",
+        Refusal::BadName => "Bad queue name",
+        Refusal::NotFound => "Job not found",
+        Refusal::QueueNotFound => "Queue not found",
+        Refusal::HeldLimit => "Too many reserved jobs",
+        Refusal::Duplicate(_) => "Duplicate job",
+        Refusal::Conflict => "Changed while it was being decided",
+        Refusal::TablesFull => "Tables full",
+        Refusal::SnapshotFull => "Snapshot full",
+        Refusal::Unavailable => "no quorum",
+    }
+}
+
+/// Writes an error.
+pub(super) fn error(output: &mut Output, text: &[u8]) {
+    output.put(b"ERROR\0");
+    output.put(text);
+    output.put(b"\0");
+}
+
+/// Seconds of a time to run, rounded up: a second is never less.
+fn seconds(ttr_ms: Option<u64>) -> u32 {
+    u32::try_from(ttr_ms.unwrap_or(0).div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
+fn reserved(output: &mut Output, message: &Message) {
+    output.put(b"RESERVED\0");
+    output.put(&message.id.0.to_le_bytes());
+    output.put(&message.rank.to_le_bytes());
+    output.put(&seconds(message.ttr_ms).to_le_bytes());
+    output.put(b"reserved\0");
+    // The take asked for no longer ones.
+    let len = u32::try_from(message.body.len()).unwrap_or(u32::MAX);
+    output.put(&len.to_le_bytes());
+    output.body(&message.body);
+}

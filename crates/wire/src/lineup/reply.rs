@@ -1,0 +1,121 @@
+//! What requests are owed, and how it is written.
+
+use quintet_engine::{Outcome, Refusal};
+
+use super::Count;
+use super::request::INVALID;
+use crate::foreign::Foreign;
+use crate::output::Output;
+use crate::session::{Env, Given, Next};
+
+pub(super) const CRLF: &[u8] = b"\r\n";
+
+/// What a request is owed.
+pub(super) enum LineupReply {
+    Pushed,
+    Popped,
+    Pong,
+    Error(&'static str),
+    /// An error, then the end.
+    Last(&'static str),
+    /// The end without a word.
+    End,
+    /// To a client that speaks TLS, then the end.
+    Tls,
+}
+
+impl LineupReply {
+    /// Writes it.
+    pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        match (self, given) {
+            (LineupReply::Pushed, Given::Engine(Outcome::Put { .. }, _)) => output.put(b"+OK\r\n"),
+            (LineupReply::Pushed, Given::Engine(Outcome::Refused(refusal), _)) => {
+                error(output, push_error(*refusal));
+            }
+            (LineupReply::Popped, Given::Engine(Outcome::Messages(messages), _)) => {
+                env.tally.bump(Count::Hit as usize);
+                for message in messages {
+                    output.put(b"$");
+                    output.block(&message.body);
+                }
+            }
+            (LineupReply::Popped, Given::Engine(Outcome::Empty, _)) => {
+                env.tally.bump(Count::Miss as usize);
+                error(output, "NO_MESSAGES");
+            }
+            (LineupReply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
+                error(output, pop_error(*refusal));
+            }
+            (LineupReply::Pong, _) => output.put(b"+PONG\r\n"),
+            (LineupReply::Error(text), _) => error(output, text),
+            (LineupReply::Last(text), _) => {
+                error(output, text);
+                return Next::Close;
+            }
+            (LineupReply::End, _) => return Next::Close,
+            (LineupReply::Tls, _) => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
+            }
+            (LineupReply::Pushed | LineupReply::Popped, _) => error(output, INVALID),
+        }
+        Next::Done
+    }
+}
+
+/// Too few machines can be reached to keep what would be done.
+const NO_QUORUM: &str = "no quorum";
+
+/// How a refused put is told.
+pub(super) fn push_error(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::MessageTooLarge => "MESSAGE_TOO_LARGE",
+        Refusal::NoMemory => "Out of memory",
+        Refusal::Draining => "SERVER_DRAINING",
+        Refusal::NotPermitted => "NOT_PERMITTED",
+        Refusal::Unavailable => NO_QUORUM,
+        Refusal::QueueFull
+        | Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::HeldLimit
+        | Refusal::Duplicate(_)
+        | Refusal::QueueDown
+        | Refusal::Conflict
+        | Refusal::TablesFull
+        | Refusal::SnapshotFull
+        | Refusal::NoSpace
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName => "MESSAGE_NOT_PUSHED",
+    }
+}
+
+/// How a refused take is told.
+fn pop_error(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::QueueDown => "QUEUE_DOWN",
+        Refusal::Unavailable => NO_QUORUM,
+        Refusal::NotPermitted => "NOT_PERMITTED",
+        Refusal::NoMemory => "Out of memory",
+        Refusal::QueueFull
+        | Refusal::MessageTooLarge
+        | Refusal::NotFound
+        | Refusal::QueueNotFound
+        | Refusal::HeldLimit
+        | Refusal::Duplicate(_)
+        | Refusal::Draining
+        | Refusal::Conflict
+        | Refusal::TablesFull
+        | Refusal::SnapshotFull
+        | Refusal::NoSpace
+        | Refusal::TooManyQueues
+        | Refusal::TooManyWaiters
+        | Refusal::BadName => "MESSAGE_NOT_POPPED",
+    }
+}
+
+/// Writes an error.
+pub(super) fn error(output: &mut Output, text: &str) {
+    output.put(b"-");
+    output.line(text.as_bytes());
+}

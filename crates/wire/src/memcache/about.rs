@@ -1,0 +1,65 @@
+//! Commands about the server, not about messages.
+
+use super::Status;
+use super::line::Words;
+use super::reply::{Fault, MemcacheReply};
+use super::request::{Begun, no_more};
+use super::session::{MemcacheSession, MemcacheState};
+use crate::session::{Ask, HostAsk};
+
+impl MemcacheSession {
+    /// Begins one of them, whose verb is in small letters.
+    pub(super) fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
+        let (ask, reply) = match verb {
+            b"stats" => (Ask::Host(HostAsk::Stats), MemcacheReply::Stats),
+            b"dump_stats" => {
+                let only = words
+                    .map(|word| self.queue(Some(word)))
+                    .collect::<Result<_, _>>()?;
+                (Ask::Host(HostAsk::Stats), MemcacheReply::DumpStats(only))
+            }
+            b"status" => {
+                let line = self.status_reply(words.next())?;
+                no_more(&words)?;
+                (Ask::Own, MemcacheReply::Line(line))
+            }
+            _ => {
+                no_more(&words)?;
+                match verb {
+                    b"version" => (Ask::Own, MemcacheReply::Version),
+                    b"dump_config" => (Ask::Host(HostAsk::Config), MemcacheReply::Config),
+                    b"reload" => (Ask::Host(HostAsk::Reload), MemcacheReply::Reloaded),
+                    b"shutdown" => {
+                        // Granted or not, the connection ends.
+                        self.state = MemcacheState::Over;
+                        (Ask::Host(HostAsk::Shutdown), MemcacheReply::Goodbye)
+                    }
+                    _ => return Err(Fault::SYNTAX),
+                }
+            }
+        };
+        Ok(self.last(used, ask, reply))
+    }
+
+    /// Shows or sets the listener's state.
+    fn status_reply(&self, word: Option<&[u8]>) -> Result<&'static str, Fault> {
+        let Some(word) = word else {
+            return Ok(match self.shared.status() {
+                Status::Up => "UP\r\n",
+                Status::ReadOnly => "READONLY\r\n",
+                Status::Quiescent => "QUIESCENT\r\n",
+            });
+        };
+        let states = [
+            ("up", Status::Up),
+            ("readonly", Status::ReadOnly),
+            ("quiescent", Status::Quiescent),
+        ];
+        let (_, status) = states
+            .into_iter()
+            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
+            .ok_or(Fault::SYNTAX)?;
+        self.shared.set_status(status);
+        Ok("END\r\n")
+    }
+}

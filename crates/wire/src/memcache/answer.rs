@@ -1,0 +1,213 @@
+//! The replies, one by one.
+
+use quintet_engine::{Command, Handed, Name, Outcome, Refusal, StatsOf, StatsReply};
+
+use super::reply::{Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
+use super::{Count, Shared, stats};
+use crate::output::Output;
+use crate::owed::Owed;
+use crate::session::{Env, Given, Next, ServerStats};
+
+pub(super) const END: &[u8] = b"END\r\n";
+
+impl MemcacheReply {
+    /// Writes it, or the first part of it.
+    pub(super) fn write(
+        self,
+        given: &Given,
+        (shared, env): (&Shared, &Env<'_>),
+        owed: &mut Owed<Self>,
+        output: &mut Output,
+    ) -> Next {
+        let given = no_queue_no_matter(given);
+        match (self, given) {
+            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Put { .. }, _)) => {
+                if !noreply {
+                    output.put(b"STORED\r\n");
+                }
+            }
+            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
+                if not_stored(*refusal) =>
+            {
+                if !noreply {
+                    output.put(b"NOT_STORED\r\n");
+                }
+            }
+            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
+                if !peek {
+                    env.tally.bump(Count::Hit as usize);
+                }
+                messages_of(messages, queue, shared, output);
+            }
+            (MemcacheReply::Value { peek }, Given::Engine(Outcome::Empty, _)) => {
+                if !peek {
+                    env.tally.bump(Count::Miss as usize);
+                }
+                output.put(END);
+            }
+            (MemcacheReply::Monitor(monitor), given) => {
+                return monitored(monitor, given, (shared, env), owed, output);
+            }
+            (MemcacheReply::Line(line), Given::Own) => output.put(line.as_bytes()),
+            (
+                MemcacheReply::Silent | MemcacheReply::Line(_),
+                given @ Given::Engine(Outcome::Refused(_), _),
+            ) => {
+                return unexpected(given, output);
+            }
+            (MemcacheReply::Silent, _) => {}
+            (MemcacheReply::Line(line), Given::Engine(..)) => output.put(line.as_bytes()),
+            (MemcacheReply::Foreign(foreign), _) => {
+                output.put(foreign.answer());
+                return Next::Close;
+            }
+            (MemcacheReply::Fault(fault), _) => {
+                output.put(fault.0.as_bytes());
+                return Next::Close;
+            }
+            (MemcacheReply::Refused(refusal), _) => {
+                refused(refusal, output);
+                return Next::Close;
+            }
+            (MemcacheReply::Confirmed, Given::Engine(Outcome::Count(count), _)) => {
+                output.put(if *count > 0 { END } else { b"ERROR\r\n" });
+            }
+            (MemcacheReply::Count, Given::Engine(Outcome::Count(count), _)) => {
+                output.number(*count);
+                output.put(b"\r\n");
+            }
+            (MemcacheReply::Version, _) => {
+                output.put(b"VERSION ");
+                output.line(shared.version.as_bytes());
+            }
+            (MemcacheReply::Stats, Given::Server(server)) => {
+                stats::write_server(server, &shared.version, output);
+                return list(None, server, owed);
+            }
+            (MemcacheReply::DumpStats(only), Given::Server(server)) => {
+                return list(Some(only), server, owed);
+            }
+            (MemcacheReply::Queues(listing), Given::Engine(Outcome::Stats(page), _)) => {
+                return listed(listing, page, owed, output);
+            }
+            (MemcacheReply::Config, Given::Host(Ok(text))) => {
+                for line in text.lines() {
+                    output.line(line.as_bytes());
+                }
+                output.put(END);
+            }
+            (MemcacheReply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
+            (MemcacheReply::Goodbye, Given::Host(Err(text))) => {
+                server_error(text, output);
+                return Next::Close;
+            }
+            (MemcacheReply::Goodbye, _) => return Next::Close,
+            (
+                MemcacheReply::Stored { .. }
+                | MemcacheReply::Value { .. }
+                | MemcacheReply::Line(_)
+                | MemcacheReply::Confirmed
+                | MemcacheReply::Count
+                | MemcacheReply::Stats
+                | MemcacheReply::DumpStats(_)
+                | MemcacheReply::Queues(_)
+                | MemcacheReply::Config
+                | MemcacheReply::Reloaded,
+                given,
+            ) => return unexpected(given, output),
+        }
+        Next::Done
+    }
+}
+
+fn messages_of(handed: &Handed, queue: &Name, shared: &Shared, output: &mut Output) {
+    for message in handed {
+        output.put(b"VALUE ");
+        output.put(queue.as_bytes());
+        output.put(b" ");
+        output.number(if shared.keep_flags {
+            u64::from(message.flags)
+        } else {
+            0
+        });
+        output.put(b" ");
+        output.block(&message.body);
+    }
+    output.put(END);
+}
+
+fn monitored(
+    mut monitor: Box<Monitor>,
+    given: &Given,
+    (shared, env): (&Shared, &Env<'_>),
+    owed: &mut Owed<MemcacheReply>,
+    output: &mut Output,
+) -> Next {
+    match given {
+        Given::Engine(Outcome::Messages(messages), queue) => {
+            messages_of(messages, queue, shared, output);
+            monitor.left = monitor.left.saturating_sub(1);
+            if monitor.left > 0 && env.now < monitor.until {
+                let take = monitor.take(shared);
+                return owed.again(MemcacheReply::Monitor(monitor), take);
+            }
+        }
+        Given::Engine(Outcome::Empty, _) => {}
+        // As many are open as may be: the client is to confirm some.
+        Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
+        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => {
+            return unexpected(given, output);
+        }
+    }
+    output.put(END);
+    Next::Done
+}
+
+fn queues(from: (u8, u32)) -> Command {
+    Command::Stats(StatsOf::Queues { from })
+}
+
+/// Goes on with the numbers of queues.
+fn list(dump: Option<Box<[Name]>>, server: &ServerStats, owed: &mut Owed<MemcacheReply>) -> Next {
+    let log = (server.number("log_retired"), server.number("log_rotations"));
+    let listing = Box::new(Listing { dump, log });
+    owed.again(MemcacheReply::Queues(listing), queues((0, 0)))
+}
+
+fn listed(
+    listing: Box<Listing>,
+    page: &StatsReply,
+    owed: &mut Owed<MemcacheReply>,
+    output: &mut Output,
+) -> Next {
+    if let StatsReply::Queues(page) = page {
+        stats::write_queues(&page.queues, &listing, output);
+        if let Some(from) = page.next {
+            return owed.again(MemcacheReply::Queues(listing), queues(from));
+        }
+    }
+    output.put(END);
+    Next::Done
+}
+
+/// A refusal, or an answer that does not fit the question.
+fn unexpected(given: &Given, output: &mut Output) -> Next {
+    match given {
+        Given::Engine(Outcome::Refused(refusal), _) => refused(*refusal, output),
+        Given::Host(Err(text)) => server_error(text, output),
+        Given::Engine(..) | Given::Server(_) | Given::Host(Ok(_)) | Given::Own => {
+            server_error("unexpected answer", output);
+        }
+    }
+    Next::Close
+}
+
+/// To a queue that does not exist nothing can be done, and nothing need be.
+fn no_queue_no_matter(given: &Given) -> &Given {
+    static NOTHING_DONE: std::sync::LazyLock<Given> =
+        std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
+    match given {
+        Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
+        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => given,
+    }
+}

@@ -1,0 +1,46 @@
+//! What the requests that were read and not answered yet are owed, for every
+//! voice.
+
+use std::collections::VecDeque;
+
+use quintet_engine::Command;
+
+use crate::session::{Ask, Next, Step};
+
+/// Replies to come, that of the oldest request first. `R` is what a voice
+/// remembers of a request to write its reply.
+pub(crate) struct Owed<R>(VecDeque<R>);
+
+impl<R> Owed<R> {
+    pub(crate) const fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    /// Hands out a request, to which `used` bytes of the input belong.
+    pub(crate) fn ask(&mut self, used: usize, ask: Ask, reply: R) -> Step {
+        self.0.push_back(reply);
+        Step::Ask { used, ask }
+    }
+
+    /// For a request that never came whole.
+    pub(crate) fn last_word(&mut self, reply: R) {
+        self.0.push_back(reply);
+    }
+
+    /// The reply to the oldest request, which is answered with this.
+    pub(crate) fn pop(&mut self) -> Option<R> {
+        self.0.pop_front()
+    }
+
+    /// The same, which it stays owed.
+    pub(crate) fn oldest(&self) -> Option<&R> {
+        self.0.front()
+    }
+
+    /// What was just taken with [`Owed::pop`] is not the whole reply: the
+    /// request goes on with this command, and is owed this to its outcome.
+    pub(crate) fn again(&mut self, reply: R, command: Command) -> Next {
+        self.0.push_front(reply);
+        Next::Again(Box::new(command))
+    }
+}
