@@ -94,12 +94,16 @@ impl BeanstalkSession {
         let (count, request) = parse(line, self.tubes.used());
         env.tally.bump(count as usize);
         let (ask, reply) = match request {
-            Request::Engine(command, reply) => (Ask::Engine(command), reply),
+            // These are what workers do all day.
+            Request::Engine(command, reply) => {
+                return self.owed.ask(end, Ask::Engine(command), reply);
+            }
             Request::Put(put) => return self.announced(input, end, put, env),
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
                 let take = Ask::Engine(self.tubes.reserve(wait));
-                (take, BeanstalkReply::Job(b"RESERVED "))
+                let reply = BeanstalkReply::Job(b"RESERVED ");
+                return self.owed.ask(end, take, reply);
             }
             Request::Use(name) => self.tubes.use_one(name),
             Request::Watch(name) => self.tubes.watch(name, self.shared.watched_max),

@@ -18,6 +18,7 @@ pub(super) fn queues(from: (u8, u32)) -> Command {
 }
 
 /// Writes a reply, or asks for more of what it is made of.
+#[inline]
 pub(super) fn go_on(
     reply: BeanstalkReply,
     given: &Given,
