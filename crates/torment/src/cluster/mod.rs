@@ -462,17 +462,17 @@ fn freeze(node: &fleet::Process, addresses: &Addresses, load: &Load) -> Result<D
     load.ledger().end_put(number, MEMCACHE, None);
     let took = took?;
     let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        // Closed with requests unread.
-        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
-            return Err(error).context("the connection to a deposed owner");
-        }
-        _ => {}
-    }
+    let read = stream.read_to_end(&mut rest);
     ensure!(
         rest.is_empty(),
         "an owner that another had succeeded answered: {:?}",
         String::from_utf8_lossy(&rest)
     );
-    Ok(took)
+    match read {
+        // Closed with requests unread.
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
+            Err(error).context("the connection to a deposed owner")
+        }
+        _ => Ok(took),
+    }
 }
