@@ -167,7 +167,12 @@ impl Storage for CachedRuns {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         if is_run(to) {
-            self.blobs.put(to, &*self.disk.open_read(from)?)?;
+            let put = self.blobs.put(to, &*self.disk.open_read(from)?);
+            // As a full disk: it is tried again, with another number, and nothing was named.
+            put.map_err(|error| {
+                let why = format!("{to} could not be replicated: {error}");
+                io::Error::new(io::ErrorKind::StorageFull, why)
+            })?;
         }
         self.disk.rename(from, to)
     }

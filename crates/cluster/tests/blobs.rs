@@ -11,7 +11,7 @@ use std::{
 
 use quintet_cluster::{Blobs, CachedRuns};
 use quintet_log::{
-    Disk, Storage, StorageFile,
+    Disk, LogError, Storage, StorageFile,
     run::{Run, RunName, RunNumber, RunOptions, RunWriter, list_runs, remove_run},
 };
 
@@ -95,7 +95,7 @@ const NAME: RunName = RunName {
     number: RunNumber(7),
 };
 
-fn write(node: &Node) -> Result<Run, quintet_log::LogError> {
+fn write(node: &Node) -> Result<Run, LogError> {
     let storage = Arc::clone(&node.runs) as Arc<dyn Storage>;
     let mut writer = RunWriter::create(storage, NAME, RunOptions::default())?;
     writer.lane(b"lane")?;
@@ -125,7 +125,9 @@ fn a_run_that_was_not_replicated_is_none() {
     let kept = Arc::new(Kept::default());
     let one = node(&kept);
     kept.fails.store(true, Ordering::SeqCst);
-    write(&one).map(drop).expect_err("it is nowhere else");
+    let error = write(&one).map(drop).expect_err("it is nowhere else");
+    // Not a failure of the disk, which would end the server.
+    assert!(matches!(error, LogError::NoSpace { .. }), "{error}");
     assert_eq!(one.disk.list().expect("listed"), Vec::<String>::new());
     kept.fails.store(false, Ordering::SeqCst);
     write(&one).expect("written");

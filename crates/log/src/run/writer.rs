@@ -260,7 +260,7 @@ impl RunWriter {
         let file_name = self.name.to_string();
         self.storage
             .rename(&self.tmp, &file_name)
-            .map_err(|error| LogError::io("rename", &self.tmp, 0, error))?;
+            .map_err(|error| LogError::full_or_io("rename", &self.tmp, 0, error))?;
         self.finished = true;
         self.storage
             .sync_dir()
