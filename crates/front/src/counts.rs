@@ -11,6 +11,7 @@ pub struct Counts {
     given_up: AtomicU64,
     turned_away: AtomicU64,
     refused: AtomicU64,
+    misfits: AtomicU64,
 }
 
 impl Counts {
@@ -50,6 +51,11 @@ impl Counts {
 
     pub(crate) fn turns_away(&self) -> u64 {
         self.turned_away.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Another client that the owner has no listener for; how many there were.
+    pub(crate) fn misfits(&self) -> u64 {
+        self.misfits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn refuses(&self) {

@@ -54,7 +54,9 @@ impl Front {
             .max_blocking_threads(8)
             .thread_name("front-work")
             .build()?;
-        let connections = Arc::new(Semaphore::new(settings.connections_max));
+        let connections = Arc::new(Semaphore::new(
+            settings.connections_max.min(Semaphore::MAX_PERMITS),
+        ));
         let shared = Arc::new(Shared {
             settings,
             owners,

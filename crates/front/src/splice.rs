@@ -50,10 +50,12 @@ pub(crate) async fn run(shared: Arc<Shared>, client: Plain, splice: Splice) {
     let (link, epoch) = match found {
         Ok(Ok(found)) => found,
         Ok(Err(why)) => {
-            tracing::warn!(
-                voice = splice.voice,
-                "the owner takes no such connection: {why}"
-            );
+            let misfits = shared.counts.misfits();
+            // Once per power of two: enough to notice, too little to fill a disk.
+            if misfits.is_power_of_two() {
+                let voice = splice.voice;
+                tracing::warn!(voice, "{misfits} connections closed: {why}");
+            }
             return;
         }
         Err(_) => {
