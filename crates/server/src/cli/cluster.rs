@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_front::line::{Answer, Ask, Question};
 
+use super::demo::Demo;
 use crate::cluster::{ClusterReport, NODE_SOCKET};
 
 /// A node asks all others before it answers, which takes a few seconds where one is gone.
@@ -19,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum Cluster {
     /// Say whether the loss of a machine would be survived, and how each node stands.
     Status(Status),
+    /// Try it: three nodes on this machine, whose owner is killed on a key.
+    Demo(Demo),
 }
 
 /// Which node is asked.
@@ -51,15 +54,14 @@ impl Cluster {
     pub(super) fn run(self) -> Result<ExitCode> {
         match self {
             Self::Status(status) => status.run(),
+            Self::Demo(demo) => demo.run(),
         }
     }
 }
 
 impl Status {
     fn run(self) -> Result<ExitCode> {
-        let line = ask(&self.at.data, Question::Status)?;
-        let report: ClusterReport =
-            serde_json::from_str(&line).context("the node's answer makes no sense")?;
+        let report = report(&self.at.data)?;
         let mut out = stdout().lock();
         match self.json {
             true => {
@@ -74,6 +76,12 @@ impl Status {
         }
         Ok(ExitCode::from(report.verdict().code()))
     }
+}
+
+/// What the node whose data directory this is says of its cluster.
+pub(super) fn report(data: &Path) -> Result<ClusterReport> {
+    let line = ask(data, Question::Status)?;
+    serde_json::from_str(&line).context("the node's answer makes no sense")
 }
 
 /// Asks the node whose data directory this is.

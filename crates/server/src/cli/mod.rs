@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod client;
 mod cluster;
+mod demo;
 mod drop;
 mod export;
 mod hooks;

@@ -127,6 +127,15 @@ impl NodeReport {
 }
 
 impl ClusterReport {
+    /// The node that owns, of those that answered.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        let owners = self.nodes.iter().filter_map(|heard| heard.report.as_ref());
+        let owners = owners.filter(|node| node.is_owner());
+        owners
+            .max_by_key(|node| node.epoch)
+            .map(|node| node.node.as_str())
+    }
+
     /// Whether all is well, and what is not.
     pub(crate) fn verdict(&self) -> Verdict {
         let mut notes = Vec::new();

@@ -144,3 +144,25 @@ fn a_backlog_larger_than_memory_outlives_its_owner() {
     assert_eq!(client.take(), None);
     assert!(runs("b") > 0, "nothing was fetched");
 }
+
+#[test]
+#[ignore = "needs nats-server"]
+fn the_demo_kills_an_owner_and_loses_nothing() {
+    let output = quintet(&["cluster", "demo", "--seconds", "8", "--kills", "1"]).output();
+    let output = output.expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for line in ["killing the owner", "owns the queues after", "lost 0"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    // Without a server's program it says what to install.
+    let absent = quintet(&["cluster", "demo", "--nats-server", "/absent/nats-server"]).output();
+    let absent = absent.expect("the binary starts");
+    assert!(!absent.status.success());
+    let text = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(text.contains("install nats-server"), "{text}");
+}
