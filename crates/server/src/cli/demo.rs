@@ -276,14 +276,15 @@ impl Client {
         Ok(answer == "STORED")
     }
 
-    /// Takes a message by a reliable read, so that it stays until that is confirmed.
-    fn take(&mut self) -> std::io::Result<Option<u64>> {
+    /// Takes a message by a reliable read, so that it stays until that is confirmed; true if there
+    /// was one. It is found when it is read: whether it was confirmed may never be told.
+    fn take(&mut self, ledger: &Mutex<Ledger>) -> std::io::Result<bool> {
         let head = self.ask("get demo/open\r\n")?;
         let Some(len) = head
             .strip_prefix("VALUE ")
             .and_then(|head| head.rsplit(' ').next())
         else {
-            return Ok(None);
+            return Ok(false);
         };
         let mut body = vec![0; len.parse::<usize>().unwrap_or(0)];
         self.0.read_exact(&mut body)?;
@@ -291,9 +292,10 @@ impl Client {
         self.0.read_line(&mut end)?;
         end.clear();
         self.0.read_line(&mut end)?;
-        let number = String::from_utf8_lossy(&body).parse().ok();
+        let number = String::from_utf8_lossy(&body).parse::<u64>();
+        locked(ledger).found.extend(number);
         self.ask("get demo/close\r\n")?;
-        Ok(number)
+        Ok(true)
     }
 }
 
@@ -414,9 +416,7 @@ impl Demo {
                 return Ok(lost);
             }
             let mut client = Client::open(addresses, 0)?;
-            while let Some(number) = client.take()? {
-                locked(ledger).found.insert(number);
-            }
+            while client.take(ledger)? {}
             // Reads that were open when their node was killed end with its lease.
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -471,9 +471,12 @@ fn take_all(addresses: &Addresses, ledger: &Mutex<Ledger>, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         turn += 1;
         client = client.or_else(|| Client::open(&locked(addresses), turn).ok());
-        match client.as_mut().map(Client::take) {
-            Some(Ok(Some(number))) => drop(locked(ledger).found.insert(number)),
-            Some(Ok(None)) => std::thread::sleep(PACE),
+        let taken = client
+            .as_mut()
+            .map(|client: &mut Client| client.take(ledger));
+        match taken {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => std::thread::sleep(PACE),
             Some(Err(_)) | None => {
                 client = None;
                 std::thread::sleep(PACE);
