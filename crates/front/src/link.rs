@@ -37,7 +37,7 @@ pub(crate) async fn serve(
 
 async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) -> io::Result<()> {
     match stream {
-        Plain::Unix(mut stream) => {
+        Plain::Right(mut stream) => {
             let asked = timeout(SAY, hear(shared, &mut stream, true)).await??;
             drop(place);
             match asked {
@@ -46,7 +46,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
                 Ask::Node(question) => tell(shared, &mut stream, question).await,
             }
         }
-        Plain::Tcp(stream) => {
+        Plain::Left(stream) => {
             set_up_link(&stream)?;
             match &shared.settings.tls {
                 None => plain(shared, stream).await,

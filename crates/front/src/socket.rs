@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::either::Either;
 
 /// A listening socket. Whoever opened it removes its file.
 #[derive(Debug)]
@@ -23,11 +21,8 @@ pub(crate) enum Listener {
     Unix(UnixListener),
 }
 
-/// A client's connection, or a node's.
-pub(crate) enum Plain {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+/// A client's connection, or a node's: TCP, or a unix socket.
+pub(crate) type Plain = Either<TcpStream, UnixStream>;
 
 impl Listener {
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
@@ -50,9 +45,9 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 // What passes through was gathered by whoever sent it.
                 stream.set_nodelay(true)?;
-                Ok((Plain::Tcp(stream), Some(peer)))
+                Ok((Plain::Left(stream), Some(peer)))
             }
-            Self::Unix(listener) => Ok((Plain::Unix(listener.accept().await?.0), None)),
+            Self::Unix(listener) => Ok((Plain::Right(listener.accept().await?.0), None)),
         }
     }
 }
@@ -69,44 +64,4 @@ pub(crate) fn set_up_link(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_TRIES)?;
     Ok(())
-}
-
-impl AsyncRead for Plain {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Plain {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
 }

@@ -1,16 +1,15 @@
 //! The clients' end: a connection waits for an owner, then its bytes flow, both ways, untouched.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::Owners;
 use crate::line::{Answer, Ask, Question, Splice};
@@ -33,11 +32,8 @@ const TOLD_MAX: usize = 64 << 10;
 /// unread bytes resets it, and the client might never see the last reply.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A link to an owner.
-enum Link {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+/// A link to an owner: as it is, or encrypted.
+type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// Sees to one client, for as long as it is connected.
 pub(crate) async fn run(shared: Arc<Shared>, client: Plain, splice: Splice) {
@@ -140,12 +136,12 @@ async fn connect(settings: &Settings, address: &str) -> io::Result<Link> {
     let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
     set_up_link(&stream)?;
     let Some(tls) = &settings.tls else {
-        return Ok(Link::Plain(stream));
+        return Ok(Link::Left(stream));
     };
     let name = tls::name_of(address)
         .ok_or_else(|| io::Error::other("its address has no name for a certificate"))?;
     let stream = timeout(SAY, tls.connect.connect(name, stream)).await??;
-    Ok(Link::Tls(Box::new(stream)))
+    Ok(Link::Right(Box::new(stream)))
 }
 
 /// Asks another node something, and waits for its answer, a line; five seconds at most.
@@ -215,45 +211,5 @@ async fn flow(client: Plain, link: Link, mut owners: watch::Receiver<Owners>, ep
         let mut sink = tokio::io::sink();
         let drain = tokio::io::copy(&mut from_client, &mut sink);
         timeout(DRAIN, drain).await.ok();
-    }
-}
-
-impl AsyncRead for Link {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Link {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }
