@@ -78,7 +78,8 @@ async fn find(
         let known = owners.borrow_and_update().hint().cloned();
         let known = known.map(|hint| (hint.epoch, hint.address));
         // The highest epoch is true, whoever names it.
-        let next = known.max_by_epoch(told.take());
+        let named = [told.take(), known].into_iter().flatten();
+        let next = named.max_by_key(|(epoch, _)| *epoch);
         if let Some((epoch, address)) = next {
             match ask(shared, &address, splice).await {
                 Ok((link, Answer::Ok)) => return Ok((link, epoch)),
@@ -100,20 +101,6 @@ async fn find(
                 again = AGAIN;
             }
             () = tokio::time::sleep(again) => again = (again * 2).min(AGAIN_MAX),
-        }
-    }
-}
-
-/// Of two owners the one with the higher epoch.
-trait MaxByEpoch {
-    fn max_by_epoch(self, other: Self) -> Self;
-}
-
-impl MaxByEpoch for Option<(u64, String)> {
-    fn max_by_epoch(self, other: Self) -> Self {
-        match (self, other) {
-            (Some(one), Some(other)) => Some(if other.0 > one.0 { other } else { one }),
-            (one, other) => one.or(other),
         }
     }
 }
