@@ -345,6 +345,8 @@ pub struct Names {
     pub tail: String,
     /// The bucket of its runs.
     pub runs: String,
+    /// The bucket of its scripts' attachments.
+    pub files: String,
 }
 
 impl Names {
@@ -355,6 +357,7 @@ impl Names {
             log: format!("quintet.{cluster}.log.{group}"),
             tail: format!("quintet.{cluster}.tail.{group}"),
             runs: format!("Q_{cluster}_{group}_runs"),
+            files: format!("Q_{cluster}_{group}_files"),
         }
     }
 

@@ -240,10 +240,26 @@ impl JetStream {
     /// # Errors
     /// [`Error::Bucket`].
     pub fn runs(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects, Error> {
+        self.objects(self.names.runs.clone(), replicas, placement_tags)
+    }
+
+    /// The bucket of the attachments of the group's messages, as [`JetStream::runs`].
+    ///
+    /// # Errors
+    /// [`Error::Bucket`].
+    pub fn files(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects, Error> {
+        self.objects(self.names.files.clone(), replicas, placement_tags)
+    }
+
+    fn objects(
+        &self,
+        name: String,
+        replicas: usize,
+        placement_tags: &[String],
+    ) -> Result<Objects, Error> {
         // The library starts a task for it.
         let _inside = self.runtime.enter();
         let context = async_nats::jetstream::new(self.inner.near.clone());
-        let name = self.names.runs.clone();
         let opened = objects::open(context, name.clone(), replicas, placement_tags.to_vec());
         match self.runtime.block_on(opened) {
             Ok(opened) => Ok(Objects::new(self.runtime.clone(), name, opened)),

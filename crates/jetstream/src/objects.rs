@@ -1,4 +1,4 @@
-//! A bucket of JetStream's object store as the runs of a group.
+//! A bucket of JetStream's object store: the runs of a group, or its scripts' attachments.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -35,7 +35,8 @@ const TRIES: usize = 5;
 /// Bytes a second that storing is given at least, before it counts as failed.
 const SLOWEST: u64 = 256 << 10;
 
-/// Run files, replicated by JetStream. Made by [`JetStream::runs`](crate::JetStream::runs).
+/// Files, replicated by JetStream. Made by [`JetStream::runs`](crate::JetStream::runs) and
+/// [`JetStream::files`](crate::JetStream::files).
 ///
 /// Every call waits, and so must not be made from an answer.
 pub struct Objects {
@@ -108,6 +109,17 @@ impl Objects {
             stream,
             bucket,
         }
+    }
+
+    /// Keeps the content of a file under a name that nothing else has: `under`, a slash, and what is
+    /// answered, 32 hexadecimal digits. Replicated when this returns.
+    ///
+    /// # Errors
+    /// It is not kept, or nobody knows.
+    pub fn put_new(&self, under: &str, content: &dyn StorageFile) -> io::Result<String> {
+        let unique = format!("{:032x}", random());
+        Blobs::put(self, &format!("{under}/{unique}"), content)?;
+        Ok(unique)
     }
 
     /// Stores an object as the library does, but only under a name that never was an object's: a

@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use md5::{Digest, Md5};
 use quintet_engine::{Attachment, Command, Edit, Message};
 
 use crate::admin::Admin;
+use crate::blobs::attribute;
 use crate::fault::Fault;
 use crate::messages::done;
 use crate::paths::{self, check_file_name};
@@ -50,21 +51,20 @@ impl Rq {
         let dir = self.paths.dir(queue, &message);
         let folder = self.paths.absolute(&dir).join("attach");
         paths::make_folder(&folder)?;
-        // Dot files are no attachments, and go with the message.
-        static UNIQUE: AtomicU64 = AtomicU64::new(0);
-        let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
-        let new = folder.join(format!(".{}-{unique}.new", std::process::id()));
+        let new = self.new_file(&folder);
         let stored = store(&new, source).and_then(|attached| match expect_md5 {
             Some(md5) if !md5.eq_ignore_ascii_case(&hex(&attached.md5)) => Err(Fault::Failed(
                 format!("md5 is {}, not {md5}", hex(&attached.md5)),
             )),
             _ => Ok(attached),
         });
-        let named = stored.and_then(|stored| {
+        let kept = stored.and_then(|stored| Ok((self.replicate(&dir, &new)?, stored)));
+        let named = kept.and_then(|(kept, stored)| {
             let _one_at_a_time = self.preparing(&message);
             let message = self.prepared(queue, id)?;
             std::fs::rename(&new, folder.join(name))?;
             paths::sync_up(&folder, 4)?;
+            self.know(&dir, name, &stored);
             let mut files = attachments(&message);
             files.retain(|file| *file.name != *name.as_bytes());
             files.push(Attachment {
@@ -72,9 +72,11 @@ impl Rq {
                 ..stored.clone()
             });
             files.sort_by(|a, b| a.name.cmp(&b.name));
+            let mut attrs = vec![set("dir", &dir.to_string_lossy())];
+            attrs.extend(kept.map(|kept| set(&attribute(name), &kept)));
             let edit = Edit {
                 attachments: Some(files),
-                attrs: vec![set("dir", &dir.to_string_lossy())],
+                attrs,
                 ..Edit::default()
             };
             done(self.ask(Command::Edit(message.id, Box::new(edit))))?;
@@ -105,14 +107,24 @@ impl Rq {
         if files.len() == before {
             return Err(no_file(name));
         }
+        // What is kept of it elsewhere goes with the message.
         let edit = Edit {
             attachments: Some(files),
+            attrs: vec![(attribute(name).into_bytes().into(), None)],
             ..Edit::default()
         };
         done(self.ask(Command::Edit(message.id, Box::new(edit))))?;
         let file = self.message_dir(queue, &message).join("attach").join(name);
-        std::fs::remove_file(file)?;
+        paths::forget(&file);
         Ok(())
+    }
+
+    /// The path of a file that has no name yet. Dot files are no attachments, and go with the
+    /// message.
+    pub(crate) fn new_file(&self, folder: &Path) -> PathBuf {
+        static UNIQUE: AtomicU64 = AtomicU64::new(0);
+        let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
+        folder.join(format!(".{}-{unique}.new", std::process::id()))
     }
 
     /// The file of an attachment. It stays as it is for as long as it is open,
@@ -122,6 +134,12 @@ impl Rq {
     /// [`Fault::BadName`], [`Fault::MessageNotFound`], [`Fault::Failed`] if
     /// there is none of that name.
     pub fn attachment_path(&self, queue: &str, id: &str, name: &str) -> Result<PathBuf, Fault> {
+        check_file_name(name)?;
+        let message = self.find(queue, id)?.message;
+        let files = message.extra.iter().flat_map(|extra| &extra.attachments);
+        for file in files.filter(|file| *file.name == *name.as_bytes()) {
+            self.bring_one(queue, &message, file)?;
+        }
         self.file(queue, id, "attach", name)
     }
 
@@ -170,8 +188,15 @@ fn attachments(message: &Message) -> Vec<Attachment> {
 }
 
 /// Writes and syncs a file. The answer has no name yet.
-pub(crate) fn store(path: &std::path::Path, source: &mut dyn Read) -> Result<Attachment, Fault> {
+pub(crate) fn store(path: &Path, source: &mut dyn Read) -> Result<Attachment, Fault> {
     let mut file = File::create_new(path)?;
+    let stored = summed(source, &mut file)?;
+    file.sync_all()?;
+    Ok(stored)
+}
+
+/// Hands all there is on to `sink`. The answer has no name.
+pub(crate) fn summed(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Attachment, Fault> {
     let mut sum = Md5::new();
     let mut chunk = vec![0; CHUNK];
     let mut len = 0;
@@ -182,11 +207,10 @@ pub(crate) fn store(path: &std::path::Path, source: &mut dyn Read) -> Result<Att
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         };
-        file.write_all(&chunk[..read])?;
+        sink.write_all(&chunk[..read])?;
         sum.update(&chunk[..read]);
         len += read as u64;
     }
-    file.sync_all()?;
     Ok(Attachment {
         name: Box::default(),
         len,

@@ -1,12 +1,13 @@
 //! Copies of messages, for `dup` and clones: attachments are linked, never
-//! copied.
+//! copied on this disk.
 
 use std::fmt;
 
 use quintet_door::BodyBytes;
-use quintet_engine::{Body, By, Command, Edit, Message, Name};
+use quintet_engine::{AttrChange, Body, By, Command, Edit, Message, Name};
 
 use crate::admin::Admin;
+use crate::blobs::attribute;
 use crate::config::check_queue_name;
 use crate::fault::Fault;
 use crate::messages::{PutAs, done};
@@ -82,10 +83,11 @@ impl Rq {
         let copy = self.put(to, new, put_as).map_err(at("prep"))?;
         let dir = own_dir(to, &copy);
         let linked = self.link_files(from, message, &dir);
-        let edited = linked.and_then(|()| {
+        let edited = linked.and_then(|mut attrs| {
+            attrs.push(record::set("dir", &dir.to_string_lossy()));
             let edit = Edit {
                 attachments: Some(files.clone()),
-                attrs: vec![record::set("dir", &dir.to_string_lossy())],
+                attrs,
                 ..Edit::default()
             };
             done(self.ask(Command::Edit(copy.id, Box::new(edit))))
@@ -106,23 +108,31 @@ impl Rq {
         Ok(self.full_id(to, &copy))
     }
 
+    /// Answers the attributes that say where others keep them.
     fn link_files(
         &self,
         from: &str,
         message: &Message,
         dir: &std::path::Path,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<AttrChange>, Fault> {
+        self.bring(from, message)?;
         let source = self.message_dir(from, message).join("attach");
         let target = self.paths.absolute(dir).join("attach");
         paths::make_folder(&target)?;
         let files = message.extra.iter().flat_map(|extra| &extra.attachments);
+        let mut attrs = Vec::new();
         for file in files {
             let name = String::from_utf8_lossy(&file.name);
             paths::check_file_name(&name)?;
-            std::fs::hard_link(source.join(&*name), target.join(&*name))?;
+            let link = target.join(&*name);
+            std::fs::hard_link(source.join(&*name), &link)?;
+            // Each message's own: what is kept goes with the message it is of.
+            let kept = self.replicate(dir, &link)?;
+            attrs.extend(kept.map(|kept| record::set(&attribute(&name), &kept)));
+            self.know(dir, &name, file);
         }
         paths::sync_up(&target, 4)?;
-        Ok(())
+        Ok(attrs)
     }
 
     /// The body again, where the other queue can have it.

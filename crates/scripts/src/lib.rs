@@ -13,6 +13,7 @@
 mod acknowledged;
 mod admin;
 mod attach;
+mod blobs;
 mod child;
 mod config;
 mod copy;
@@ -51,6 +52,7 @@ mod yaml;
 
 pub use admin::{Admin, AdminOp};
 pub use attach::Attached;
+pub use blobs::Blobs;
 pub use config::{QueueConfig, Schedule, check_queue_name};
 pub use fault::Fault;
 pub use ids::last_part;

@@ -54,6 +54,7 @@ impl Rq {
             folders: Mutex::default(),
             preparing: std::array::from_fn(|_| Mutex::default()),
             single: Mutex::default(),
+            known: Mutex::default(),
             errack: Errack::default(),
             router: RulesRead::default(),
             children: AtomicUsize::new(0),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::blobs::Blobs;
+
 /// Which command a built-in script (`builtin:NAME`) is: its words, the program
 /// first. `None` if there is no such script.
 pub type Builtin = Arc<dyn Fn(&str) -> Option<Vec<OsString>> + Send + Sync>;
@@ -29,6 +31,8 @@ pub struct Options {
     pub launcher: Vec<OsString>,
     /// Built-in scripts.
     pub builtin: Builtin,
+    /// Who else keeps attachments. `None`: this disk alone.
+    pub blobs: Option<Arc<dyn Blobs>>,
     pub limits: Limits,
 }
 
@@ -104,6 +108,7 @@ impl Options {
             allow_new_queue: false,
             launcher,
             builtin: Arc::new(|_| None),
+            blobs: None,
             limits: Limits::default(),
         }
     }

@@ -122,6 +122,8 @@ impl ScriptRun {
         };
         let rq = Arc::clone(&self.rq);
         let limits = &rq.options.limits;
+        let brought = rq.bring(&self.queue.name, &self.message);
+        brought.map_err(|fault| io::Error::other(fault.to_string()))?;
         let dir = rq.message_dir(&self.queue.name, &self.message);
         let job = dir.join("job");
         paths::make_folder(&job)?;

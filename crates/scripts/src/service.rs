@@ -15,6 +15,7 @@ use quintet_engine::{
 use serde_json::Value;
 
 use crate::acknowledged::Errack;
+use crate::blobs::Known;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
 use crate::locks::lock;
@@ -46,6 +47,7 @@ pub struct Rq {
     pub(crate) preparing: [Mutex<()>; 16],
     /// One at a time asks whether a queue is empty and puts if it is.
     pub(crate) single: Mutex<()>,
+    pub(crate) known: Mutex<Known>,
     pub(crate) errack: Errack,
     pub(crate) router: RulesRead,
     pub(crate) children: AtomicUsize,

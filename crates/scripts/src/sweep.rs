@@ -1,6 +1,6 @@
-//! The sweep: folders whose message is gone, and copies a crash cut short.
+//! The sweep: folders and kept attachments whose message is gone, and copies a crash cut short.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -40,6 +40,9 @@ impl Rq {
             }
         }
         let mut orphans = self.folders_without_own_message();
+        // Not right after the start: in a cluster the servers may still elect who answers.
+        let kept = if first { BTreeMap::new() } else { self.kept() };
+        orphans.extend(self.of_nobody(kept.keys()));
         if orphans.is_empty() {
             return;
         }
@@ -54,12 +57,27 @@ impl Rq {
             }
         }
         for dir in orphans {
-            let dir = self.paths.absolute(&dir);
+            let path = self.paths.absolute(&dir);
             // Only attachments can belong to a message that was not seen.
-            if all_seen || !has_files(&dir) {
-                remove_tree(&dir);
+            if all_seen || !has_files(&path) {
+                remove_tree(&path);
+            }
+            if all_seen {
+                self.forget_kept(kept.get(&dir).map_or(&[], Vec::as_slice));
             }
         }
+    }
+
+    /// Those of these folders that have no message of their own.
+    fn of_nobody<'a>(&self, folders: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf> {
+        let owned = |folder: &PathBuf| {
+            let mut words = folder.iter().map(|word| word.to_string_lossy());
+            match (words.nth(1), words.nth(2)) {
+                (Some(queue), Some(id)) => self.has_own_message(&queue, &id),
+                _ => true,
+            }
+        };
+        folders.filter(|folder| !owned(folder)).cloned().collect()
     }
 
     fn folders_without_own_message(&self) -> BTreeSet<PathBuf> {

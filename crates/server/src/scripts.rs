@@ -51,7 +51,8 @@ impl Scripts {
     /// The directory of scripts cannot be made, or the system has no threads.
     pub(crate) fn start(server: &Arc<Server>, open: Vec<http::Open>) -> Result<Self> {
         let door: Arc<dyn Door> = Arc::new(ServerDoor(Arc::clone(server)));
-        let options = options(&locked(&server.config), &open);
+        let mut options = options(&locked(&server.config), &open);
+        options.blobs = server.node.as_ref().map(|node| node.blobs());
         let mut scripts = Self {
             door,
             rq: None,

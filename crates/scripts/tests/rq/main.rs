@@ -1,6 +1,7 @@
 //! RQ without HTTP: the sheet's cases, bad input, crashes. Scripts run
 //! for real, the shards are simulated.
 
+mod blobs;
 mod common;
 mod errack;
 mod examples;

@@ -4,6 +4,7 @@
 mod checks;
 pub(crate) mod doors;
 mod duty;
+mod files;
 mod mirror;
 mod registry;
 mod report;
@@ -28,6 +29,7 @@ use crate::config::Config;
 use crate::server::{Order, Server};
 use doors::Doors;
 use duty::{Told, Work};
+use files::Files;
 use runs::Runs;
 use teller::Teller;
 
@@ -47,6 +49,7 @@ pub(crate) struct Node {
     told: Arc<Told>,
     world: Arc<Threads>,
     doors: Doors,
+    files: Arc<Files>,
 }
 
 /// A log this node has claimed, with what it led to.
@@ -96,6 +99,11 @@ impl Node {
             ("cluster_role".to_owned(), status.role.name().to_owned()),
             ("cluster_owner".to_owned(), owner),
         ]
+    }
+
+    /// Who keeps scripts' attachments.
+    pub(crate) fn blobs(&self) -> Arc<dyn quintet_scripts::Blobs> {
+        Arc::<Files>::clone(&self.files)
     }
 
     /// How it stands.
@@ -205,6 +213,10 @@ pub(crate) fn follow(
         return Ok(None);
     };
     let runs = Runs::open(&config.data, objects)?;
+    let attached = until(inbox, || stream.files(replicas, &cluster.placement_tags))?;
+    let Some(attached) = attached else {
+        return Ok(None);
+    };
     let told = Arc::new(Told {
         orders: orders.clone(),
         happened: Default::default(),
@@ -242,6 +254,7 @@ pub(crate) fn follow(
         told,
         world,
         doors: Doors::default(),
+        files: Arc::new(Files(attached)),
     });
     let settings = doors::settings(registered, tls, connections);
     let teller = Arc::new(Teller {
