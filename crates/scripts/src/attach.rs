@@ -1,24 +1,19 @@
 //! Files of messages: attachments, streamed to files beside the log, and what
 //! scripts leave.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::Read;
+use std::path::PathBuf;
 
-use md5::{Digest, Md5};
 use quintet_engine::{Attachment, Command, Edit, Message};
 
 use crate::admin::Admin;
-use crate::blobs::attribute;
 use crate::fault::Fault;
+use crate::files::{new_file, store};
+use crate::kept::attribute;
 use crate::messages::done;
 use crate::paths::{self, check_file_name};
 use crate::record::{hex, set};
 use crate::service::Rq;
-
-/// Bytes of an attachment in memory at a time.
-const CHUNK: usize = 64 << 10;
 
 /// A new attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +46,7 @@ impl Rq {
         let dir = self.paths.dir(queue, &message);
         let folder = self.paths.absolute(&dir).join("attach");
         paths::make_folder(&folder)?;
-        let new = self.new_file(&folder);
+        let new = new_file(&folder);
         let stored = store(&new, source).and_then(|attached| match expect_md5 {
             Some(md5) if !md5.eq_ignore_ascii_case(&hex(&attached.md5)) => Err(Fault::Failed(
                 format!("md5 is {}, not {md5}", hex(&attached.md5)),
@@ -119,14 +114,6 @@ impl Rq {
         Ok(())
     }
 
-    /// The path of a file that has no name yet. Dot files are no attachments, and go with the
-    /// message.
-    pub(crate) fn new_file(&self, folder: &Path) -> PathBuf {
-        static UNIQUE: AtomicU64 = AtomicU64::new(0);
-        let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
-        folder.join(format!(".{}-{unique}.new", std::process::id()))
-    }
-
     /// The file of an attachment. It stays as it is for as long as it is open,
     /// also if the message goes.
     ///
@@ -185,35 +172,4 @@ fn no_file(name: &str) -> Fault {
 fn attachments(message: &Message) -> Vec<Attachment> {
     let extra = message.extra.as_ref();
     extra.map_or_else(Vec::new, |extra| extra.attachments.clone())
-}
-
-/// Writes and syncs a file. The answer has no name yet.
-pub(crate) fn store(path: &Path, source: &mut dyn Read) -> Result<Attachment, Fault> {
-    let mut file = File::create_new(path)?;
-    let stored = summed(source, &mut file)?;
-    file.sync_all()?;
-    Ok(stored)
-}
-
-/// Hands all there is on to `sink`. The answer has no name.
-pub(crate) fn summed(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Attachment, Fault> {
-    let mut sum = Md5::new();
-    let mut chunk = vec![0; CHUNK];
-    let mut len = 0;
-    loop {
-        let read = match source.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
-        };
-        sink.write_all(&chunk[..read])?;
-        sum.update(&chunk[..read]);
-        len += read as u64;
-    }
-    Ok(Attachment {
-        name: Box::default(),
-        len,
-        md5: sum.finalize().into(),
-    })
 }

@@ -7,9 +7,9 @@ use quintet_door::BodyBytes;
 use quintet_engine::{AttrChange, Body, By, Command, Edit, Message, Name};
 
 use crate::admin::Admin;
-use crate::blobs::attribute;
 use crate::config::check_queue_name;
 use crate::fault::Fault;
+use crate::kept::attribute;
 use crate::messages::{PutAs, done};
 use crate::new::NewMessage;
 use crate::paths::{self, own_dir};

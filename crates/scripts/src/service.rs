@@ -15,9 +15,9 @@ use quintet_engine::{
 use serde_json::Value;
 
 use crate::acknowledged::Errack;
-use crate::blobs::Known;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
+use crate::files::Known;
 use crate::locks::lock;
 use crate::options::Options;
 use crate::paths::{Paths, RootLock};

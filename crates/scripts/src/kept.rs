@@ -1,0 +1,154 @@
+//! Attachments that others keep as well: kept when they are stored, brought when they are wanted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quintet_engine::{Attachment, Message};
+
+use crate::fault::Fault;
+use crate::files::{new_file, summed};
+use crate::locks::lock;
+use crate::paths::{self, check_file_name, is_message_dir};
+use crate::record::{attr_text, hex};
+use crate::service::Rq;
+
+/// The attribute that says under which name an attachment is kept.
+pub(crate) fn attribute(file: &str) -> String {
+    format!("blob {file}")
+}
+
+/// The folder a name belongs to, from the root on.
+pub(crate) fn folder_of(name: &str) -> Option<PathBuf> {
+    let (folder, _) = name.rsplit_once('/')?;
+    let folder = PathBuf::from(folder);
+    is_message_dir(&folder).then_some(folder)
+}
+
+impl Rq {
+    /// Has a file kept that becomes an attachment in the folder `dir`. `None`: nobody but this
+    /// disk keeps any.
+    pub(crate) fn replicate(&self, dir: &Path, file: &Path) -> Result<Option<String>, Fault> {
+        let Some(blobs) = &self.options.blobs else {
+            return Ok(None);
+        };
+        let under = dir.to_string_lossy();
+        let kept = blobs.put(&under, file).map_err(|error| {
+            Fault::Failed(format!("the attachment could not be replicated: {error}"))
+        })?;
+        Ok(Some(kept))
+    }
+
+    /// What was just stored here is what the message says.
+    pub(crate) fn know(&self, dir: &Path, name: &str, file: &Attachment) {
+        if self.options.blobs.is_some() {
+            lock(&self.known).add(known_name(dir, name, file));
+        }
+    }
+
+    /// Brings the attachments of a message here, those that are not.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] names the one that cannot be had.
+    pub(crate) fn bring(&self, queue: &str, message: &Message) -> Result<(), Fault> {
+        if self.options.blobs.is_none() {
+            return Ok(());
+        }
+        let files = message.extra.iter().flat_map(|extra| &extra.attachments);
+        for file in files {
+            self.bring_one(queue, message, file)?;
+        }
+        Ok(())
+    }
+
+    /// Brings one of them.
+    pub(crate) fn bring_one(
+        &self,
+        queue: &str,
+        message: &Message,
+        file: &Attachment,
+    ) -> Result<(), Fault> {
+        let Some(blobs) = &self.options.blobs else {
+            return Ok(());
+        };
+        let name = String::from_utf8_lossy(&file.name).into_owned();
+        check_file_name(&name)?;
+        let dir = self.paths.dir(queue, message);
+        let known = known_name(&dir, &name, file);
+        let path = self.paths.absolute(&dir).join("attach").join(&name);
+        let here = std::fs::symlink_metadata(&path);
+        if here.is_ok_and(|about| about.is_file())
+            && (lock(&self.known).has(&known) || is_what(file, &path))
+        {
+            lock(&self.known).add(known);
+            return Ok(());
+        }
+        let kept = attr_text(message, &attribute(&name)).filter(|kept| is_hex(kept));
+        let kept = kept.map(|kept| format!("{}/{kept}", dir.display()));
+        let failed = |why: &str| Fault::Failed(format!("attachment {name} cannot be had: {why}"));
+        let kept = kept.ok_or_else(|| failed("it was stored by a server that was alone"))?;
+        let folder = self.paths.absolute(&dir).join("attach");
+        paths::make_folder(&folder)?;
+        let new = new_file(&folder);
+        let got = match blobs.get(&kept, &new) {
+            Ok(true) if is_what(file, &new) => Ok(std::fs::rename(&new, &path)?),
+            Ok(true) => Err(failed("what is kept is damaged")),
+            Ok(false) => Err(failed("it is neither here nor in the cluster's bucket")),
+            Err(error) => Err(failed(&error.to_string())),
+        };
+        if got.is_err() {
+            paths::forget(&new);
+        }
+        got?;
+        lock(&self.known).add(known);
+        Ok(())
+    }
+
+    /// Names of what is kept, by the folder it belongs to. None if nobody answers.
+    pub(crate) fn kept(&self) -> BTreeMap<PathBuf, Vec<String>> {
+        let mut kept: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+        let Some(blobs) = &self.options.blobs else {
+            return kept;
+        };
+        match blobs.list() {
+            Ok(names) => {
+                for name in names {
+                    if let Some(folder) = folder_of(&name) {
+                        kept.entry(folder).or_default().push(name);
+                    }
+                }
+            }
+            Err(error) => tracing::debug!("cannot list attachments: {error}"),
+        }
+        kept
+    }
+
+    /// Has these kept no longer.
+    pub(crate) fn forget_kept(&self, names: &[String]) {
+        let Some(blobs) = &self.options.blobs else {
+            return;
+        };
+        for name in names {
+            if let Err(error) = blobs.delete(name) {
+                // The next sweep tries again.
+                tracing::debug!("cannot delete {name}: {error}");
+                return;
+            }
+        }
+    }
+}
+
+/// A folder and a file in it, with its sum: one that replaced it is another.
+fn known_name(dir: &Path, name: &str, file: &Attachment) -> String {
+    format!("{}/{}/{name}", dir.display(), hex(&file.md5))
+}
+
+fn is_what(file: &Attachment, path: &Path) -> bool {
+    let read = std::fs::File::open(path).map_err(Fault::from);
+    let read = read.and_then(|mut content| summed(&mut content, &mut io::sink()));
+    read.is_ok_and(|read| (read.len, read.md5) == (file.len, file.md5))
+}
+
+fn is_hex(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
