@@ -54,6 +54,13 @@ pub trait Door: Send + Sync {
         None
     }
 
+    /// Every number this server tells, in this format; of these names alone, whole or with a `*`
+    /// at the end, if there are any. May take as long as there are queues. `None`: it has none.
+    fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
+        let _ = (exposition, names);
+        None
+    }
+
     /// A new party, to hold leases and to wait. `arrive` gets what its standing
     /// take brings.
     fn enter(&self, arrive: Arrive) -> Party;
@@ -82,6 +89,15 @@ pub trait Door: Send + Sync {
     /// # Errors
     /// [`StoreError`]; nothing is kept then.
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
+}
+
+/// How numbers are written for those who scrape them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exposition {
+    /// Prometheus' text format, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics, version 1.0.
+    OpenMetrics,
 }
 
 /// Why a body was not stored.

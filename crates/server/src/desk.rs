@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use mio::{Events, Poll};
-use quintet_door::{Arrive, Door, OnOutcome, StoreError};
+use quintet_door::{Arrive, Door, Exposition, OnOutcome, StoreError, Visit};
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
 };
@@ -19,6 +19,7 @@ use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locke
 use quintet_wire::STREAM_OVER;
 
 use crate::io::{Mail, Upload};
+use crate::metrics;
 use crate::server::Server;
 
 /// Those who came in, and what they are still to be told.
@@ -87,6 +88,13 @@ impl Door for ServerDoor {
 
     fn role(&self) -> Option<String> {
         Some(self.0.node.as_ref()?.role())
+    }
+
+    fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
+        let most = locked(&self.0.config).metrics_queues;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let queues = metrics::largest(&Visit::new(self), most);
+        Some(self.0.metrics(&queues, exposition, names))
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

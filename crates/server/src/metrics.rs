@@ -1,17 +1,24 @@
 //! Every number the server tells, a row each. What prints numbers walks this
-//! table: the control channel ([`samples`]), Prometheus' text ([`text`]), and
-//! voices, whose statistics are looked up in what [`samples`] read.
+//! table: the control channel ([`samples`]), what is scraped ([`text`]), and
+//! voices, whose statistics are looked up in what [`samples`] read. What is told
+//! of each queue is in `queues`, the formats are in `exposition`.
+
+mod exposition;
+mod queues;
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_cluster::Role;
-use quintet_engine::ShardStats;
+use quintet_door::Exposition;
+use quintet_engine::{QueueStats, ShardStats};
 
 use crate::cluster::Node;
 use crate::server::Server;
 use crate::stats::Process;
+use exposition::{Family, Text, labels};
+
+pub(crate) use queues::largest;
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -355,46 +362,33 @@ fn of_node(reading: &Reading<'_>, read: fn(&Node) -> u64) -> Vec<Point> {
     node.map(|node| (Vec::new(), read(node) as f64)).collect()
 }
 
-/// All numbers in Prometheus' text format, version 0.0.4.
-pub(crate) fn text(reading: &Reading<'_>) -> String {
-    let mut text = String::new();
+/// All numbers of the table, and those of `queues`.
+pub(crate) fn text(
+    reading: &Reading<'_>,
+    queues: &[QueueStats],
+    exposition: Exposition,
+    names: &[String],
+) -> String {
+    let mut text = Text::new(exposition, names);
     for metric in METRICS {
-        print(metric, &metric.points(reading), &mut text);
+        write(metric, || metric.points(reading), &mut text);
     }
-    text
+    queues::write(queues, &mut text);
+    text.end()
 }
 
-fn print(metric: &Metric, points: &[Point], into: &mut String) {
-    let Metric { name, help, .. } = metric;
-    let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-    };
-    // Writing to a string cannot fail.
-    writeln!(
-        into,
-        "# HELP quintet_{name} {help}\n# TYPE quintet_{name} {kind}"
-    )
-    .ok();
-    for (values, number) in points {
-        let pairs = metric.labels().iter().zip(values);
-        let pairs: Vec<String> = pairs
-            .map(|(label, value)| {
-                // What hooks count has any name.
-                let value = value.replace('\\', "\\\\").replace('"', "\\\"");
-                format!("{label}=\"{}\"", value.replace('\n', "\\n"))
-            })
-            .collect();
-        let labels = match pairs.is_empty() {
-            true => String::new(),
-            false => format!("{{{}}}", pairs.join(",")),
-        };
-        writeln!(
-            into,
-            "quintet_{name}{labels} {}",
-            number / metric.per_base()
-        )
-        .ok();
+fn write(metric: &Metric, points: impl FnOnce() -> Vec<Point>, text: &mut Text) {
+    let Metric {
+        name, help, kind, ..
+    } = *metric;
+    let family = Family { name, help, kind };
+    if !text.begin(family) {
+        return;
+    }
+    for (values, number) in points() {
+        let values = values.iter().map(|value| &**value);
+        let labels = labels(metric.labels().iter().copied().zip(values));
+        text.number(family, &labels, number / metric.per_base());
     }
 }
 
@@ -466,21 +460,44 @@ mod tests {
     }
 
     #[test]
+    fn what_the_dashboard_and_the_alerts_name_is_told() {
+        let dashboard = include_str!("../../../ops/grafana.json");
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).expect("JSON");
+        assert!(
+            parsed["panels"]
+                .as_array()
+                .is_some_and(|panels| panels.len() > 10)
+        );
+        let told: BTreeSet<&str> = METRICS
+            .iter()
+            .map(|metric| metric.name)
+            .chain(queues::names())
+            .collect();
+        let mut named = 0;
+        for text in [dashboard, include_str!("../../../ops/alerts.yml")] {
+            for rest in text.split("quintet_").skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+                let name = &rest[..end.unwrap_or(rest.len())];
+                assert!(told.contains(name), "quintet_{name} is not told");
+                named += 1;
+            }
+        }
+        assert!(named > 40, "{named}");
+    }
+
+    #[test]
     fn labels_are_quoted_and_units_are_base_units() {
         let metric = |stat| {
             let found = METRICS.iter().find(|metric| metric.stat == stat);
             found.expect("there is one")
         };
-        let mut text = String::new();
-        let name = vec!["a\"b\\c\nd".into()];
-        print(metric("hook_metric_{}"), &[(name, 2.5)], &mut text);
-        print(
-            metric("cpu_user_us"),
-            &[(Vec::new(), 1_500_000.0)],
-            &mut text,
-        );
+        let mut text = Text::new(Exposition::Prometheus, &[]);
+        let sums = || vec![(vec!["a\"b\\c\nd".into()], 2.5)];
+        write(metric("hook_metric_{}"), sums, &mut text);
+        let cpu = || vec![(Vec::new(), 1_500_000.0)];
+        write(metric("cpu_user_us"), cpu, &mut text);
         assert_eq!(
-            text,
+            text.end(),
             "# HELP quintet_hook_metric Sums that hooks keep themselves (quintet.metric).\n\
              # TYPE quintet_hook_metric gauge\n\
              quintet_hook_metric{name=\"a\\\"b\\\\c\\nd\"} 2.5\n\

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quintet_engine::{Caller, Command, Outcome, ShardStats, StatsOf, StatsReply};
+use quintet_door::Exposition;
+use quintet_engine::{Caller, Command, Outcome, QueueStats, ShardStats, StatsOf, StatsReply};
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, locked};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
@@ -18,7 +19,7 @@ impl Server {
     pub(crate) fn answer(&self, ask: HostAsk, listening: &Listening) -> Given {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
-            HostAsk::Metrics => Given::Host(Ok(text(&self.reading(&self.shard_stats())))),
+            HostAsk::Metrics => Given::Host(Ok(self.metrics(&[], Exposition::Prometheus, &[]))),
             HostAsk::Foreign(foreign) => {
                 listening.tell_foreign(foreign);
                 Given::Own
@@ -32,6 +33,21 @@ impl Server {
                 "shutdown is not allowed: set allow_shutdown = true".to_owned(),
             )),
         }
+    }
+
+    /// All numbers, and those of `queues`.
+    pub(crate) fn metrics(
+        &self,
+        queues: &[QueueStats],
+        exposition: Exposition,
+        names: &[String],
+    ) -> String {
+        text(
+            &self.reading(&self.shard_stats()),
+            queues,
+            exposition,
+            names,
+        )
     }
 
     /// Every counter of the voices that are spoken, by voice and name.

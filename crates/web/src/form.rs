@@ -47,6 +47,12 @@ impl Form {
         fields.find_map(|(field, value)| (field == name).then_some(value.as_str()))
     }
 
+    /// The values of all fields of that name.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let fields = self.fields.iter();
+        fields.filter_map(move |(field, value)| (field == name).then_some(value.as_str()))
+    }
+
     /// True if there is a field of that name with anything in it.
     pub(crate) fn says(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !value.is_empty())

@@ -15,6 +15,7 @@ mod flash;
 mod form;
 mod guard;
 mod held;
+mod metrics;
 mod paced;
 mod pages;
 mod paths;

@@ -18,6 +18,7 @@ use quintet_scripts::Rq;
 use crate::app::App;
 use crate::guard::{Denied, Guard};
 use crate::held;
+use crate::metrics;
 use crate::paths;
 use crate::reply::{self, Problem, plain};
 use crate::routes;
@@ -102,7 +103,7 @@ impl Site {
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();
         // Whoever asks whether it lives knows no password.
-        if path == "/healthz" {
+        if path == "/healthz" || path == "/livez" {
             return Ok(self.health().await);
         }
         if path == "/readyz" {
@@ -120,6 +121,10 @@ impl Site {
         if let Err(denied) = checked {
             tracing::debug!("http: {} {path} refused: {denied:?}", request.method());
             return Ok(self.deny(denied));
+        }
+        if path == "/metrics" && request.method().is_safe() {
+            let asked = metrics::Asked::of(&self.app, &request)?;
+            return asked.answer(Arc::clone(&self.door)).await;
         }
         let target = match request.uri().query() {
             Some(query) => format!("{path}?{query}"),

@@ -44,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) connections_max: u64,
     /// 0: as much as `memory`.
     pub(crate) connection_memory: u64,
+    pub(crate) metrics_queues: u64,
     pub(crate) upload_bytes_max: u64,
     pub(crate) output_bytes_max: u64,
     pub(crate) chunk_bytes: u64,
@@ -130,6 +131,7 @@ impl Default for Config {
             io_threads: 0,
             connections_max: 10_000,
             connection_memory: 0,
+            metrics_queues: 1000,
             upload_bytes_max: 1 << 30,
             output_bytes_max: 1 << 20,
             chunk_bytes: 256 << 10,

@@ -83,6 +83,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
     },
     Spec {
+        key: "metrics_queues",
+        help: "Queues that have series of their own in http's /metrics, those with the most bytes; \
+               sums are over all.",
+        reload: true,
+        field: |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
+    },
+    Spec {
         key: "upload_bytes_max",
         help: "Large messages (over 64KiB) on their way in may take this much of the disk, all \
                together, until they are whole; more are refused as if the disk was full.",

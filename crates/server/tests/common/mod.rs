@@ -340,14 +340,19 @@ impl Client {
 
 /// The status and body of a page of the server's http listener.
 pub(crate) fn page(server: &Server, path: &str) -> (u16, String) {
-    let mut client = server.client_of("http");
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    client.send(request.as_bytes());
-    while client.more() > 0 {}
-    let reply = text(&client.buffer);
+    let reply = whole_page(server, path, "");
     let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
     (status.expect("a status"), body.to_owned())
+}
+
+/// A reply with its head; `headers` end in CRLF each.
+pub(crate) fn whole_page(server: &Server, path: &str, headers: &str) -> String {
+    let mut client = server.client_of("http");
+    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    client.send(format!("GET {path} {head}{headers}\r\n").as_bytes());
+    while client.more() > 0 {}
+    text(&client.buffer)
 }
 
 /// A file's or a reply's text.

@@ -255,6 +255,58 @@ fn readiness_ends_with_draining_and_health_does_not() {
 }
 
 #[test]
+fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = Start {
+        listen: &["http=127.0.0.1:0", "memcache=127.0.0.1:0"],
+        config: Some("metrics_queues = 2\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&folder.path().join("data"), start);
+    let mut client = server.client_of("memcache");
+    for (queue, bytes) in [("small", 1), ("mail:out", 30), ("large", 200)] {
+        client.put(queue, "x".repeat(bytes).as_bytes());
+    }
+    let (status, text) = crate::common::page(&server, "/metrics");
+    assert_eq!(status, 200);
+    let has = |line: &str| text.lines().any(|told| told == line);
+    for line in [
+        "quintet_messages_ready 3",
+        "quintet_queues_told 2",
+        "quintet_queue_messages{queue=\"mail:out\",state=\"ready\"} 1",
+        "quintet_queue_bytes{queue=\"large\"} 200",
+        "quintet_queue_puts_total{queue=\"large\"} 1",
+        "# TYPE quintet_queue_puts_total counter",
+    ] {
+        assert!(has(line), "{line}\n{text}");
+    }
+    assert!(!text.contains("\"small\""), "{text}");
+
+    let (_, some) = crate::common::page(&server, "/metrics?name=quintet_messages_ready");
+    assert_eq!(some.lines().count(), 3, "{some}");
+    let (_, some) = crate::common::page(&server, "/metrics?name[]=quintet_queue_b*");
+    assert!(some.contains("quintet_queue_bytes{") && some.contains("quintet_queue_buries_total{"));
+    assert!(!some.contains("quintet_messages"), "{some}");
+    // A queue that is gone leaves no series.
+    client.send(b"delete large\r\n");
+    client.expect(b"DELETED\r\n");
+    let (_, text) = crate::common::page(&server, "/metrics");
+    assert!(
+        !text.contains("\"large\"") && text.contains("\"small\""),
+        "{text}"
+    );
+
+    let accept = "accept: application/openmetrics-text; version=1.0.0,text/plain;q=0.5\r\n";
+    let reply = crate::common::whole_page(&server, "/metrics", accept);
+    assert!(
+        reply.contains("content-type: application/openmetrics-text; version=1.0.0"),
+        "{reply}"
+    );
+    assert!(reply.contains("# TYPE quintet_queue_puts counter\n") && reply.ends_with("# EOF\n"));
+    assert_eq!(crate::common::page(&server, "/livez").0, 200);
+}
+
+#[test]
 fn messages_of_rq_are_not_passed_over_in_silence() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().join("rq");

@@ -1,0 +1,237 @@
+//! What is told of each queue. Of many queues, of those with the most bytes: a scraper keeps each
+//! series it was ever shown, and sums over all are rows of their own.
+
+use quintet_door::Visit;
+use quintet_engine::{Command, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
+
+use super::Kind;
+use super::exposition::{Family, Text, labels};
+
+/// A family with one number for each queue.
+struct Row {
+    family: Family,
+    read: fn(&QueueStats) -> f64,
+}
+
+macro_rules! rows {
+    ($($kind:ident $name:literal $help:literal = |$queue:ident| $read:expr;)*) => {
+        const ROWS: &[Row] = &[$(Row {
+            family: Family { name: $name, help: $help, kind: Kind::$kind },
+            read: |$queue| $read,
+        }),*];
+    };
+}
+
+rows! {
+    Gauge "queue_oldest_seconds" "How long the oldest waiting message has waited."
+        = |q| ratio(q.oldest_ms, 1000);
+    Gauge "queue_bytes" "Bytes of all bodies." = |q| whole(q.gauges.bytes);
+    Gauge "queue_cold_messages" "Messages that are in runs and not in memory."
+        = |q| whole(q.gauges.cold);
+    Gauge "queue_waiters" "Takes waiting in line." = |q| whole(q.gauges.waiters);
+    Gauge "queue_paused" "1 while takes are not served, else 0." = |q| f64::from(q.paused);
+    Counter "queue_puts_total" "Messages put." = |q| whole(q.totals.puts);
+    Counter "queue_put_bytes_total" "Bytes of bodies put." = |q| whole(q.totals.put_bytes);
+    Counter "queue_taken_total" "Messages removed by takes." = |q| whole(q.totals.taken);
+    Counter "queue_leases_total" "Leases given." = |q| whole(q.totals.leases);
+    Counter "queue_finished_total" "Leases finished." = |q| whole(q.totals.finished);
+    Counter "queue_releases_total" "Messages given back by their holder."
+        = |q| whole(q.totals.releases);
+    Counter "queue_timeouts_total" "Leases that ran out." = |q| whole(q.totals.timeouts);
+    Counter "queue_buries_total" "Messages set aside." = |q| whole(q.totals.buries);
+    Counter "queue_deleted_total" "Messages deleted by id." = |q| whole(q.totals.deleted);
+    Counter "queue_expired_total" "Messages whose time to live ran out."
+        = |q| whole(q.totals.expired);
+    Counter "queue_dead_letters_total" "Messages that went by the dead-letter rule."
+        = |q| whole(q.totals.dead_letters);
+    Counter "queue_refused_full_total" "Puts refused because the queue was full."
+        = |q| whole(q.totals.refused_full);
+}
+
+const MESSAGES: Family = Family {
+    name: "queue_messages",
+    help: "Messages by state; states that no message is in are left out but for the first four.",
+    kind: Kind::Gauge,
+};
+
+/// A state's name, and how many messages are in it.
+type State = (&'static str, fn(&QueueGauges) -> u64);
+
+/// The first four are always there.
+const STATES: [State; 8] = [
+    ("ready", |gauges| gauges.ready),
+    ("delayed", |gauges| gauges.delayed),
+    ("reserved", |gauges| gauges.reserved),
+    ("buried", |gauges| gauges.buried),
+    ("held_back", |gauges| gauges.held_back),
+    ("prepared", |gauges| gauges.prepared),
+    ("done", |gauges| gauges.done),
+    ("relayed", |gauges| gauges.relayed),
+];
+
+const TOLD: Family = Family {
+    name: "queues_told",
+    help: "Queues that have series of their own: those with the most bytes (metrics_queues).",
+    kind: Kind::Gauge,
+};
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus' numbers are floats")]
+fn whole(number: u64) -> f64 {
+    number as f64
+}
+
+fn ratio(number: u64, of: u32) -> f64 {
+    whole(number) / f64::from(of)
+}
+
+/// Writes the rows of these queues.
+pub(super) fn write(queues: &[QueueStats], text: &mut Text) {
+    if text.begin(TOLD) {
+        text.number(TOLD, "", whole(queues.len() as u64));
+    }
+    let names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
+    let label = |name: &String| labels([("queue", name.as_str())].into_iter());
+    let labelled: Vec<String> = names.iter().map(label).collect();
+    if text.begin(MESSAGES) {
+        for (queue, label) in queues.iter().zip(&labelled) {
+            for (number, (state, read)) in STATES.iter().enumerate() {
+                let count = read(&queue.gauges);
+                if count > 0 || number < 4 {
+                    let label = format!("{label},state=\"{state}\"");
+                    text.number(MESSAGES, &label, whole(count));
+                }
+            }
+        }
+    }
+    for row in ROWS {
+        if text.begin(row.family) {
+            for (queue, label) in queues.iter().zip(&labelled) {
+                text.number(row.family, label, (row.read)(queue));
+            }
+        }
+    }
+}
+
+/// The names of all families, for what is shipped beside the server.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let rows = ROWS.iter().map(|row| row.family.name);
+    rows.chain([MESSAGES.name, TOLD.name])
+}
+
+/// The queues with the most bytes, so many at most; in the order of their names.
+pub(crate) fn largest(visit: &Visit<'_>, most: usize) -> Vec<QueueStats> {
+    let mut largest = Largest::new(most);
+    let mut next = Some((0, 0)).filter(|_| most > 0);
+    while let Some(from) = next.take() {
+        if let Outcome::Stats(stats) = visit.ask(Command::Stats(StatsOf::Queues { from }))
+            && let StatsReply::Queues(page) = *stats
+        {
+            page.queues.into_iter().for_each(|queue| largest.add(queue));
+            next = page.next;
+        }
+    }
+    largest.end()
+}
+
+/// Twice as many as are wanted, at most.
+struct Largest {
+    most: usize,
+    queues: Vec<QueueStats>,
+}
+
+impl Largest {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            queues: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, queue: QueueStats) {
+        self.queues.push(queue);
+        if self.queues.len() >= 2 * self.most {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.queues.len() > self.most {
+            let order = |queue: &QueueStats| std::cmp::Reverse(queue.gauges.bytes);
+            self.queues.select_nth_unstable_by_key(self.most, order);
+            self.queues.truncate(self.most);
+        }
+    }
+
+    fn end(mut self) -> Vec<QueueStats> {
+        self.cut();
+        self.queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.queues
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quintet_door::Exposition;
+    use quintet_engine::{Name, QueueTotals};
+
+    use super::*;
+
+    fn queue(name: &str, bytes: u64) -> QueueStats {
+        QueueStats {
+            name: Name::from(name),
+            gauges: QueueGauges {
+                bytes,
+                ready: 1,
+                ..QueueGauges::default()
+            },
+            oldest_ms: 1500,
+            totals: QueueTotals::default(),
+            ..QueueStats::default()
+        }
+    }
+
+    #[test]
+    fn of_many_queues_the_largest_are_told_of() {
+        let mut largest = Largest::new(3);
+        for (name, bytes) in [("e", 1), ("d", 50), ("c", 7), ("b", 90), ("a", 3), ("f", 8)] {
+            largest.add(queue(name, bytes));
+        }
+        let names: Vec<String> = largest.end().iter().map(|q| q.name.to_string()).collect();
+        assert_eq!(names, ["b", "d", "f"]);
+    }
+
+    #[test]
+    fn rows_are_named_by_the_conventions_and_any_name_can_be_written() {
+        let mut names = BTreeSet::new();
+        for family in ROWS.iter().map(|row| row.family).chain([MESSAGES, TOLD]) {
+            assert!(names.insert(family.name), "{} is there twice", family.name);
+            let is_counter = family.kind == Kind::Counter;
+            assert_eq!(
+                family.name.ends_with("_total"),
+                is_counter,
+                "{}",
+                family.name
+            );
+            assert!(family.help.ends_with('.'), "{}", family.name);
+        }
+        let mut odd = queue("", 4);
+        odd.name = Name::new(b"\xff\"\n");
+        let mut text = Text::new(Exposition::Prometheus, &[]);
+        write(&[odd], &mut text);
+        let text = text.end();
+        let name = r#"queue="\\xff\"\\x0a""#;
+        for line in [
+            format!("quintet_queue_messages{{{name},state=\"ready\"}} 1"),
+            format!("quintet_queue_messages{{{name},state=\"buried\"}} 0"),
+            format!("quintet_queue_oldest_seconds{{{name}}} 1.5"),
+            format!("quintet_queue_puts_total{{{name}}} 0"),
+            "quintet_queues_told 1".to_owned(),
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("state=\"done\""), "{text}");
+    }
+}

@@ -1,0 +1,61 @@
+//! `/metrics`, for Prometheus and those who read what it reads.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+use quintet_door::{Door, Exposition};
+
+use crate::app::App;
+use crate::reply::{Problem, plain};
+
+/// What a request asks for.
+pub(crate) struct Asked {
+    exposition: Exposition,
+    /// See [`Door::metrics`].
+    names: Vec<String>,
+}
+
+impl Asked {
+    /// Reads it.
+    pub(crate) fn of(app: &App, request: &Request) -> Result<Self, Problem> {
+        let form = app.query(request.uri())?;
+        let names = form.all("name").chain(form.all("name[]"));
+        Ok(Self {
+            exposition: wanted(request.headers()),
+            names: names.map(str::to_owned).collect(),
+        })
+    }
+
+    /// Every number it asks for.
+    pub(crate) async fn answer(self, door: Arc<dyn Door>) -> Result<Response, Problem> {
+        let Self { exposition, names } = self;
+        let written = tokio::task::spawn_blocking(move || door.metrics(exposition, &names));
+        let written = written
+            .await
+            .map_err(|error| Problem::internal(format!("the request failed: {error}")))?
+            .ok_or_else(|| Problem::not_found("Page"))?;
+        let mut response = plain(StatusCode::OK, written);
+        let typed = HeaderValue::from_static(match exposition {
+            Exposition::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Exposition::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        });
+        response.headers_mut().insert(CONTENT_TYPE, typed);
+        Ok(response)
+    }
+}
+
+/// OpenMetrics for those who name it, unless they say that they want it least.
+fn wanted(headers: &HeaderMap) -> Exposition {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let names = |media: &str| {
+        let mut parts = media.split(';').map(str::trim);
+        parts.next() == Some("application/openmetrics-text") && !parts.any(|part| part == "q=0")
+    };
+    match accepted.is_some_and(|accepted| accepted.split(',').any(names)) {
+        true => Exposition::OpenMetrics,
+        false => Exposition::Prometheus,
+    }
+}
