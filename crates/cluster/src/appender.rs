@@ -31,6 +31,8 @@ pub(crate) struct Appender {
     lease: Duration,
     /// When the lease ends, ns; to look at without a lock. 0: there is none.
     leased: AtomicU64,
+    /// There is no lease any more, whatever is acknowledged.
+    unleased: AtomicBool,
     wants_beat: AtomicBool,
     listeners: Mutex<Vec<Listener>>,
     state: Mutex<State>,
@@ -59,6 +61,7 @@ impl Appender {
             epoch,
             lease,
             leased: AtomicU64::new(0),
+            unleased: AtomicBool::new(false),
             wants_beat: AtomicBool::new(false),
             listeners: Mutex::default(),
             state: Mutex::new(State {
@@ -211,6 +214,11 @@ impl Appender {
         }
     }
 
+    /// Sends nothing from now on, or goes on.
+    pub(crate) fn hold(&self, held: bool) {
+        self.change(|window, now| window.hold(now, held));
+    }
+
     /// Whether all that was pushed is settled.
     pub(crate) fn is_settled(&self) -> Result<bool, LogError> {
         let state = self.lock();
@@ -240,7 +248,12 @@ impl Appender {
     /// Whether what needs no append may be answered now.
     pub(crate) fn has_lease(&self) -> bool {
         let now = u64::try_from(self.world.now().as_nanos()).unwrap_or(u64::MAX);
-        now < self.leased.load(Ordering::Acquire)
+        !self.unleased.load(Ordering::SeqCst) && now < self.leased.load(Ordering::Acquire)
+    }
+
+    /// From now on nothing is answered without an append.
+    pub(crate) fn end_lease(&self) {
+        self.unleased.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn now(&self) -> Moment {

@@ -9,7 +9,7 @@ use quintet_log::{
 };
 
 use crate::{
-    Claim, ClusterId, Seq, StreamLog,
+    Claim, ClusterId, Reign, Seq, StreamLog,
     appender::Appender,
     entry::Author,
     reader::{Framed, Read, Reader, Tip},
@@ -29,6 +29,8 @@ pub(crate) struct Copy {
     firsts: VecDeque<First>,
     recovery: Recovery,
     claim: Option<Claim>,
+    /// Whom the owner wished to take over, if the last entry was its farewell.
+    farewell: Option<String>,
     last: Option<(Seq, Bytes)>,
     fresh: bool,
     room: u64,
@@ -56,6 +58,7 @@ impl Copy {
             firsts: VecDeque::new(),
             recovery: Recovery::default(),
             claim: None,
+            farewell: None,
             last: None,
             fresh: true,
             room: 0,
@@ -99,6 +102,11 @@ impl Copy {
         self.claim.as_ref()
     }
 
+    /// Whom the owner wished to take over, if the last entry was its farewell.
+    pub(crate) fn farewell(&self) -> Option<&str> {
+        self.farewell.as_deref()
+    }
+
     /// The last entry that was read.
     pub(crate) fn last(&self) -> Option<&(Seq, Bytes)> {
         self.last.as_ref()
@@ -124,6 +132,7 @@ impl Copy {
         replay: Replay<'_>,
     ) -> Result<(), LogError> {
         let cluster = self.cluster;
+        self.farewell = None;
         // Taken out, as what it reads borrows it.
         let mut reader = self.reader.take();
         let reading = reader.get_or_insert_with(|| Reader::new(cluster, seq));
@@ -171,7 +180,10 @@ impl Copy {
         }
         let found = &mut self.recovery;
         found.last_epoch = found.last_epoch.max(view.stamp.epoch);
-        if framed.reign.is_some() {
+        if let Some(reign) = &framed.reign {
+            if let Reign::Farewell(to) = reign {
+                self.farewell = Some(to.clone());
+            }
             if let Some(claim) = framed
                 .claim()
                 .filter(|claim| self.claim.as_ref() != Some(claim))
@@ -235,6 +247,7 @@ impl Copy {
             fresh: self.fresh,
             begin: false,
             room: self.room,
+            over: false,
         };
         (log, recovery)
     }

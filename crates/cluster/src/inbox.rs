@@ -18,6 +18,8 @@ pub(crate) enum Input {
     Ends(u64, Option<Ends>),
     /// What stands at a place that was asked for.
     Found(Seq, Found),
+    /// Others should own rather than this member, or not so.
+    Drain(bool),
 }
 
 /// In the order it came.

@@ -5,7 +5,7 @@
 //! Every byte of an entry is described in `docs/cluster-format.md`. Nothing here knows of messages,
 //! queues or sockets.
 //!
-//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims and beats), [`reader`] (what is
+//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims, beats and farewells), [`reader`] (what is
 //! believed of a stream), `window` and `resolve` (what was sent and not acknowledged), `streamlog`,
 //! `copy` and `bid` (what was read, and claiming behind it), `open`. [`Seat`] decides who should own,
 //! and [`Member`] does what it says. Time is an argument up to [`World`], which is what waits.
@@ -43,7 +43,7 @@ pub use mem::MemStream;
 pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};
 pub use reign::{Claim, Reign};
-pub use seat::{Action, Claimed, Event, Seat, Timing};
+pub use seat::{Action, Claimed, Event, Heir, Seat, Timing};
 pub use status::{Role, Status};
 pub use stream::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 pub use streamlog::{Acks, StreamLog};

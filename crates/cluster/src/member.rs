@@ -12,8 +12,8 @@ use std::{
 use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
-    Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Limits, Moment, Role, Seat, Seq,
-    Status, Stream, StreamLog, Tail, TailEvent, Ticks, Timing, World, Writer,
+    Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Heir, Limits, Moment, Role, Seat,
+    Seq, Status, Stream, StreamLog, Tail, TailEvent, Ticks, Timing, World, Writer,
     bid::{Bid, Claimant},
     copy::Copy,
     inbox::{Inbox, Input},
@@ -65,6 +65,12 @@ pub trait Duty: Send {
     /// # Errors
     /// What is wrong with it, in words; the member stops.
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
+
+    /// Whether what the frames so far led to could be served at once. Where it could not, a
+    /// farewell that is for anyone is left to others first.
+    fn is_complete(&self, _state: &Self::State) -> bool {
+        true
+    }
 
     /// Told every few seconds while it follows, with what the frames so far led to.
     fn look(&mut self, _state: &Self::State) {}
@@ -143,7 +149,19 @@ impl<D: Duty + 'static> Member<D> {
     ///
     /// # Errors
     /// There is no mirror to be had, or `duty` does not begin.
-    pub fn start(mut made: Membership, mut duty: D) -> Result<Arc<Self>, LogError> {
+    pub fn start(made: Membership, duty: D) -> Result<Arc<Self>, LogError> {
+        Self::start_as(made, duty, false)
+    }
+
+    /// The same; `drained`: as after [`Member::drain`].
+    ///
+    /// # Errors
+    /// As [`Member::start`].
+    pub fn start_as(
+        mut made: Membership,
+        mut duty: D,
+        drained: bool,
+    ) -> Result<Arc<Self>, LogError> {
         let following = begin(&mut made, &mut duty)?;
         let (world, inbox) = (Arc::clone(&made.world), Arc::new(Inbox::default()));
         let status = Arc::new(Mutex::new(Status {
@@ -151,7 +169,7 @@ impl<D: Duty + 'static> Member<D> {
             ..Status::default()
         }));
         let inner = Inner {
-            seat: Seat::new(made.timing),
+            seat: Seat::drained(made.timing, drained),
             made,
             duty,
             inbox: Arc::clone(&inbox),
@@ -171,6 +189,13 @@ impl<D: Duty + 'static> Member<D> {
         let driven: Weak<Self> = Arc::downgrade(&member);
         member.world.drive(driven);
         Ok(member)
+    }
+
+    /// From now on others should own rather than this member: it takes over only when there was
+    /// nobody else for ten times as long. Or not so any more.
+    pub fn drain(&self, drained: bool) {
+        self.inbox.push(Input::Drain(drained));
+        self.world.remind();
     }
 
     /// How it stands.
@@ -330,7 +355,7 @@ impl<D: Duty> Inner<D> {
     /// What was read is worth nothing.
     fn read_again(&mut self) {
         self.inbox.next_tail();
-        self.seat = Seat::new(self.made.timing);
+        self.seat = self.seat.again();
         self.last = Seq(0);
         match begin(&mut self.made, &mut self.duty) {
             Ok(following) => self.phase = Phase::Following(following),
@@ -351,6 +376,7 @@ impl<D: Duty> Inner<D> {
             Input::Ends(number, ends) if number == self.asked => self.ends(ends),
             Input::Ends(..) => {}
             Input::Found(seq, found) => self.found(seq, &found),
+            Input::Drain(drained) => self.step(Event::Drain(drained)),
         }
     }
 
@@ -363,8 +389,16 @@ impl<D: Duty> Inner<D> {
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
+                let heir = copy.farewell().map(|to| match to {
+                    to if to == self.made.node => Heir::Us,
+                    "" if duty.is_complete(state) => Heir::Anyone,
+                    _ => Heir::Other,
+                });
                 self.last = self.last.max(seq);
                 self.step(Event::Read(seq, epoch));
+                if let Some(heir) = heir {
+                    self.step(Event::Farewell(heir));
+                }
             }
             // It may be what was read before that is not so: everything is read once more.
             Err(LogError::BadEntry { entry, .. }) if self.refused != Some(entry) => {

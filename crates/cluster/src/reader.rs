@@ -255,7 +255,7 @@ impl Framed<'_> {
     pub fn claim(&self) -> Option<&Claim> {
         match &self.reign {
             Some(Reign::Claim(claim) | Reign::Again(claim)) => Some(claim),
-            Some(Reign::Beat) | None => None,
+            Some(Reign::Beat | Reign::Farewell(_)) | None => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Frames of the log's own: claims and beats. Their payload is in `docs/cluster-format.md`.
+//! Frames of the log's own: claims, beats and farewells. Their payload is in `docs/cluster-format.md`.
 
 use quintet_log::{Epoch, FrameBuf, FrameKind};
 
@@ -6,6 +6,7 @@ use crate::Writer;
 
 const CLAIM: u8 = 1;
 const AGAIN: u8 = 2;
+const FAREWELL: u8 = 3;
 
 /// What a node says when it becomes owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,29 +30,27 @@ pub enum Reign {
     Again(Claim),
     /// Another owner.
     Claim(Claim),
+    /// The owner's last frame: it decides and answers nothing any more, and wishes the node of
+    /// this name, at most 255 bytes, to take over; empty: whoever can.
+    Farewell(String),
 }
 
 impl Reign {
     /// The frame that says so.
     ///
     /// # Panics
-    /// If the claim's node or link is too long.
+    /// If a node's name or the claim's link is too long.
     pub fn frame(&self) -> FrameBuf {
         let mut frame = FrameBuf::new(FrameKind::Reign);
-        if let Self::Claim(claim) | Self::Again(claim) = self {
-            let node = u8::try_from(claim.node.len()).expect("a node's name is short");
-            let link = u16::try_from(claim.link.len()).expect("an address is short");
-            let out = frame.payload_mut();
-            out.push(match self {
-                Self::Again(_) => AGAIN,
-                Self::Claim(_) | Self::Beat => CLAIM,
-            });
-            out.extend(claim.epoch.0.to_le_bytes());
-            out.extend(claim.writer.0.to_le_bytes());
-            out.push(node);
-            out.extend(claim.node.as_bytes());
-            out.extend(link.to_le_bytes());
-            out.extend(claim.link.as_bytes());
+        let out = frame.payload_mut();
+        match self {
+            Self::Beat => {}
+            Self::Again(claim) => claim.write(AGAIN, out),
+            Self::Claim(claim) => claim.write(CLAIM, out),
+            Self::Farewell(to) => {
+                out.push(FAREWELL);
+                write_name(to, out);
+            }
         }
         frame
     }
@@ -65,9 +64,36 @@ impl Reign {
             None => Ok(Self::Beat),
             Some((&CLAIM, rest)) => claim(rest).map(Self::Claim).ok_or("a claim is cut short"),
             Some((&AGAIN, rest)) => claim(rest).map(Self::Again).ok_or("a beat is cut short"),
+            Some((&FAREWELL, rest)) => {
+                let to = farewell(rest).map(Self::Farewell);
+                to.ok_or("a farewell is cut short")
+            }
             Some(_) => Err("it says of the owner what this program does not know"),
         }
     }
+}
+
+impl Claim {
+    fn write(&self, kind: u8, out: &mut Vec<u8>) {
+        let link = u16::try_from(self.link.len()).expect("an address is short");
+        out.push(kind);
+        out.extend(self.epoch.0.to_le_bytes());
+        out.extend(self.writer.0.to_le_bytes());
+        write_name(&self.node, out);
+        out.extend(link.to_le_bytes());
+        out.extend(self.link.as_bytes());
+    }
+}
+
+fn write_name(name: &str, out: &mut Vec<u8>) {
+    out.push(u8::try_from(name.len()).expect("a node's name is short"));
+    out.extend(name.as_bytes());
+}
+
+fn farewell(mut rest: &[u8]) -> Option<String> {
+    let len = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
+    let to = text(&mut rest, len)?;
+    rest.is_empty().then_some(to)
 }
 
 fn claim(mut rest: &[u8]) -> Option<Claim> {
@@ -123,7 +149,21 @@ mod tests {
         }
         let longer = [frame.payload(), &[0]].concat();
         assert!(Reign::read(&longer).is_err());
-        assert!(Reign::read(&[3]).is_err());
+        assert!(Reign::read(&[4]).is_err());
         assert_eq!(Reign::read(Reign::Beat.frame().payload()), Ok(Reign::Beat));
+    }
+
+    #[test]
+    fn a_farewell_is_read_as_it_was_written_and_no_shorter_one() {
+        for to in ["", "two"] {
+            let farewell = Reign::Farewell(to.to_owned());
+            let frame = farewell.frame();
+            assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&farewell));
+            for len in 1..frame.len() {
+                assert!(Reign::read(&frame.payload()[..len]).is_err());
+            }
+            let longer = [frame.payload(), &[0]].concat();
+            assert!(Reign::read(&longer).is_err());
+        }
     }
 }

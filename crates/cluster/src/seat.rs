@@ -38,12 +38,19 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// A question that has no answer by then has none: there is no leader. Far less than servers take to
 /// elect another.
 const ANSWER: Duration = Duration::from_secs(1);
+/// A node that is drained claims only after so many times the silence others wait for: there is
+/// nobody else.
+const DRAINED_TIMES: u32 = 10;
 
 /// Something a node saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It has read and applied everything up to this entry, of this epoch.
     Read(Seq, Epoch),
+    /// What was read last is the owner's farewell.
+    Farewell(Heir),
+    /// Whether others should own rather than this node, from now on.
+    Drain(bool),
     /// [`Action::Ask`] was answered; `None`: nobody did.
     Ends(Option<Ends>),
     /// [`Action::Compare`] was answered: whether the leader has what was read. `None`: nobody did.
@@ -58,6 +65,17 @@ pub enum Event {
     Fenced,
     /// Time has passed.
     Tick,
+}
+
+/// Whom an owner that went in good order wishes to take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heir {
+    /// This node.
+    Us,
+    /// Whoever can, and this node can.
+    Anyone,
+    /// Another node; or this one could not serve at once.
+    Other,
 }
 
 /// What became of a claim.
@@ -96,6 +114,9 @@ pub struct Seat {
     /// The newest entry that was read.
     read: Seq,
     epoch: Epoch,
+    /// The newest entry is the owner's farewell.
+    farewell: Option<Heir>,
+    drained: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -178,6 +199,35 @@ impl Seat {
             state: State::Catching(Asking::default()),
             read: Seq(0),
             epoch: Epoch(0),
+            farewell: None,
+            drained: false,
+        }
+    }
+
+    /// The same of a node that others should own rather than, if it is `drained`.
+    ///
+    /// # Panics
+    /// As [`Seat::new`].
+    pub fn drained(timing: Timing, drained: bool) -> Self {
+        Self {
+            drained,
+            ..Self::new(timing)
+        }
+    }
+
+    /// The same node, which is to read everything again.
+    pub(crate) fn again(&self) -> Self {
+        Self::drained(self.timing, self.drained)
+    }
+
+    /// So much silence lets this node claim. An owner that has said farewell answers nothing, so
+    /// nobody waits for its lease; who was not named leaves two beats to who was.
+    fn patience(&self) -> Duration {
+        match self.farewell {
+            _ if self.drained => DRAINED_TIMES * self.timing.takeover_after,
+            Some(Heir::Us | Heir::Anyone) => Duration::ZERO,
+            Some(Heir::Other) => 2 * self.timing.beat,
+            None => self.timing.takeover_after,
         }
     }
 
@@ -216,6 +266,14 @@ impl Seat {
     pub fn step(&mut self, now: Moment, event: Event) -> Option<Action> {
         match event {
             Event::Read(seq, epoch) => self.read(now, seq, epoch),
+            Event::Farewell(heir) => {
+                self.farewell = Some(heir);
+                self.claim_after_silence(now)
+            }
+            Event::Drain(drained) => {
+                self.drained = drained;
+                None
+            }
             Event::Ends(ends) => self.ends(now, ends),
             Event::Compared(same) => self.compared(now, same),
             Event::Claimed(Claimed::Stands(epoch)) => {
@@ -233,6 +291,7 @@ impl Seat {
             }
             Event::Claimed(Claimed::Taken) => {
                 if let State::Claiming = self.state {
+                    self.farewell = None;
                     self.state = State::Standby(Silence::new(now));
                 }
                 None
@@ -265,6 +324,7 @@ impl Seat {
             return None;
         }
         self.read = seq;
+        self.farewell = None;
         if self.is_owner() && epoch > self.epoch {
             return self.depose();
         }
@@ -280,14 +340,14 @@ impl Seat {
     }
 
     fn ends(&mut self, now: Moment, ends: Option<Ends>) -> Option<Action> {
-        let (read, after) = (self.read, self.timing.takeover_after);
+        let read = self.read;
         match &mut self.state {
             State::Catching(asking) => {
                 asking.answered = true;
-                if ends.is_some_and(|ends| ends.last <= read) {
-                    self.state = State::Standby(Silence::new(now));
+                if ends.is_none_or(|ends| ends.last > read) {
+                    return None;
                 }
-                None
+                self.state = State::Standby(Silence::new(now));
             }
             State::Standby(silence) => {
                 if silence.asking.answered {
@@ -296,7 +356,10 @@ impl Seat {
                 silence.asking.answered = true;
                 match ends {
                     // What is stored and not read yet is a sign of life.
-                    Some(ends) if ends.last > read => *silence = Silence::new(now),
+                    Some(ends) if ends.last > read => {
+                        *silence = Silence::new(now);
+                        return None;
+                    }
                     Some(ends) if ends.last == read => {
                         // When it was asked the log had not moved; what came since is not known.
                         let asked = silence.asking.asked.unwrap_or(now);
@@ -306,18 +369,27 @@ impl Seat {
                         silence.since = asked;
                     }
                     // Nobody, or somebody who is behind: no leader.
-                    _ => silence.doubt = true,
+                    _ => {
+                        silence.doubt = true;
+                        return None;
+                    }
                 }
-                if silence.counted < after {
-                    return None;
-                }
-                let mut asking = Asking::default();
-                asking.due(now);
-                self.state = State::Comparing(asking);
-                Some(Action::Compare(read))
             }
-            _ => None,
+            _ => return None,
         }
+        self.claim_after_silence(now)
+    }
+
+    /// Begins to take over, if there was silence enough.
+    fn claim_after_silence(&mut self, now: Moment) -> Option<Action> {
+        match &self.state {
+            State::Standby(silence) if silence.counted >= self.patience() => {}
+            _ => return None,
+        }
+        let mut asking = Asking::default();
+        asking.due(now);
+        self.state = State::Comparing(asking);
+        Some(Action::Compare(self.read))
     }
 
     fn compared(&mut self, now: Moment, same: Option<bool>) -> Option<Action> {
@@ -330,7 +402,7 @@ impl Seat {
                 Some(Action::Claim(self.read))
             }
             Some(false) => {
-                *self = Self::new(self.timing);
+                *self = self.again();
                 Some(Action::ReadAgain)
             }
             None => {

@@ -31,6 +31,8 @@ pub struct StreamLog {
     pub(crate) begin: bool,
     /// Payload bytes an empty segment has room for.
     pub(crate) room: u64,
+    /// It has said farewell.
+    pub(crate) over: bool,
 }
 
 /// A segment's beginning.
@@ -72,6 +74,17 @@ impl Acks {
     /// Entries and bytes that were appended and are not acknowledged.
     pub fn unacked(&self) -> (u64, u64) {
         self.0.look(Window::unacked)
+    }
+
+    /// Sends nothing from now on, or goes on; what is appended meanwhile waits. For a moment only:
+    /// nothing is acknowledged, and the lease runs out.
+    pub fn hold(&self, held: bool) {
+        self.0.hold(held);
+    }
+
+    /// Entries that were sent and not acknowledged.
+    pub fn on_way(&self) -> usize {
+        self.0.look(Window::on_way)
     }
 
     /// How often it had to be asked what became of an entry.
@@ -148,6 +161,7 @@ impl Log for StreamLog {
             matches!(frame.kind(), FrameKind::Facts | FrameKind::Body),
             "frames of the log's own are not the caller's"
         );
+        assert!(!self.over, "a farewell is an owner's last frame");
         let placed = self.add(expected, stamp, frame, self.begin)?;
         self.begin = false;
         self.fresh = false;
@@ -224,11 +238,26 @@ impl Log for StreamLog {
 
     /// Also says again who that is, for who has not seen the claim ([`Acks::wants_beat`]).
     fn beat(&mut self, stamp: Stamp) -> Result<(), LogError> {
+        if self.over {
+            return Ok(());
+        }
         let end = self.mirror.end();
         let mut frame = Reign::Again(self.claim.clone()).frame();
         self.add(end, stamp, &mut frame, false)?;
         self.appender.want_beat(false);
         Ok(())
+    }
+
+    /// From here on there is no lease: whoever takes over waits for none.
+    fn farewell(&mut self, stamp: Stamp, to: &str) -> Result<(), LogError> {
+        if self.over {
+            return Ok(());
+        }
+        self.over = true;
+        self.appender.end_lease();
+        let end = self.mirror.end();
+        let mut frame = Reign::Farewell(to.to_owned()).frame();
+        self.add(end, stamp, &mut frame, false).map(drop)
     }
 
     fn shared(&self) -> Option<Arc<dyn Shared>> {

@@ -91,6 +91,8 @@ pub(crate) struct Window {
     /// Rises when everything is sent again.
     round: u64,
     resolve: Option<Resolve>,
+    /// Nothing is sent for a moment.
+    held: bool,
     /// When a full stream is tried again.
     full: Option<(String, Moment)>,
     /// Everything before is durable.
@@ -122,6 +124,7 @@ impl Window {
             sent_bytes: 0,
             round: 0,
             resolve: None,
+            held: false,
             full: None,
             acked: end,
             usual: DEADLINE_MAX / DEADLINE_TIMES,
@@ -209,6 +212,17 @@ impl Window {
         self.send(now);
     }
 
+    /// Sends nothing from now on, or goes on. For a moment only: nothing is acknowledged meanwhile.
+    pub(crate) fn hold(&mut self, now: Moment, held: bool) {
+        self.held = held;
+        self.send(now);
+    }
+
+    /// Entries that were sent and not acknowledged.
+    pub(crate) fn on_way(&self) -> usize {
+        self.sent
+    }
+
     /// The next thing to do, in order.
     pub(crate) fn act(&mut self) -> Option<Act> {
         self.acts.pop_front()
@@ -284,7 +298,8 @@ impl Window {
 
     /// Sends in order as far as the window reaches.
     fn send(&mut self, now: Moment) {
-        if self.resolve.is_some() || self.full.is_some() || self.stop.is_some() {
+        let waits = self.resolve.is_some() || self.full.is_some() || self.stop.is_some();
+        if waits || self.held {
             return;
         }
         while let Some(next) = self.pending.get_mut(self.sent) {

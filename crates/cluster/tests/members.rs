@@ -167,6 +167,8 @@ struct App {
     /// Where each frame of its own ends.
     appended: VecDeque<(Frame, Position)>,
     log: Option<StreamLog>,
+    /// The log, once it has said farewell.
+    left: Option<StreamLog>,
     acks: Option<Acks>,
     epoch: Epoch,
     status: Status,
@@ -262,6 +264,7 @@ struct Seen {
     deposed: usize,
     again: usize,
     retired: usize,
+    farewells: usize,
     beats: usize,
 }
 
@@ -458,6 +461,38 @@ impl Run {
         }
     }
 
+    /// An owner says farewell, and appends nothing more.
+    fn leave(&mut self, number: usize, to: &str) {
+        let mut app = lock(&self.nodes[number].app);
+        let stamp = Stamp {
+            epoch: app.epoch,
+            time_ms: 5,
+        };
+        if let Some(mut log) = app.log.take() {
+            // Why not is found out by who drives it.
+            log.farewell(stamp, to).ok();
+            app.left = Some(log);
+            self.seen.farewells += 1;
+        }
+    }
+
+    /// An owner goes in good order: its process ends soon, or stands still before, or ends before
+    /// anything of it is stored.
+    fn go(&mut self, number: usize) {
+        // The last two are nobody in particular, and nobody at all.
+        let to = ["node 0", "node 1", "node 2", "", "node 9"][self.random.index(5)];
+        self.leave(number, to);
+        if self.random.chance(1, 4) {
+            let until = self.world.now() + Duration::from_millis(self.random.below(9_000));
+            *lock(&self.nodes[number].process.paused) = until;
+        }
+        let ms = self.random.below(500) * self.random.below(3);
+        self.pass(ms);
+        if lock(&self.nodes[number].app).left.is_some() {
+            self.replace(number);
+        }
+    }
+
     fn fault(&mut self) {
         let number = self.random.index(NODES);
         let owner = self.owner();
@@ -476,6 +511,7 @@ impl Run {
                 self.nodes[which].connection.cut(to, from);
             }
             4 => (0..NODES).for_each(|at| self.nodes[at].connection.cut(false, false)),
+            5 => self.go(which),
             _ => {}
         }
     }
@@ -585,10 +621,12 @@ fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
         total.deposed += seen.deposed;
         total.again += seen.again;
         total.retired += seen.retired;
+        total.farewells += seen.farewells;
         total.beats += seen.beats;
     }
     eprintln!("{total:?}");
     assert!(total.deposed > 20 && total.again > 5, "{total:?}");
+    assert!(total.farewells > 50, "{total:?}");
 }
 
 #[test]
@@ -609,6 +647,92 @@ fn elections_of_the_stream_alone_depose_nobody() {
         let seen = run.end();
         assert_eq!((seen.owners, seen.deposed), (1, 0), "seed {seed}: {seen:?}");
     }
+}
+
+/// After how many ms of simulated time somebody else owns.
+fn handed_over(run: &mut Run) -> (u64, Option<usize>) {
+    let (began, epoch) = (run.world.now(), run.newest);
+    while run.newest == epoch && run.world.now() < began + Duration::from_secs(60) {
+        run.pass(10);
+    }
+    let took = run.world.now() - began;
+    (took.as_millis() as u64, run.owner())
+}
+
+#[test]
+fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_come() {
+    for seed in 0..seeds(20) {
+        let mut run = Run::new(seed, Some(Faults::none()), Without::Nothing);
+        run.pass(6_000);
+        assert_eq!(run.owner(), Some(0), "the others wait longer");
+        run.append(0, 5);
+        run.leave(0, "node 2");
+        let (took, owner) = handed_over(&mut run);
+        assert!(took < 500 && owner == Some(2), "{took} ms, {owner:?}");
+        run.replace(0);
+        run.pass(6_000);
+
+        // To anyone, who is the first.
+        run.leave(2, "");
+        let (took, owner) = handed_over(&mut run);
+        assert!(took < 500 && owner < Some(2), "{took} ms, {owner:?}");
+        run.replace(2);
+        run.pass(6_000);
+
+        // To one that stands still, and to one that does not exist.
+        for gone in [true, false] {
+            let owner = run.owner().expect("an owner");
+            let named = (owner + 1) % NODES;
+            let forever = run.world.now() + Duration::from_secs(3600);
+            if gone {
+                *lock(&run.nodes[named].process.paused) = forever;
+                run.leave(owner, &format!("node {named}"));
+            } else {
+                run.leave(owner, "node 9");
+            }
+            let (took, heir) = handed_over(&mut run);
+            assert!((900..2_500).contains(&took), "{took} ms");
+            assert!(heir.is_some_and(|heir| heir != owner), "{heir:?}");
+            *lock(&run.nodes[named].process.paused) = Moment::ZERO;
+            run.replace(owner);
+            run.pass(6_000);
+        }
+        run.end();
+    }
+}
+
+#[test]
+fn a_drained_node_owns_only_when_there_is_nobody_else() {
+    let mut run = Run::new(1, Some(Faults::none()), Without::Nothing);
+    run.pass(6_000);
+    let drain = |run: &Run, drained| {
+        run.nodes[1]
+            .member
+            .as_ref()
+            .expect("running")
+            .drain(drained);
+    };
+    drain(&run, true);
+    let forever = run.world.now() + Duration::from_secs(3600);
+    run.leave(0, "node 1");
+    let (took, owner) = handed_over(&mut run);
+    assert_eq!(owner, Some(2), "after {took} ms");
+    run.replace(0);
+    *lock(&run.nodes[0].process.paused) = forever;
+    run.leave(2, "");
+    *lock(&run.nodes[2].process.paused) = forever;
+    let (took, owner) = handed_over(&mut run);
+    assert_eq!(owner, Some(1));
+    // It waits four seconds by itself.
+    assert!((40_000..45_000).contains(&took), "{took} ms");
+    drain(&run, false);
+    run.replace(2);
+    run.pass(6_000);
+    run.leave(1, "");
+    run.replace(1);
+    let (took, _) = handed_over(&mut run);
+    assert!(took < 1_000, "{took} ms");
+    run.end();
 }
 
 #[test]

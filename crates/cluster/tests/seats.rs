@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quintet_cluster::{Action, Claimed, Ends, Event, Seat, Seq, Timing};
+use quintet_cluster::{Action, Claimed, Ends, Event, Heir, Seat, Seq, Timing};
 use quintet_log::Epoch;
 use quintet_sim::Random;
 
@@ -21,7 +21,31 @@ enum Message {
     Claim(Seq),
     /// Sent at this time of the node's.
     Append(Duration),
+    /// To this node; to whoever can.
+    Farewell(Option<usize>),
     Answer(Event),
+}
+
+/// What stands in the log.
+#[derive(Clone, Copy)]
+struct Entry {
+    epoch: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Claim,
+    Beat,
+    Farewell(Option<usize>),
+}
+
+/// A node's; the second and third wait longer.
+fn seat(node: usize) -> Seat {
+    Seat::new(Timing {
+        takeover_after: Duration::from_secs(3 + node as u64),
+        ..Timing::default()
+    })
 }
 
 struct Node {
@@ -42,8 +66,7 @@ struct World {
     random: Random,
     now: u64,
     leaderless_until: u64,
-    /// The epoch of each entry, who wrote it, and whether it is the claim.
-    log: Vec<(u64, usize, bool)>,
+    log: Vec<Entry>,
     nodes: Vec<Node>,
     /// Test only: answers are given without a lease.
     no_lease: bool,
@@ -52,11 +75,8 @@ struct World {
 impl World {
     fn new(seed: u64, skew: u64) -> Self {
         let mut random = Random::new(seed);
-        let nodes = (0..NODES as u64).map(|number| Node {
-            seat: Seat::new(Timing {
-                takeover_after: Duration::from_secs(3 + number),
-                ..Timing::default()
-            }),
+        let nodes = (0..NODES).map(|number| Node {
+            seat: seat(number),
             rate: 1000 - skew + random.below(2 * skew + 1),
             offset: random.below(100_000),
             paused_until: 0,
@@ -108,12 +128,19 @@ impl World {
         // Whoever is deposed begins again, as another process.
         let seat = &mut self.nodes[node].seat;
         if event == Event::Fenced && !seat.is_owner() {
-            *seat = Seat::new(Timing {
-                takeover_after: Duration::from_secs(3 + node as u64),
-                ..Timing::default()
-            });
+            *seat = self::seat(node);
             self.nodes[node].read = 0;
         }
+    }
+
+    /// An owner says farewell and begins again, as another process: what is on its way to the old
+    /// one nobody hears.
+    fn leave(&mut self, node: usize, to: Option<usize>) {
+        self.send(node, Message::Farewell(to));
+        let left = &mut self.nodes[node];
+        left.way
+            .retain(|(_, message)| !matches!(message, Message::Answer(_)));
+        (left.seat, left.read, left.epoch) = (seat(node), 0, 0);
     }
 
     /// A message has arrived, at the leader or back.
@@ -126,7 +153,8 @@ impl World {
         }
         let alone = self.now < self.leaderless_until || self.nodes[node].cut;
         let last = self.log.len();
-        let newest = self.log.iter().map(|entry| entry.0).max().unwrap_or(0);
+        let newest = self.log.iter().map(|entry| entry.epoch).max().unwrap_or(0);
+        let mut append = |epoch, kind| self.log.push(Entry { epoch, kind });
         let answer = match message {
             Message::Ask | Message::Compare if alone && self.random.chance(1, 2) => return,
             Message::Ask => Event::Ends((!alone).then_some(Ends {
@@ -140,14 +168,20 @@ impl World {
                 return self.nodes[node].way.push((due, message));
             }
             Message::Claim(behind) if behind.0 == last as u64 => {
-                self.log.push((newest + 1, node, true));
+                append(newest + 1, Kind::Claim);
                 Event::Claimed(Claimed::Stands(Epoch(newest + 1)))
             }
             Message::Claim(_) => Event::Claimed(Claimed::Taken),
             Message::Append(_) if self.nodes[node].epoch < newest => Event::Fenced,
             Message::Append(sent) => {
-                self.log.push((newest, node, false));
+                append(newest, Kind::Beat);
                 Event::Acknowledged(sent)
+            }
+            // Nobody is left to send it again; it may come behind another's claim, and be refused.
+            Message::Farewell(_) if alone => return,
+            Message::Farewell(to) => {
+                append(newest, Kind::Farewell(to));
+                return;
             }
             Message::Answer(_) => return,
         };
@@ -178,8 +212,18 @@ impl World {
             let one = &mut self.nodes[node];
             if !one.cut && one.read < self.log.len() && self.random.chance(1, 2) {
                 one.read += 1;
-                let (read, epoch) = (one.read, self.log[one.read - 1].0);
-                self.tell(node, Event::Read(Seq(read as u64), Epoch(epoch)));
+                let (read, entry) = (one.read, self.log[one.read - 1]);
+                self.tell(node, Event::Read(Seq(read as u64), Epoch(entry.epoch)));
+                if let Kind::Farewell(to) = entry.kind {
+                    self.tell(
+                        node,
+                        Event::Farewell(match to {
+                            None => Heir::Anyone,
+                            Some(to) if to == node => Heir::Us,
+                            Some(_) => Heir::Other,
+                        }),
+                    );
+                }
             }
             self.tell(node, Event::Tick);
         }
@@ -209,7 +253,8 @@ impl World {
     }
 
     fn claims(&self) -> usize {
-        self.log.iter().filter(|entry| entry.2).count()
+        let claims = self.log.iter().filter(|entry| entry.kind == Kind::Claim);
+        claims.count()
     }
 
     fn owner(&self) -> Option<usize> {
@@ -219,7 +264,13 @@ impl World {
 
     fn fault(&mut self) {
         let node = self.random.index(NODES);
-        match self.random.below(5) {
+        match self.random.below(6) {
+            5 => {
+                let to = self.random.index(NODES + 1);
+                if let Some(owner) = self.owner() {
+                    self.leave(owner, (to < NODES).then_some(to));
+                }
+            }
             0 => self.leaderless_until = self.now + self.random.below(9_000),
             1 | 2 => self.nodes[node].paused_until = self.now + self.random.below(8_000),
             3 => self.nodes[node].cut = true,
@@ -275,6 +326,27 @@ fn a_dead_owner_is_replaced() {
         world.run(7_000);
         assert_eq!(world.claims(), 2, "seed {seed}");
         assert!(world.owner().is_some(), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_owner_that_says_farewell_is_replaced_before_its_silence_would_be() {
+    for seed in 0..seeds(30) {
+        for named in [true, false] {
+            let mut world = World::new(seed, 0);
+            world.run(6_000);
+            let owner = world
+                .owner()
+                .unwrap_or_else(|| panic!("seed {seed}: no owner"));
+            let heir = (owner + 1) % NODES;
+            world.leave(owner, named.then_some(heir));
+            // What it has sent is on its way.
+            world.nodes[owner].paused_until = u64::MAX;
+            // Messages take up to 0.4 s, and three have to come; in silence it takes three more.
+            world.run(2_400);
+            assert_eq!(world.claims(), 2, "seed {seed}");
+            assert!(!named || world.owner() == Some(heir), "seed {seed}");
+        }
     }
 }
 

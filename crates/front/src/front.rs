@@ -1,6 +1,7 @@
 //! The thread a front lives in: its doors, and the listener for links.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -61,6 +62,7 @@ impl Front {
             settings,
             owners,
             intake: OnceLock::new(),
+            closed: AtomicBool::new(false),
             node,
             counts: Counts::default(),
         });
@@ -101,6 +103,12 @@ impl Front {
         if self.shared.intake.set(intake).is_err() {
             tracing::error!("this node serves the queues already");
         }
+    }
+
+    /// From now on whoever is brought here waits for another owner. Connections that were handed
+    /// on before stay.
+    pub fn serve_no_more(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
     }
 
     /// Its numbers.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -126,7 +127,9 @@ async fn admit<S: AsyncWrite + Unpin>(
     stream: &mut S,
 ) -> io::Result<Option<Arc<dyn Intake>>> {
     let owners = shared.owners.borrow().clone();
-    let answer = match (&owners, shared.intake.get()) {
+    let closed = shared.closed.load(Ordering::SeqCst);
+    let intake = shared.intake.get().filter(|_| !closed);
+    let answer = match (&owners, intake) {
         (Owners::Us(_), Some(intake)) => match intake.admits(splice) {
             Ok(()) => {
                 stream.write_all(Answer::Ok.line().as_bytes()).await?;

@@ -1,5 +1,6 @@
 //! What a front is told, what it asks of its node, and what its tasks share.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) owners: watch::Receiver<Owners>,
     pub(crate) intake: OnceLock<Arc<dyn Intake>>,
+    /// The intake takes nobody any more.
+    pub(crate) closed: AtomicBool,
     pub(crate) node: Arc<dyn Node>,
     pub(crate) counts: Counts,
 }

@@ -23,8 +23,10 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// An owner that cannot be reached, or does not serve yet, is asked again after this, and after
 /// twice as long each time, up to ...
 const AGAIN: Duration = Duration::from_millis(25);
-/// ... this.
+/// ... this; one that is there and begins to serve just now, up to ...
 const AGAIN_MAX: Duration = Duration::from_millis(400);
+/// ... this.
+const SOON: Duration = Duration::from_millis(50);
 /// A node that is asked something answers in this time, with so many bytes at most.
 const TELL: Duration = Duration::from_secs(3);
 const TOLD_MAX: usize = 64 << 10;
@@ -88,7 +90,7 @@ async fn find(
                     told = Some((newer, elsewhere));
                     continue;
                 }
-                Ok((_, Answer::Owner(..) | Answer::Nobody)) => {}
+                Ok((_, Answer::Owner(..) | Answer::Nobody)) => again = again.min(SOON),
                 Err(error) => tracing::debug!("no link to {address}: {error}"),
             }
         }

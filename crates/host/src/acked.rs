@@ -87,6 +87,16 @@ impl Acked {
         locked(&self.sent).len()
     }
 
+    /// Whether everything before `end` is acknowledged.
+    pub(crate) fn has(&self, end: Position) -> bool {
+        self.log.durable() >= end
+    }
+
+    /// Has `told` called after each acknowledgement.
+    pub(crate) fn listen(&self, told: Arc<dyn Fn() + Send + Sync>) {
+        self.log.listen(told);
+    }
+
     /// Whether a frame would be sent at once.
     pub(crate) fn has_room(&self) -> bool {
         self.log.has_room()

@@ -16,7 +16,8 @@ use quintet_sim::disk::SimDisk;
 
 use crate::commit::Ending;
 use crate::{
-    Access, Core, Decided, Layout, Need, Panics, Post, Room, SyncPolicy, Trail, locked, open,
+    Access, Core, Decided, Farewell, Layout, Need, Panics, Post, Room, SyncPolicy, Trail, locked,
+    open,
 };
 
 /// Counts how often replies may have become free.
@@ -196,4 +197,32 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     assert!(host.may_leave(held));
     let (outcome, _) = host.put();
     assert!(matches!(outcome, Outcome::Put { .. }), "{outcome:?}");
+}
+
+#[test]
+fn behind_a_farewell_nothing_is_kept_or_answered() {
+    let host = Fixture::new();
+    let (_, before) = host.put();
+    host.pass(10);
+    assert!(host.may_leave(before));
+    // Nobody acknowledges while no time passes.
+    let said = host.core.farewell("two", Duration::ZERO);
+    assert_eq!(said, Farewell::Unknown);
+    assert!(!host.may_leave(before), "another may own the log by now");
+    let (_, behind) = host.put();
+    let (_, empty) = host.lease("empty");
+    host.core.beat();
+    host.pass(10);
+    for need in [before, behind, empty] {
+        assert!(!host.may_leave(need), "{need:?}");
+    }
+    assert_eq!(host.core.farewell("", Duration::ZERO), Farewell::Unsaid);
+}
+
+#[test]
+fn a_farewell_is_waited_for_and_no_longer_than_told() {
+    let host = Fixture::new();
+    host.link.cut(true, true);
+    let within = Duration::from_millis(20);
+    assert_eq!(host.core.farewell("", within), Farewell::Unknown);
 }

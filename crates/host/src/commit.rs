@@ -230,6 +230,15 @@ impl Committer {
         })
     }
 
+    /// Says that its owner goes.
+    pub(crate) fn farewell(&mut self, core: &Core, to: &str) -> Result<(), LogError> {
+        let stamp = Stamp {
+            epoch: self.epoch,
+            time_ms: core.clock.now().0,
+        };
+        self.log.farewell(stamp, to)
+    }
+
     /// Writes a body's chunk between two batches; `copy`: it is in the log
     /// already, and written again.
     pub(crate) fn append_chunk(

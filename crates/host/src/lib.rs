@@ -25,6 +25,7 @@ mod deliver;
 #[cfg(test)]
 mod idle_tests;
 mod keep;
+mod leave;
 mod looks;
 #[cfg(test)]
 mod owner_tests;
@@ -59,6 +60,7 @@ pub(crate) use commit::Committer;
 pub use contents::{Contents, Lost, give_up_runs};
 pub use keep::{BodySource, smallest};
 pub(crate) use keep::{Budget, Runs};
+pub use leave::Farewell;
 pub(crate) use looks::Looks;
 pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;

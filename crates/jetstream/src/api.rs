@@ -303,6 +303,18 @@ pub(crate) fn acknowledged(bytes: &[u8]) -> Option<Result<(), Refused>> {
     }
 }
 
+/// Whether a leader has stepped down.
+pub(crate) fn stepped_down(bytes: &[u8]) -> Option<Result<(), Refused>> {
+    #[derive(Deserialize)]
+    struct Done {
+        success: bool,
+    }
+    match reply::<Done>(bytes)? {
+        Ok(Done { success }) => success.then_some(Ok(())),
+        Err(refused) => Some(Err(refused)),
+    }
+}
+
 /// Whether a purge was done.
 pub(crate) fn purged(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]

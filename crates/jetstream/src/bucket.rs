@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::{
     Error, JetStream,
     api::{self, Refused},
+    ask::ANSWER,
 };
 
 /// "no message found".
@@ -56,7 +57,7 @@ impl JetStream {
             "allow_direct": true,
         });
         let subject = format!("$JS.API.STREAM.CREATE.KV_{name}");
-        let reply = self.wait(&subject, config.to_string().into(), None, 10)?;
+        let reply = self.wait(&subject, config.to_string().into(), None, 10 * ANSWER)?;
         match api::info(&reply) {
             Some(Ok(_)) => {}
             // Somebody set it up otherwise, and may.
@@ -82,7 +83,7 @@ impl Bucket<'_> {
         let question = json!({ "last_by_subj": format!("$KV.{name}.{key}") });
         let reply = self
             .jetstream
-            .wait(&subject, question.to_string().into(), None, 1)?;
+            .wait(&subject, question.to_string().into(), None, ANSWER)?;
         match value(&reply) {
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(refused)) if refused.err_code == NO_MESSAGE => Ok(None),
@@ -101,7 +102,7 @@ impl Bucket<'_> {
         let question = json!({ "subjects_filter": format!("$KV.{name}.{prefix}>") });
         let reply = self
             .jetstream
-            .wait(&subject, question.to_string().into(), None, 1)?;
+            .wait(&subject, question.to_string().into(), None, ANSWER)?;
         match api::info(&reply) {
             Some(Ok(info)) => {
                 let head = format!("$KV.{name}.");
@@ -133,7 +134,7 @@ impl Bucket<'_> {
     fn publish(&self, key: &str, bytes: Bytes, behind: Option<u64>) -> Result<bool, Error> {
         let subject = format!("$KV.{}.{key}", self.name);
         let behind = behind.map(|behind| ("Nats-Expected-Last-Subject-Sequence", behind));
-        let reply = self.jetstream.wait(&subject, bytes, behind, 5)?;
+        let reply = self.jetstream.wait(&subject, bytes, behind, 5 * ANSWER)?;
         match api::acknowledged(&reply) {
             Some(Ok(())) => Ok(true),
             Some(Err(refused)) if WRONG_LAST.contains(&refused.err_code) => Ok(false),

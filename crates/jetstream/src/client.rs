@@ -38,6 +38,8 @@ const UNANSWERED: usize = 1024;
 pub struct Servers {
     /// Their addresses, as `nats://host:port`; those nearer first.
     pub addresses: Vec<String>,
+    /// Name of the server that is tried first, whatever their order; empty: none.
+    pub near: String,
     /// A file of credentials.
     pub credentials: Option<PathBuf>,
     /// A user's name and password.
@@ -229,6 +231,13 @@ impl JetStream {
         self.wait_info("STREAM.INFO", Vec::new(), ANSWER)
     }
 
+    /// The name of the server that leads the stream, if it says so in this time. While there is
+    /// none nobody answers.
+    pub fn leader(&self, within: Duration) -> Option<String> {
+        let info = self.wait_info("STREAM.INFO", Vec::new(), within).ok()??;
+        info.cluster?.leader
+    }
+
     /// In what the stream differs from what a log needs, a line each.
     pub fn faults(&self, info: &Info, replicas: usize) -> Vec<String> {
         Config::of_log(&self.names, replicas, &[]).faults(&info.config)
@@ -267,6 +276,21 @@ impl JetStream {
         }
     }
 
+    /// Asks the stream's leader to let the server of that name lead.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Silent`].
+    pub fn step_down_for(&self, server: &str) -> Result<(), Error> {
+        let subject = self.names.api("STREAM.LEADER.STEPDOWN");
+        let question = serde_json::json!({ "placement": { "preferred": server } });
+        let reply = self.wait(&subject, question.to_string().into(), None, ANSWER)?;
+        match api::stepped_down(&reply) {
+            None => Err(Error::Silent),
+            Some(Ok(())) => Ok(()),
+            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
+        }
+    }
+
     fn wait_info(
         &self,
         question: &str,
@@ -274,7 +298,7 @@ impl JetStream {
         within: Duration,
     ) -> Result<Option<Info>, Error> {
         let subject = self.names.api(question);
-        let reply = self.wait(&subject, payload.into(), None, within.as_secs())?;
+        let reply = self.wait(&subject, payload.into(), None, within)?;
         match api::info(&reply) {
             None => Err(Error::Silent),
             Some(Ok(info)) => Ok(Some(info)),
@@ -283,17 +307,17 @@ impl JetStream {
         }
     }
 
-    /// Asks, and waits for the reply for so many seconds.
+    /// Asks, and waits so long for the reply.
     pub(crate) fn wait(
         &self,
         subject: &str,
         payload: Bytes,
         header: Option<(&'static str, u64)>,
-        within_s: u64,
+        within: Duration,
     ) -> Result<Bytes, Error> {
         let (answer, answered) = std::sync::mpsc::channel();
         let inner = Arc::clone(&self.inner);
-        let (asked, within) = (subject.to_owned(), Duration::from_secs(within_s));
+        let asked = subject.to_owned();
         self.runtime.spawn(async move {
             let reply = ask(&inner.near, asked, payload, header, within).await;
             answer.send(reply).ok();
@@ -319,15 +343,36 @@ impl JetStream {
 }
 
 async fn connect_twice(servers: &Servers) -> Result<(Client, Client, (String, Subscriber)), Error> {
-    let near = connect(servers, &servers.addresses).await?;
+    let addresses = nearest_first(servers).await;
+    let near = connect(servers, &addresses).await?;
     // The other way round, so that it leads to another server where there is one.
-    let reversed: Vec<String> = servers.addresses.iter().rev().cloned().collect();
+    let reversed: Vec<String> = addresses.iter().rev().cloned().collect();
     let far = connect(servers, &reversed).await?;
     let inbox = near.new_inbox();
     let answers = near.subscribe(format!("{inbox}.*")).await;
     let answers = answers
         .map_err(|error| Error::Unreachable(servers.addresses.clone(), error.to_string()))?;
     Ok((near, far, (inbox, answers)))
+}
+
+/// The addresses with that of the near server first, which each server's greeting tells.
+async fn nearest_first(servers: &Servers) -> Vec<String> {
+    let mut addresses = servers.addresses.clone();
+    if servers.near.is_empty() {
+        return addresses;
+    }
+    for at in 0..addresses.len() {
+        let Ok(client) = connect(servers, &addresses[at..=at]).await else {
+            continue;
+        };
+        let name = client.try_server_info().map(|info| info.server_name);
+        if name.as_ref() == Some(&servers.near) {
+            addresses[..=at].rotate_right(1);
+            return addresses;
+        }
+    }
+    tracing::warn!(target: "quintet::cluster", "no NATS server is called {:?}", servers.near);
+    addresses
 }
 
 async fn connect(servers: &Servers, addresses: &[String]) -> Result<Client, Error> {

@@ -141,6 +141,16 @@ pub trait Log: Send {
         Ok(())
     }
 
+    /// Says that this is the owner's last frame, and which node it wishes to take over; empty:
+    /// whoever can. From then on nothing is appended. Does nothing in a log that nobody else could
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    fn farewell(&mut self, _stamp: Stamp, _to: &str) -> Result<(), LogError> {
+        Ok(())
+    }
+
     /// What it tells of acknowledgements, if others acknowledge what is appended, and others could
     /// come to own it.
     fn shared(&self) -> Option<Arc<dyn Shared>> {

@@ -35,6 +35,8 @@ static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// How long it is waited for what was started to end.
 const CHILDREN: Duration = Duration::from_secs(1);
 static GOING: AtomicBool = AtomicBool::new(false);
+/// Another process listens on the same sockets after this one.
+static HANDS_ON: AtomicBool = AtomicBool::new(false);
 
 struct Left {
     sockets: ListenFd,
@@ -73,6 +75,16 @@ pub(crate) fn reserve(count: usize) -> std::io::Result<()> {
 /// From now on the next process gets this socket.
 pub(crate) fn keep(address: String, socket: OwnedFd) {
     locked(&KEPT).push((address, socket));
+}
+
+/// From now on socket files stay when this process closes its listeners: it will begin again.
+pub(crate) fn hand_on() {
+    HANDS_ON.store(true, Ordering::SeqCst);
+}
+
+/// Whether they stay.
+pub(crate) fn hands_on() -> bool {
+    HANDS_ON.load(Ordering::SeqCst)
 }
 
 /// The socket that the process before this had opened for `address`.
@@ -127,7 +139,7 @@ pub(crate) fn begin() -> ! {
 
 /// Ends what this process has started: the next one would not know that it runs, and who owns the
 /// queues now starts its scripts anew.
-fn end_children() {
+pub(crate) fn end_children() {
     let mut ended = children();
     for (pid, leads) in &ended {
         let gone = match leads {

@@ -7,6 +7,7 @@ mod again;
 mod cli;
 mod cluster;
 mod config;
+mod crew;
 mod desk;
 mod hooks;
 mod http;

@@ -186,6 +186,8 @@ metrics! {
         =; [] |r| of_node(r, |node| u64::from(node.status().role == Role::Owner));
     Gauge "cluster_role_seconds" ("cluster_role_s") "Since this node is what it is."
         =; [] |r| of_node(r, |node| node.since().as_secs());
+    Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Nodes that are drained: others should own the queues."
+        =; [] |r| of_node(r, Node::drained_nodes);
 
     Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
         = |r| r.shard.gauges.ready;

@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -18,6 +17,7 @@ use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::cluster::{self, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
+use crate::crew::Crew;
 use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Arrival, Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
@@ -129,6 +129,17 @@ pub(crate) enum Order {
     Drain,
     /// Something happened in the cluster.
     Look,
+    /// Let another node own the queues.
+    HandOver,
+}
+
+/// Why a server that owned its queues serves no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// It was told to stop.
+    Stop,
+    /// Another node is to own them; this one follows.
+    HandOver,
 }
 
 /// Starts the server, serves until it is told to stop, and stops it.
@@ -173,7 +184,13 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
     server.core.catch_up();
-    let (workers, desk) = start_workers(&server, polls, bound)?;
+    let (io, desk) = start_workers(&server, polls, bound)?;
+    let threads = Threads {
+        io,
+        desk,
+        helpers,
+        ends,
+    };
     let mut scripts = Scripts::start(&server, http)?;
     match &server.node {
         None => {
@@ -187,18 +204,21 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     }
     notify::ready();
 
-    obey(&server, &inbox, &level, &mut scripts);
+    let end = obey(&server, &inbox, &level, &mut scripts);
 
-    notify::stopping();
-    if let Some(node) = &server.node {
-        node.stops();
+    match end {
+        End::Stop => notify::stopping(),
+        End::HandOver => again::hand_on(),
     }
     tracing::info!("stopping");
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {
         tracing::error!("the thread of http had ended before its time");
     }
-    stop(&server, workers, desk, helpers, &ends)
+    match &server.node {
+        None => stop(&server, threads),
+        Some(node) => node.leave(&server, threads, end),
+    }
 }
 
 /// What is listened on.
@@ -432,7 +452,7 @@ type Helper = Box<dyn FnOnce(&Arc<Server>, &Ends) + Send>;
 
 /// How the helper threads are told to end.
 #[derive(Default)]
-struct Ends {
+pub(crate) struct Ends {
     stop: AtomicBool,
 }
 
@@ -440,32 +460,26 @@ fn start_helpers(
     server: &Arc<Server>,
     spares: Option<quintet_log::Spares>,
     ends: &Arc<Ends>,
-) -> Result<Vec<JoinHandle<()>>> {
-    let mut helpers = Vec::new();
-    let start = |name: &str, body: Helper| {
+) -> Result<Crew> {
+    let mut helpers = Crew::new();
+    let mut start = |name: &str, body: Helper| {
         let (server, ends) = (Arc::clone(server), Arc::clone(ends));
-        let thread = std::thread::Builder::new().name(name.to_owned());
-        thread
-            .spawn(move || body(&server, &ends))
-            .context("cannot start a thread")
+        helpers.start(name, move || body(&server, &ends))
     };
-    helpers.push(start(
-        "timer",
-        Box::new(|server, _| server.core.run_timer()),
-    )?);
-    helpers.push(start(
+    start("timer", Box::new(|server, _| server.core.run_timer()))?;
+    start(
         "keeper",
         Box::new(|server, ends| server.core.run_keeper(&ends.stop)),
-    )?);
-    helpers.push(start(
+    )?;
+    start(
         "hooks",
         Box::new(|server, ends| server.run_hooks(&ends.stop)),
-    )?);
-    helpers.push(start(
+    )?;
+    start(
         "fetch",
         Box::new(|server, ends| server.core.run_fetch(&ends.stop)),
-    )?);
-    helpers.push(start(
+    )?;
+    start(
         "upkeep",
         Box::new(move |server, ends| {
             let log_bytes = || server.limits.log_bytes.load(Ordering::Relaxed);
@@ -473,25 +487,22 @@ fn start_helpers(
                 .core
                 .run_upkeep(spares.as_ref(), &log_bytes, &ends.stop);
         }),
-    )?);
-    match server.core.policy() {
+    )?;
+    let interval = match server.core.policy() {
         SyncPolicy::Always => {
-            helpers.push(start(
+            start(
                 "log",
                 Box::new(|server, ends| server.core.run_log(&ends.stop)),
-            )?);
+            )?;
+            return Ok(helpers);
         }
-        SyncPolicy::EveryMs(_) | SyncPolicy::Never => {
-            let interval = match server.core.policy() {
-                SyncPolicy::EveryMs(ms) => Some(Duration::from_millis(ms)),
-                SyncPolicy::Always | SyncPolicy::Never => None,
-            };
-            helpers.push(start(
-                "sync",
-                Box::new(move |server, ends| server.core.run_sync(interval, &ends.stop)),
-            )?);
-        }
-    }
+        SyncPolicy::EveryMs(ms) => Some(Duration::from_millis(ms)),
+        SyncPolicy::Never => None,
+    };
+    start(
+        "sync",
+        Box::new(move |server, ends| server.core.run_sync(interval, &ends.stop)),
+    )?;
     Ok(helpers)
 }
 
@@ -501,29 +512,20 @@ fn start_workers(
     server: &Arc<Server>,
     mut polls: Vec<Poll>,
     bound: Vec<Bound>,
-) -> Result<(Vec<JoinHandle<()>>, JoinHandle<()>)> {
+) -> Result<(Crew, Crew)> {
     let poll = polls.pop().context("no poll was made")?;
-    let desk = {
-        let server = Arc::clone(server);
-        let thread = std::thread::Builder::new().name("desk".to_owned());
-        thread.spawn(move || server.run_desk(poll))
-    };
-    let desk = desk.context("cannot start a thread")?;
+    let (mut workers, mut desk) = (Crew::new(), Crew::new());
+    let at_desk = Arc::clone(server);
+    desk.start("desk", move || at_desk.run_desk(poll))?;
     let mut shares: Vec<Vec<(usize, Bound)>> = polls.iter().map(|_| Vec::new()).collect();
     let threads = shares.len();
     for (number, bound) in bound.into_iter().enumerate() {
         shares[number % threads].push((number, bound));
     }
-    let mut workers = Vec::new();
     for (index, (poll, share)) in polls.into_iter().zip(shares).enumerate() {
         let worker = IoThread::new(index, Arc::clone(server), poll, share)
             .context("cannot watch a listener")?;
-        let thread = std::thread::Builder::new().name(format!("io-{index}"));
-        workers.push(
-            thread
-                .spawn(|| worker.run())
-                .context("cannot start a thread")?,
-        );
+        workers.start(&format!("io-{index}"), || worker.run())?;
     }
     Ok((workers, desk))
 }
@@ -551,10 +553,11 @@ fn obey(
     inbox: &Receiver<Order>,
     level: &logging::Level,
     scripts: &mut Scripts,
-) {
+) -> End {
     while let Ok(order) = inbox.recv() {
         match order {
-            Order::Stop => return,
+            Order::Stop => return End::Stop,
+            Order::HandOver => return End::HandOver,
             Order::Reload => match server.reload() {
                 Ok(log_level) => {
                     level.set(&log_level);
@@ -572,33 +575,53 @@ fn obey(
             }
         }
     }
+    End::Stop
+}
+
+/// The threads of a server that serves.
+pub(crate) struct Threads {
+    io: Crew,
+    desk: Crew,
+    helpers: Crew,
+    ends: Arc<Ends>,
+}
+
+impl Threads {
+    /// Connections get what they are owed, and nothing more is decided for them. True: they have it
+    /// all by then.
+    pub(crate) fn end_io(&mut self, server: &Server, by: Instant) -> bool {
+        if let Some((_, io)) = server.mail.split_last() {
+            io.iter().for_each(|mailbox| mailbox.leave(Mail::Stop));
+        }
+        self.io.ends_by(by)
+    }
+
+    /// The rest ends as well, after the I/O threads, so that who comes in through the door is
+    /// answered. True: all have ended by then.
+    pub(crate) fn end(&mut self, server: &Server, by: Instant) -> bool {
+        if let Some(desk) = server.mail.last() {
+            desk.leave(Mail::Stop);
+        }
+        server.core.end_looks();
+        let desk = self.desk.ends_by(by);
+        self.ends.stop.store(true, Ordering::SeqCst);
+        server.core.stop_threads();
+        desk & self.helpers.ends_by(by) & self.io.ends_by(by)
+    }
+
+    /// False: one has panicked.
+    fn join(self) -> bool {
+        self.io.join() & self.desk.join() & self.helpers.join()
+    }
 }
 
 /// Finishes what was decided and ends all threads.
-fn stop(
-    server: &Server,
-    workers: Vec<JoinHandle<()>>,
-    desk: JoinHandle<()>,
-    helpers: Vec<JoinHandle<()>>,
-    ends: &Ends,
-) -> Result<()> {
-    // The desk last, so that who comes in through the door is answered.
-    let (desks, threads) = server.mail.split_last().unzip();
-    let tell = |mailbox: &Arc<Mailbox>| mailbox.leave(Mail::Stop);
-    threads.into_iter().flatten().for_each(tell);
-    let mut whole = true;
-    for worker in workers {
-        whole &= worker.join().is_ok();
-    }
-    desks.into_iter().for_each(tell);
-    server.core.end_looks();
-    whole &= desk.join().is_ok();
-    ends.stop.store(true, Ordering::SeqCst);
-    server.core.stop_threads();
-    for helper in helpers {
-        whole &= helper.join().is_ok();
-    }
-    if !whole {
+fn stop(server: &Server, mut threads: Threads) -> Result<()> {
+    // However long that takes.
+    let forever = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+    threads.end_io(server, forever);
+    threads.end(server, forever);
+    if !threads.join() {
         return Err(anyhow!("a thread ended before its time; see above"));
     }
     if !server.core.finish() {

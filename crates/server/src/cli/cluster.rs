@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_front::line::{Answer, Ask, Question};
 
 use super::demo::Demo;
+use super::handover::{Drain, Move, Undrain};
 use crate::cluster::{ClusterReport, NODE_SOCKET};
 
 /// A node asks all others before it answers, which takes a few seconds where one is gone.
@@ -20,16 +21,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum Cluster {
     /// Say whether the loss of a machine would be survived, and how each node stands.
     Status(Status),
+    /// Have another node own the queues.
+    Move(Move),
+    /// Have a node own nothing, before it is stopped.
+    Drain(Drain),
+    /// Have a node take over again when others are gone.
+    Undrain(Undrain),
     /// Try it: three nodes on this machine, whose owner is killed on a key.
     Demo(Demo),
 }
 
 /// Which node is asked.
 #[derive(clap::Args)]
-struct Node {
+pub(super) struct Node {
     /// Data directory of a node on this machine.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
-    data: PathBuf,
+    pub(super) data: PathBuf,
 }
 
 /// Arguments of `cluster status`.
@@ -54,6 +61,9 @@ impl Cluster {
     pub(super) fn run(self) -> Result<ExitCode> {
         match self {
             Self::Status(status) => status.run(),
+            Self::Move(order) => order.run(),
+            Self::Drain(order) => order.run(),
+            Self::Undrain(order) => order.run(),
             Self::Demo(demo) => demo.run(),
         }
     }
@@ -80,12 +90,12 @@ impl Status {
 
 /// What the node whose data directory this is says of its cluster.
 pub(super) fn report(data: &Path) -> Result<ClusterReport> {
-    let line = ask(data, Question::Status)?;
+    let line = ask(data, Question::Status, PATIENCE)?;
     serde_json::from_str(&line).context("the node's answer makes no sense")
 }
 
-/// Asks the node whose data directory this is.
-fn ask(data: &Path, question: Question) -> Result<String> {
+/// Asks the node whose data directory this is, and waits so long for its answer.
+pub(super) fn ask(data: &Path, question: Question, patience: Duration) -> Result<String> {
     let path = data.join(NODE_SOCKET);
     #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
     let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
@@ -101,7 +111,7 @@ fn ask(data: &Path, question: Question) -> Result<String> {
         ),
         _ => anyhow!("cannot connect to {}: {error}", path.display()),
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     (&stream).write_all(Ask::Node(question).line(None).as_bytes())?;
     let mut line = String::new();
     let read = BufReader::new(&stream).read_line(&mut line);

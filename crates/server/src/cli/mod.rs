@@ -8,6 +8,7 @@ mod cluster;
 mod demo;
 mod drop;
 mod export;
+mod handover;
 mod hooks;
 mod import;
 mod messages;

@@ -67,6 +67,7 @@ pub(super) fn servers(cluster: &Cluster) -> Result<Servers> {
     };
     Ok(Servers {
         addresses: cluster.nats.clone(),
+        near: cluster.near.clone(),
         credentials: file(&cluster.credentials),
         user,
         tls_ca: file(&cluster.tls_ca),

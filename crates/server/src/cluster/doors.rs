@@ -137,6 +137,13 @@ impl Doors {
         }
     }
 
+    /// The server stops: whoever is brought waits for another owner.
+    pub(super) fn serve_no_more(&self) {
+        if let Some(open) = &*locked(&self.0) {
+            open.front.serve_no_more();
+        }
+    }
+
     /// Nobody is brought any more.
     pub(super) fn close(&self) {
         let open = locked(&self.0).take();

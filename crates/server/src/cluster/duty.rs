@@ -56,6 +56,23 @@ impl Told {
         });
     }
 
+    /// This node, which owns, is to let another.
+    pub(super) fn order_hand_over(&self) {
+        self.orders.send(Order::HandOver).unwrap_or_default();
+    }
+
+    /// Somebody else says who owns; what this node knows itself may be older.
+    pub(super) fn hint(&self, hint: Hint) {
+        self.owners.send_if_modified(|owners| {
+            let newer = owners.hint().is_none_or(|known| known.epoch < hint.epoch);
+            if newer && hint.node != self.node {
+                *owners = Owners::Other(hint);
+                return true;
+            }
+            false
+        });
+    }
+
     fn look(&self) {
         // The main thread is gone: so is everything soon.
         self.orders.send(Order::Look).unwrap_or_default();
@@ -95,6 +112,10 @@ impl Duty for Work {
         state.apply(&frame)
     }
 
+    fn is_complete(&self, _state: &Replay) -> bool {
+        self.told.runs.missing() == 0
+    }
+
     fn look(&mut self, state: &Replay) {
         self.told.runs.want(state.needed_runs());
     }
@@ -128,9 +149,15 @@ impl Duty for Work {
         let owner = status.owner.as_ref();
         let name = owner.map_or("nobody", |claim| &claim.node);
         tracing::info!("{role}, epoch {epoch}, owned by {name}");
-        self.told
-            .owners
-            .send_replace(owner.map_or(Owners::Nobody, |claim| self.hint(status, claim)));
+        let next = owner.map_or(Owners::Nobody, |claim| self.hint(status, claim));
+        self.told.owners.send_if_modified(|owners| {
+            // While the log is read, others have told of a later owner already.
+            let newer = owners.hint().is_some_and(|known| known.epoch > epoch.0);
+            if !newer {
+                *owners = next;
+            }
+            !newer
+        });
         match status.role {
             Role::Standby => {
                 self.told.mirrors.remove_older();

@@ -5,21 +5,25 @@ mod checks;
 pub(crate) mod doors;
 mod duty;
 mod files;
+mod leave;
 mod mirror;
+mod orders;
 mod registry;
 mod report;
 mod runs;
 mod teller;
+mod upkeep;
 
 use std::io::Write as _;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Once, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, World, Writer};
 use quintet_front::{Door, Owners, watch};
-use quintet_host::{Layout, Opened, Owner, Replay};
+use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
 use quintet_web::Links;
@@ -33,7 +37,8 @@ use files::Files;
 use runs::Runs;
 use teller::Teller;
 
-pub(crate) use report::ClusterReport;
+pub(crate) use orders::{DRAIN, Fault, Heir, MOVE, REPORT_OF, Reply, UNDRAIN};
+pub(crate) use report::{ClusterReport, NodeReport};
 
 /// Where a node answers tools on its own machine, in its data directory.
 pub(crate) const NODE_SOCKET: &str = "node.sock";
@@ -50,6 +55,17 @@ pub(crate) struct Node {
     world: Arc<Threads>,
     doors: Doors,
     files: Arc<Files>,
+    /// Who speaks for it.
+    teller: OnceLock<Weak<Teller>>,
+    /// Who is to own next, if somebody has said so.
+    heir: Mutex<Option<String>>,
+    drained: AtomicBool,
+    /// Nodes that are, as far as this one knows.
+    drained_nodes: AtomicU64,
+    /// Has it looked after at once.
+    nudges: Mutex<Sender<()>>,
+    /// A farewell waits so long for its acknowledgement.
+    handover_wait: Duration,
 }
 
 /// A log this node has claimed, with what it led to.
@@ -122,14 +138,47 @@ impl Node {
     pub(crate) fn serves(&self, server: &Arc<Server>, http: Option<Links>) {
         self.doors.serve_by(server, http);
         self.told.serves(server);
+        self.nudge();
         if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(server)) {
             tracing::warn!("runs that nobody needs stay in JetStream: {error:#}");
         }
     }
 
-    /// The server stops: nobody is brought here any more.
-    pub(crate) fn stops(&self) {
-        self.doors.close();
+    /// Whether the server runs that decides.
+    fn serves_now(&self) -> bool {
+        self.told.server.get().is_some()
+    }
+
+    /// Others should own rather than this node, or not so; `nodes` are drained, this one included.
+    fn drain(&self, drained: bool, nodes: u64) {
+        self.drained_nodes.store(nodes, Ordering::Relaxed);
+        if self.drained.swap(drained, Ordering::Relaxed) != drained {
+            tracing::info!(
+                "this node is {}",
+                if drained { "drained" } else { "undrained" }
+            );
+            self.member.drain(drained);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// Nodes that are drained, as far as this one knows.
+    pub(crate) fn drained_nodes(&self) -> u64 {
+        self.drained_nodes.load(Ordering::Relaxed)
+    }
+
+    /// What is seen to now and then is seen to at once.
+    fn nudge(&self) {
+        // Nobody is there any more: the node ends.
+        locked(&self.nudges).send(()).unwrap_or_default();
+    }
+
+    /// The node that should own after this one, if one could at once.
+    fn best_heir(&self) -> Option<String> {
+        self.teller.get()?.upgrade()?.best_heir()
     }
 }
 
@@ -154,6 +203,7 @@ fn is_lost(error: &LogError) -> bool {
 
 /// Nothing more is answered; the process begins again, and follows.
 fn step_down(why: &LogError) -> ! {
+    leave::end_if_stopping(why);
     static SAID: Once = Once::new();
     // Several threads find out at once.
     SAID.call_once(|| {
@@ -248,13 +298,25 @@ pub(crate) fn follow(
         world: Arc::<Threads>::clone(&world),
         fences: Fences::default(),
     };
-    let member = Member::start(membership, work).context("cannot follow the log")?;
+    let own = cluster.node();
+    let drained = until(inbox, || registry::is_drained(&stream, cluster, &own))?;
+    let Some(drained) = drained else {
+        return Ok(None);
+    };
+    let member = Member::start_as(membership, work, drained).context("cannot follow the log")?;
+    let (nudges, nudged) = channel();
     let node = Arc::new(Node {
         member,
         told,
         world,
         doors: Doors::default(),
         files: Arc::new(Files(attached)),
+        teller: OnceLock::new(),
+        heir: Mutex::default(),
+        drained: AtomicBool::new(drained),
+        drained_nodes: AtomicU64::new(u64::from(drained)),
+        nudges: Mutex::new(nudges),
+        handover_wait: Duration::from_millis(cluster.handover_wait_ms),
     });
     let settings = doors::settings(registered, tls, connections);
     let teller = Arc::new(Teller {
@@ -264,8 +326,12 @@ pub(crate) fn follow(
         address: link.address.clone(),
         settings: settings.clone(),
     });
+    node.teller.get_or_init(|| Arc::downgrade(&teller));
     let owners = node.told.owners.subscribe();
-    node.doors.open(doors, link, settings, owners, teller)?;
+    let speaks = Arc::<Teller>::clone(&teller);
+    node.doors.open(doors, link, settings, owners, speaks)?;
+    teller.ask_who_owns();
+    upkeep::start(&teller, nudged)?;
     wait(&node, inbox)
 }
 
@@ -284,6 +350,8 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
                     return Ok(Some(Seat { owned, node }));
                 }
             }
+            // It owns no longer, or not yet.
+            Order::HandOver => {}
             Order::Reload | Order::Drain => {
                 tracing::warn!(
                     "this node does not own the queues: nothing is reloaded or drained here"
@@ -315,7 +383,8 @@ fn until<T>(
         }
         match inbox.recv_timeout(AGAIN) {
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Ok(Order::Reload | Order::Drain | Order::Look) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::Reload | Order::Drain | Order::Look | Order::HandOver)
+            | Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }

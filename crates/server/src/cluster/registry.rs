@@ -47,7 +47,17 @@ struct Entry {
     writer: u64,
     /// Its data directory.
     home: u64,
+    /// Name of the NATS server on its machine; empty: not known.
+    #[serde(default)]
+    near: String,
     at_ms: u64,
+}
+
+/// What an operator wishes of a node.
+#[derive(Serialize, Deserialize)]
+struct Wish {
+    /// Others should own rather than it.
+    drained: bool,
 }
 
 /// Why this node is not part of the cluster, in words for the operator.
@@ -228,15 +238,52 @@ fn renew_once(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         writer: writer.0,
         home,
+        near: cluster.near.clone(),
         at_ms: now_ms(),
     };
     bucket.put(&format!("node.{}", cluster.node()), json(&entry).into())
 }
 
 /// A node that was heard of lately.
+#[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) node: String,
     pub(super) address: String,
+    /// Name of the NATS server on its machine; empty: not known.
+    pub(super) near: String,
+    pub(super) drained: bool,
+}
+
+/// Others should own rather than this node, from now on; or not so.
+///
+/// # Errors
+/// The servers do not answer, or refuse; then nobody knows whether it is so.
+pub(super) fn drain(
+    stream: &JetStream,
+    cluster: &Cluster,
+    node: &str,
+    drained: bool,
+) -> Result<(), Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    bucket.put(&format!("drain.{node}"), json(&Wish { drained }).into())
+}
+
+/// Whether others should own rather than this node.
+///
+/// # Errors
+/// The servers do not answer, or refuse.
+pub(super) fn is_drained(stream: &JetStream, cluster: &Cluster, node: &str) -> Result<bool, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    drained_in(&bucket, node)
+}
+
+fn drained_in(bucket: &quintet_jetstream::Bucket<'_>, node: &str) -> Result<bool, Error> {
+    let key = format!("drain.{node}");
+    let there = bucket.get(&key)?;
+    let wish = there.and_then(|there| read::<Wish>(&key, &there.bytes).ok());
+    Ok(wish.is_some_and(|wish| wish.drained))
 }
 
 /// The nodes that renewed their entries in the last ten minutes.
@@ -256,9 +303,12 @@ pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>
         };
         let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
         if age < FORGOTTEN {
+            let node = key.strip_prefix("node.").unwrap_or(&key).to_owned();
             nodes.push(Listed {
-                node: key.trim_start_matches("node.").to_owned(),
+                drained: drained_in(&bucket, &node)?,
+                node,
                 address: entry.address,
+                near: entry.near,
             });
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 const CAUGHT_UP: u64 = 256;
 /// An owner whose newest acknowledgement is older gets none, whatever it says: two beats fit in a
 /// tenth of it.
-const STALE_MS: u64 = 10_000;
+pub(crate) const STALE_MS: u64 = 10_000;
 
 /// What a node says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,12 @@ pub(crate) struct NodeReport {
     pub(crate) epoch: u64,
     /// The node it takes for the owner.
     pub(crate) owner: Option<String>,
+    /// Where fronts reach that.
+    pub(crate) owner_address: Option<String>,
+    /// It owns, and answers commands.
+    pub(crate) serves: bool,
+    /// Others should own rather than it.
+    pub(crate) drained: bool,
     /// The last entry it has applied; of an owner: appended.
     pub(crate) entry: u64,
     /// Entries it has still to apply.
@@ -117,12 +123,26 @@ impl Verdict {
 }
 
 impl NodeReport {
-    fn is_owner(&self) -> bool {
+    pub(crate) fn is_owner(&self) -> bool {
         self.role == "owner"
     }
 
-    fn is_ready_standby(&self) -> bool {
-        self.role == "standby" && self.lag_entries <= CAUGHT_UP && self.runs_missing == 0
+    pub(crate) fn is_ready_standby(&self) -> bool {
+        !self.drained
+            && self.role == "standby"
+            && self.lag_entries <= CAUGHT_UP
+            && self.runs_missing == 0
+    }
+
+    /// Why it is no standby that could serve at once.
+    pub(crate) fn why_not_ready(&self) -> String {
+        let runs = match self.runs_missing {
+            0 => String::new(),
+            runs => format!(", {runs} runs to fetch"),
+        };
+        let drained = if self.drained { ", drained" } else { "" };
+        let (node, role, lag) = (&self.node, &self.role, self.lag_entries);
+        format!("{node} is {role}, {lag} entries behind{runs}{drained}")
     }
 }
 
@@ -165,15 +185,8 @@ impl ClusterReport {
         let mut survives = serves;
         if !reports().any(NodeReport::is_ready_standby) {
             survives = false;
-            let behind = reports().filter(|node| !node.is_owner()).map(|node| {
-                let runs = match node.runs_missing {
-                    0 => String::new(),
-                    runs => format!(", {runs} runs to fetch"),
-                };
-                let (node, role, lag) = (&node.node, &node.role, node.lag_entries);
-                format!("{node} is {role}, {lag} entries behind{runs}")
-            });
-            let behind: Vec<String> = behind.collect();
+            let behind = reports().filter(|node| !node.is_owner());
+            let behind: Vec<String> = behind.map(NodeReport::why_not_ready).collect();
             notes.push(match behind.is_empty() {
                 true => "there is no standby: start another node".to_owned(),
                 false => format!("no standby has caught up: {}", behind.join("; ")),
@@ -320,6 +333,9 @@ impl NodeReport {
             }
             _ if self.is_owner() => more("nothing acknowledged".to_owned()),
             _ => more(format!("{} behind", self.lag_entries)),
+        }
+        if self.drained {
+            more("drained".to_owned());
         }
         if self.runs_missing > 0 {
             more(format!("{} runs to fetch", self.runs_missing));

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use quintet_cluster::{Acks, Role, World as _};
 use quintet_front::line::Question;
-use quintet_front::{Node as Asked, Settings, ask_node};
+use quintet_front::{Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
 use serde::Serialize;
-use serde_json::json;
 
 use super::Node;
+use super::orders::REPORT;
 use super::registry;
 use super::report::{ClusterReport, GroupReport, Heard, NodeReport, Replica, StreamReport};
 use crate::config::Cluster;
-
-/// The order that asks for a node's own report alone.
-const REPORT: &str = "report";
 
 /// Everything about this node that is told.
 pub(super) struct Teller {
@@ -31,7 +28,7 @@ fn ms(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn line(value: &impl Serialize) -> String {
+pub(super) fn line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain fields are JSON")
 }
 
@@ -50,6 +47,9 @@ impl Teller {
             since_ms: ms(now.saturating_sub(status.since)),
             epoch: status.epoch.0,
             owner: status.owner.as_ref().map(|claim| claim.node.clone()),
+            owner_address: status.owner.as_ref().map(|claim| claim.link.clone()),
+            serves: owns && self.node.serves_now(),
+            drained: self.node.is_drained(),
             entry: acks.map_or(status.read, Acks::last).0,
             lag_entries: if owns { 0 } else { status.lag() },
             runs_missing: if owns {
@@ -66,6 +66,26 @@ impl Teller {
             spliced,
             waiting,
         }
+    }
+
+    /// Asks the others who owns, so that clients who come here need not wait until this node has
+    /// read that in the log.
+    pub(super) fn ask_who_owns(self: &Arc<Self>) {
+        let teller = Arc::clone(self);
+        std::thread::spawn(move || {
+            let heard = teller.nodes();
+            let told = heard.into_iter().filter_map(|heard| {
+                let report = heard.report?;
+                Some((report.epoch, report.owner?, report.owner_address?))
+            });
+            if let Some((epoch, node, address)) = told.max() {
+                teller.node.told.hint(Hint {
+                    epoch,
+                    node,
+                    address,
+                });
+            }
+        });
     }
 
     /// The stream, as its leader tells of it.
@@ -113,8 +133,13 @@ impl Teller {
         }
     }
 
-    /// All nodes of the registry, each asked for its report at the same time.
+    /// All nodes of the registry.
     fn nodes(&self) -> Vec<Heard> {
+        self.nodes_of(registry::nodes(&self.stream, &self.cluster).unwrap_or_default())
+    }
+
+    /// This node and those of `listed`, each asked for its report at the same time.
+    pub(super) fn nodes_of(&self, listed: Vec<registry::Listed>) -> Vec<Heard> {
         let own = self.cluster.node();
         let ourselves = Heard {
             node: own.clone(),
@@ -122,13 +147,10 @@ impl Teller {
             report: Some(self.report()),
             silent: None,
         };
-        let Ok(listed) = registry::nodes(&self.stream, &self.cluster) else {
-            return vec![ourselves];
-        };
         let mut heard: Vec<Heard> = std::thread::scope(|scope| {
             let others = listed.into_iter().filter(|listed| listed.node != own);
             let asked: Vec<_> = others
-                .map(|listed| scope.spawn(move || self.ask(listed)))
+                .map(|listed| scope.spawn(move || ask(&self.settings, listed)))
                 .collect();
             let told = asked.into_iter().filter_map(|asked| asked.join().ok());
             told.collect()
@@ -137,23 +159,24 @@ impl Teller {
         heard.sort_by(|one, other| one.node.cmp(&other.node));
         heard
     }
+}
 
-    fn ask(&self, listed: registry::Listed) -> Heard {
-        let question = Question::Order(vec![REPORT.to_owned()]);
-        let told = ask_node(&self.settings, &listed.address, question);
-        let report = told.map_err(|error| error.to_string()).and_then(|line| {
-            serde_json::from_str(&line).map_err(|_| "it answers what no node does".to_owned())
-        });
-        let (report, silent) = match report {
-            Ok(report) => (Some(report), None),
-            Err(why) => (None, Some(why)),
-        };
-        Heard {
-            node: listed.node,
-            address: listed.address,
-            report,
-            silent,
-        }
+/// What a node says of itself.
+pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
+    let question = Question::Order(vec![REPORT.to_owned()]);
+    let told = ask_node(settings, &listed.address, question);
+    let report = told.map_err(|error| error.to_string()).and_then(|line| {
+        serde_json::from_str(&line).map_err(|_| "it answers what no node does".to_owned())
+    });
+    let (report, silent) = match report {
+        Ok(report) => (Some(report), None),
+        Err(why) => (None, Some(why)),
+    };
+    Heard {
+        node: listed.node,
+        address: listed.address,
+        report,
+        silent,
     }
 }
 
@@ -170,12 +193,6 @@ impl Asked for Teller {
 
     fn order(&self, words: &[String]) -> String {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words[..] {
-            [REPORT] => line(&self.report()),
-            _ => {
-                let verb = words.first().copied().unwrap_or_default();
-                line(&json!({ "error": format!("this node does not know how to {verb}") }))
-            }
-        }
+        self.obey(&words)
     }
 }

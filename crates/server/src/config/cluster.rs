@@ -34,6 +34,9 @@ pub(crate) struct Cluster {
     pub(crate) link_tls_key: String,
     pub(crate) link_insecure: bool,
     pub(crate) monitor: Vec<String>,
+    /// Empty: not known.
+    pub(crate) near: String,
+    pub(crate) handover_wait_ms: u64,
     pub(crate) allow_unsafe: bool,
 }
 
@@ -62,6 +65,8 @@ impl Default for Cluster {
             link_tls_key: String::new(),
             link_insecure: false,
             monitor: Vec::new(),
+            near: String::new(),
+            handover_wait_ms: 10_000,
             allow_unsafe: false,
         }
     }
@@ -135,10 +140,25 @@ pub(crate) const CLUSTER: &[Spec] = &[
         field: |c| Field::Duration(&mut c.cluster.takeover_after_ms),
     },
     Spec {
+        key: "handover_wait",
+        help: "An owner that is stopped, moved or drained waits so long until everything it decided \
+               is acknowledged; then it goes all the same, and says that something may be lost.",
+        reload: false,
+        field: |c| Field::Duration(&mut c.cluster.handover_wait_ms),
+    },
+    Spec {
         key: "window",
         help: "Entries that may be on their way to JetStream, 1 to 64.",
         reload: false,
         field: |c| Field::Number(&mut c.cluster.window, 1, 64),
+    },
+    Spec {
+        key: "near",
+        help: "Name of the NATS server on this node's machine (server_name): it is connected to \
+               first, and does not lead the stream while this node owns or is drained, so that no \
+               machine is both. Empty: not known.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.near),
     },
     Spec {
         key: "credentials",

@@ -15,10 +15,7 @@ use crate::desk::ServerDoor;
 /// A server and what it takes to stop it.
 struct Running {
     server: Arc<Server>,
-    workers: Vec<JoinHandle<()>>,
-    desk: JoinHandle<()>,
-    helpers: Vec<JoinHandle<()>>,
-    ends: Arc<Ends>,
+    threads: Threads,
 }
 
 impl Running {
@@ -37,13 +34,15 @@ impl Running {
         };
         let ends = Arc::new(Ends::default());
         let helpers = start_helpers(&server, spares, &ends).expect("helpers");
-        let (workers, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
+        let (io, desk) = start_workers(&server, polls, Vec::new()).expect("workers");
         Self {
             server,
-            workers,
-            desk,
-            helpers,
-            ends,
+            threads: Threads {
+                io,
+                desk,
+                helpers,
+                ends,
+            },
         }
     }
 
@@ -52,14 +51,7 @@ impl Running {
     }
 
     fn stop(self) {
-        let Self {
-            server,
-            workers,
-            desk,
-            helpers,
-            ends,
-        } = self;
-        stop(&server, workers, desk, helpers, &ends).expect("stop");
+        stop(&self.server, self.threads).expect("stop");
     }
 }
 

@@ -2,6 +2,7 @@
 //! test` leaves them out; `cargo xtask test cluster` gets it and runs them.
 
 mod files;
+mod handover;
 mod node;
 #[allow(dead_code, reason = "the log's own tests use the rest")]
 #[path = "../../../jetstream/tests/real/servers.rs"]

@@ -42,10 +42,12 @@ impl Cluster {
         self.dir.path()
     }
 
+    /// What stands behind `[cluster]` in `more` belongs there.
     fn command(&self, name: &str, data: &Path, more: &str) -> Command {
         let servers = self.fleet.addresses(0).addresses;
+        let (more, inner) = more.split_once("[cluster]\n").unwrap_or((more, ""));
         let config = format!(
-            "{more}[cluster]\nnats = {servers:?}\nname = {:?}\nnode = {name:?}\nlisten = '127.0.0.1:0'\n\
+            "{more}[cluster]\n{inner}nats = {servers:?}\nname = {:?}\nnode = {name:?}\nlisten = '127.0.0.1:0'\n\
              [[listen]]\nvoice = 'memcache'\naddress = '0'\n",
             self.name
         );
@@ -71,6 +73,24 @@ impl Cluster {
             address: address["listening memcache ".len()..].to_owned(),
             running,
         }
+    }
+
+    /// `kill -9` of a NATS server.
+    pub(crate) fn kill_server(&mut self, at: usize) {
+        self.fleet.kill(at);
+    }
+
+    /// `quintet cluster`, asked of the node `at`: its exit code, and what it printed.
+    pub(crate) fn order(&self, at: &str, words: &[&str]) -> (i32, String) {
+        let output = quintet(&["cluster"])
+            .args(words)
+            .arg("--data")
+            .arg(self.dir.path().join(at))
+            .output()
+            .expect("the binary starts");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        (output.status.code().expect("it ended by itself"), text)
     }
 
     /// A node that cannot start: how it ended, and what it said.

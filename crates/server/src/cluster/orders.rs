@@ -1,0 +1,355 @@
+//! What a node does when it is told to by an operator, or by another node on one's behalf.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use quintet_cluster::Role;
+use quintet_front::ask_node;
+use quintet_front::line::Question;
+use serde::{Deserialize, Serialize};
+
+use super::registry::{self, Listed};
+use super::report::{Heard, NodeReport, STALE_MS};
+use super::teller::{Teller, line};
+
+/// A node's own report.
+pub(crate) const REPORT: &str = "report";
+/// The report of the node at an address.
+pub(crate) const REPORT_OF: &str = "report-of";
+/// Another node is to own a group.
+pub(crate) const MOVE: &str = "move";
+/// A node is to own nothing, if others can.
+pub(crate) const DRAIN: &str = "drain";
+/// Or no longer so.
+pub(crate) const UNDRAIN: &str = "undrain";
+/// To the owner: that node is to own.
+const HAND_OVER: &str = "hand-over";
+/// To any node: what the registry says of it has changed.
+const LOOK: &str = "look";
+
+/// Who goes waits so long for what others say of themselves.
+const HEIRS_WAIT: Duration = Duration::from_secs(1);
+
+/// Why something was not done, for people and for exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// It makes no sense to this node.
+    #[error("not understood")]
+    Order,
+    /// No such node has been heard of in the last ten minutes.
+    #[error("unknown node")]
+    UnknownNode,
+    /// The node could not serve at once.
+    #[error("no complete standby")]
+    NoStandby,
+    /// The node is drained.
+    #[error("drained")]
+    Drained,
+    /// Nobody owns the queues, or the owner cannot be reached.
+    #[error("no owner")]
+    NoOwner,
+    /// JetStream does not answer, or acknowledges nothing.
+    #[error("no quorum")]
+    NoQuorum,
+    /// It was not done in time, and may be later.
+    #[error("timed out")]
+    TimedOut,
+}
+
+impl Fault {
+    /// The exit code of a command that fails so.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Order => 1,
+            Self::UnknownNode => 3,
+            Self::NoStandby => 4,
+            Self::Drained => 5,
+            Self::NoOwner => 6,
+            Self::NoQuorum => 7,
+            Self::TimedOut => 8,
+        }
+    }
+}
+
+/// What came of an order.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reply {
+    /// It is so already.
+    Done,
+    /// The owner, in this epoch, lets another node own: this one, if it is known.
+    Moving { from: String, epoch: u64, to: Heir },
+    /// It is in the registry, and this node is to find it there.
+    Told { node: String, address: String },
+    /// It was not done.
+    Refused { fault: Fault, why: String },
+}
+
+/// A node that is to own, and where it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Heir {
+    pub(crate) node: String,
+    pub(crate) address: String,
+}
+
+type Refusal = (Fault, String);
+
+impl Teller {
+    /// Does what is asked, and says how it went.
+    pub(super) fn obey(&self, words: &[&str]) -> String {
+        let own = self.cluster.node();
+        let done = match *words {
+            [REPORT] => return line(&self.report()),
+            [REPORT_OF, address] if address == self.address => return line(&self.report()),
+            [REPORT_OF, address] => {
+                let question = Question::Order(vec![REPORT.to_owned()]);
+                return ask_node(&self.settings, address, question).unwrap_or_default();
+            }
+            [LOOK] => {
+                self.node.nudge();
+                Ok(Reply::Done)
+            }
+            [HAND_OVER, to] => self.hand_over(to),
+            [MOVE, "0", to] => self.move_to(to),
+            [MOVE, group, _] => Err((
+                Fault::Order,
+                format!("there is no group {group}: a cluster has one, 0"),
+            )),
+            [DRAIN] => self.drain(&own),
+            [DRAIN, node] => self.drain(node),
+            [UNDRAIN] => self.undrain(&own),
+            [UNDRAIN, node] => self.undrain(node),
+            _ => {
+                let verb = words.first().copied().unwrap_or_default();
+                Err((
+                    Fault::Order,
+                    format!("this node does not know how to {verb}"),
+                ))
+            }
+        };
+        line(&done.unwrap_or_else(|(fault, why)| Reply::Refused { fault, why }))
+    }
+
+    fn listed(&self) -> Result<Vec<Listed>, Refusal> {
+        registry::nodes(&self.stream, &self.cluster).map_err(|error| {
+            (
+                Fault::NoQuorum,
+                format!("JetStream does not answer: {error}"),
+            )
+        })
+    }
+
+    /// The owner, that gets acknowledgements.
+    fn owner<'a>(&self, heard: &'a [Heard]) -> Result<(&'a Heard, &'a NodeReport), Refusal> {
+        let owners = heard.iter().filter_map(|heard| {
+            let report = heard.report.as_ref()?;
+            report.is_owner().then_some((heard, report))
+        });
+        let newest = owners.max_by_key(|(_, report)| report.epoch);
+        let (heard, report) = newest.ok_or_else(|| {
+            let why = "no node that answers owns the queues: see `quintet cluster status`";
+            (Fault::NoOwner, why.to_owned())
+        })?;
+        if report.last_ack_ms.is_none_or(|ms| ms > STALE_MS) {
+            return Err((
+                Fault::NoQuorum,
+                format!(
+                    "{} owns the queues and gets no acknowledgements",
+                    heard.node
+                ),
+            ));
+        }
+        Ok((heard, report))
+    }
+
+    fn move_to(&self, to: &str) -> Result<Reply, Refusal> {
+        let listed = self.listed()?;
+        let heard = self.nodes_of(listed.clone());
+        let target = listed
+            .iter()
+            .find(|one| one.node == to)
+            .ok_or_else(|| (Fault::UnknownNode, unknown(to, &listed)))?;
+        if target.drained {
+            let why = format!("{to} is drained: `quintet cluster undrain {to}` first");
+            return Err((Fault::Drained, why));
+        }
+        let (owner, report) = self.owner(&heard)?;
+        if owner.node == to {
+            return Ok(Reply::Done);
+        }
+        let ready = heard.iter().find(|one| one.node == to);
+        match ready.and_then(|one| one.report.as_ref()) {
+            Some(report) if report.is_ready_standby() => {}
+            Some(report) => return Err((Fault::NoStandby, report.why_not_ready())),
+            None => {
+                let why = ready.and_then(|one| one.silent.clone()).unwrap_or_default();
+                return Err((Fault::NoStandby, format!("{to} does not answer: {why}")));
+            }
+        }
+        self.tell(owner, &[HAND_OVER, to])?;
+        Ok(Reply::Moving {
+            from: owner.node.clone(),
+            epoch: report.epoch,
+            to: Heir {
+                node: to.to_owned(),
+                address: target.address.clone(),
+            },
+        })
+    }
+
+    /// This node owns, and lets another.
+    fn hand_over(&self, to: &str) -> Result<Reply, Refusal> {
+        if self.node.status().role != Role::Owner || !self.node.serves_now() {
+            let why = format!("{} does not own the queues now", self.cluster.node());
+            return Err((Fault::NoOwner, why));
+        }
+        self.node.hand_over_to(to);
+        Ok(Reply::Done)
+    }
+
+    fn drain(&self, node: &str) -> Result<Reply, Refusal> {
+        let listed = self.listed()?;
+        let target = listed.iter().find(|one| one.node == node);
+        let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
+        let heard = self.nodes_of(listed.clone());
+        let owner = self.owner(&heard)?;
+        let owns = owner.0.node == node;
+        let heir = best(&heard, &listed, node);
+        if owns && heir.is_none() {
+            let why = format!(
+                "{node} owns the queues and no other node could: start one, or wait until \
+                 `quintet cluster status` says that one has caught up"
+            );
+            return Err((Fault::NoStandby, why));
+        }
+        self.write_drained(node, true)?;
+        let reached = heard
+            .iter()
+            .find(|one| one.node == node && one.report.is_some());
+        if let Some(there) = reached {
+            self.tell(there, &[LOOK])?;
+        }
+        // The leader of the stream moves off its machine as well.
+        if !owns {
+            self.tell(owner.0, &[LOOK])?;
+        }
+        Ok(match (owns, heir) {
+            (true, Some(to)) => Reply::Moving {
+                from: node.to_owned(),
+                epoch: owner.1.epoch,
+                to,
+            },
+            _ => Reply::Told {
+                node: node.to_owned(),
+                address: target.address.clone(),
+            },
+        })
+    }
+
+    fn undrain(&self, node: &str) -> Result<Reply, Refusal> {
+        let listed = self.listed()?;
+        let target = listed.iter().find(|one| one.node == node);
+        let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
+        self.write_drained(node, false)?;
+        let there = Heard {
+            node: node.to_owned(),
+            address: target.address.clone(),
+            ..Heard::default()
+        };
+        // One that is away finds it when it starts.
+        let told = self.tell(&there, &[LOOK]);
+        Ok(match told {
+            Ok(()) => Reply::Told {
+                node: node.to_owned(),
+                address: target.address.clone(),
+            },
+            Err(_) => Reply::Done,
+        })
+    }
+
+    fn write_drained(&self, node: &str, drained: bool) -> Result<(), Refusal> {
+        registry::drain(&self.stream, &self.cluster, node, drained).map_err(|error| {
+            let why = format!("the cluster's registry could not be written: {error}");
+            (Fault::NoQuorum, why)
+        })
+    }
+
+    /// Has another node, or this one, do something.
+    fn tell(&self, node: &Heard, words: &[&str]) -> Result<(), Refusal> {
+        let reply = if node.node == self.cluster.node() {
+            self.obey(words)
+        } else {
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
+            let told = ask_node(&self.settings, &node.address, Question::Order(words));
+            told.map_err(|error| (Fault::NoOwner, format!("{}: {error}", node.node)))?
+        };
+        match serde_json::from_str(&reply) {
+            Ok(Reply::Refused { fault, why }) => Err((fault, why)),
+            Ok(_) => Ok(()),
+            Err(_) => Err((
+                Fault::Order,
+                format!("{} answers what no node does", node.node),
+            )),
+        }
+    }
+
+    /// The node that should own after this one, if one says soon that it could at once.
+    pub(super) fn best_heir(self: &Arc<Self>) -> Option<String> {
+        let (told, heard) = channel();
+        let teller = Arc::clone(self);
+        // Without a quorum the registry does not answer, and a node that is gone never does.
+        std::thread::spawn(move || {
+            let listed = registry::nodes(&teller.stream, &teller.cluster).unwrap_or_default();
+            let own = teller.cluster.node();
+            let others = listed.iter().filter(|one| one.node != own);
+            // Nobody listens to who is late.
+            let asked = others.cloned().map(|one| {
+                let (told, settings) = (told.clone(), teller.settings.clone());
+                let drained = one.drained;
+                std::thread::spawn(move || {
+                    let heard = super::teller::ask(&settings, one);
+                    told.send((heard, drained)).unwrap_or_default();
+                })
+            });
+            asked.for_each(drop);
+        });
+        let by = Instant::now() + HEIRS_WAIT;
+        let mut ready = Vec::new();
+        // It ends when all have answered as well: nobody holds the other side any more.
+        while let Ok((one, drained)) =
+            heard.recv_timeout(by.saturating_duration_since(Instant::now()))
+        {
+            if !drained {
+                ready.push(one);
+            }
+        }
+        best(&ready, &[], &self.cluster.node()).map(|heir| heir.node)
+    }
+}
+
+/// Of those that could serve at once and are not drained, the one that is furthest; not `but`.
+fn best(heard: &[Heard], listed: &[Listed], but: &str) -> Option<Heir> {
+    let drained = |name: &str| listed.iter().any(|one| one.node == name && one.drained);
+    let ready = heard.iter().filter_map(|one| {
+        let report = one
+            .report
+            .as_ref()
+            .filter(|report| report.is_ready_standby())?;
+        (one.node != but && !drained(&one.node)).then_some((report.entry, one))
+    });
+    let (_, best) = ready.max_by_key(|(entry, one)| (*entry, std::cmp::Reverse(&one.node)))?;
+    Some(Heir {
+        node: best.node.clone(),
+        address: best.address.clone(),
+    })
+}
+
+fn unknown(node: &str, listed: &[Listed]) -> String {
+    let known: Vec<&str> = listed.iter().map(|one| one.node.as_str()).collect();
+    format!(
+        "no node {node:?} was heard of in the last ten minutes; there are {}",
+        known.join(", ")
+    )
+}

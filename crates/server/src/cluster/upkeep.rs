@@ -1,0 +1,127 @@
+//! What a node sees to now and then: whether it is drained, and, while it owns, that the stream's
+//! leader is where its loss would cost least.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quintet_cluster::{Acks, Role};
+use quintet_jetstream::Error;
+
+use super::registry;
+use super::teller::Teller;
+
+/// It is seen to so often, and whenever somebody asks.
+const EVERY: Duration = Duration::from_secs(10);
+/// For so long nothing is sent while the leader moves, at most: well under what clients are refused
+/// after, or a lease lasts.
+const HOLD: Duration = Duration::from_secs(1);
+/// A question that has no answer by then met no leader.
+const ANSWER: Duration = Duration::from_millis(50);
+/// Pause between two looks at something nobody tells of.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Sees to it for as long as `teller` is there; `nudges`: at once.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(super) fn start(teller: &Arc<Teller>, nudges: Receiver<()>) -> Result<()> {
+    let teller = Arc::downgrade(teller);
+    let thread = std::thread::Builder::new().name("cluster".to_owned());
+    let body = move || {
+        while let Some(teller) = Weak::upgrade(&teller) {
+            if let Err(error) = teller.see_to() {
+                tracing::debug!("cannot look after the cluster: {error}");
+            }
+            drop(teller);
+            match nudges.recv_timeout(EVERY) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    };
+    thread.spawn(body).context("cannot start a thread")?;
+    Ok(())
+}
+
+impl Teller {
+    fn see_to(self: &Arc<Self>) -> Result<(), Error> {
+        let nodes = registry::nodes(&self.stream, &self.cluster)?;
+        let own = self.cluster.node();
+        let drained = nodes.iter().any(|node| node.node == own && node.drained);
+        let count = nodes.iter().filter(|node| node.drained).count();
+        self.node.drain(drained, count as u64);
+        if self.node.status().role != Role::Owner || !self.node.serves_now() {
+            return Ok(());
+        }
+        if drained && let Some(heir) = self.node.best_heir() {
+            tracing::info!("this node is drained: {heir} is to own the queues");
+            self.node.hand_over_to(&heir);
+            return Ok(());
+        }
+        self.place_leader(&nodes)
+    }
+
+    /// Sees to it that the stream's leader is on no machine whose loss would cost more than that,
+    /// or that is about to be stopped.
+    fn place_leader(&self, nodes: &[registry::Listed]) -> Result<(), Error> {
+        let own = self.cluster.node();
+        let shunned = nodes.iter().filter(|node| node.drained || node.node == own);
+        let shunned: Vec<&str> = shunned.map(|node| node.near.as_str()).collect();
+        let Some(peers) = self.stream.info()?.and_then(|info| info.cluster) else {
+            return Ok(());
+        };
+        let Some(leader) = peers
+            .leader
+            .as_deref()
+            .filter(|name| shunned.contains(name))
+        else {
+            return Ok(());
+        };
+        let mut fit = peers
+            .replicas
+            .iter()
+            .filter(|peer| peer.current && !peer.offline && !shunned.contains(&peer.name.as_str()));
+        let (Some(next), Some(acks)) = (fit.next(), self.node.told.acks.get()) else {
+            return Ok(());
+        };
+        tracing::info!("the stream's leader moves from {leader} to {}", next.name);
+        let began = Instant::now();
+        // What is on its way while a leader goes is not answered, and then asked for: far longer
+        // than the change itself takes.
+        let _held = Held::new(acks);
+        while acks.on_way() > 0 && began.elapsed() < HOLD {
+            std::thread::sleep(LOOK);
+        }
+        if acks.on_way() > 0 {
+            // The servers are busy or away; later.
+            return Ok(());
+        }
+        self.stream.step_down_for(&next.name)?;
+        while began.elapsed() < HOLD {
+            if self.stream.leader(ANSWER).is_some_and(|now| now != leader) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        tracing::info!("nothing was sent for {} ms", began.elapsed().as_millis());
+        Ok(())
+    }
+}
+
+/// Nothing is sent while it lives.
+struct Held<'a>(&'a Acks);
+
+impl<'a> Held<'a> {
+    fn new(acks: &'a Acks) -> Self {
+        acks.hold(true);
+        Self(acks)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.hold(false);
+    }
+}

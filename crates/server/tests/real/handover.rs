@@ -1,0 +1,131 @@
+//! Owners that go in good order, and nodes that are told to own or not to.
+
+use rustix::process::Signal;
+
+use crate::node::{Cluster, Node, first_to_say};
+use crate::servers::until;
+use crate::{drain, put};
+
+/// Only a farewell lets such a node take over.
+const PATIENT: &str = "[cluster]\ntakeover_after = '1h'\n";
+
+/// A cluster with `a` as owner, whose other nodes wait for farewells.
+fn three(cluster: &Cluster) -> [Node; 3] {
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    let mut others = ["b", "c"].map(|name| cluster.node(name, PATIENT));
+    for other in &mut others {
+        other.wait_for("quintet standby of a");
+    }
+    let [b, c] = others;
+    // That it follows it says before it has caught up.
+    for name in ["b", "c"] {
+        until("a standby", || {
+            let (_, text) = cluster.order("a", &["status"]);
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(&format!("  {name}")))?;
+            line.contains("standby").then_some(())
+        });
+    }
+    [a, b, c]
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn an_owner_that_is_stopped_or_moved_away_is_followed_without_silence() {
+    let cluster = Cluster::start("farewell");
+    let [mut a, b, c] = three(&cluster);
+    let mut all = put(&mut a.client(), "a", 50);
+    let mut others = [b, c];
+    a.signal(Signal::TERM);
+    assert!(a.wait().success());
+    let first = first_to_say(&mut others, "quintet owner");
+    let [b, c] = others;
+    let (mut owner, mut other) = if first == 0 { (b, c) } else { (c, b) };
+    // Also through the one that follows.
+    all.extend(put(&mut other.client(), "b", 50));
+
+    let named = other.name().to_owned();
+    let mut client = owner.client();
+    assert_eq!(client.take().as_ref(), Some(&all[0]));
+    owner.forget_lines();
+    let (code, text) = cluster.order(owner.name(), &["move", "0", &named]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(&format!("{named} owns the queues")), "{text}");
+    assert_eq!(client.rest(), "", "its clients come again");
+    other.wait_for("quintet owner");
+    owner.wait_for("quintet handed over");
+    owner.wait_for(&format!("quintet standby of {named}"));
+    // What it listened on it listens on, for others.
+    all.extend(put(&mut owner.client(), "c", 50));
+    let (code, text) = cluster.order(owner.name(), &["move", "0", &named]);
+    assert_eq!((code, text.trim()), (0, "it is so"));
+    assert_eq!(drain(&mut other.client()), all[1..]);
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_drained_node_owns_nothing_also_after_a_restart_until_it_is_undrained() {
+    let cluster = Cluster::start("drained");
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    let (code, text) = cluster.order("a", &["drain"]);
+    assert_eq!(code, 4, "nobody else could own: {text}");
+    drop(a);
+    let [mut a, mut b, mut c] = three(&cluster);
+    let all = put(&mut a.client(), "m", 20);
+
+    let (code, text) = cluster.order("b", &["drain"]);
+    assert_eq!((code, text.trim()), (0, "b is drained"));
+    for (words, expected) in [
+        (["move", "0", "b"], 5),
+        (["move", "0", "d"], 3),
+        (["move", "1", "c"], 1),
+    ] {
+        let (code, text) = cluster.order("c", &words);
+        assert_eq!(code, expected, "{words:?}: {text}");
+    }
+    // Only one is left that could take over.
+    a.forget_lines();
+    let (code, text) = cluster.order("b", &["drain", "a"]);
+    assert_eq!(code, 0, "{text}");
+    c.wait_for("quintet owner");
+    a.wait_for("quintet standby of c");
+    let (code, text) = cluster.order("c", &["status"]);
+    assert_eq!(text.matches(", drained").count(), 4, "{text}");
+    assert_eq!(code, 1, "nobody could take over: {text}");
+    let (code, text) = cluster.order("c", &["drain"]);
+    assert_eq!(code, 4, "{text}");
+
+    b.signal(Signal::TERM);
+    assert!(b.wait().success());
+    let mut b = cluster.node("b", PATIENT);
+    b.wait_for("quintet standby of c");
+    let (_, text) = cluster.order("b", &["move", "0", "b"]);
+    assert!(text.contains("undrain b"), "{text}");
+    let (code, text) = cluster.order("c", &["undrain", "b"]);
+    assert_eq!((code, text.trim()), (0, "b is not drained"));
+    until("it is moved", || {
+        // It may still be reading the log.
+        (cluster.order("a", &["move", "0", "b"]).0 == 0).then_some(())
+    });
+    b.wait_for("quintet owner");
+    assert_eq!(drain(&mut b.client()), all);
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn an_owner_without_a_quorum_stops_all_the_same_and_says_that_it_lost_something() {
+    let mut cluster = Cluster::start("alone");
+    let mut a = cluster.node("a", "[cluster]\nhandover_wait = '1s'\n");
+    a.wait_for("quintet owner");
+    put(&mut a.client(), "m", 20);
+    cluster.kill_server(1);
+    cluster.kill_server(2);
+    let mut client = a.client();
+    client.ask("set q 0 0 4\r\nlost\r\n");
+    a.signal(Signal::TERM);
+    assert_eq!(a.wait().code(), Some(1));
+    assert_eq!(client.rest(), "", "nobody was told that it is stored");
+}
