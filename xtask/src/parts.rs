@@ -45,7 +45,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "cluster",
-        what: "the log and three nodes over real NATS servers; nodes and servers killed and frozen",
+        what: "the log and three nodes over real NATS servers; killed, frozen and cut off",
         run: |root| {
             cluster::run_real(root)?;
             torment::run_cluster(root, &ONCE.map(str::to_owned))
@@ -66,8 +66,8 @@ pub(crate) const PARTS: &[Part] = &[
 /// Of torment: each voice, fault and deed ten times, or it fails.
 const FIVE_MINUTES: [&str; 4] = ["--minutes", "5", "--at-least", "10"];
 
-/// Of a cluster: every kind of fault once, which a slow machine may take six minutes for.
-const ONCE: [&str; 4] = ["--minutes", "2", "--at-least", "1"];
+/// Of a cluster: every kind of fault once, which a slow machine may take nine minutes for.
+const ONCE: [&str; 4] = ["--minutes", "3", "--at-least", "1"];
 
 const CLIPPY: [&str; 6] = [
     "clippy",

@@ -28,12 +28,14 @@ const CLUSTER_HELP: &str = "\
 Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--release]
 
 Three nodes over three NATS servers on this machine, clients of every voice at any
-of them; owners, standbys, leaders and their servers are killed and stopped by
-chance, and what was acknowledged is compared with what is there. Ends with a
-table, and for how long nobody could put; a violation is told with the message's
-history, and the directory is kept. QUINTET_NATS_SERVER is the server's program;
-without it it is got as for the tests. Without an option this is also the part of
-`cargo xtask test` of that name, which runs the tests over real servers before it.
+of them; owners, standbys, leaders and their servers are killed, stopped and cut
+off by chance, and what was acknowledged is compared with what is there. Ends
+with a table, and for how long nobody could put; a violation is told with the
+message's history, and the directory is kept. QUINTET_NATS_SERVER is the server's
+program, QUINTET_NATS_SERVER_NEXT the one of another version that servers are
+replaced by; without them they are got as for the tests. Without an option this is
+also the part of `cargo xtask test` of that name, which runs the tests over real
+servers before it.
 
   --minutes N   How long [5]
   --seed S      The order of faults and requests; without it one is chosen and
@@ -98,7 +100,14 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
         return Ok(());
     };
     let nats = crate::cluster::program(root)?;
-    let more = ["--cluster".into(), "--nats-server".into(), nats.into()];
+    let next = crate::cluster::next_program(root)?;
+    let more = [
+        "--cluster".into(),
+        "--nats-server".into(),
+        nats.into(),
+        "--nats-server-next".into(),
+        next.into(),
+    ];
     campaign(root, &wanted, "cargo xtask cluster", &more)
 }
 

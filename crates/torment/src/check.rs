@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use quintet_sim::Random;
 
 use crate::load::{LOOSE, Load, SCRIPTED, STRICT, one_of};
+use crate::server;
 use crate::voices::{Addresses, Client, HTTP, LEASE_S};
 
 /// How long what is missing is still looked for.
@@ -38,8 +39,11 @@ impl Checker {
         loop {
             let mut taken = 0;
             for queue in STRICT.iter().chain(&LOOSE) {
-                let drained = load.drain(one_of(nodes, random), queue, random);
-                taken += drained.with_context(|| format!("{queue} cannot be emptied"))?;
+                taken += match load.drain(one_of(nodes, random), queue, random) {
+                    // The owner of a cluster changes when its machine is slow enough, too.
+                    Err(_) if nodes.len() > 1 && began.elapsed() < server::PATIENCE => 1,
+                    drained => drained.with_context(|| format!("{queue} cannot be emptied"))?,
+                };
             }
             let passed = began.elapsed();
             let ledger = load.ledger();
@@ -70,8 +74,9 @@ impl Checker {
     ) -> Result<()> {
         let began = Instant::now();
         let failed = loop {
-            let mut client = Client::open(node, HTTP)?;
-            let page = client.ask(&format!("GET /q/{SCRIPTED}.txt"), "")?;
+            let asked = Client::open(node, HTTP)
+                .and_then(|mut client| client.ask(&format!("GET /q/{SCRIPTED}.txt"), ""));
+            let page = asked.unwrap_or_default();
             let number = |key: &str| {
                 let mut lines = page.lines();
                 let value = lines.find_map(|line| line.strip_prefix(key));
@@ -81,7 +86,7 @@ impl Checker {
             let waiting: Option<u64> = waiting.into_iter().sum();
             match waiting {
                 Some(0) => break number("err:").unwrap_or(0),
-                _ if began.elapsed() > Duration::from_secs(60) => {
+                _ if began.elapsed() > server::PATIENCE => {
                     bail!("queue {SCRIPTED} is not done:\n{page}")
                 }
                 _ => std::thread::sleep(Duration::from_millis(100)),

@@ -187,7 +187,7 @@ impl Load {
         self.put_of(client, voice, queue, len, random)
     }
 
-    fn put_of(
+    pub(crate) fn put_of(
         &self,
         client: &mut Client,
         voice: usize,
@@ -336,20 +336,26 @@ impl Load {
         Client::open(addresses, BEANSTALK)?.kick_all(queue)?;
         let mut client = Client::open(addresses, voice)?;
         let mut taken = 0;
+        let removes = voice == MEMCACHE;
         loop {
             let asked = Instant::now();
-            let Some(got) = client.take(queue, voice == MEMCACHE)? else {
+            let got = client.take(queue, removes);
+            if got.is_err() && removes {
+                self.ledger().take_unknown(voice, queue);
+            }
+            let Some(got) = got? else {
                 return Ok(taken);
             };
             taken += 1;
-            let removes = voice == MEMCACHE;
             let number = self.ledger().taken(&got.body, voice, queue, asked, removes);
             let Some(number) = number.filter(|_| !removes) else {
                 continue;
             };
             self.ledger().begin_finish(number, voice);
-            let done = client.finish(queue, &got)?;
-            self.ledger().end_finish(number, voice, Some(done));
+            let done = client.finish(queue, &got);
+            self.ledger()
+                .end_finish(number, voice, done.as_ref().ok().copied());
+            done?;
         }
     }
 }

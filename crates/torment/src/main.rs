@@ -51,6 +51,12 @@ pub(crate) struct Args {
     /// With --cluster: the NATS server's binary
     #[arg(long, default_value = "nats-server")]
     nats_server: PathBuf,
+    /// With --cluster: another version of it, by which servers are replaced
+    #[arg(long)]
+    nats_server_next: Option<PathBuf>,
+    /// With --cluster: only kinds of faults whose name contains this
+    #[arg(long)]
+    only: Option<String>,
 }
 
 impl Args {

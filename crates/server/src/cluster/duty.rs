@@ -9,6 +9,7 @@ use quintet_front::{Hint, Owners, watch};
 use quintet_host::{Replay, locked};
 use quintet_log::{LogError, ReplayFrame};
 
+use super::lags::Lags;
 use super::mirror::Mirrors;
 use super::runs::Runs;
 use super::{Serving, say, step_down};
@@ -27,6 +28,8 @@ pub(super) struct Told {
     pub(super) node: String,
     pub(super) mirrors: Mirrors,
     pub(super) runs: Runs,
+    /// How soon this node, a standby, applies what is appended.
+    pub(super) lags: Lags,
 }
 
 #[derive(Default)]
@@ -85,6 +88,8 @@ pub(crate) struct Work {
     settings: Settings,
     told: Arc<Told>,
     began: bool,
+    /// It has caught up with the log.
+    stands_by: bool,
 }
 
 impl Work {
@@ -94,6 +99,7 @@ impl Work {
             settings,
             told,
             began: false,
+            stands_by: false,
         }
     }
 }
@@ -109,7 +115,11 @@ impl Duty for Work {
     }
 
     fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
-        state.apply(&frame)
+        state.apply(&frame)?;
+        if self.stands_by {
+            self.told.lags.applied(frame.time_ms);
+        }
+        Ok(())
     }
 
     fn is_complete(&self, _state: &Replay) -> bool {
@@ -158,6 +168,7 @@ impl Duty for Work {
             }
             !newer
         });
+        self.stands_by = status.role == Role::Standby;
         match status.role {
             Role::Standby => {
                 self.told.mirrors.remove_older();

@@ -5,6 +5,7 @@ mod checks;
 pub(crate) mod doors;
 mod duty;
 mod files;
+mod lags;
 mod leave;
 mod mirror;
 mod orders;
@@ -276,6 +277,7 @@ pub(crate) fn follow(
         node: cluster.node(),
         mirrors: mirrors.clone(),
         runs,
+        lags: Default::default(),
     });
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
     let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));

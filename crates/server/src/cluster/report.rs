@@ -33,6 +33,9 @@ pub(crate) struct NodeReport {
     pub(crate) entry: u64,
     /// Entries it has still to apply.
     pub(crate) lag_entries: u64,
+    /// Of a standby: within how many ms of their owner's stamp 99 of 100 of the newest frames were
+    /// applied, by both nodes' wall clocks.
+    pub(crate) lag_p99_ms: Option<u64>,
     /// Runs it has still to fetch.
     pub(crate) runs_missing: u64,
     /// Of an owner: since its newest acknowledged entry was sent.
@@ -336,6 +339,9 @@ impl NodeReport {
         }
         if self.drained {
             more("drained".to_owned());
+        }
+        if let Some(ms) = self.lag_p99_ms {
+            more(format!("99 % applied within {ms} ms"));
         }
         if self.runs_missing > 0 {
             more(format!("{} runs to fetch", self.runs_missing));

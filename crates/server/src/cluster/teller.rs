@@ -52,6 +52,9 @@ impl Teller {
             drained: self.node.is_drained(),
             entry: acks.map_or(status.read, Acks::last).0,
             lag_entries: if owns { 0 } else { status.lag() },
+            lag_p99_ms: (status.role == Role::Standby)
+                .then(|| self.node.told.lags.p99_ms())
+                .flatten(),
             runs_missing: if owns {
                 0
             } else {

@@ -4,20 +4,25 @@ use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use quintet_faults::{Faults, Undo};
 use quintet_sim::Random;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
+use super::COUNT;
+use super::links::Links;
 use crate::ledger::VOICES;
 use crate::server::{Era, PATIENCE, listeners, pid_of};
 use crate::voices::{Addresses, CONTROL};
 
-/// Servers, and nodes.
-pub(super) const COUNT: usize = 3;
 pub(super) const NODES: [&str; COUNT] = ["a", "b", "c"];
+
+/// A setting of every server.
+const ALWAYS: &str = "sync_interval: always";
 
 /// A process that is started again and again with the same arguments.
 pub(super) struct Process {
@@ -25,6 +30,7 @@ pub(super) struct Process {
     program: PathBuf,
     args: Vec<String>,
     log: PathBuf,
+    faults: Option<Arc<Faults>>,
     child: Option<Child>,
 }
 
@@ -35,8 +41,14 @@ impl Process {
             program: program.to_owned(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             log,
+            faults: None,
             child: None,
         }
+    }
+
+    /// The next start is of this program.
+    pub(super) fn replace(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
     }
 
     pub(super) fn start(&mut self) -> Result<()> {
@@ -51,6 +63,9 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if let Some(faults) = &self.faults {
+            faults.attach(&mut command);
+        }
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
@@ -138,75 +153,147 @@ pub(super) struct Fleet {
     pub(super) nodes: Vec<Process>,
     /// Where each node's clients go.
     pub(super) addresses: Vec<Addresses>,
+    pub(super) links: Links,
+    /// Each node's wall clock, among others.
+    pub(super) faults: Vec<Arc<Faults>>,
+    /// Where servers take clients.
+    ports: Vec<u16>,
     folder: PathBuf,
 }
 
 impl Fleet {
-    /// Starts all in `era`'s folder.
-    pub(super) fn start(quintet: &Path, nats_server: &Path, era: &Era) -> Result<Self> {
+    /// Starts all in `era`'s folder; `build` is for the library of faults.
+    pub(super) fn start(
+        quintet: &Path,
+        nats_server: &Path,
+        era: &Era,
+        build: &Path,
+    ) -> Result<Self> {
         let folder = era.folder().to_owned();
         // Ports are no matter of the seed: others have theirs.
         let time = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
         let mut ports = Random::new(time ^ u64::from(std::process::id()));
-        let mut port = || free_port(&mut ports);
-        let own: Vec<(u16, u16)> = (0..COUNT)
-            .map(|_| Ok((port()?, port()?)))
-            .collect::<Result<_>>()?;
-        let servers = servers(nats_server, &folder, &own)?;
-        let nats = own
-            .iter()
-            .map(|(port, _)| format!("nats://127.0.0.1:{port}"));
-        let nats: Vec<String> = nats.collect();
-        let (mut nodes, mut addresses) = (Vec::new(), Vec::new());
-        for (at, name) in NODES.iter().enumerate() {
-            let data = folder.join(name);
-            let mut at_node = Addresses {
-                of: Default::default(),
-                binary: quintet.to_owned(),
-                data: data.clone(),
-            };
-            for voice in (0..VOICES.len()).filter(|voice| *voice != CONTROL) {
-                at_node.of[voice] = format!("127.0.0.1:{}", port()?);
-            }
-            // Each has another of the servers first.
-            let nats: Vec<&String> = (0..COUNT).map(|more| &nats[(at + more) % COUNT]).collect();
-            let config = format!(
-                "{}data = {data:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"16MiB\"\n\
-                 memory = \"256MiB\"\nchunk_bytes = \"64KiB\"\n{}{}\
-                 [cluster]\nnats = {nats:?}\nname = \"torment\"\nnode = {name:?}\n\
-                 listen = \"127.0.0.1:{}\"\n",
-                era.shared(),
-                era.queues(),
-                listeners(|voice| at_node.of[voice].clone()),
-                port()?,
-            );
-            let path = folder.join(format!("{name}.toml"));
-            std::fs::write(&path, config)?;
-            let path = path.display().to_string();
-            let log = folder.join(format!("{name}.log"));
-            nodes.push(Process::new(
-                name,
-                quintet,
-                &["serve", "--config", &path],
-                log,
-            ));
-            addresses.push(at_node);
-        }
+        let mut three = || -> Result<Vec<u16>> {
+            let three = (0..COUNT).map(|_| free_port(&mut ports));
+            three.collect()
+        };
+        let (clients, routes, joints) = (three()?, three()?, three()?);
+        let links = Links::start(&clients, &routes, &joints)?;
         let mut fleet = Self {
-            servers,
-            nodes,
-            addresses,
+            servers: Vec::new(),
+            nodes: Vec::new(),
+            addresses: Vec::new(),
+            links,
+            faults: Vec::new(),
+            ports: clients,
             folder,
         };
-        for process in fleet.servers.iter_mut().chain(&mut fleet.nodes) {
+        for (at, route) in routes.into_iter().enumerate() {
+            fleet.write_server(at, route)?;
+            let name = format!("n{at}");
+            let path = fleet.server_file(at).display().to_string();
+            let log = fleet.folder.join(format!("{name}.log"));
+            let server = Process::new(&name, nats_server, &["-c", &path], log);
+            fleet.servers.push(server);
+        }
+        for (at, joint) in joints.into_iter().enumerate() {
+            let mut port = || free_port(&mut ports);
+            fleet.add_node(at, joint, quintet, era, build, &mut port)?;
+        }
+        let processes = fleet.servers.iter_mut().chain(&mut fleet.nodes);
+        for process in processes {
             process.start()?;
         }
         Ok(fleet)
     }
 
+    fn server_file(&self, server: usize) -> PathBuf {
+        self.folder.join(format!("n{server}.conf"))
+    }
+
+    fn write_server(&self, server: usize, route: u16) -> Result<()> {
+        let store = self.store(server);
+        let routes = self.links.routes_of(server).into_iter();
+        let routes: Vec<String> = routes
+            .map(|port| format!("nats://127.0.0.1:{port}"))
+            .collect();
+        // What servers tell each other and clients of where they are would lead past the proxies.
+        let config = format!(
+            "server_name: n{server}\nlisten: \"127.0.0.1:{}\"\n\
+             jetstream {{ store_dir: {store:?}, {ALWAYS} }}\n\
+             cluster {{ name: torment, listen: \"127.0.0.1:{route}\", no_advertise: true, \
+             advertise: \"127.0.0.1:1\", routes: {routes:?} }}\n",
+            self.ports[server]
+        );
+        Ok(std::fs::write(self.server_file(server), config)?)
+    }
+
+    fn add_node(
+        &mut self,
+        at: usize,
+        joint: u16,
+        quintet: &Path,
+        era: &Era,
+        build: &Path,
+        port: &mut dyn FnMut() -> Result<u16>,
+    ) -> Result<()> {
+        let name = NODES[at];
+        let data = self.folder.join(name);
+        let mut addresses = Addresses {
+            of: Default::default(),
+            binary: quintet.to_owned(),
+            data: data.clone(),
+        };
+        for voice in (0..VOICES.len()).filter(|voice| *voice != CONTROL) {
+            addresses.of[voice] = format!("127.0.0.1:{}", port()?);
+        }
+        let nats = self.links.servers_of(at).into_iter();
+        let nats: Vec<String> = nats
+            .map(|port| format!("nats://127.0.0.1:{port}"))
+            .collect();
+        let config = format!(
+            "{}data = {data:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"16MiB\"\n\
+             memory = \"256MiB\"\nchunk_bytes = \"64KiB\"\n{}{}\
+             [cluster]\nnats = {nats:?}\nname = \"torment\"\nnode = {name:?}\n\
+             listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n",
+            era.shared(),
+            era.queues(),
+            listeners(|voice| addresses.of[voice].clone()),
+            self.links.of_node(at),
+        );
+        let path = self.folder.join(format!("{name}.toml"));
+        std::fs::write(&path, config)?;
+        let control = self.folder.join(format!("{name}.control"));
+        let faults = Faults::new(build, &control, &data).context("the library of faults")?;
+        faults.undo(Undo::Nothing);
+        let faults = Arc::new(faults);
+        let (path, log) = (path.display().to_string(), format!("{name}.log"));
+        let args = ["serve", "--config", &path];
+        let mut node = Process::new(name, quintet, &args, self.folder.join(log));
+        node.faults = Some(Arc::clone(&faults));
+        self.nodes.push(node);
+        self.faults.push(faults);
+        self.addresses.push(addresses);
+        Ok(())
+    }
+
     /// Where the server keeps what it has.
     pub(super) fn store(&self, server: usize) -> PathBuf {
         self.folder.join(format!("n{server}"))
+    }
+
+    /// From its next start on the server may keep so many bytes; or, with none, as many as there is
+    /// room for.
+    pub(super) fn limit_store(&self, server: usize, bytes: Option<u64>) -> Result<()> {
+        let path = self.server_file(server);
+        let text = std::fs::read_to_string(&path)?;
+        let (start, rest) = text.split_once(ALWAYS).context("its configuration")?;
+        let (_, end) = rest.split_once(" }").context("its configuration")?;
+        let limit = bytes.map_or_else(String::new, |bytes| format!(", max_file_store: {bytes}"));
+        Ok(std::fs::write(
+            path,
+            format!("{start}{ALWAYS}{limit} }}{end}"),
+        )?)
     }
 
     /// What a node says of all.
@@ -239,27 +326,4 @@ impl Fleet {
         let path = self.folder.join("rounds.log");
         Ok(OpenOptions::new().create(true).append(true).open(path)?)
     }
-}
-
-/// NATS servers on these ports: for clients, and for each other.
-fn servers(program: &Path, folder: &Path, ports: &[(u16, u16)]) -> Result<Vec<Process>> {
-    let routes = ports
-        .iter()
-        .map(|(_, port)| format!("nats://127.0.0.1:{port}"));
-    let routes: Vec<String> = routes.collect();
-    let each = ports.iter().enumerate().map(|(at, (port, route))| {
-        let name = format!("n{at}");
-        let store = folder.join(&name);
-        let config = format!(
-            "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
-             jetstream {{ store_dir: {store:?}, sync_interval: always }}\n\
-             cluster {{ name: torment, listen: \"127.0.0.1:{route}\", routes: {routes:?} }}\n"
-        );
-        let path = folder.join(format!("{name}.conf"));
-        std::fs::write(&path, config)?;
-        let path = path.display().to_string();
-        let log = folder.join(format!("{name}.log"));
-        Ok(Process::new(&name, program, &["-c", &path], log))
-    });
-    each.collect()
 }

@@ -22,11 +22,32 @@ pub(super) enum Kind {
     TermOwner,
     Rolling,
     LoseStore,
+    /// Of the owner's connections to NATS.
+    BreakOwner,
+    SilenceOwner,
+    /// One way, whichever.
+    HalveOwner,
+    /// Shorter than the lease.
+    BlinkOwner,
+    /// Of the leader's connections to other servers.
+    BreakLeader,
+    SilenceLeader,
+    HalveLeader,
+    BlinkLeader,
+    /// Of what other nodes bring to the owner.
+    BreakLink,
+    SilenceLink,
+    FillStore,
+    /// By another version, if there is one.
+    ReplaceServers,
+    PurgePast,
+    ClockForward,
+    ClockBack,
 }
 
 /// Each with its name, and within how many seconds clients are promised to be served again:
 /// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
-pub(super) const KINDS: [(Kind, &str, Option<u64>); 14] = [
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 29] = [
     (Kind::KillOwner, "kill -9 of the owner", Some(5)),
     (Kind::KillStandby, "kill -9 of a standby", None),
     (Kind::KillLeader, "kill -9 of the leader's server", Some(10)),
@@ -41,6 +62,21 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 14] = [
     (Kind::TermOwner, "SIGTERM of the owner", Some(5)),
     (Kind::Rolling, "nodes restarted one by one", None),
     (Kind::LoseStore, "a server's store lost", None),
+    (Kind::BreakOwner, "owner cut off from NATS", Some(5)),
+    (Kind::SilenceOwner, "owner cut off silently", Some(5)),
+    (Kind::HalveOwner, "owner cut off one way", Some(5)),
+    (Kind::BlinkOwner, "owner cut off for 1 s", None),
+    (Kind::BreakLeader, "leader cut off from servers", Some(13)),
+    (Kind::SilenceLeader, "leader cut off silently", Some(13)),
+    (Kind::HalveLeader, "leader cut off one way", None),
+    (Kind::BlinkLeader, "leader cut off for 1 s", None),
+    (Kind::BreakLink, "links to the owner cut", None),
+    (Kind::SilenceLink, "links to the owner silent", None),
+    (Kind::FillStore, "a server's store full", None),
+    (Kind::ReplaceServers, "servers replaced one by one", None),
+    (Kind::PurgePast, "purge past a stopped standby", None),
+    (Kind::ClockForward, "owner's clock set forward", None),
+    (Kind::ClockBack, "owner's clock set back", None),
 ];
 
 /// By kind: for how long nothing was acknowledged.

@@ -1,18 +1,20 @@
 //! `cargo xtask cluster`: three nodes over three NATS servers, their clients at any of them,
-//! processes killed and stopped meanwhile, and the same check of what was acknowledged.
+//! processes killed and stopped and links cut meanwhile, and the same check of what was
+//! acknowledged.
 
 mod fleet;
+mod inflict;
 mod kinds;
+mod links;
+mod proxy;
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use quintet_sim::Random;
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::Args;
@@ -23,20 +25,19 @@ use crate::ledger::{VOICES, body};
 use crate::load::{Load, STRICT};
 use crate::server::{Era, PATIENCE};
 use crate::table::Sums;
-use crate::voices::{Addresses, Client, MEMCACHE};
-use fleet::{COUNT, Fleet, NODES};
-use kinds::{KINDS, Kind, Outages};
+use crate::voices::{Client, MEMCACHE};
+use fleet::{Fleet, NODES};
+use inflict::acknowledged;
+use kinds::{KINDS, Outages};
 
+/// Servers, and nodes.
+const COUNT: usize = 3;
 /// Between two looks at something that nothing tells of.
 const SHORT: Duration = Duration::from_millis(10);
 /// Faults between two checks.
 const FAULTS: u64 = 4;
 /// Messages that are there before takers outweigh putters: less than memory holds.
 const BACKLOG: u64 = 300;
-/// A pause shorter than a lease, and one longer than a takeover.
-const PAUSE: Duration = Duration::from_secs(1);
-const FREEZE: Duration = Duration::from_secs(6);
-
 struct Campaign<'a> {
     args: &'a Args,
     seed: u64,
@@ -72,15 +73,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .join(format!("cluster-{seed}-{}", std::process::id()));
     let mut random = Random::new(seed);
     let era = Era::new(&folder, &mut random)?;
-    let fleet = Fleet::start(&args.quintet, &args.nats_server, &era)?;
+    let fleet = Fleet::start(&args.quintet, &args.nats_server, &era, &args.scratch)?;
     let mut campaign = Campaign {
         args,
         seed,
         random,
         load: Arc::new(Load::new()),
-        sums: Sums::new(KINDS.iter().map(|(_, name, _)| *name)),
+        sums: Sums::new(kinds(args)?.into_iter().map(|kind| KINDS[kind].1)),
         outages: Outages::default(),
-        deck: Deck::new(KINDS.len()),
+        deck: Deck::of(kinds(args)?),
         fleet,
         era,
         checker: Checker::default(),
@@ -110,6 +111,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         few.join(", ")
     );
     Ok(())
+}
+
+/// The numbers of the kinds that are wanted.
+///
+/// # Errors
+/// There is no such kind.
+fn kinds(args: &Args) -> Result<Vec<usize>> {
+    let all = 0..KINDS.len();
+    let Some(name) = &args.only else {
+        return Ok(all.collect());
+    };
+    let found: Vec<usize> = all.filter(|kind| KINDS[*kind].1.contains(name)).collect();
+    ensure!(!found.is_empty(), "no kind of fault is called {name:?}");
+    Ok(found)
 }
 
 impl Campaign<'_> {
@@ -200,109 +215,6 @@ impl Campaign<'_> {
         let view = self.is_well_again().with_context(what)?;
         load.ledger().settled().with_context(what)?;
         Ok(view)
-    }
-
-    /// Does it, and mends it. For how long nothing was acknowledged, each time.
-    fn inflict(&mut self, load: &Load, kind: Kind, view: View) -> Result<Vec<Duration>> {
-        let View { owner, leader } = view;
-        let fleet = &mut self.fleet;
-        let others = |of: usize, random: &mut Random| (of + 1 + random.index(COUNT - 1)) % COUNT;
-        let took = match kind {
-            Kind::KillOwner | Kind::KillStandby => {
-                let node = match kind {
-                    Kind::KillOwner => owner,
-                    _ => others(owner, &mut self.random),
-                };
-                fleet.nodes[node].kill()?;
-                load.await_put();
-                let took = acknowledged(load)?;
-                fleet.nodes[node].start()?;
-                took
-            }
-            Kind::KillLeader => {
-                fleet.servers[leader].kill()?;
-                load.await_put();
-                let took = acknowledged(load)?;
-                fleet.servers[leader].start()?;
-                took
-            }
-            Kind::KillBoth => {
-                fleet.servers[leader].kill()?;
-                fleet.nodes[owner].kill()?;
-                load.await_put();
-                let took = acknowledged(load)?;
-                fleet.servers[leader].start()?;
-                fleet.nodes[owner].start()?;
-                took
-            }
-            Kind::KillNodes | Kind::KillServers => {
-                let all = match kind {
-                    Kind::KillNodes => &mut fleet.nodes,
-                    _ => &mut fleet.servers,
-                };
-                for process in &mut *all {
-                    process.kill()?;
-                }
-                for process in all {
-                    process.start()?;
-                }
-                load.await_put();
-                acknowledged(load)?
-            }
-            Kind::PauseOwner | Kind::PauseLeader | Kind::FreezeLeader => {
-                let process = match kind {
-                    Kind::PauseOwner => &fleet.nodes[owner],
-                    _ => &fleet.servers[leader],
-                };
-                process.signal(Signal::STOP)?;
-                load.await_put();
-                std::thread::sleep(if kind == Kind::FreezeLeader {
-                    FREEZE
-                } else {
-                    PAUSE
-                });
-                process.signal(Signal::CONT)?;
-                acknowledged(load)?
-            }
-            Kind::FreezeOwner => freeze(&fleet.nodes[owner], &fleet.addresses[owner], load)?,
-            Kind::FreezeNodes => {
-                for node in &fleet.nodes {
-                    node.signal(Signal::STOP)?;
-                }
-                std::thread::sleep(FREEZE);
-                for node in &fleet.nodes {
-                    node.signal(Signal::CONT)?;
-                }
-                load.await_put();
-                acknowledged(load)?
-            }
-            Kind::TermOwner => {
-                let took = stop(&mut fleet.nodes[owner], load)?;
-                fleet.nodes[owner].start()?;
-                took
-            }
-            Kind::Rolling => {
-                let mut all = Vec::new();
-                for node in 0..COUNT {
-                    all.push(stop(&mut self.fleet.nodes[node], load)?);
-                    self.fleet.nodes[node].start()?;
-                    self.is_well_again()?;
-                }
-                return Ok(all);
-            }
-            Kind::LoseStore => {
-                // Not the leader's: with what it had acknowledged and only one follower has, two
-                // of three would have to be trusted that know nothing of it.
-                let server = others(leader, &mut self.random);
-                fleet.servers[server].kill()?;
-                std::fs::remove_dir_all(fleet.store(server))?;
-                load.await_put();
-                let took = acknowledged(load)?;
-                fleet.servers[server].start()?;
-                took
-            }
-        };
-        Ok(vec![took])
     }
 
     /// Waits until one node owns, the others are standbys, and the loss of any machine would be
@@ -414,65 +326,4 @@ fn view(report: &Value) -> Option<View> {
     let leader = (0..COUNT).find(|at| leader == format!("n{at}"))?;
     let all = of_role("owner").count() == 1 && of_role("standby").count() == COUNT - 1;
     (all && report["survives"] == true).then_some(View { owner, leader })
-}
-
-/// After how long a put was acknowledged that was sent after [`Load::await_put`].
-fn acknowledged(load: &Load) -> Result<Duration> {
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        if let Some(took) = load.first_put() {
-            return Ok(took);
-        }
-        std::thread::sleep(SHORT);
-    }
-    bail!("no put was acknowledged within {PATIENCE:?}")
-}
-
-/// Stops a node in good order.
-fn stop(node: &mut fleet::Process, load: &Load) -> Result<Duration> {
-    node.signal(Signal::TERM)?;
-    let status = node.end()?;
-    // Until then it may have served.
-    load.await_put();
-    ensure!(status.success(), "SIGTERM ended it with {status}");
-    acknowledged(load)
-}
-
-/// Freezes the owner until another has taken over; what it is asked meanwhile it must not answer.
-fn freeze(node: &fleet::Process, addresses: &Addresses, load: &Load) -> Result<Duration> {
-    let mut stream = TcpStream::connect(&addresses.of[MEMCACHE])?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    // Once it has answered, the connection is its own.
-    stream.write_all(b"version\r\n")?;
-    let mut reply = [0; 200];
-    let len = stream.read(&mut reply)?;
-    ensure!(reply[..len].ends_with(b"\r\n"), "half an answer");
-    node.signal(Signal::STOP)?;
-    load.await_put();
-    let began = Instant::now();
-    let number = load.ledger().begin_put(MEMCACHE, STRICT[0]);
-    let bytes = String::from_utf8(body(number, 0)).context("a head is text")?;
-    let (queue, len) = (STRICT[0], bytes.len());
-    let asked = format!("get {queue}/peek\r\nstats\r\nset {queue} 0 0 {len}\r\n{bytes}\r\n");
-    stream.write_all(asked.as_bytes())?;
-    // Nobody else acknowledges before there is another owner.
-    let took = acknowledged(load);
-    std::thread::sleep(FREEZE.saturating_sub(began.elapsed()));
-    node.signal(Signal::CONT)?;
-    load.ledger().end_put(number, MEMCACHE, None);
-    let took = took?;
-    let mut rest = Vec::new();
-    let read = stream.read_to_end(&mut rest);
-    ensure!(
-        rest.is_empty(),
-        "an owner that another had succeeded answered: {:?}",
-        String::from_utf8_lossy(&rest)
-    );
-    match read {
-        // Closed with requests unread.
-        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
-            Err(error).context("the connection to a deposed owner")
-        }
-        _ => Ok(took),
-    }
 }

@@ -1,0 +1,349 @@
+//! Each kind of fault: done, and mended.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use quintet_sim::Random;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::fleet::Process;
+use super::kinds::Kind;
+use super::links::{Links, Off};
+use super::{COUNT, Campaign, SHORT, View};
+use crate::ledger::body;
+use crate::load::{LOOSE, Load, STRICT};
+use crate::server::PATIENCE;
+use crate::voices::{Addresses, Client, MEMCACHE};
+
+/// A pause shorter than a lease, and one longer than a takeover.
+const PAUSE: Duration = Duration::from_secs(1);
+const FREEZE: Duration = Duration::from_secs(6);
+/// Less than any stream takes that was written to.
+const STORE_FULL: u64 = 64 << 10;
+/// Bodies by which a log grows past what it keeps: the longest there are.
+const LARGE: usize = 400_000;
+/// By how much a wall clock is set, ms.
+const STEPS_MS: [i64; 5] = [3_000, 60_000, 3_600_000, 86_400_000, 31_536_000_000];
+
+/// One of the others, by chance.
+fn other(than: usize, random: &mut Random) -> usize {
+    (than + 1 + random.index(COUNT - 1)) % COUNT
+}
+
+fn one_way(random: &mut Random) -> Off {
+    [Off::Mute, Off::Deaf][random.index(2)]
+}
+
+impl Campaign<'_> {
+    /// Does it, and mends it. For how long nothing was acknowledged, each time.
+    pub(super) fn inflict(&mut self, load: &Load, kind: Kind, view: View) -> Result<Vec<Duration>> {
+        let View { owner, leader } = view;
+        let took = match kind {
+            Kind::KillOwner => self.kill(load, &[], &[owner])?,
+            Kind::KillStandby => {
+                let standby = other(owner, &mut self.random);
+                self.kill(load, &[], &[standby])?
+            }
+            Kind::KillLeader => self.kill(load, &[leader], &[])?,
+            Kind::KillBoth => self.kill(load, &[leader], &[owner])?,
+            Kind::KillNodes => kill_all(&mut self.fleet.nodes, load)?,
+            Kind::KillServers => kill_all(&mut self.fleet.servers, load)?,
+            Kind::PauseOwner => pause(&self.fleet.nodes[owner], PAUSE, load)?,
+            Kind::PauseLeader => pause(&self.fleet.servers[leader], PAUSE, load)?,
+            Kind::FreezeLeader => pause(&self.fleet.servers[leader], FREEZE, load)?,
+            Kind::FreezeOwner => {
+                let addresses = &self.fleet.addresses[owner];
+                freeze(&self.fleet.nodes[owner], addresses, load)?
+            }
+            Kind::FreezeNodes => {
+                let all = |signal| self.fleet.nodes.iter().try_for_each(|n| n.signal(signal));
+                all(Signal::STOP)?;
+                std::thread::sleep(FREEZE);
+                all(Signal::CONT)?;
+                load.await_put();
+                acknowledged(load)?
+            }
+            Kind::TermOwner => {
+                let took = stop(&mut self.fleet.nodes[owner], load)?;
+                self.fleet.nodes[owner].start()?;
+                took
+            }
+            Kind::Rolling => return self.restart_nodes(load),
+            Kind::LoseStore => self.lose_store(load, leader)?,
+            Kind::BreakOwner => self.cut(load, None, &|l| l.cut_node(owner, Off::Broken))?,
+            Kind::SilenceOwner => self.cut(load, None, &|l| l.cut_node(owner, Off::Silent))?,
+            Kind::HalveOwner => {
+                let off = one_way(&mut self.random);
+                self.cut(load, None, &|l| l.cut_node(owner, off))?
+            }
+            Kind::BlinkOwner => self.cut(load, Some(PAUSE), &|l| l.cut_node(owner, Off::Silent))?,
+            Kind::BreakLeader => self.cut(load, None, &|l| l.cut_routes(leader, Off::Broken))?,
+            Kind::SilenceLeader => self.cut(load, None, &|l| l.cut_routes(leader, Off::Silent))?,
+            Kind::HalveLeader => {
+                let off = one_way(&mut self.random);
+                self.cut(load, None, &|l| l.cut_routes(leader, off))?
+            }
+            Kind::BlinkLeader => {
+                self.cut(load, Some(PAUSE), &|l| l.cut_routes(leader, Off::Silent))?
+            }
+            Kind::BreakLink => self.cut(load, Some(PAUSE), &|l| l.cut_link(owner, Off::Broken))?,
+            Kind::SilenceLink => {
+                self.cut(load, Some(FREEZE), &|l| l.cut_link(owner, Off::Silent))?
+            }
+            Kind::FillStore => self.fill_store(load, leader, owner)?,
+            Kind::ReplaceServers => return self.replace_servers(load),
+            Kind::PurgePast => self.purge_past(load, owner)?,
+            Kind::ClockForward => self.set_clock(load, owner, 1)?,
+            Kind::ClockBack => self.set_clock(load, owner, -1)?,
+        };
+        Ok(vec![took])
+    }
+
+    /// Kills these, and starts them again after the next acknowledged put.
+    fn kill(&mut self, load: &Load, servers: &[usize], nodes: &[usize]) -> Result<Duration> {
+        let fleet = &mut self.fleet;
+        for server in servers {
+            fleet.servers[*server].kill()?;
+        }
+        for node in nodes {
+            fleet.nodes[*node].kill()?;
+        }
+        load.await_put();
+        let took = acknowledged(load)?;
+        for server in servers {
+            fleet.servers[*server].start()?;
+        }
+        for node in nodes {
+            fleet.nodes[*node].start()?;
+        }
+        Ok(took)
+    }
+
+    fn restart_nodes(&mut self, load: &Load) -> Result<Vec<Duration>> {
+        let mut all = Vec::new();
+        for node in 0..COUNT {
+            all.push(stop(&mut self.fleet.nodes[node], load)?);
+            self.fleet.nodes[node].start()?;
+            self.is_well_again()?;
+        }
+        Ok(all)
+    }
+
+    fn lose_store(&mut self, load: &Load, leader: usize) -> Result<Duration> {
+        // Not the leader's: with what it had acknowledged and only one follower has, two of three
+        // would have to be trusted that know nothing of it.
+        let server = other(leader, &mut self.random);
+        self.fleet.servers[server].kill()?;
+        std::fs::remove_dir_all(self.fleet.store(server))?;
+        load.await_put();
+        let took = acknowledged(load)?;
+        self.fleet.servers[server].start()?;
+        Ok(took)
+    }
+
+    /// Cuts links for so long, or until a put is acknowledged all the same.
+    fn cut(
+        &mut self,
+        load: &Load,
+        time: Option<Duration>,
+        cut: &dyn Fn(&Links),
+    ) -> Result<Duration> {
+        cut(&self.fleet.links);
+        load.await_put();
+        let took = match time {
+            Some(time) => {
+                std::thread::sleep(time);
+                None
+            }
+            None => Some(acknowledged(load)?),
+        };
+        self.fleet.links.mend(self.random.chance(1, 2));
+        took.map_or_else(|| acknowledged(load), Ok)
+    }
+
+    /// A server may keep nothing more for a while.
+    fn fill_store(&mut self, load: &Load, server: usize, owner: usize) -> Result<Duration> {
+        let took = self.limit_store(load, server, Some(STORE_FULL))?;
+        std::thread::sleep(FREEZE);
+        let report = self.fleet.status(owner).context("no status")?;
+        let replicas = report["groups"][0]["stream"]["replicas"].as_array();
+        let name = format!("n{server}");
+        let replica =
+            replicas.and_then(|all| all.iter().find(|one| one["server"] == name.as_str()));
+        let current = replica.is_none_or(|one| one["current"] == true);
+        ensure!(!current, "a full store keeps more: {report}");
+        self.limit_store(load, server, None)?;
+        Ok(took)
+    }
+
+    /// Has a server begin again with so much room, or as much as there is.
+    fn limit_store(&mut self, load: &Load, server: usize, bytes: Option<u64>) -> Result<Duration> {
+        self.fleet.servers[server].kill()?;
+        self.fleet.limit_store(server, bytes)?;
+        load.await_put();
+        let took = acknowledged(load)?;
+        self.fleet.servers[server].start()?;
+        Ok(took)
+    }
+
+    /// An upgrade, server by server; later ones only begin again.
+    fn replace_servers(&mut self, load: &Load) -> Result<Vec<Duration>> {
+        let mut all = Vec::new();
+        for server in 0..COUNT {
+            let process = &mut self.fleet.servers[server];
+            process.signal(Signal::TERM)?;
+            process.end()?;
+            if let Some(next) = &self.args.nats_server_next {
+                process.replace(next);
+            }
+            load.await_put();
+            all.push(acknowledged(load)?);
+            self.fleet.servers[server].start()?;
+            self.is_well_again()?;
+        }
+        Ok(all)
+    }
+
+    /// A standby stands still until what it would read next is purged, and catches up.
+    fn purge_past(&mut self, load: &Load, owner: usize) -> Result<Duration> {
+        let standby = other(owner, &mut self.random);
+        let entry = |report: &Value, node: usize| {
+            let nodes = report["nodes"].as_array()?;
+            let name = super::NODES[node];
+            let found = nodes.iter().find(|heard| heard["node"] == name)?;
+            found["report"]["entry"].as_u64()
+        };
+        let report = self.fleet.status(owner).context("no status")?;
+        let last = entry(&report, owner).context("an owner without entries")?;
+        self.fleet.nodes[standby].signal(Signal::STOP)?;
+        load.await_put();
+        let took = acknowledged(load)?;
+        let began = Instant::now();
+        let first = loop {
+            ensure!(began.elapsed() < PATIENCE, "nothing is purged: {last}");
+            self.write_much(load, owner);
+            let report = self.fleet.status(owner);
+            let first = report.and_then(|r| r["groups"][0]["stream"]["first"].as_u64());
+            match first {
+                Some(first) if first > last => break first,
+                _ => {}
+            }
+        };
+        self.fleet.nodes[standby].signal(Signal::CONT)?;
+        // What it had read is older than the stream.
+        while began.elapsed() < PATIENCE {
+            let report = self.fleet.status(standby).unwrap_or_default();
+            if entry(&report, standby).is_some_and(|entry| entry >= first) {
+                return Ok(took);
+            }
+            std::thread::sleep(SHORT * 5);
+        }
+        bail!("the standby has not caught up with entry {first}")
+    }
+
+    /// Some megabytes; errors are those of other requests.
+    fn write_much(&mut self, load: &Load, node: usize) {
+        let Ok(mut client) = Client::open(&self.fleet.addresses[node], MEMCACHE) else {
+            return;
+        };
+        for _ in 0..20 {
+            let (queue, random) = (LOOSE[1], &mut self.random);
+            let put = load.put_of(&mut client, MEMCACHE, queue, LARGE, random);
+            let taken = put.and_then(|()| load.take(&mut client, MEMCACHE, queue, true, random));
+            if taken.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The owner's wall clock is set, and back.
+    fn set_clock(&mut self, load: &Load, owner: usize, sign: i64) -> Result<Duration> {
+        let step = STEPS_MS[self.random.index(STEPS_MS.len())];
+        self.fleet.faults[owner].shift_clock(sign * step);
+        load.await_put();
+        let took = acknowledged(load)?;
+        std::thread::sleep(PAUSE);
+        self.fleet.faults[owner].shift_clock(0);
+        load.await_put();
+        Ok(took.max(acknowledged(load)?))
+    }
+}
+
+fn kill_all(all: &mut [Process], load: &Load) -> Result<Duration> {
+    all.iter_mut().try_for_each(Process::kill)?;
+    all.iter_mut().try_for_each(Process::start)?;
+    load.await_put();
+    acknowledged(load)
+}
+
+fn pause(process: &Process, time: Duration, load: &Load) -> Result<Duration> {
+    process.signal(Signal::STOP)?;
+    load.await_put();
+    std::thread::sleep(time);
+    process.signal(Signal::CONT)?;
+    acknowledged(load)
+}
+
+/// After how long a put was acknowledged that was sent after [`Load::await_put`].
+pub(super) fn acknowledged(load: &Load) -> Result<Duration> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if let Some(took) = load.first_put() {
+            return Ok(took);
+        }
+        std::thread::sleep(SHORT);
+    }
+    bail!("no put was acknowledged within {PATIENCE:?}")
+}
+
+/// Stops a node in good order.
+fn stop(node: &mut Process, load: &Load) -> Result<Duration> {
+    node.signal(Signal::TERM)?;
+    let status = node.end()?;
+    // Until then it may have served.
+    load.await_put();
+    ensure!(status.success(), "SIGTERM ended it with {status}");
+    acknowledged(load)
+}
+
+/// Freezes the owner until another has taken over; what it is asked meanwhile it must not answer.
+fn freeze(node: &Process, addresses: &Addresses, load: &Load) -> Result<Duration> {
+    let mut stream = TcpStream::connect(&addresses.of[MEMCACHE])?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // Once it has answered, the connection is its own.
+    stream.write_all(b"version\r\n")?;
+    let mut reply = [0; 200];
+    let len = stream.read(&mut reply)?;
+    ensure!(reply[..len].ends_with(b"\r\n"), "half an answer");
+    node.signal(Signal::STOP)?;
+    load.await_put();
+    let began = Instant::now();
+    let number = load.ledger().begin_put(MEMCACHE, STRICT[0]);
+    let bytes = String::from_utf8(body(number, 0)).context("a head is text")?;
+    let (queue, len) = (STRICT[0], bytes.len());
+    let asked = format!("get {queue}/peek\r\nstats\r\nset {queue} 0 0 {len}\r\n{bytes}\r\n");
+    stream.write_all(asked.as_bytes())?;
+    // Nobody else acknowledges before there is another owner.
+    let took = acknowledged(load);
+    std::thread::sleep(FREEZE.saturating_sub(began.elapsed()));
+    node.signal(Signal::CONT)?;
+    load.ledger().end_put(number, MEMCACHE, None);
+    let took = took?;
+    let mut rest = Vec::new();
+    let read = stream.read_to_end(&mut rest);
+    ensure!(
+        rest.is_empty(),
+        "an owner that another had succeeded answered: {:?}",
+        String::from_utf8_lossy(&rest)
+    );
+    match read {
+        // Closed with requests unread.
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
+            Err(error).context("the connection to a deposed owner")
+        }
+        _ => Ok(took),
+    }
+}
