@@ -1,6 +1,7 @@
-//! `quintet-bench`: the comparison with other servers, and what backlogs do.
+//! `quintet-bench`: the comparison with other servers, what backlogs do, and a cluster.
 
 mod backlog;
+mod cluster;
 mod common;
 mod compare;
 
@@ -24,6 +25,8 @@ enum Command {
     Compare(compare::Args),
     /// Quintet with backlogs far larger than memory.
     Backlog(backlog::Args),
+    /// A cluster beside bare JetStream, on the same servers.
+    Cluster(cluster::Args),
     /// A load against one server, as `quintet bench`.
     Run(quintet_bench::Args),
     /// Serve a bare echo on 127.0.0.1: the limit the others are measured against.
@@ -42,6 +45,7 @@ fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Compare(args) => args.run(),
         Command::Backlog(args) => args.run(),
+        Command::Cluster(args) => args.run(),
         Command::Run(args) => args.run(),
         Command::Echo { port, synced } => {
             let listener = TcpListener::bind(("127.0.0.1", port)).context("cannot listen")?;

@@ -98,6 +98,22 @@ pub(crate) fn backlog(root: &Path, arguments: &[String]) -> Result<()> {
     measure(root, "backlog", &arguments)
 }
 
+/// A cluster beside bare JetStream, as the command line asks for.
+///
+/// # Errors
+/// The NATS server cannot be had; as [`measure`].
+pub(crate) fn cluster(root: &Path, arguments: &[String]) -> Result<()> {
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let nats = match helps(&arguments) {
+        true => None,
+        false => Some(crate::cluster::program(root)?.display().to_string()),
+    };
+    if let Some(nats) = &nats {
+        arguments.extend(["--nats-server", nats]);
+    }
+    measure(root, "cluster", &arguments)
+}
+
 /// A first look, printed and not written.
 ///
 /// # Errors

@@ -45,6 +45,9 @@ Tasks:
             takes options: cargo xtask compare --help
   backlog   Backlogs far larger than memory, written to bench/results;
             takes options: cargo xtask backlog --help
+  bench-cluster
+            A cluster beside bare JetStream, written to bench/results;
+            takes options: cargo xtask bench-cluster --help
   help      This text
 ";
 
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         "cluster" if !arguments.is_empty() => torment::run_cluster(&root(), &arguments),
         "bench" => compare::short(&root()),
         "compare" => compare::run(&root(), &arguments),
+        "bench-cluster" => compare::cluster(&root(), &arguments),
         "backlog" => compare::backlog(&root(), &arguments),
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -26,6 +26,8 @@ use crate::common::Common;
 use crate::common::peers::Ground;
 use crate::common::sheet::{self, Figure, Sheet};
 
+pub(crate) use talk::Talk;
+
 /// Messages of a short run, and below which a run is called short.
 const QUICK: u64 = 100_000;
 const FEWEST: u64 = 10_000_000;

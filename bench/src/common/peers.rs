@@ -287,7 +287,10 @@ pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     /// Starts one; what it says of errors goes to a file in `dir`.
-    fn spawn(command: &mut Command, dir: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It is not there, or the file cannot be made.
+    pub(crate) fn spawn(command: &mut Command, dir: &Path) -> Result<Self> {
         let said = File::create(dir.join(MESSAGES))?;
         let child = command.stdin(Stdio::null()).stderr(said).spawn();
         let context = || format!("cannot start {}", command.get_program().display());

@@ -1,0 +1,391 @@
+//! A cluster beside bare JetStream: what Quintet costs on top of the servers that keep its log.
+//!
+//! Both publish to the same three servers in turns; what the bare publisher sends has the size that
+//! the owner's entries had in the same turn, under the same condition, with as many on their way.
+
+mod bare;
+mod fleet;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use quintet_bench::{Load, Mix, Voice};
+use serde_json::json;
+
+use crate::backlog::Talk;
+use crate::common::Common;
+use crate::common::sheet::{self, Bound, Figure, Sheet, bytes, count, us, whole};
+use bare::{Bare, Published};
+use fleet::Fleet;
+
+/// Entries on their way, as a node's default.
+const WINDOW: usize = 32;
+/// Where bare publishes go, and the owner's log.
+const BARE: &str = "BARE";
+const LOG: &str = "Q_bench_0";
+/// Publishes by which it is found what a stream stores beside an entry.
+const PROBE: usize = 1024;
+
+/// A load on the owner.
+struct Case {
+    name: &'static str,
+    title: &'static str,
+    size: usize,
+    connections: usize,
+    depth: usize,
+    mix: Mix,
+    window: usize,
+    figures: fn(&[Turn]) -> Vec<Figure>,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "bytes",
+        title: "Messages of 16 KiB, put and taken over 50 connections",
+        size: 16 << 10,
+        connections: 50,
+        depth: 4,
+        mix: Mix::BOTH,
+        window: WINDOW,
+        figures: of_bytes,
+    },
+    Case {
+        name: "puts",
+        title: "Puts of 100 B, pipelined over 50 connections",
+        size: 100,
+        connections: 50,
+        depth: 64,
+        mix: Mix::PUT,
+        window: WINDOW,
+        figures: of_puts,
+    },
+    Case {
+        name: "lone",
+        title: "One put of 100 B after the other",
+        size: 100,
+        connections: 1,
+        depth: 1,
+        mix: Mix::PUT,
+        window: 1,
+        figures: of_lone,
+    },
+];
+
+/// Arguments of `cluster`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Experiments: bytes, puts, lone.
+
+Examples:
+  cargo xtask bench-cluster                    everything; about two minutes
+  cargo xtask bench-cluster --only lone --turns 9
+  cargo xtask bench-cluster --quick --print
+
+Three NATS servers and three nodes share this machine with the load: run nothing else
+meanwhile. QUINTET_NATS_SERVER is the servers' program.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// The NATS servers' program.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "QUINTET_NATS_SERVER",
+        default_value = "nats-server"
+    )]
+    nats_server: PathBuf,
+}
+
+/// What one turn found.
+struct Turn {
+    /// Requests a second, and how long half of them took at most.
+    rate: f64,
+    p50_us: f64,
+    /// The owner's entries: how many a second, and their mean size.
+    entries: f64,
+    size: f64,
+    bare: Published,
+    /// Within how many ms 99 of 100 frames were applied on the slower standby.
+    lag_ms: f64,
+}
+
+impl Turn {
+    fn bytes(&self) -> f64 {
+        self.entries * self.size
+    }
+
+    fn bare_entries(&self) -> f64 {
+        self.bare.entries as f64 / self.bare.seconds
+    }
+
+    fn bare_bytes(&self) -> f64 {
+        self.bare_entries() * self.bare.size as f64
+    }
+}
+
+fn lag(turns: &[Turn]) -> Figure {
+    let what = "standby: 99 of 100 frames applied within, ms";
+    let bound = Some(Bound::AtMost(100.0));
+    Figure::new(what, turns.iter().map(|turn| turn.lag_ms), bound)
+}
+
+fn ratio(turns: &[Turn], bound: Option<Bound>) -> Figure {
+    let ratios = turns.iter().map(|turn| turn.bytes() / turn.bare_bytes());
+    Figure::new("bytes/s of the log, of bare JetStream's", ratios, bound)
+}
+
+fn of_bytes(turns: &[Turn]) -> Vec<Figure> {
+    vec![ratio(turns, Some(Bound::AtLeast(0.6))), lag(turns)]
+}
+
+fn of_puts(turns: &[Turn]) -> Vec<Figure> {
+    let rates = turns.iter().map(|turn| turn.rate);
+    let bound = Some(Bound::AtLeast(100_000.0));
+    let puts = Figure::new("puts/s", rates, bound);
+    vec![puts, ratio(turns, None), lag(turns)]
+}
+
+fn of_lone(turns: &[Turn]) -> Vec<Figure> {
+    let ratios = turns.iter().map(|turn| turn.p50_us / turn.bare.p50_us);
+    let bound = Some(Bound::AtMost(1.5));
+    let what = "p50 of a put, of the bare publish's";
+    vec![Figure::new(what, ratios, bound)]
+}
+
+/// The cluster, and who publishes beside it.
+struct Lab {
+    fleet: Fleet,
+    owner: usize,
+    log: Bare,
+    bare: Bare,
+    /// Bytes that a stream stores beside an entry.
+    beside: f64,
+    time: Duration,
+}
+
+impl Args {
+    /// Runs what is asked for; prints it and, unless told not to, writes it into
+    /// `bench/results/cluster-NAME.json`.
+    ///
+    /// # Errors
+    /// A program cannot be started, a load failed, or a file cannot be written.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        self.common.check(&names)?;
+        let common = &self.common;
+        let ground = common.ground(None)?;
+        let (ran, sync) = (common.ran(), common.sync_times()?);
+        println!("{}", sync.describe());
+        let mut lab = Lab::start(Fleet::start(&ground, &self.nats_server)?, common.time())?;
+        for case in CASES {
+            if !common.begins(case.name, case.title) {
+                continue;
+            }
+            let mut turns: Vec<Turn> = Vec::new();
+            for at in 0..common.turns {
+                // Every second time the bare publisher is first, with entries as the turn before.
+                let size = turns.last().filter(|_| at % 2 == 1).map(|turn| turn.size);
+                turns.push(lab.turn(case, size)?);
+            }
+            let (table, figures) = (table(&turns), (case.figures)(&turns));
+            println!("{}", table.markdown());
+            println!("{}", sheet::figures(&figures));
+            if !common.print {
+                let all = json!({
+                    "experiment": case.name, "title": case.title, "ran": ran,
+                    "fdatasync_4k": sync, "window": case.window, "tables": [table],
+                    "figures": figures,
+                });
+                common.write_json(&format!("cluster-{}", case.name), &all)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn table(turns: &[Turn]) -> Sheet {
+    let mut table = Sheet::new(
+        "turn",
+        &[
+            ("requests/s", count),
+            ("p50", us),
+            ("entries/s", whole),
+            ("bytes an entry", whole),
+            ("bytes/s", bytes),
+            ("bare entries/s", whole),
+            ("bare bytes/s", bytes),
+            ("bare p50", us),
+            ("standby's p99, ms", whole),
+        ],
+    );
+    for (at, turn) in turns.iter().enumerate() {
+        table.row(
+            (at + 1).to_string(),
+            [
+                turn.rate,
+                turn.p50_us,
+                turn.entries,
+                turn.size,
+                turn.bytes(),
+                turn.bare_entries(),
+                turn.bare_bytes(),
+                turn.bare.p50_us,
+                turn.lag_ms,
+            ],
+        );
+    }
+    table
+}
+
+impl Lab {
+    fn start(fleet: Fleet, time: Duration) -> Result<Self> {
+        let owner = fleet.owner()?;
+        let port = fleet.server_of(owner);
+        let (mut log, mut bare) = (Bare::connect(port, LOG)?, Bare::connect(port, BARE)?);
+        bare.create()?;
+        let leader = log.info()?["cluster"]["leader"].clone();
+        bare.lead_by(leader.as_str().context("the log has no leader")?)?;
+        bare.publish(WINDOW, PROBE, Duration::from_millis(300))?;
+        let stored = Stored::of(&mut bare)?;
+        let beside = stored.bytes / stored.last - PROBE as f64;
+        Ok(Self {
+            fleet,
+            owner,
+            log,
+            bare,
+            beside,
+            time,
+        })
+    }
+
+    /// The owner under load, and the bare publisher; the other way round when it is known how long
+    /// an entry is.
+    fn turn(&mut self, case: &Case, size: Option<f64>) -> Result<Turn> {
+        let first = size.map(|size| self.publish(case, size)).transpose()?;
+        let mut turn = self.load(case)?;
+        turn.bare = match first {
+            Some(published) => published,
+            None => self.publish(case, turn.size)?,
+        };
+        Ok(turn)
+    }
+
+    fn publish(&mut self, case: &Case, size: f64) -> Result<Published> {
+        self.bare.purge()?;
+        self.bare.publish(case.window, size as usize, self.time)
+    }
+
+    fn load(&mut self, case: &Case) -> Result<Turn> {
+        let voice = Voice::named("memcache").map_err(anyhow::Error::msg)?;
+        let mut load = Load::new(self.fleet.target(self.owner), voice);
+        load.connections = case.connections;
+        load.depth = case.depth;
+        load.size = case.size;
+        load.mix = case.mix;
+        load.time = self.time;
+        let before = Stored::of(&mut self.log)?;
+        let mut sizes = Sizes {
+            seen: before,
+            entries: 0.0,
+            bytes: 0.0,
+        };
+        let log = &mut self.log;
+        let report = load.run(&mut |_| {
+            // One look less than there could be, if it fails.
+            if let Ok(now) = Stored::of(log) {
+                sizes.look(now);
+            }
+        })?;
+        let lag_ms = self.lag()?;
+        let after = Stored::of(&mut self.log)?;
+        sizes.look(after);
+        let entries = after.last - before.last;
+        let size = sizes.mean().context("the log was purged all the time")? - self.beside;
+        // Nothing of it is in the way of the next.
+        let mut talk = Talk::connect(&self.fleet.target(self.owner))?;
+        talk.ask("flush_all\r\nversion\r\n", "VERSION")?;
+        Ok(Turn {
+            rate: report.rate,
+            p50_us: report.latency.p50_us,
+            entries: entries / report.seconds,
+            size,
+            bare: Published::default(),
+            lag_ms,
+        })
+    }
+
+    /// The slower standby's.
+    fn lag(&self) -> Result<f64> {
+        let status = self.fleet.status(self.owner)?;
+        let nodes = status["nodes"].as_array().context("no nodes")?;
+        let reports = nodes.iter().map(|node| &node["report"]);
+        let standbys = reports.filter(|report| report["role"] == "standby");
+        let lags = standbys.filter_map(|report| report["lag_p99_ms"].as_f64());
+        lags.reduce(f64::max).context("no standby")
+    }
+}
+
+/// What a stream holds.
+#[derive(Clone, Copy)]
+struct Stored {
+    first: f64,
+    last: f64,
+    bytes: f64,
+}
+
+impl Stored {
+    fn of(stream: &mut Bare) -> Result<Self> {
+        let info = stream.info()?;
+        let number = |name: &str| {
+            let number = info["state"][name].as_f64();
+            number.with_context(|| format!("a stream without {name}: {info}"))
+        };
+        Ok(Self {
+            first: number("first_seq")?,
+            last: number("last_seq")?,
+            bytes: number("bytes")?,
+        })
+    }
+}
+
+/// How much a log's entries take, from looks between which nothing was purged.
+struct Sizes {
+    seen: Stored,
+    entries: f64,
+    bytes: f64,
+}
+
+impl Sizes {
+    fn look(&mut self, now: Stored) {
+        if now.first == self.seen.first {
+            self.entries += now.last - self.seen.last;
+            self.bytes += now.bytes - self.seen.bytes;
+        }
+        self.seen = now;
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.entries > 0.0).then(|| self.bytes / self.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sizes, Stored};
+
+    #[test]
+    fn what_is_purged_says_nothing_of_an_entry() {
+        let stored = |first: f64, last: f64, bytes: f64| Stored { first, last, bytes };
+        let mut sizes = Sizes {
+            seen: stored(1.0, 10.0, 1000.0),
+            entries: 0.0,
+            bytes: 0.0,
+        };
+        assert_eq!(sizes.mean(), None);
+        sizes.look(stored(1.0, 20.0, 3000.0));
+        sizes.look(stored(15.0, 30.0, 700.0));
+        sizes.look(stored(15.0, 40.0, 2700.0));
+        assert_eq!(sizes.mean(), Some(200.0));
+    }
+}
