@@ -142,7 +142,7 @@ pub enum LogError {
         why: String,
     },
     /// The storage failed. Final.
-    #[error("cannot {doing} {file} at byte {offset}: {source}")]
+    #[error("cannot {doing} {file}{}: {why}", at(*offset))]
     Io {
         /// What was being done.
         doing: &'static str,
@@ -150,8 +150,8 @@ pub enum LogError {
         file: String,
         /// Where in it, bytes (0 where that means nothing).
         offset: u64,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said. No source of this error: its text is said already.
+        why: io::Error,
     },
     /// An earlier write or sync failed, so what the disk holds is unknown. Final.
     #[error("the log stopped after an earlier failure: {why}")]
@@ -161,6 +161,14 @@ pub enum LogError {
     },
 }
 
+/// Where in a file, if that means anything.
+fn at(offset: u64) -> String {
+    match offset {
+        0 => String::new(),
+        offset => format!(" at byte {offset}"),
+    }
+}
+
 impl LogError {
     /// Whether the process must stop using the log: what is on the disk is no longer known.
     pub fn is_final(&self) -> bool {
@@ -168,12 +176,12 @@ impl LogError {
     }
 
     /// The storage failed.
-    pub fn io(doing: &'static str, file: &str, offset: u64, source: io::Error) -> Self {
+    pub fn io(doing: &'static str, file: &str, offset: u64, why: io::Error) -> Self {
         Self::Io {
             doing,
             file: file.to_owned(),
             offset,
-            source,
+            why,
         }
     }
 

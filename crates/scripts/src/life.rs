@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::paths::{self, Paths};
 use crate::queue::Queue;
 use crate::rules::{RulesRead, RulesState};
+use crate::script::Script;
 use crate::service::{Keeper, Rq};
 use crate::socket::{Sockets, answer};
 
@@ -143,6 +144,13 @@ impl Rq {
         if let Some(queue) = queues.get(&config.name) {
             queue.configure(config);
             return;
+        }
+        if config.script_path().is_some() && Script::find(&config, &self.options).is_none() {
+            tracing::warn!(
+                queue = config.name,
+                script = config.script,
+                "the script is not there or not executable: messages wait for it"
+            );
         }
         let name = config.name.clone();
         let queue = Arc::new(Queue::new(config));

@@ -94,7 +94,7 @@ impl Door for ServerDoor {
         let most = locked(&self.0.config).metrics_queues;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let queues = metrics::largest(&Visit::new(self), most);
-        Some(self.0.metrics(&queues, exposition, names))
+        Some(self.0.metrics(Some(&queues), exposition, names))
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

@@ -364,10 +364,10 @@ fn of_node(reading: &Reading<'_>, read: fn(&Node) -> u64) -> Vec<Point> {
     node.map(|node| (Vec::new(), read(node) as f64)).collect()
 }
 
-/// All numbers of the table, and those of `queues`.
+/// All numbers of the table, and those of `queues` if they are told of.
 pub(crate) fn text(
     reading: &Reading<'_>,
-    queues: &[QueueStats],
+    queues: Option<&[QueueStats]>,
     exposition: Exposition,
     names: &[String],
 ) -> String {
@@ -375,7 +375,9 @@ pub(crate) fn text(
     for metric in METRICS {
         write(metric, || metric.points(reading), &mut text);
     }
-    queues::write(queues, &mut text);
+    if let Some(queues) = queues {
+        queues::write(queues, &mut text);
+    }
     text.end()
 }
 

@@ -19,7 +19,7 @@ impl Server {
     pub(crate) fn answer(&self, ask: HostAsk, listening: &Listening) -> Given {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
-            HostAsk::Metrics => Given::Host(Ok(self.metrics(&[], Exposition::Prometheus, &[]))),
+            HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
             HostAsk::Foreign(foreign) => {
                 listening.tell_foreign(foreign);
                 Given::Own
@@ -35,10 +35,10 @@ impl Server {
         }
     }
 
-    /// All numbers, and those of `queues`.
+    /// All numbers, and those of `queues` if they are told of.
     pub(crate) fn metrics(
         &self,
-        queues: &[QueueStats],
+        queues: Option<&[QueueStats]>,
         exposition: Exposition,
         names: &[String],
     ) -> String {

@@ -312,15 +312,8 @@ impl Client {
             CONTROL => {
                 let output = self.command(&["take", queue]).output()?;
                 match output.status.code() {
-                    Some(0) => {
-                        let mut body = output.stdout;
-                        // It ends its output with a line end of its own.
-                        if crate::ledger::number(&body).is_none() {
-                            body.pop();
-                        }
-                        Ok(plain(body))
-                    }
-                    Some(2) => Ok(None),
+                    Some(0) => Ok(plain(output.stdout)),
+                    Some(4) => Ok(None),
                     _ => Err(io::Error::other("quintet take")),
                 }
             }

@@ -1,7 +1,7 @@
 //! `quintet put`, `take` and `peek`.
 
 use std::fs::File;
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{IsTerminal as _, Read, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::Where;
 use super::client::{Client, Refused};
 
-/// Exit code of `take` and `peek` when there was no message.
-const EMPTY: u8 = 2;
+/// Exit code of `take` and `peek` when there was no message; wrong usage is 2, damage 3.
+const EMPTY: u8 = 4;
 
 fn duration(text: &str) -> Result<u64, String> {
     crate::config::parse_duration_ms(text)
@@ -105,8 +105,9 @@ impl Put {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  \
-                        quintet take work --count 100 --json\n  quintet take urgent work --wait 1m\n\nExits with 2 if there was no \
-                        message."
+                        quintet take work --count 100 --json\n  quintet take urgent work --wait 1m\n  \
+                        quintet take backups | tar x\n\nOne message goes into a pipe or file byte for byte; on a terminal, and \
+                        with --count above 1,\neach is followed by a line end.\n\nExits with 4 if there was no message."
 )]
 pub(super) struct Take {
     #[command(flatten)]
@@ -129,10 +130,11 @@ impl Take {
     pub(super) fn run(self) -> Result<ExitCode> {
         let of = json!({ "queues": self.queues, "wait_ms": self.wait, "max": 1 });
         let mut client = Client::connect(&self.at)?;
+        let form = Form::of(self.json, self.count == 1);
         // One at a time: what was printed was taken, and nothing more.
         for taken in 0..self.count {
             let reply = client.ask(&json!({ "take": of }), &mut std::io::empty())?;
-            if print_messages(&mut client, &reply, self.json)? == 0 {
+            if print_messages(&mut client, &reply, form)? == 0 {
                 return Ok(if taken == 0 {
                     ExitCode::from(EMPTY)
                 } else {
@@ -148,7 +150,7 @@ impl Take {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \
-                        quintet peek --id 17 --json\n\nExits with 2 if there is no such message."
+                        quintet peek --id 17 --json\n\nExits with 4 if there is no such message."
 )]
 pub(super) struct Peek {
     #[command(flatten)]
@@ -181,7 +183,7 @@ impl Peek {
             }
             reply => reply?,
         };
-        let printed = print_messages(&mut client, &reply, self.json)?;
+        let printed = print_messages(&mut client, &reply, Form::of(self.json, true))?;
         Ok(if printed == 0 {
             ExitCode::from(EMPTY)
         } else {
@@ -190,18 +192,40 @@ impl Peek {
     }
 }
 
+/// How a message is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    /// Like echo: a text without a line end still ends its line.
+    Line,
+    /// Byte for byte.
+    Exact,
+}
+
+impl Form {
+    /// `alone`: there will be one message at most.
+    fn of(json: bool, alone: bool) -> Self {
+        match json {
+            true => Self::Json,
+            false if alone && !stdout().is_terminal() => Self::Exact,
+            false => Self::Line,
+        }
+    }
+}
+
 /// Prints the messages of a reply; answers how many.
-fn print_messages(client: &mut Client, reply: &Value, as_json: bool) -> Result<usize> {
+fn print_messages(client: &mut Client, reply: &Value, form: Form) -> Result<usize> {
     let Some(messages) = reply.get("messages").and_then(Value::as_array) else {
         bail!("the server is of another version");
     };
     let mut out = stdout().lock();
     for message in messages {
         let bytes = message.get("bytes").and_then(Value::as_u64).unwrap_or(0);
-        if !as_json {
+        if form != Form::Json {
             client.body(bytes, &mut out)?;
-            // Like echo: a text without a line end still ends its line.
-            writeln!(out)?;
+            if form == Form::Line {
+                writeln!(out)?;
+            }
             continue;
         }
         let mut body = Vec::new();

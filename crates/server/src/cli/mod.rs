@@ -11,6 +11,7 @@ mod export;
 mod handover;
 mod hooks;
 mod import;
+mod man;
 mod messages;
 mod moving;
 mod progress;
@@ -85,6 +86,8 @@ enum Command {
     /// Ask and steer a cluster.
     #[command(subcommand)]
     Cluster(cluster::Cluster),
+    /// Write the manual: a page, or one for each command into a directory.
+    Man(man::Man),
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.
@@ -134,6 +137,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(command) => command.run(),
         Command::Hooks(command) => command.run(),
         Command::Cluster(command) => command.run(),
+        Command::Man(command) => command.run(),
         Command::Completions { shell } => {
             let mut cli = Cli::command();
             clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());

@@ -68,7 +68,7 @@ pub(super) fn survey(
 #[expect(clippy::wildcard_enum_match_arm, reason = "others as they are")]
 fn why(error: &LogError) -> String {
     match error {
-        LogError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+        LogError::Io { why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
             "there is no such file".to_owned()
         }
         error => error.to_string(),

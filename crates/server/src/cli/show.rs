@@ -11,12 +11,17 @@ use super::client::Client;
 
 /// Arguments of `stats`.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --json")]
+#[command(
+    after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep cold_\n  quintet stats --json"
+)]
 pub(super) struct Stats {
     #[command(flatten)]
     at: Where,
     /// Only this queue.
     queue: Option<String>,
+    /// Print numbers that are 0 as well.
+    #[arg(long)]
+    all: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -38,10 +43,9 @@ impl Stats {
             writeln!(out, "{numbers}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let pairs: Vec<(&String, String)> = numbers
-            .as_object()
-            .map(|map| map.iter().map(|(key, value)| (key, plain(value))).collect())
-            .unwrap_or_default();
+        let pairs = numbers.as_object().into_iter().flatten();
+        let pairs = pairs.filter(|(_, value)| self.all || value.as_f64() != Some(0.0));
+        let pairs: Vec<(&String, String)> = pairs.map(|(key, value)| (key, plain(value))).collect();
         let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
@@ -91,14 +95,15 @@ impl Queues {
             return Ok(ExitCode::SUCCESS);
         }
         let columns = [
-            "name", "ready", "delayed", "reserved", "buried", "bytes", "waiters",
+            "name", "ready", "delayed", "reserved", "buried", "oldest", "bytes", "waiters",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
-        rows.extend(
-            queues
-                .iter()
-                .map(|queue| columns.map(|key| plain(&queue[key]))),
-        );
+        let cell = |queue: &Value, column: &str| match column {
+            "oldest" => age(queue["oldest_ms"].as_u64().unwrap_or(0)),
+            key => plain(&queue[key]),
+        };
+        let row = |queue: &Value| columns.map(|column| cell(queue, column));
+        rows.extend(queues.iter().map(row));
         let width = |at: usize| {
             rows.iter()
                 .map(|row| row[at].chars().count())
@@ -117,9 +122,48 @@ impl Queues {
     }
 }
 
+/// How long something has waited, in its two largest units: `3d 4h`, `12s`.
+fn age(ms: u64) -> String {
+    let units = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
+    let mut left = ms / 1000;
+    let mut parts = Vec::new();
+    for (unit, seconds) in units {
+        let count = left / seconds;
+        left %= seconds;
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("0s".to_owned());
+    }
+    parts.truncate(2);
+    parts.join(" ")
+}
+
 /// A JSON value without quotes.
 fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn ages_in_their_two_largest_units() {
+        let day = 86_400_000;
+        for (ms, text) in [
+            (0, "0s"),
+            (999, "0s"),
+            (12_000, "12s"),
+            (61_000, "1m 1s"),
+            (3_600_000, "1h"),
+            (3 * day + 4 * 3_600_000 + 59_000, "3d 4h"),
+        ] {
+            assert_eq!(age(ms), text);
+        }
+    }
 }

@@ -246,9 +246,44 @@ fn as_tables<'a>(value: &'a toml::Value, place: &str) -> Result<Vec<&'a toml::Ta
     array.iter().map(|value| as_table(value, place)).collect()
 }
 
-/// "unknown key", with the nearest known one if there is one near.
+/// What other systems call a setting, and what it is called here.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("max_attempts", "attempts_max"),
+    ("max_retries", "attempts_max"),
+    ("max_receive_count", "attempts_max"),
+    ("retries", "attempts_max"),
+    ("workers", "num_workers"),
+    ("concurrency", "num_workers"),
+    ("timeout", "default_ttr"),
+    ("visibility_timeout", "default_ttr"),
+    ("ttr", "default_ttr"),
+    ("dead_letter_queue", "dead_letter"),
+    ("dlq", "dead_letter"),
+    ("expires", "ttl"),
+    ("expiration", "ttl"),
+    ("max_length", "messages_max"),
+    ("max_messages", "messages_max"),
+    ("max_items", "messages_max"),
+    ("max_size", "bytes_max"),
+    ("max_bytes", "bytes_max"),
+    ("max_connections", "connections_max"),
+    ("data_dir", "data"),
+    ("fsync", "sync"),
+    ("bind", "listen"),
+    ("port", "listen"),
+];
+
+/// "unknown key", with the one that is called so elsewhere, or the nearest known one.
 fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let meant = SYNONYMS
+        .iter()
+        .find(|(other, here)| *other == word && known.contains(here));
+    if let Some((_, here)) = meant {
+        return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
+    }
     let nearest = known
+        .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
         .min_by_key(|(distance, _)| *distance);
     match nearest {
@@ -288,6 +323,12 @@ mod tests {
             ("[defaults]\nmesages_max = 1", "\"messages_max\""),
             ("[[queue]]\nname='a'\npuased = true", "\"paused\""),
             ("[[lissten]]\nvoice='memcache'", "\"listen\""),
+            ("[[queue]]\nname='a'\nmax_retries = 3", "\"attempts_max\""),
+            (
+                "[[queue]]\nname='a'\nscript='/x'\nworkers = 3",
+                "\"num_workers\"",
+            ),
+            ("fsync = 'always'", "\"sync\""),
         ] {
             let error = error(text);
             assert!(

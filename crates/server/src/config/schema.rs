@@ -435,9 +435,11 @@ pub(super) fn bytes(value: &toml::Value) -> Result<u64, String> {
 
 pub(super) fn duration(value: &toml::Value) -> Result<u64, String> {
     match (whole(value), value.as_str()) {
-        (Some(0), _) => Ok(0),
+        (Some(seconds), _) => seconds
+            .checked_mul(1000)
+            .ok_or_else(|| format!("{seconds} seconds are too long")),
         (_, Some(text)) => parse_duration_ms(text),
-        (_, None) => Err("takes a duration such as \"50ms\" or \"10s\"".to_owned()),
+        (_, None) => Err("takes a duration such as \"50ms\" or \"10s\", or seconds".to_owned()),
     }
 }
 

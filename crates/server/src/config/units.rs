@@ -25,7 +25,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("\"{text}\" is not a size; write a number of bytes or \"64MiB\""))
 }
 
-/// Reads a duration in milliseconds: `"50ms"`, `"10s"`, `"1h"`, `"7d"`.
+/// Reads a duration in milliseconds: `"50ms"`, `"10s"`, `"1h"`, `"7d"`; a bare number is seconds.
 ///
 /// # Errors
 /// A sentence that says what is taken.
@@ -37,12 +37,13 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
         ("min", 60_000),
         ("h", 3_600_000),
         ("d", 86_400_000),
+        ("", 1000),
     ];
-    if text.trim() == "0" {
-        return Ok(0);
-    }
     with_unit(text, UNITS).ok_or_else(|| {
-        format!("\"{text}\" is not a duration; write \"50ms\", \"10s\", \"5m\", \"1h\" or \"7d\"")
+        format!(
+            "\"{text}\" is not a duration; write \"50ms\", \"10s\", \"5m\", \"1h\", \"7d\" or a number \
+             of seconds"
+        )
     })
 }
 
@@ -100,6 +101,12 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_number_is_seconds() {
+        assert_eq!(parse_duration_ms("5"), Ok(5000));
+        assert_eq!(parse_duration_ms("0"), Ok(0));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for text in [
             "",
@@ -112,7 +119,7 @@ mod tests {
         ] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
-        for text in ["", "5", "ms", "5 years"] {
+        for text in ["", "ms", "-5", "5 years"] {
             assert!(parse_duration_ms(text).is_err(), "{text}");
         }
     }

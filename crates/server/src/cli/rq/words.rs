@@ -26,13 +26,14 @@ impl Words {
             .collect::<Result<Vec<_>, _>>()?
             .into_iter()
             .peekable();
-        let mut parsed = Self {
-            command: words.next().unwrap_or_default(),
-            ..Self::default()
-        };
+        let mut parsed = Self::default();
         while let Some(word) = words.next() {
             let Some(option) = word.strip_prefix("--") else {
-                parsed.rest.push(word);
+                // Options may stand before the command.
+                match parsed.command.is_empty() {
+                    true => parsed.command = word,
+                    false => parsed.rest.push(word),
+                }
                 continue;
             };
             let (name, value) = match option.split_once('=') {

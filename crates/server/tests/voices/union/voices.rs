@@ -2,7 +2,7 @@
 //! them be.
 
 use std::fmt::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
 use crate::common::{Client, PATIENCE, Server, Start, quintet, text};
@@ -350,7 +350,7 @@ impl Guest<'_> {
             }
             Voice::CommandLine => {
                 let output = self.house.server.run(&["take", &queue]);
-                line_of(&output.stdout)
+                taken(&output)
             }
         }
     }
@@ -501,15 +501,20 @@ impl Guest<'_> {
             Voice::CommandLine => {
                 let child = self.child.take().expect("a command that waits");
                 let output = child.wait_with_output().expect("its end");
-                line_of(&output.stdout).expect("a message")
+                taken(&output).expect("a message")
             }
             Voice::Lineup => panic!("lineup does not wait"),
         }
     }
 }
 
-fn line_of(output: &[u8]) -> Option<String> {
-    Some(text(output).strip_suffix('\n')?.to_owned())
+/// What `quintet take` printed, if there was a message.
+fn taken(output: &Output) -> Option<String> {
+    match output.status.code() {
+        Some(0) => Some(text(&output.stdout)),
+        Some(4) => None,
+        _ => panic!("{}", text(&output.stderr)),
+    }
 }
 
 /// Jobqueue: RESERVE.
