@@ -1,10 +1,15 @@
 //! The `quintet` binary: one small, durable, fast queue server.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+#![cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
+)]
 
 mod admin;
 mod again;
 mod cli;
+#[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
 mod config;
 mod crew;
@@ -12,6 +17,7 @@ mod desk;
 mod hooks;
 mod http;
 mod io;
+#[cfg(feature = "cluster")]
 mod linked;
 mod logging;
 mod metrics;

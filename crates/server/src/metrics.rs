@@ -9,7 +9,6 @@ mod queues;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_cluster::Role;
 use quintet_door::Exposition;
 use quintet_engine::{QueueStats, ShardStats};
 
@@ -181,9 +180,9 @@ metrics! {
         = |r| r.server.core.clock.ahead().0.min(0).unsigned_abs();
 
     Gauge "cluster_epoch" ("cluster_epoch") "The epoch of the cluster's log."
-        =; [] |r| of_node(r, |node| node.status().epoch.0);
+        =; [] |r| of_node(r, Node::epoch);
     Gauge "cluster_owner" ("cluster_owns") "1 while this node owns the queues, else 0."
-        =; [] |r| of_node(r, |node| u64::from(node.status().role == Role::Owner));
+        =; [] |r| of_node(r, |node| u64::from(node.is_owner()));
     Gauge "cluster_role_seconds" ("cluster_role_s") "Since this node is what it is."
         =; [] |r| of_node(r, |node| node.since().as_secs());
     Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Nodes that are drained: others should own the queues."

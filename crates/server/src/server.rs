@@ -10,12 +10,11 @@ use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::ByteBudget;
 use quintet_engine::Settings;
-use quintet_front::Door;
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_wire::{Foreign, Listener, VOICES};
 
-use crate::cluster::{self, Node, Seat, StepsDown};
+use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::crew::Crew;
 use crate::desk::Desk;

@@ -4,10 +4,13 @@ mod backup;
 mod bench;
 mod check;
 mod client;
+#[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(feature = "cluster")]
 mod demo;
 mod drop;
 mod export;
+#[cfg(feature = "cluster")]
 mod handover;
 mod hooks;
 mod import;
@@ -84,6 +87,7 @@ enum Command {
     #[command(subcommand)]
     Hooks(hooks::Hooks),
     /// Ask and steer a cluster.
+    #[cfg(feature = "cluster")]
     #[command(subcommand)]
     Cluster(cluster::Cluster),
     /// Write the manual: a page, or one for each command into a directory.
@@ -136,6 +140,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Hooks(command) => command.run(),
+        #[cfg(feature = "cluster")]
         Command::Cluster(command) => command.run(),
         Command::Man(command) => command.run(),
         Command::Completions { shell } => {

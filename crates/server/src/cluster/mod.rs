@@ -22,8 +22,10 @@ use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, World, Writer};
-use quintet_front::{Door, Owners, watch};
+use quintet_cluster::{
+    Fences, Limits, Member, Membership, Owned, Role, Status, Threads, Timing, World, Writer,
+};
+use quintet_front::{Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
@@ -38,6 +40,8 @@ use files::Files;
 use runs::Runs;
 use teller::Teller;
 
+pub(crate) use quintet_front::Door;
+
 pub(crate) use orders::{DRAIN, Fault, Heir, MOVE, REPORT_OF, Reply, UNDRAIN};
 pub(crate) use report::{ClusterReport, NodeReport};
 
@@ -48,6 +52,15 @@ pub(crate) const NODE_SOCKET: &str = "node.sock";
 const AGAIN: Duration = Duration::from_secs(1);
 /// So often it is said that they cannot be reached.
 const TELL: Duration = Duration::from_secs(30);
+
+/// How long things take.
+fn timing(cluster: &crate::config::Cluster) -> Timing {
+    Timing {
+        beat: Duration::from_millis(cluster.beat_ms),
+        lease: Duration::from_millis(cluster.lease_ms),
+        takeover_after: Duration::from_millis(cluster.takeover_after_ms),
+    }
+}
 
 /// This process, as a node.
 pub(crate) struct Node {
@@ -126,6 +139,16 @@ impl Node {
     /// How it stands.
     pub(crate) fn status(&self) -> Status {
         self.member.status()
+    }
+
+    /// The reigning epoch, as far as it knows.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.status().epoch.0
+    }
+
+    /// Whether it owns the queues.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.status().role == Role::Owner
     }
 
     /// For how long it has been what it is.
@@ -296,7 +319,7 @@ pub(crate) fn follow(
             entries: usize::try_from(cluster.window).unwrap_or(1),
             ..Limits::default()
         },
-        timing: cluster.timing(),
+        timing: timing(cluster),
         world: Arc::<Threads>::clone(&world),
         fences: Fences::default(),
     };

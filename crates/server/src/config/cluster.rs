@@ -1,7 +1,6 @@
 //! `[cluster]`: a server that is one of several.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use super::schema::{Field, Spec};
 use super::units::show_duration;
@@ -259,15 +258,6 @@ impl Cluster {
         match self.advertise.as_str() {
             "" => &self.listen,
             advertise => advertise,
-        }
-    }
-
-    /// How long things take.
-    pub(crate) fn timing(&self) -> quintet_cluster::Timing {
-        quintet_cluster::Timing {
-            beat: Duration::from_millis(self.beat_ms),
-            lease: Duration::from_millis(self.lease_ms),
-            takeover_after: Duration::from_millis(self.takeover_after_ms),
         }
     }
 

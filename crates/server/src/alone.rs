@@ -1,0 +1,111 @@
+//! In place of `cluster` in a binary without that feature: there are no nodes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use quintet_host::{Layout, Opened, Owner};
+use quintet_log::LogError;
+use quintet_scripts::Blobs;
+use quintet_web::Links;
+
+use crate::config::Config;
+use crate::server::{End, Order, Server, Threads};
+
+/// A node: there is none.
+pub(crate) struct Node(Infallible);
+
+/// A log that a node has claimed: there is none.
+pub(crate) struct Seat(Infallible);
+
+/// A listener as other nodes know it: there is none.
+pub(crate) struct Door {
+    pub(crate) voice: String,
+    pub(crate) nth: u16,
+    pub(crate) socket: Infallible,
+}
+
+/// Whom a node's log tells of its failure: there is none.
+pub(crate) struct StepsDown;
+
+impl Owner for StepsDown {
+    fn log_failed(&self, error: &LogError) {
+        unreachable!("there are no nodes: {error}")
+    }
+}
+
+/// Says what to do.
+///
+/// # Errors
+/// Always.
+pub(crate) fn follow(
+    _: &Config,
+    _: Vec<Door>,
+    _: u64,
+    _: &Sender<Order>,
+    _: &Receiver<Order>,
+) -> Result<Option<Seat>> {
+    bail!(
+        "[cluster] is configured, and this binary was built without the feature \"cluster\": take \
+         one that has it, or leave cluster.nats empty"
+    )
+}
+
+impl Seat {
+    pub(crate) fn take(self, _: &Layout) -> Result<(Opened, Arc<Node>)> {
+        match self.0 {}
+    }
+}
+
+impl Node {
+    pub(crate) fn role(&self) -> String {
+        match self.0 {}
+    }
+
+    pub(crate) fn texts(&self) -> Vec<(String, String)> {
+        match self.0 {}
+    }
+
+    pub(crate) fn blobs(&self) -> Arc<dyn Blobs> {
+        match self.0 {}
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        match self.0 {}
+    }
+
+    pub(crate) fn is_owner(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn since(&self) -> Duration {
+        match self.0 {}
+    }
+
+    pub(crate) fn drained_nodes(&self) -> u64 {
+        match self.0 {}
+    }
+
+    pub(crate) fn serves(&self, _: &Arc<Server>, _: Option<Links>) {
+        match self.0 {}
+    }
+
+    pub(crate) fn leave(&self, _: &Arc<Server>, _: Threads, _: End) -> Result<()> {
+        match self.0 {}
+    }
+}
+
+/// What a listener's socket is to other nodes.
+pub(crate) mod doors {
+    use std::convert::Infallible;
+
+    use anyhow::{Result, bail};
+
+    use crate::io::Bound;
+
+    pub(crate) fn socket(_: &Bound) -> Result<Infallible> {
+        bail!("this binary was built without the feature \"cluster\"")
+    }
+}
