@@ -64,7 +64,7 @@ pub use leave::Farewell;
 pub(crate) use looks::Looks;
 pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
-pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, take_seat};
+pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
 pub use room::Room;
 pub(crate) use shard::Shard;
 pub use signal::Signal;

@@ -432,7 +432,7 @@ pub const SHARDS_FILE: &str = "shards";
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn shards_of(dir: &Path) -> Result<usize> {
+pub fn shards_of(dir: &Path) -> Result<usize> {
     let path = dir.join(SHARDS_FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => text

@@ -303,8 +303,8 @@ pub(crate) fn acknowledged(bytes: &[u8]) -> Option<Result<(), Refused>> {
     }
 }
 
-/// Whether a leader has stepped down.
-pub(crate) fn stepped_down(bytes: &[u8]) -> Option<Result<(), Refused>> {
+/// Whether something was done that is answered with yes or no.
+pub(crate) fn done(bytes: &[u8]) -> Option<Result<(), Refused>> {
     #[derive(Deserialize)]
     struct Done {
         success: bool,

@@ -223,6 +223,22 @@ impl JetStream {
         info.ok_or(Error::Silent)
     }
 
+    /// Deletes the stream, with everything in it. There need be none.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Silent`].
+    pub fn delete(&self) -> Result<(), Error> {
+        let subject = self.names.api("STREAM.DELETE");
+        let reply = self.wait(&subject, Bytes::new(), None, 10 * ANSWER)?;
+        match api::done(&reply) {
+            None => Err(Error::Silent),
+            Some(Err(refused)) if !api::is_absent(&refused) => {
+                Err(Error::Refused(subject, refused))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
     /// The stream as its leader knows it; `None`: there is none.
     ///
     /// # Errors
@@ -284,7 +300,7 @@ impl JetStream {
         let subject = self.names.api("STREAM.LEADER.STEPDOWN");
         let question = serde_json::json!({ "placement": { "preferred": server } });
         let reply = self.wait(&subject, question.to_string().into(), None, ANSWER)?;
-        match api::stepped_down(&reply) {
+        match api::done(&reply) {
             None => Err(Error::Silent),
             Some(Ok(())) => Ok(()),
             Some(Err(refused)) => Err(Error::Refused(subject, refused)),

@@ -122,6 +122,19 @@ impl Objects {
         Ok(unique)
     }
 
+    /// Stores a file under `name`, whatever was or had been there. Only while nobody else stores
+    /// anything.
+    ///
+    /// # Errors
+    /// As [`Blobs::put`].
+    pub fn put_over(&self, name: &str, content: &dyn StorageFile) -> io::Result<()> {
+        let subject = format!("$O.{}.M.{}", self.bucket, BASE64_URL_SAFE.encode(name));
+        // Also what says that it was deleted.
+        let purge = async { timeout(ANSWER, self.stream.purge().filter(subject)).await };
+        self.runtime.block_on(purge)?.map_err(io::Error::other)?;
+        Blobs::put(self, name, content)
+    }
+
     /// Stores an object as the library does, but only under a name that never was an object's: a
     /// deposed owner that is late must not replace a run of its successor.
     async fn put(&self, name: &str, content: &dyn StorageFile) -> io::Result<()> {

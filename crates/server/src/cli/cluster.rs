@@ -11,6 +11,7 @@ use quintet_front::line::{Answer, Ask, Question};
 
 use super::demo::Demo;
 use super::handover::{Drain, Move, Undrain};
+use super::ways::{Adopt, Detach, Reseed};
 use crate::cluster::{ClusterReport, NODE_SOCKET};
 
 /// A node asks all others before it answers, which takes a few seconds where one is gone.
@@ -27,6 +28,12 @@ pub(super) enum Cluster {
     Drain(Drain),
     /// Have a node take over again when others are gone.
     Undrain(Undrain),
+    /// Make a stopped server's data directory the log of a new cluster.
+    Adopt(Adopt),
+    /// Make a new log from a node's directory when JetStream has lost the old one.
+    Reseed(Reseed),
+    /// Make a stopped node's directory that of a single server.
+    Detach(Detach),
     /// Try it: three nodes on this machine, whose owner is killed on a key.
     Demo(Demo),
 }
@@ -64,6 +71,9 @@ impl Cluster {
             Self::Move(order) => order.run(),
             Self::Drain(order) => order.run(),
             Self::Undrain(order) => order.run(),
+            Self::Adopt(way) => way.run(),
+            Self::Reseed(way) => way.run(),
+            Self::Detach(way) => way.run(),
             Self::Demo(demo) => demo.run(),
         }
     }

@@ -24,6 +24,7 @@ mod runs;
 mod script_files;
 mod serve;
 mod show;
+mod ways;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

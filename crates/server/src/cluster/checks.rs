@@ -37,7 +37,8 @@ pub(super) fn before(config: &Config) -> Result<()> {
     if let Some(name) = local {
         faults.push(format!(
             "{} holds the messages of a server that was alone ({name}), which a cluster does not \
-             take over: use another directory, or bring them with `quintet export` and `quintet \
+             take over by itself: make them its log with `quintet cluster adopt` before it has one, \
+             and use another directory here; or bring them with `quintet export` and `quintet \
              import`",
             config.data.display()
         ));

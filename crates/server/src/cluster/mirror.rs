@@ -30,6 +30,17 @@ impl Mirrors {
         })
     }
 
+    /// Those in `data`, in no order.
+    ///
+    /// # Errors
+    /// It cannot be listed.
+    pub(super) fn all(data: &Path) -> std::io::Result<Vec<PathBuf>> {
+        let numbers = numbers(data)?.into_iter();
+        Ok(numbers
+            .map(|number| data.join(format!("{PREFIX}{number}")))
+            .collect())
+    }
+
     /// A new one, empty.
     pub(super) fn next(&self) -> Result<Arc<dyn Storage>, LogError> {
         let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;

@@ -2,9 +2,11 @@
 //! becomes the owner, or stops being it.
 
 mod checks;
+mod detach;
 pub(crate) mod doors;
 mod duty;
 mod files;
+mod fill;
 mod lags;
 mod leave;
 mod mirror;
@@ -12,6 +14,7 @@ mod orders;
 mod registry;
 mod report;
 mod runs;
+mod source;
 mod teller;
 mod upkeep;
 
@@ -42,8 +45,11 @@ use teller::Teller;
 
 pub(crate) use quintet_front::Door;
 
+pub(crate) use detach::{detach, doubt};
+pub(crate) use fill::{Fill, fill};
 pub(crate) use orders::{DRAIN, Fault, Heir, MOVE, REPORT_OF, Reply, UNDRAIN};
 pub(crate) use report::{ClusterReport, NodeReport};
+pub(crate) use source::{Found, Source};
 
 /// Where a node answers tools on its own machine, in its data directory.
 pub(crate) const NODE_SOCKET: &str = "node.sock";
@@ -280,6 +286,7 @@ pub(crate) fn follow(
     };
     let registered = joined.map_err(|why| anyhow!(why))?;
     registry::renew(&stream, cluster, &link.address, home, writer)?;
+    source::tell_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let objects = until(inbox, || stream.runs(replicas, &cluster.placement_tags))?;

@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use quintet_cluster::{ClusterId, Seq, Writer};
-use quintet_jetstream::{Error, JetStream};
+use quintet_jetstream::{Bucket, Error, JetStream};
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::fill::Fill;
 use crate::config::Cluster;
 
 /// Version of what is written here and in the log.
@@ -36,6 +37,9 @@ struct Made {
 #[derive(Serialize, Deserialize)]
 struct Group {
     created: String,
+    /// It is being filled from a directory, and not whole.
+    #[serde(default)]
+    filling: bool,
 }
 
 /// A node.
@@ -94,6 +98,37 @@ pub(super) fn join(
 ) -> Result<Result<ClusterId, Refusal>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let id = match agree(&bucket, cluster, shards, writer)? {
+        Ok(id) => id,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let key = format!("node.{}", cluster.node());
+    if let Some(there) = bucket.get(&key)? {
+        let entry: Entry = match read(&key, &there.bytes) {
+            Ok(entry) => entry,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        if entry.home != home && age < GONE {
+            return Ok(Err(format!(
+                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
+                 ago: give this one another name (cluster.node)",
+                cluster.node(),
+                entry.address,
+                age.as_secs()
+            )));
+        }
+    }
+    Ok(log_of(stream, cluster, replicas, &bucket)?.map(|()| id))
+}
+
+/// What all nodes agree on; the first one says it.
+fn agree(
+    bucket: &Bucket<'_>,
+    cluster: &Cluster,
+    shards: u64,
+    writer: Writer,
+) -> Result<Result<ClusterId, Refusal>, Error> {
     let ours = Made {
         id: writer.0,
         made_ms: now_ms(),
@@ -124,24 +159,104 @@ pub(super) fn join(
             )));
         }
     }
-    let key = format!("node.{}", cluster.node());
-    if let Some(there) = bucket.get(&key)? {
-        let entry: Entry = match read(&key, &there.bytes) {
-            Ok(entry) => entry,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
-        if entry.home != home && age < GONE {
-            return Ok(Err(format!(
-                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
-                 ago: give this one another name (cluster.node)",
-                cluster.node(),
-                entry.address,
-                age.as_secs()
-            )));
-        }
+    Ok(Ok(ClusterId(made.id)))
+}
+
+/// A log that is being filled.
+pub(super) struct Begun {
+    pub(super) cluster: ClusterId,
+    created: String,
+}
+
+/// Makes a new stream for the cluster, which no node uses until [`end_fill`].
+///
+/// # Errors
+/// The servers do not answer, or refuse; inside: why it must not be.
+pub(super) fn begin_fill(
+    stream: &JetStream,
+    cluster: &Cluster,
+    shards: u64,
+    writer: Writer,
+    how: Fill,
+) -> Result<Result<Begun, Refusal>, Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let id = match agree(&bucket, cluster, shards, writer)? {
+        Ok(id) => id,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let force = how == Fill::Again(true);
+    let live = nodes(stream, cluster)?
+        .into_iter()
+        .filter(|node| node.age < GONE);
+    let live: Vec<String> = live.map(|node| node.node).collect();
+    if !live.is_empty() && !force {
+        return Ok(Err(format!(
+            "nodes of the cluster {:?} were heard of in the last {} s ({}): stop them, and wait \
+             so long",
+            cluster.name,
+            GONE.as_secs(),
+            live.join(", ")
+        )));
     }
-    Ok(log_of(stream, cluster, replicas, &bucket)?.map(|()| ClusterId(made.id)))
+    let registered = bucket.get("group.0")?;
+    let revision = registered.as_ref().map_or(0, |there| there.revision);
+    let group = registered.and_then(|there| read::<Group>("group.0", &there.bytes).ok());
+    let unfinished = group.as_ref().is_some_and(|group| group.filling);
+    let there = stream.info()?;
+    if there.is_some() && !unfinished && !force {
+        let name = &stream.names().stream;
+        return Ok(Err(match how {
+            Fill::First => format!(
+                "the cluster {:?} has a log already, the stream {name}: adopt makes the first one. \
+                 Give the cluster another name, or bring the messages with `quintet export` and \
+                 `quintet import`",
+                cluster.name
+            ),
+            Fill::Again(_) => format!(
+                "the stream {name} is there: a reseed would replace it by what one node has. With \
+                 --force it is deleted first"
+            ),
+        }));
+    }
+    if group.is_some() && !unfinished && how == Fill::First {
+        return Ok(Err(format!(
+            "the cluster {:?} had a log, which is gone: see `quintet cluster reseed`",
+            cluster.name
+        )));
+    }
+    let filling = |created: &str| Group {
+        created: created.to_owned(),
+        filling: true,
+    };
+    // First, so that no node makes or uses a stream meanwhile.
+    if !bucket.put_behind("group.0", revision, json(&filling("")).into())? {
+        return Ok(Err(
+            "somebody else makes this cluster's log just now".to_owned()
+        ));
+    }
+    if there.is_some() {
+        stream.delete()?;
+    }
+    let info = stream.create(replicas, &cluster.placement_tags)?;
+    Ok(Ok(Begun {
+        cluster: id,
+        created: info.created,
+    }))
+}
+
+/// The stream is whole: nodes may use it.
+///
+/// # Errors
+/// The servers do not answer, or refuse; then it is to be filled again.
+pub(super) fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> Result<(), Error> {
+    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
+    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let group = Group {
+        created: begun.created.clone(),
+        filling: false,
+    };
+    bucket.put("group.0", json(&group).into())
 }
 
 /// Sees to it that the group's stream is there, and is the one.
@@ -149,18 +264,28 @@ fn log_of(
     stream: &JetStream,
     cluster: &Cluster,
     replicas: usize,
-    bucket: &quintet_jetstream::Bucket<'_>,
+    bucket: &Bucket<'_>,
 ) -> Result<Result<(), Refusal>, Error> {
     let name = &stream.names().stream;
     let registered = bucket.get("group.0")?;
+    let group = registered
+        .as_ref()
+        .map(|there| read::<Group>("group.0", &there.bytes));
+    if group.is_some_and(|group| group.is_ok_and(|group| group.filling)) {
+        return Ok(Err(format!(
+            "the stream {name} is being filled by `quintet cluster adopt` or `reseed`, or that was \
+             interrupted: start the nodes when it is done, or begin it again"
+        )));
+    }
     let info = match (stream.info()?, &registered) {
         (Some(info), _) => info,
         (None, None) => stream.create(replicas, &cluster.placement_tags)?,
         (None, Some(_)) => {
             return Ok(Err(format!(
                 "the stream {name}, which is the log of this cluster, is gone. It is not made \
-                 again by itself, as everything in it would be lost without a word: bring it back \
-                 (`nats stream restore`), or give the cluster another name"
+                 again by itself, as everything in it would be lost without a word: see `quintet \
+                 cluster reseed`, bring it back (`nats stream restore`), or give the cluster \
+                 another name"
             )));
         }
     };
@@ -179,6 +304,7 @@ fn log_of(
         }
         let group = Group {
             created: info.created.clone(),
+            filling: false,
         };
         bucket.put_behind("group.0", 0, json(&group).into())?;
     }
@@ -252,6 +378,8 @@ pub(super) struct Listed {
     /// Name of the NATS server on its machine; empty: not known.
     pub(super) near: String,
     pub(super) drained: bool,
+    /// Since it renewed its entry.
+    pub(super) age: Duration,
 }
 
 /// Others should own rather than this node, from now on; or not so.
@@ -279,7 +407,7 @@ pub(super) fn is_drained(stream: &JetStream, cluster: &Cluster, node: &str) -> R
     drained_in(&bucket, node)
 }
 
-fn drained_in(bucket: &quintet_jetstream::Bucket<'_>, node: &str) -> Result<bool, Error> {
+fn drained_in(bucket: &Bucket<'_>, node: &str) -> Result<bool, Error> {
     let key = format!("drain.{node}");
     let there = bucket.get(&key)?;
     let wish = there.and_then(|there| read::<Wish>(&key, &there.bytes).ok());
@@ -309,6 +437,7 @@ pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>
                 node,
                 address: entry.address,
                 near: entry.near,
+                age,
             });
         }
     }

@@ -16,7 +16,7 @@ use quintet_log::{Disk, Storage};
 use crate::server::Server;
 
 /// The folder of the cache, in the data directory.
-const FOLDER: &str = "runs";
+pub(super) const FOLDER: &str = "runs";
 /// Pause between two tries of what failed.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that were removed are deleted in JetStream this often ...

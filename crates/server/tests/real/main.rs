@@ -7,6 +7,7 @@ mod node;
 #[allow(dead_code, reason = "the log's own tests use the rest")]
 #[path = "../../../jetstream/tests/real/servers.rs"]
 mod servers;
+mod ways;
 
 use std::collections::BTreeSet;
 

@@ -58,6 +58,21 @@ impl Cluster {
         command
     }
 
+    /// Writes the configuration that a node would have; answers where it is.
+    pub(crate) fn config(&self, name: &str, more: &str) -> PathBuf {
+        let data = self.dir.path().join(name);
+        self.command(name, &data, more);
+        data.with_extension("toml")
+    }
+
+    /// Deletes the cluster's stream, as a disaster would.
+    pub(crate) fn lose_stream(&self) {
+        let names = quintet_jetstream::Names::of(&self.name, 0);
+        let servers = self.fleet.addresses(0);
+        let stream = quintet_jetstream::JetStream::connect(&servers, names).expect("reached");
+        stream.delete().expect("deleted");
+    }
+
     /// Starts a node.
     pub(crate) fn node(&self, name: &str, more: &str) -> Node {
         let data: PathBuf = self.dir.path().join(name);
@@ -82,15 +97,11 @@ impl Cluster {
 
     /// `quintet cluster`, asked of the node `at`: its exit code, and what it printed.
     pub(crate) fn order(&self, at: &str, words: &[&str]) -> (i32, String) {
-        let output = quintet(&["cluster"])
+        let mut command = quintet(&["cluster"]);
+        run(command
             .args(words)
             .arg("--data")
-            .arg(self.dir.path().join(at))
-            .output()
-            .expect("the binary starts");
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        (output.status.code().expect("it ended by itself"), text)
+            .arg(self.dir.path().join(at)))
     }
 
     /// A node that cannot start: how it ended, and what it said.
@@ -185,6 +196,35 @@ impl Drop for Running {
         // One that has ended needs no killing.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// Runs a command to its end: its exit code, and what it printed.
+pub(crate) fn run(command: &mut Command) -> (i32, String) {
+    let output = command.output().expect("the binary starts");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output.status.code().expect("it ended by itself"), text)
+}
+
+/// A server that is alone.
+pub(crate) fn alone(data: &Path, config: &str) -> Node {
+    let path = data.with_extension("alone.toml");
+    std::fs::write(&path, config).expect("written");
+    let child = quintet(&["serve", "--listen", "memcache=127.0.0.1:0", "--config"])
+        .arg(path)
+        .arg("--data")
+        .arg(data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut running = Running::new(child);
+    let address = running.wait_for("listening memcache ");
+    running.wait_for("quintet ready");
+    Node {
+        name: "alone".to_owned(),
+        address: address["listening memcache ".len()..].to_owned(),
+        running,
     }
 }
 
