@@ -484,8 +484,21 @@ impl Engine {
         let mut deliveries = Vec::new();
         let mut cx = Cx::new(journal, &mut deliveries);
         lost.sort_unstable();
+        let mut queues: Vec<QueueId> = Vec::new();
         for id in lost {
+            queues.extend(self.store.message(id).map(|message| message.queue));
             self.bury_if_spent(&mut cx, id);
+        }
+        // Who reads from behind a message's segment has not seen that it was
+        // leased, and so not what its return has counted and moved.
+        queues.sort_unstable();
+        queues.dedup();
+        for queue in queues {
+            if self.store.is_logged(queue)
+                && let Some(counted) = self.store.counted(queue)
+            {
+                cx.journal.record(&counted);
+            }
         }
     }
 

@@ -205,7 +205,7 @@ impl Durable {
     }
 
     /// True if the queue exists and survives a restart.
-    fn is_logged(&self, queue: QueueId) -> bool {
+    pub(crate) fn is_logged(&self, queue: QueueId) -> bool {
         self.queue(queue)
             .is_some_and(|queue| !queue.live.dropped && !queue.live.settings.memory)
     }

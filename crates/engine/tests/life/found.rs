@@ -330,3 +330,22 @@ fn a_message_that_leaves_a_memory_queue_is_counted_after_a_restart() {
     w.restart();
     assert_eq!(w.engine.image(), before);
 }
+
+/// Whoever reads a log from a segment on does not know what was leased in those before it.
+#[test]
+fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
+    let mut w = World::new();
+    w.put("a", "x");
+    w.put("a", "y");
+    w.take(1, open("a"));
+    w.take(2, reserve("a"));
+    w.facts.clear();
+    w.engine.set_home(Home(1));
+    let mut snapshot = Vec::new();
+    w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
+    w.facts = snapshot;
+    let epoch = w.engine.epoch() + 1;
+    w.engine.begin_epoch(w.now, epoch, &mut w.facts);
+    w.engine.copy_out(Home(0), 0, u32::MAX, &mut w.facts);
+    assert_eq!(w.replayed(Home(1)).image(), w.engine.image());
+}
