@@ -7,15 +7,14 @@ mod common;
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use bytes::Bytes;
 use common::CLUSTER;
 use quintet_cluster::{
-    Acks, Answer, Duty, Ends, Fences, Found, Limits, Member, Membership, Moment, Owned, Role, Seq,
-    Status, Stream, StreamLog, Tail, TailEvent, Ticks, Timing, Told, World, Writer,
+    Acks, Duty, Fences, Limits, Member, Membership, Owned, Role, Seq, Status, StreamLog, Timing,
+    World, Writer,
     reader::{Read, Reader},
 };
 use quintet_log::{
@@ -23,140 +22,19 @@ use quintet_log::{
 };
 use quintet_sim::{
     Random,
-    cluster::{Faults, Link, SimStream, SimWorld},
+    cluster::{Clocks, Connection, Faults, Link, Process, SimStream, SimWorld},
     disk::SimDisk,
     log_tests::facts,
 };
 
 const NODES: usize = 3;
+/// Longer than a run.
+const FOREVER: Duration = Duration::from_secs(3600);
 
 type Frame = (Position, Vec<u8>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A process's world: while the process stands still nothing in it happens.
-#[derive(Clone)]
-struct Process {
-    world: SimWorld,
-    paused: Arc<Mutex<Moment>>,
-}
-
-impl Process {
-    fn is_paused(&self) -> bool {
-        self.world.now() < *lock(&self.paused)
-    }
-
-    /// Does it, once the process runs.
-    fn later(&self, then: impl FnOnce() + Send + 'static) {
-        let until = *lock(&self.paused);
-        let now = self.world.now();
-        if now >= until {
-            return then();
-        }
-        let again = self.clone();
-        self.world.plan(until - now, move || again.later(then));
-    }
-}
-
-/// Something driven in a process.
-struct Driven {
-    process: Process,
-    ticks: Weak<dyn Ticks>,
-}
-
-impl Ticks for Driven {
-    fn deadline(&self) -> Option<Moment> {
-        let due = self.ticks.upgrade()?.deadline()?;
-        Some(due.max(*lock(&self.process.paused)))
-    }
-
-    fn tick(&self, now: Moment) {
-        if let Some(ticks) = self.ticks.upgrade() {
-            ticks.tick(now);
-        }
-    }
-}
-
-impl World for Process {
-    fn now(&self) -> Moment {
-        self.world.now()
-    }
-
-    fn drive(&self, ticks: Weak<dyn Ticks>) {
-        let driven = Arc::new(Driven {
-            process: self.clone(),
-            ticks,
-        });
-        let weak: Weak<Driven> = Arc::downgrade(&driven);
-        self.world.drive(weak);
-        // Lives as long as the simulation; what it drives may be gone.
-        std::mem::forget(driven);
-    }
-
-    fn wall_ms(&self) -> u64 {
-        self.world.wall_ms()
-    }
-
-    fn wait(&self, until: Option<Moment>, ready: &mut dyn FnMut() -> bool) {
-        self.world.wait(until, ready);
-    }
-
-    fn wake(&self) {}
-
-    fn remind(&self) {}
-}
-
-/// A process's connection.
-struct Connection {
-    process: Process,
-    link: Link,
-}
-
-impl Connection {
-    fn told<T: Send + 'static>(&self, told: Told<T>) -> Told<T> {
-        let process = self.process.clone();
-        Box::new(move |answer| process.later(move || told(answer)))
-    }
-}
-
-impl Stream for Connection {
-    fn name(&self) -> String {
-        self.link.name()
-    }
-
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
-        self.link.append(expected, entry, self.told(told));
-    }
-
-    fn ends(&self, told: Told<Option<Ends>>) {
-        self.link.ends(self.told(told));
-    }
-
-    fn get(&self, seq: Seq, told: Told<Found>) {
-        self.link.get(seq, self.told(told));
-    }
-
-    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
-        let (process, each) = (self.process.clone(), Arc::new(Mutex::new(each)));
-        let waiting = Arc::new(Mutex::new(VecDeque::new()));
-        let each = move |event| {
-            lock(&waiting).push_back(event);
-            let (each, waiting) = (Arc::clone(&each), Arc::clone(&waiting));
-            process.later(move || {
-                let next = lock(&waiting).pop_front();
-                if let Some(event) = next {
-                    lock(&each)(event);
-                }
-            });
-        };
-        self.link.tail(from, Box::new(each))
-    }
-
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
-        self.link.purge_below(seq, self.told(told));
-    }
 }
 
 /// What a process has come to.
@@ -310,10 +188,8 @@ impl Run {
 
     /// A new process of a node.
     fn process(&mut self, number: usize) -> Node {
-        let process = Process {
-            world: self.world.clone(),
-            paused: Arc::default(),
-        };
+        let clocks = Clocks::exact(self.world.clone());
+        let process = Process::new(self.world.clone(), clocks, 0);
         let connection = self.stream.link();
         let app = Arc::new(Mutex::new(App::default()));
         let seed = self.random.next_u64();
@@ -483,8 +359,8 @@ impl Run {
         let to = ["node 0", "node 1", "node 2", "", "node 9"][self.random.index(5)];
         self.leave(number, to);
         if self.random.chance(1, 4) {
-            let until = self.world.now() + Duration::from_millis(self.random.below(9_000));
-            *lock(&self.nodes[number].process.paused) = until;
+            let time = Duration::from_millis(self.random.below(9_000));
+            self.nodes[number].process.pause(time);
         }
         let ms = self.random.below(500) * self.random.below(3);
         self.pass(ms);
@@ -502,8 +378,8 @@ impl Run {
         };
         match self.random.below(8) {
             0 | 1 => {
-                let until = self.world.now() + Duration::from_millis(self.random.below(9_000));
-                *lock(&self.nodes[which].process.paused) = until;
+                let time = Duration::from_millis(self.random.below(9_000));
+                self.nodes[which].process.pause(time);
             }
             2 => self.replace(which),
             3 => {
@@ -551,7 +427,7 @@ impl Run {
         self.stream.heal();
         for node in &self.nodes {
             node.connection.cut(false, false);
-            *lock(&node.process.paused) = Moment::ZERO;
+            node.process.resume();
         }
         self.pass(40_000);
         let roles: Vec<Status> = self
@@ -683,9 +559,8 @@ fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_
         for gone in [true, false] {
             let owner = run.owner().expect("an owner");
             let named = (owner + 1) % NODES;
-            let forever = run.world.now() + Duration::from_secs(3600);
             if gone {
-                *lock(&run.nodes[named].process.paused) = forever;
+                run.nodes[named].process.pause(FOREVER);
                 run.leave(owner, &format!("node {named}"));
             } else {
                 run.leave(owner, "node 9");
@@ -693,7 +568,7 @@ fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_
             let (took, heir) = handed_over(&mut run);
             assert!((900..2_500).contains(&took), "{took} ms");
             assert!(heir.is_some_and(|heir| heir != owner), "{heir:?}");
-            *lock(&run.nodes[named].process.paused) = Moment::ZERO;
+            run.nodes[named].process.resume();
             run.replace(owner);
             run.pass(6_000);
         }
@@ -713,14 +588,13 @@ fn a_drained_node_owns_only_when_there_is_nobody_else() {
             .drain(drained);
     };
     drain(&run, true);
-    let forever = run.world.now() + Duration::from_secs(3600);
     run.leave(0, "node 1");
     let (took, owner) = handed_over(&mut run);
     assert_eq!(owner, Some(2), "after {took} ms");
     run.replace(0);
-    *lock(&run.nodes[0].process.paused) = forever;
+    run.nodes[0].process.pause(FOREVER);
     run.leave(2, "");
-    *lock(&run.nodes[2].process.paused) = forever;
+    run.nodes[2].process.pause(FOREVER);
     let (took, owner) = handed_over(&mut run);
     assert_eq!(owner, Some(1));
     // It waits four seconds by itself.

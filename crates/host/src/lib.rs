@@ -24,6 +24,8 @@ mod contents;
 mod deliver;
 #[cfg(test)]
 mod idle_tests;
+#[cfg(test)]
+mod joint_tests;
 mod keep;
 mod leave;
 mod looks;

@@ -122,6 +122,19 @@ pub fn open(
 /// # Errors
 /// The log cannot be written, or a run it needs not be opened.
 pub fn take_seat(
+    replay: Replay,
+    log: Box<dyn Log>,
+    recovery: Recovery,
+    runs: &Arc<dyn Storage>,
+    layout: &Layout,
+) -> Result<Opened> {
+    let clock = Clock::new(Ms(recovery.last_time_ms));
+    take_seat_at(clock, replay, log, recovery, runs, layout)
+}
+
+/// The same by this clock, which gives no time before the log's newest.
+pub(crate) fn take_seat_at(
+    clock: Clock,
     mut replay: Replay,
     mut log: Box<dyn Log>,
     recovery: Recovery,
@@ -129,7 +142,6 @@ pub fn take_seat(
     layout: &Layout,
 ) -> Result<Opened> {
     let spares = log.files_ahead();
-    let clock = Clock::new(Ms(recovery.last_time_ms));
     tell_of_future(clock.ahead());
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();

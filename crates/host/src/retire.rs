@@ -10,8 +10,9 @@ use super::bodies::chunk_place;
 use super::commit::{Committed, Ending};
 use super::{Core, locked};
 
-/// Pause between two slices of background writing.
-const PACE: Duration = Duration::from_millis(2);
+/// Pause between two slices of background writing. In tests nobody else
+/// writes.
+const PACE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 2 });
 /// Pause between two looks when there is nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 /// The same while the disk is full.

@@ -18,6 +18,20 @@ const BATCHES: usize = 4;
 /// Bytes on their way to the disk that an I/O thread waits for itself.
 const SMALL: u64 = 256 << 10;
 
+/// What a turn of the log thread came to, where others acknowledge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// There was nothing to write, or nothing is written any more.
+    Done,
+    /// A batch is on its way, and there may be another.
+    Written,
+    /// Enough is on its way: to be asked again after this time, or when
+    /// something was acknowledged.
+    Wait(Duration),
+    /// The disk, or the log's servers', is full: again after [`FULL_RETRY`].
+    Full,
+}
+
 /// What a sync took lately: each counts for an eighth of it.
 #[derive(Default)]
 pub(crate) struct SyncTime(AtomicU64);
@@ -120,30 +134,45 @@ impl Core {
     /// durable: some batches are on their way at once, each as large as what
     /// came in [`GATHER`], or while there was no room.
     fn commit_in_window(&self, acked: &Acked, stop: &AtomicBool) {
+        let mut began = Instant::now();
         loop {
-            let began = Instant::now();
-            loop {
-                let (on_way, left) = (acked.on_way(), GATHER.saturating_sub(began.elapsed()));
-                if on_way == 0 || left.is_zero() && on_way < BATCHES && acked.has_room() {
-                    break;
+            match self.window_turn(acked, began.elapsed()) {
+                Turn::Done => return,
+                Turn::Wait(time) => {
+                    acked.settled.wait_for(time);
                 }
-                let wait = if left.is_zero() { FULL_RETRY } else { left };
-                acked.settled.wait_for(wait);
-                if stop.load(Ordering::SeqCst) || self.has_failed() {
-                    return;
-                }
-            }
-            let committed = locked(&self.committer).commit(self, Ending::IfFull);
-            match committed {
-                Committed::Written => self.tell_written(),
-                Committed::Nothing | Committed::Failed => return,
-                Committed::Full => {
-                    self.upkeep.raise();
+                Turn::Written => began = Instant::now(),
+                Turn::Full => {
                     std::thread::sleep(FULL_RETRY);
+                    began = Instant::now();
                 }
             }
             if stop.load(Ordering::SeqCst) {
                 return;
+            }
+        }
+    }
+
+    /// One step of that, `gathered` after the batch before it was written, or
+    /// after there was something to write.
+    pub(crate) fn window_turn(&self, acked: &Acked, gathered: Duration) -> Turn {
+        if self.has_failed() {
+            return Turn::Done;
+        }
+        let (on_way, left) = (acked.on_way(), GATHER.saturating_sub(gathered));
+        if on_way > 0 && !(left.is_zero() && on_way < BATCHES && acked.has_room()) {
+            return Turn::Wait(if left.is_zero() { FULL_RETRY } else { left });
+        }
+        let committed = locked(&self.committer).commit(self, Ending::IfFull);
+        match committed {
+            Committed::Written => {
+                self.tell_written();
+                Turn::Written
+            }
+            Committed::Nothing | Committed::Failed => Turn::Done,
+            Committed::Full => {
+                self.upkeep.raise();
+                Turn::Full
             }
         }
     }

@@ -63,12 +63,7 @@ impl Core {
     pub fn run_timer(&self) {
         let mut told = self.clock.ahead();
         loop {
-            self.look_at_wall_clock(&mut told);
-            // Lowered again by whoever has an earlier one from now on.
-            self.timer.next.store(Ms::NEVER.0, Ordering::SeqCst);
-            for shard in 0..self.shards.len() {
-                self.tick(shard);
-            }
+            self.timer_turn(&mut told);
             let mut stopped = locked(&self.timer.stopped);
             // Before the next deadline is read: either it is seen, or this is.
             self.timer.asleep.store(true, Ordering::SeqCst);
@@ -90,6 +85,17 @@ impl Core {
                     .unwrap_or_else(PoisonError::into_inner)
                     .0;
             }
+        }
+    }
+
+    /// Does what is due. `told` is how far the wall clock was ahead when the
+    /// shards were told last.
+    pub(crate) fn timer_turn(&self, told: &mut WallAhead) {
+        self.look_at_wall_clock(told);
+        // Lowered again by whoever has an earlier one from now on.
+        self.timer.next.store(Ms::NEVER.0, Ordering::SeqCst);
+        for shard in 0..self.shards.len() {
+            self.tick(shard);
         }
     }
 

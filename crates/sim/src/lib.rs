@@ -6,6 +6,7 @@ pub mod damage;
 pub mod disk;
 pub mod door;
 pub mod facts;
+pub mod history;
 pub mod log_tests;
 pub mod model;
 mod random;

@@ -30,6 +30,8 @@ pub struct Faults {
     pub leader: u64,
     /// Test only: an append is stored wherever the stream ends.
     pub ignore_expected: bool,
+    /// Test only: a purge takes the segment behind as well.
+    pub purge_too_far: bool,
 }
 
 impl Faults {
@@ -42,6 +44,7 @@ impl Faults {
             stale: 0,
             leader: 0,
             ignore_expected: false,
+            purge_too_far: false,
         }
     }
 
@@ -55,6 +58,7 @@ impl Faults {
             stale: some(300),
             leader: some(10),
             ignore_expected: false,
+            purge_too_far: false,
         }
     }
 }
@@ -72,6 +76,10 @@ struct Server {
     faults: Faults,
     first: Seq,
     entries: VecDeque<Bytes>,
+    /// What was stored, also what was purged since.
+    stored: Vec<Bytes>,
+    /// Where it began after each purge, and its last place then.
+    purges: Vec<Ends>,
     /// There is no leader until then.
     leaderless: Moment,
     tails: Vec<Weak<Mutex<Following>>>,
@@ -101,6 +109,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a segment of the log begins with this entry.
+fn begins(entry: &Bytes) -> bool {
+    const FLAGS: usize = 5;
+    entry.get(FLAGS).is_some_and(|flags| flags & 1 == 1)
+}
+
 impl Server {
     fn last(&self) -> Seq {
         Seq(self.first.0 + self.entries.len() as u64 - 1)
@@ -109,6 +123,27 @@ impl Server {
     fn entry(&self, seq: Seq) -> Option<&Bytes> {
         let index = seq.0.checked_sub(self.first.0)?;
         self.entries.get(usize::try_from(index).ok()?)
+    }
+
+    fn purge_below(&mut self, seq: Seq) {
+        let before = self.first;
+        while self.first < seq && !self.entries.is_empty() {
+            self.entries.pop_front();
+            self.first = self.first.after();
+        }
+        if self.first == before {
+            return;
+        }
+        let behind = self.entries.iter().skip(1).position(begins);
+        if let Some(more) = behind.filter(|_| self.faults.purge_too_far) {
+            self.entries.drain(..=more);
+            self.first = Seq(self.first.0 + more as u64 + 1);
+        }
+        let ends = Ends {
+            first: self.first,
+            last: self.last(),
+        };
+        self.purges.push(ends);
     }
 
     /// Whether a fault happens now.
@@ -146,6 +181,8 @@ impl SimStream {
             faults,
             first: Seq(1),
             entries: VecDeque::new(),
+            stored: Vec::new(),
+            purges: Vec::new(),
             leaderless: Moment::ZERO,
             tails: Vec::new(),
         };
@@ -168,6 +205,7 @@ impl SimStream {
         let mut state = lock(&self.state);
         state.faults = Faults {
             ignore_expected: state.faults.ignore_expected,
+            purge_too_far: state.faults.purge_too_far,
             ..Faults::none()
         };
         state.leaderless = Moment::ZERO;
@@ -177,6 +215,19 @@ impl SimStream {
     pub fn entries(&self) -> (Seq, Vec<Bytes>) {
         let state = lock(&self.state);
         (state.first, state.entries.iter().cloned().collect())
+    }
+
+    /// What was stored from this place on, also what was purged since.
+    pub fn stored_from(&self, seq: Seq) -> Vec<Bytes> {
+        let state = lock(&self.state);
+        let from = usize::try_from(seq.0.saturating_sub(1)).unwrap_or(usize::MAX);
+        let stored = state.stored.get(from..);
+        stored.map_or_else(Vec::new, <[Bytes]>::to_vec)
+    }
+
+    /// Where it began after each purge that removed something, and its last place then.
+    pub fn purges(&self) -> Vec<Ends> {
+        lock(&self.state).purges.clone()
     }
 
     fn arrives(&self, expected: Seq, entry: Bytes) -> Option<Answer> {
@@ -196,7 +247,8 @@ impl SimStream {
         if state.last() != expected && !state.faults.ignore_expected {
             return Some(Answer::Wrong);
         }
-        state.entries.push_back(entry);
+        state.entries.push_back(entry.clone());
+        state.stored.push(entry);
         let stored = state.last();
         let tails: Vec<_> = state.tails.iter().filter_map(Weak::upgrade).collect();
         state.tails.retain(|tail| tail.strong_count() > 0);
@@ -370,10 +422,7 @@ impl Stream for Link {
             if stream.world.now() < state.leaderless {
                 return Some(false);
             }
-            while state.first < seq && !state.entries.is_empty() {
-                state.entries.pop_front();
-                state.first = state.first.after();
-            }
+            state.purge_below(seq);
             Some(true)
         };
         self.send(ask, told);

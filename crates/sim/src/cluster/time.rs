@@ -56,6 +56,19 @@ impl SimWorld {
         self.wait(Some(until), &mut || false);
     }
 
+    /// Nothing that was planned happens any more, and nothing is driven: what was to happen holds
+    /// on to the world, and the world to it.
+    pub fn end(&self) {
+        let (events, driven) = {
+            let mut state = self.lock();
+            (
+                std::mem::take(&mut state.events),
+                std::mem::take(&mut state.driven),
+            )
+        };
+        drop((events, driven));
+    }
+
     /// Takes the next thing that happens, if that is not after `until`, and makes it now.
     fn next(&self, until: Option<Moment>) -> Option<Next> {
         // Asking for a deadline takes locks of others, so this one is not held meanwhile.

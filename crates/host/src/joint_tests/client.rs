@@ -1,0 +1,152 @@
+//! A client: what it asks next, of what it knows.
+
+use quintet_engine::{
+    BackTo, Body, By, Command, How, LeaseAsk, LeaseOwner, LeaseTime, MessageId, Name, Outcome, Put,
+    Take, Wait, When,
+};
+use quintet_sim::Random;
+use quintet_sim::history::{Answer, Ask, CallId};
+
+/// Queues there are; of some in every shard.
+pub(super) const QUEUES: [&str; 3] = ["a", "b", "c"];
+
+/// A client, and what its connection has.
+#[derive(Default)]
+pub(super) struct Client {
+    /// Its connection, and the node it is to, by its life's number.
+    pub(super) connection: Option<(u64, u64)>,
+    /// What it waits for.
+    pub(super) asked: Option<Asked>,
+    /// What it has leased: its body, its id, its queue.
+    held: Vec<(u64, MessageId, u8)>,
+}
+
+/// A command on its way.
+pub(super) struct Asked {
+    pub(super) call: CallId,
+    ask: Ask,
+    queue: u8,
+    /// So many more of the client's turns it is waited for.
+    pub(super) patience: u64,
+}
+
+impl Client {
+    /// What it asks next; so many times in 20 that is to store this body.
+    pub(super) fn next(&mut self, random: &mut Random, body: u64, puts: u64) -> (u8, Ask, Command) {
+        if let Some(at) = random.below(3 * self.held.len() as u64 + 2).checked_sub(2)
+            && let Some((body, id, queue)) = self.held.get(random.index(self.held.len()))
+        {
+            let release = at % 6 == 0;
+            let ask = if release {
+                Ask::Release(*body)
+            } else {
+                Ask::Finish(*body)
+            };
+            return (*queue, ask, settle(*id, release));
+        }
+        let queue = random.index(QUEUES.len());
+        let number = u8::try_from(queue).unwrap_or(u8::MAX);
+        if random.chance(puts, 20) {
+            let bytes = 8 + random.index(120);
+            return (number, Ask::Put(body), put(queue, body, bytes));
+        }
+        let removes = random.chance(1, 4);
+        let wait = [Wait::No, Wait::No, Wait::For(random.below(400))][random.index(3)];
+        (number, Ask::Take { removes }, take(queue, removes, wait))
+    }
+
+    /// It has asked.
+    pub(super) fn asks(&mut self, call: CallId, queue: u8, ask: Ask, patience: u64) {
+        self.asked = Some(Asked {
+            call,
+            ask,
+            queue,
+            patience,
+        });
+    }
+
+    /// It is answered, if it still waits for this.
+    pub(super) fn answered(&mut self, call: CallId, outcome: &Outcome) -> Option<(Ask, Answer)> {
+        let asked = self.asked.take_if(|asked| asked.call == call)?;
+        let answer = answer(outcome);
+        if let Outcome::Messages(messages) = outcome
+            && asked.ask == (Ask::Take { removes: false })
+        {
+            let got = messages.iter();
+            let got = got.map(|message| (number(&message.body), message.id, asked.queue));
+            self.held.extend(got);
+        }
+        if let Ask::Finish(body) | Ask::Release(body) = asked.ask {
+            self.held.retain(|(held, ..)| *held != body);
+        }
+        Some((asked.ask, answer))
+    }
+
+    /// Its connection is gone.
+    pub(super) fn lose(&mut self) -> Option<(u64, u64)> {
+        self.asked = None;
+        self.held.clear();
+        self.connection.take()
+    }
+}
+
+fn number(body: &Body) -> u64 {
+    let bytes = body.as_small().and_then(|bytes| bytes.first_chunk());
+    u64::from_le_bytes(*bytes.expect("a body of ours"))
+}
+
+fn answer(outcome: &Outcome) -> Answer {
+    if let Outcome::Put { id, .. } = outcome {
+        Answer::Stored(id.0)
+    } else if let Outcome::Messages(messages) = outcome {
+        assert_eq!(messages.len(), 1, "one was asked for");
+        Answer::Got(number(&messages[0].body))
+    } else if *outcome == Outcome::Empty {
+        Answer::Empty
+    } else if *outcome == Outcome::Done {
+        Answer::Done
+    } else if let Outcome::Refused(_) = outcome {
+        Answer::Refused
+    } else {
+        panic!("{outcome:?}")
+    }
+}
+
+fn put(queue: usize, body: u64, bytes: usize) -> Command {
+    let mut text = body.to_le_bytes().to_vec();
+    text.resize(bytes, 1);
+    Command::Put(Put::new(Name::from(QUEUES[queue]), Body::new(&text)))
+}
+
+/// A take of one message.
+pub(super) fn take(queue: usize, removes: bool, wait: Wait) -> Command {
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::OwnTtr,
+        back_to: BackTo::Place,
+        held_max: 0,
+    };
+    Command::Take(Take {
+        queues: std::iter::once(Name::from(QUEUES[queue])).collect(),
+        lease: (!removes).then_some(lease),
+        wait,
+        messages_max: 1,
+        ..Take::default()
+    })
+}
+
+fn settle(id: MessageId, release: bool) -> Command {
+    let how = match release {
+        true => How::Release {
+            rank: None,
+            due: When::Now,
+            back_to: None,
+        },
+        false => How::Finish,
+    };
+    Command::Settle {
+        id,
+        by: By::Owner,
+        how,
+    }
+}

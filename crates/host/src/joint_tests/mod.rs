@@ -1,0 +1,97 @@
+//! Three nodes of a cluster over a simulated stream, in simulated time, each with its own clocks:
+//! seats, [`quintet_cluster::StreamLog`], engines and committer are those of the program. Clients
+//! put, take and settle; leaders go, answers are lost, late, doubled or stale, links are cut one
+//! way, processes stand still at any step or are killed, clocks jump, and old segments are purged.
+//! In the end everything drains, and what clients were told is checked.
+//!
+//! `SEEDS=10000 cargo test -p quintet-host joint` tries more.
+
+mod client;
+mod desk;
+mod duty;
+mod end;
+mod node;
+mod oracle;
+mod run;
+mod traffic;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::locked;
+
+use node::Without;
+use run::{ACKNOWLEDGED, Seen, run};
+
+/// Seeds to try, from the first on.
+fn seeds() -> u64 {
+    std::env::var("SEEDS").map_or(10_000, |seeds| seeds.parse().expect("a number"))
+}
+
+/// Runs on every processor.
+fn everywhere(work: impl Fn() + Sync) {
+    let threads = std::thread::available_parallelism().map_or(1, |many| many.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(&work);
+        }
+    });
+}
+
+/// What came of one seed; none: something that should not be was found, and told of.
+fn tried(seed: u64, without: Without) -> Option<Seen> {
+    catch_unwind(AssertUnwindSafe(|| run(seed, without))).ok()
+}
+
+#[test]
+fn what_clients_of_three_nodes_were_told_is_so_whatever_goes_wrong() {
+    let (next, until) = (AtomicU64::new(0), seeds());
+    let total = Mutex::new(Seen::default());
+    everywhere(|| {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= until {
+                return;
+            }
+            let seen = tried(seed, Without::Nothing).unwrap_or_else(|| panic!("seed {seed}"));
+            assert!(seen.acknowledged >= ACKNOWLEDGED, "seed {seed}: {seen:?}");
+            locked(&total).add(&seen);
+        }
+    });
+    let total = *locked(&total);
+    eprintln!("{until} seeds: {total:?}");
+    assert!(total.purges > 0 && total.compared > 0, "{total:?}");
+}
+
+/// Some seed finds out that a fence is missing.
+fn is_found(without: Without) {
+    let found = (0..10_000).find(|seed| tried(*seed, without).is_none());
+    eprintln!("{without:?}: seed {found:?}");
+    assert!(found.is_some(), "{without:?} is not found");
+}
+
+#[test]
+fn a_stream_that_ignores_what_is_expected_is_found() {
+    is_found(Without::Expected);
+}
+
+#[test]
+fn answers_before_they_are_acknowledged_are_found() {
+    is_found(Without::Acks);
+}
+
+#[test]
+fn answers_without_a_lease_are_found() {
+    is_found(Without::Lease);
+}
+
+#[test]
+fn a_purge_of_what_replay_needs_is_found() {
+    is_found(Without::Purge);
+}
+
+#[test]
+fn claims_without_padding_are_found() {
+    is_found(Without::Padding);
+}

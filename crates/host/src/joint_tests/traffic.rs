@@ -1,0 +1,146 @@
+//! What clients do in a run.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use quintet_cluster::World as _;
+use quintet_engine::{Command, Outcome};
+use quintet_sim::history::{Answer, Ask, CallId};
+
+use super::node::Node;
+use super::run::{Run, State};
+use crate::locked;
+
+/// Messages that clients leave about.
+const MESSAGES: usize = 10;
+
+impl Run {
+    /// A client's turn.
+    pub(super) fn client(&self, number: usize) {
+        let wait = self.client_turn(number);
+        if let Some(wait) = wait {
+            self.after(Duration::from_millis(wait), move |run| run.client(number));
+        }
+    }
+
+    fn client_turn(&self, number: usize) -> Option<u64> {
+        let state = &mut *locked(&self.state);
+        let think = 20 + state.random.below(280);
+        if let Some(asked) = &mut state.clients[number].asked {
+            asked.patience = asked.patience.saturating_sub(1);
+            if asked.patience == 0 {
+                self.hang_up(state, number);
+            }
+            return Some(think);
+        }
+        if state.still {
+            self.hang_up(state, number);
+            return None;
+        }
+        if self.ground.world.now() < state.lull {
+            return Some(think);
+        }
+        if state.random.chance(1, 60) {
+            self.hang_up(state, number);
+        }
+        let Some((connection, life)) = self.connect(state, number) else {
+            return Some(think);
+        };
+        // Every other one only takes.
+        let chance = match state.there.len() {
+            _ if number % 2 == 1 => 0,
+            ..MESSAGES => 14,
+            _ => 1,
+        };
+        let body = state.next();
+        let (queue, ask, command) = state.clients[number].next(&mut state.random, body, chance);
+        let call = state.history.asked(connection, queue, ask);
+        let patience = 5 + state.random.below(40);
+        state.clients[number].asks(call, queue, ask, patience);
+        if let Ask::Finish(body) = ask {
+            state.there.remove(&body);
+        }
+        if let Some(node) = state.life(life) {
+            self.send(state, &node, number, connection, call, command);
+        }
+        Some(think)
+    }
+
+    /// The client's connection, or a new one to whoever takes it.
+    pub(super) fn connect(&self, state: &mut State, number: usize) -> Option<(u64, u64)> {
+        if state.clients[number].connection.is_none() {
+            let (life, _) = state.serving()?;
+            let connection = state.next();
+            state.open.insert(connection, life);
+            state.clients[number].connection = Some((connection, life));
+        }
+        state.clients[number].connection
+    }
+
+    pub(super) fn send(
+        &self,
+        state: &mut State,
+        node: &Arc<Node>,
+        number: usize,
+        connection: u64,
+        call: CallId,
+        command: Command,
+    ) {
+        let (there, back) = (state.random.below(1_500), state.random.below(1_500));
+        let run = Weak::clone(&self.itself);
+        let told = move |outcome: Outcome, epoch| {
+            if let Some(run) = run.upgrade() {
+                let back = Duration::from_micros(back);
+                run.after(back, move |run| run.answered(number, call, &outcome, epoch));
+            }
+        };
+        let to = Arc::clone(node);
+        let arrive = move || {
+            let node = Arc::clone(&to);
+            to.process
+                .later(move || node.ask(connection, command, Box::new(told)));
+        };
+        self.ground.world.plan(Duration::from_micros(there), arrive);
+    }
+
+    fn answered(&self, number: usize, call: CallId, outcome: &Outcome, epoch: u64) {
+        let state = &mut *locked(&self.state);
+        let Some((ask, answer)) = state.clients[number].answered(call, outcome) else {
+            return;
+        };
+        state.history.answered(call, epoch, answer);
+        match (ask, answer) {
+            (Ask::Put(body), Answer::Stored(_)) => {
+                state.there.insert(body);
+            }
+            (Ask::Take { removes: true }, Answer::Got(body)) => {
+                state.there.remove(&body);
+            }
+            _ => {}
+        }
+    }
+
+    /// The client goes, and tells the node, which may hear of it late.
+    pub(super) fn hang_up(&self, state: &mut State, number: usize) {
+        let Some((connection, life)) = state.clients[number].lose() else {
+            return;
+        };
+        state.history.closed(connection);
+        let Some(node) = state.life(life) else {
+            return;
+        };
+        let run = Weak::clone(&self.itself);
+        let there = Duration::from_micros(state.random.below(1_500));
+        self.ground.world.plan(there, move || {
+            let of = Arc::clone(&node);
+            node.process.later(move || {
+                of.close(connection);
+                if let Some(run) = run.upgrade() {
+                    let state = &mut *locked(&run.state);
+                    state.open.remove(&connection);
+                    state.history.ended(connection);
+                }
+            });
+        });
+    }
+}

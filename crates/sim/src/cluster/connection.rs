@@ -1,0 +1,71 @@
+//! A process's connection to the stream: answers wait while the process stands still, and every
+//! question is a step at which it may do so.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+
+use super::{Link, Process};
+
+/// A connection of this process over this link.
+pub struct Connection {
+    pub process: Process,
+    pub link: Link,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    fn told<T: Send + 'static>(&self, told: Told<T>) -> Told<T> {
+        let process = self.process.clone();
+        Box::new(move |answer| process.later(move || told(answer)))
+    }
+}
+
+impl Stream for Connection {
+    fn name(&self) -> String {
+        self.link.name()
+    }
+
+    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+        self.process.step();
+        self.link.append(expected, entry, self.told(told));
+    }
+
+    fn ends(&self, told: Told<Option<Ends>>) {
+        self.process.step();
+        self.link.ends(self.told(told));
+    }
+
+    fn get(&self, seq: Seq, told: Told<Found>) {
+        self.process.step();
+        self.link.get(seq, self.told(told));
+    }
+
+    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
+        let (process, each) = (self.process.clone(), Arc::new(Mutex::new(each)));
+        let waiting = Arc::new(Mutex::new(VecDeque::new()));
+        let each = move |event| {
+            lock(&waiting).push_back(event);
+            let (each, waiting) = (Arc::clone(&each), Arc::clone(&waiting));
+            process.later(move || {
+                let next = lock(&waiting).pop_front();
+                if let Some(event) = next {
+                    lock(&each)(event);
+                }
+            });
+        };
+        self.link.tail(from, Box::new(each))
+    }
+
+    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+        self.process.step();
+        self.link.purge_below(seq, self.told(told));
+    }
+}
