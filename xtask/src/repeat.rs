@@ -201,6 +201,9 @@ fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeM
     Ok(failures)
 }
 
+/// Seeds that simulations try in each repetition, unless told: what is repeated are their waits.
+const SEEDS: &str = "200";
+
 impl Program {
     fn command(&self, asked: &Asked) -> Command {
         let mut command = Command::new(&self.file);
@@ -209,6 +212,9 @@ impl Program {
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .stdin(Stdio::null());
+        if std::env::var_os("SEEDS").is_none() {
+            command.env("SEEDS", SEEDS);
+        }
         command
     }
 
