@@ -67,6 +67,18 @@ const ALLOWED: &[Edges] = &[
         Some(&["anyhow", "rustix", "smallvec", "tracing"]),
     ),
     edges("crates/hooks", &["quintet-engine"], None),
+    edges(
+        "crates/trust",
+        &["quintet-engine"],
+        Some(&[
+            "argon2",
+            "base64",
+            "hashbrown",
+            "sha2",
+            "subtle",
+            "thiserror",
+        ]),
+    ),
     edges("crates/scripts", &["quintet-door", "quintet-engine"], None),
     edges(
         "crates/web",
@@ -86,6 +98,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-jetstream",
             "quintet-log",
             "quintet-scripts",
+            "quintet-trust",
             "quintet-web",
             "quintet-wire",
         ],

@@ -11,9 +11,7 @@ mod budget;
 use std::io::{self, Read};
 use std::sync::mpsc;
 
-use quintet_engine::{
-    Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal, WallAhead,
-};
+use quintet_engine::{Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Refusal, WallAhead};
 
 pub use budget::{ByteBudget, Share};
 
@@ -119,10 +117,7 @@ pub fn ask(door: &dyn Door, party: Party, command: Command) -> Outcome {
 
 /// [`ask`], with the queue the first message came from.
 pub fn ask_named(door: &dyn Door, party: Party, command: Command) -> (Outcome, Name) {
-    let caller = Caller {
-        party,
-        principal: Principal::default(),
-    };
+    let caller = Caller::server(party);
     let (tell, told) = mpsc::sync_channel(1);
     let reply = Box::new(move |outcome, name| {
         // Nobody listens any more only if this thread is gone.

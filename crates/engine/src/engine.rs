@@ -12,6 +12,7 @@ use crate::fact::{Bound, Fact, Journal, Return};
 use crate::message::{Home, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::permits::Permits;
 use crate::referrers::Referrers;
 use crate::settings::{Overrides, Settings};
 use crate::store::{Hash, Queue, Store, queue_weight};
@@ -59,6 +60,8 @@ pub struct Engine {
     pub(crate) tables_swept: Ms,
     /// What hooks decide.
     pub(crate) intents: Intents,
+    /// What principals may do; `None`: everything.
+    pub(crate) permits: Option<Box<dyn Permits>>,
     /// Messages that wait for such a decision.
     pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
     /// Those nobody was told of yet.
@@ -155,6 +158,7 @@ impl Engine {
             wall_ahead: WallAhead::default(),
             tables_swept: Ms(0),
             intents: Intents::default(),
+            permits: None,
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
@@ -278,6 +282,9 @@ impl Engine {
         caller: Caller,
         command: &mut Command,
     ) -> Result<Answer, Cold> {
+        if self.permits.is_some() && !self.may_touch(caller.principal, command)? {
+            return durable(Err(Refusal::NotPermitted));
+        }
         let party = caller.party;
         let turn = |outcome| Ok(Answer::Now(outcome, Hold::Turn));
         match command {

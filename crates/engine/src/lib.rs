@@ -29,6 +29,7 @@ pub mod format;
 mod message;
 mod name;
 mod outcome;
+mod permits;
 mod referrers;
 mod settings;
 mod shards;
@@ -64,6 +65,7 @@ pub use message::{
 };
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal};
+pub use permits::Permits;
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{

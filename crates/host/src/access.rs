@@ -1,6 +1,7 @@
 //! Commands to the shards: which they go to, and what came of them.
 
 mod compound;
+mod permit;
 mod several;
 mod step;
 #[cfg(test)]
@@ -44,6 +45,9 @@ impl Access<'_> {
             // It rests on nothing in the log, and waits for nothing.
             let refused = Outcome::Refused(Refusal::Unavailable);
             return Decided::Now(refused, Name::default(), Need::default());
+        }
+        if self.core.are_permits_asked() {
+            return self.decide_permitted(caller, command);
         }
         self.decide(caller, command)
     }

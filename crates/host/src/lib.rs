@@ -127,6 +127,8 @@ pub struct Core {
     pub counts: Counts,
     pub(crate) room: Room,
     pub(crate) looks: Looks,
+    /// The shards know what principals may do, and are asked.
+    pub(crate) permits_asked: AtomicBool,
     /// What happens by itself and hooks are to decide, for the hooks thread.
     pub(crate) intents: Mutex<Vec<Intent>>,
     /// Wakes that thread.
@@ -220,6 +222,7 @@ impl Core {
             counts: Counts::default(),
             room,
             looks: Looks::default(),
+            permits_asked: AtomicBool::new(false),
             intents: Mutex::default(),
             hooks_work: Signal::default(),
         }

@@ -50,10 +50,7 @@ impl Core {
     /// waits for. Keeps the thread while a run is being read.
     pub fn look(&self, command: Command) -> (Outcome, Name, Need) {
         let party = self.looks.party();
-        let caller = Caller {
-            party,
-            ..Caller::default()
-        };
+        let caller = Caller::server(party);
         let (tell, told) = sync_channel(1);
         // Before it is asked: it may be told at once.
         locked(&self.looks.waiting).insert(party, tell);

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use quintet_door::{Door, ask};
 use quintet_engine::{
     BackTo, Caller, Command, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Outcome, Party,
-    Principal, Refusal,
+    Refusal,
 };
 
 /// A party that leaves when it is dropped, and with it all it has not settled
@@ -31,10 +31,7 @@ impl Guest {
     /// Says something without waiting for its outcome.
     pub(crate) fn say(&self, command: Command) {
         let (tell, told) = mpsc::sync_channel(1);
-        let caller = Caller {
-            party: self.party,
-            principal: Principal::default(),
-        };
+        let caller = Caller::server(self.party);
         let reply = Box::new(move |outcome, _| {
             // Nobody listens any more only if the run is over.
             let _gone = tell.send(outcome);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_door::Exposition;
-use quintet_engine::{Caller, Command, Outcome, QueueStats, ShardStats, StatsOf, StatsReply};
+use quintet_engine::{Caller, Command, Outcome, Party, QueueStats, ShardStats, StatsOf, StatsReply};
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, locked};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
@@ -111,7 +111,7 @@ impl Server {
         let ask = Command::Stats(StatsOf::Shard);
         let asked = self
             .core
-            .visit(|access| access.submit(Caller::default(), ask));
+            .visit(|access| access.submit(Caller::server(Party::default()), ask));
         if let Decided::Now(Outcome::Stats(reply), ..) = asked
             && let StatsReply::Shard(shard) = *reply
         {

@@ -16,6 +16,7 @@ mod foreign;
 mod jobqueue;
 mod lines;
 mod lineup;
+mod login;
 mod memcache;
 mod output;
 mod owed;
@@ -25,6 +26,7 @@ mod tally;
 mod voice;
 
 pub use foreign::{Foreign, Http};
+pub use login::{Login, LoginRefused, Logins};
 pub use output::Output;
 pub use session::{
     Ask, Env, Given, HalfClose, HostAsk, Next, STREAM_OVER, Said, ServerStats, Session, Step,

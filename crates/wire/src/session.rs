@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use quintet_engine::{Command, LargeBody, Ms, Name, Outcome};
 
 use crate::foreign::Foreign;
+use crate::login::{Login, LoginRefused, Logins};
 use crate::output::Output;
 use crate::tally::Tally;
 
@@ -68,6 +69,8 @@ pub struct Env<'a> {
     pub now: Ms,
     /// Counts the voice's commands and errors on this thread.
     pub tally: &'a Tally,
+    /// Whether this client may say who it is.
+    pub logins: Logins,
 }
 
 /// What a hook said in place of a reply.
@@ -128,6 +131,9 @@ pub enum Ask {
     /// synced to the disk, whatever the server's sync policy (Darner `/sync`).
     EngineSynced(Command),
     Host(HostAsk),
+    /// The client says who it is. Decode nothing more of the connection until
+    /// it is answered: what follows is then its.
+    Login(Login),
     /// A line, without its end, whose command the voice does not know. Decode
     /// nothing more of the connection until it is answered: with
     /// [`Session::say`] if a hook knows it, else with [`Given::Own`].
@@ -152,6 +158,8 @@ pub enum HostAsk {
     /// Note that the client speaks something else; the connection closes with
     /// the reply.
     Foreign(Foreign),
+    /// Whether the client may change how its listener serves everybody.
+    Listener,
     /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
     Shutdown,
 }
@@ -166,6 +174,8 @@ pub enum Given {
     Server(Box<ServerStats>),
     /// Text from the host, or why not.
     Host(Result<String, String>),
+    /// Whether the client is who it said.
+    Login(Result<(), LoginRefused>),
     /// Nothing: the session knows.
     Own,
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use decoder::{NOW, Random, check, run};
 use quintet_sim::transcript::Transcript;
-use quintet_wire::Voice;
+use quintet_wire::{Logins, Voice};
 
 /// Prints the input if a check of it panics.
 struct OnFailure<'a>(&'a str, &'a [u8]);
@@ -146,7 +146,7 @@ fn mutated_inputs() {
 fn a_line_without_end_is_refused() {
     for voice in quintet_wire::VOICES {
         let endless = vec![b'a'; 1 << 20];
-        let trace = run(voice, &endless, false, || 100);
+        let trace = run(voice, &endless, Logins::Off, false, || 100);
         let told = trace.closed || !trace.replies.is_empty();
         assert!(told, "{} reads on without a word", voice.name);
     }

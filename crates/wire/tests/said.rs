@@ -1,7 +1,9 @@
 //! What a hook says to a request, in each voice's own form.
 
 use quintet_engine::{Ms, Name, Outcome, Refusal};
-use quintet_wire::{Ask, Env, Given, Next, Options, Output, Said, Session, Step, Tally, VOICES};
+use quintet_wire::{
+    Ask, Env, Given, Logins, Next, Options, Output, Said, Session, Step, Tally, VOICES,
+};
 
 fn session(voice: &str) -> Box<dyn Session> {
     let voice = VOICES.iter().find(|known| known.name == voice);
@@ -13,7 +15,11 @@ fn session(voice: &str) -> Box<dyn Session> {
 
 /// Decodes the whole input; the last request's ask.
 fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<Ask> {
-    let env = Env { now: Ms(1), tally };
+    let env = Env {
+        now: Ms(1),
+        tally,
+        logins: Logins::Off,
+    };
     let mut last = None;
     loop {
         match session.decode(input, &env) {
@@ -74,6 +80,7 @@ fn that_there_is_no_quorum_has_each_voices_own_form() {
     let env = Env {
         now: Ms(1),
         tally: &tally,
+        logins: Logins::Off,
     };
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
     for (voice, request, expected, closes) in [
@@ -145,6 +152,7 @@ fn a_line_nobody_knows_gets_the_voices_own_error() {
     let env = Env {
         now: Ms(1),
         tally: &tally,
+        logins: Logins::Off,
     };
     for (voice, expected, closes) in [
         ("lineup", "-INVALID_COMMAND\r\n", false),

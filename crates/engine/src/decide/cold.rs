@@ -338,7 +338,7 @@ impl Engine {
 
     /// The message of this id, if there is one.
     #[inline]
-    pub(super) fn look_up(&mut self, id: MessageId) -> Result<Option<u32>, Cold> {
+    pub(crate) fn look_up(&mut self, id: MessageId) -> Result<Option<u32>, Cold> {
         match self.store.slot(id) {
             None if !self.store.cold.is_empty() => self.ask_for_id(id),
             found => Ok(found),

@@ -64,6 +64,11 @@ impl Host for Edge {
             did.need = did.need.and(need);
             return (Some(outcome), name);
         }
+        // Tables are the hooks' own; what else comes is a client's command.
+        let caller = match matches!(command, Command::Table(_)) {
+            true => Caller::server(caller.party),
+            false => caller,
+        };
         let now = server.core.clock.now();
         let decided = Access::new(&server.core, now, &mut did.trail).submit(caller, command);
         match decided {

@@ -21,10 +21,7 @@ impl Server {
         let weak = Arc::downgrade(self);
         let party = self.core.own_party();
         let who = Who {
-            caller: Caller {
-                party,
-                ..Caller::default()
-            },
+            caller: Caller::server(party),
             ..Who::default()
         };
         let mut runner: Option<Runner> = None;

@@ -14,6 +14,7 @@ pub(super) const EXPECTED_CRLF: &[u8] = b"EXPECTED_CRLF\r\n";
 pub(super) const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
 pub(super) const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
 pub(super) const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
+const NOT_PERMITTED: &[u8] = b"NOT_PERMITTED\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
 /// What a request is owed.
@@ -23,6 +24,8 @@ pub(super) enum BeanstalkReply {
     Silent,
     /// This, if all went well.
     Line(&'static [u8]),
+    /// To `auth`.
+    LoggedIn,
     Using(Name),
     /// The same, and from then on it is so.
     NowUsing(Name),
@@ -52,10 +55,20 @@ impl BeanstalkReply {
     pub(super) fn write(self, given: &Given, output: &mut Output) {
         let outcome = match given {
             Given::Engine(outcome, _) => outcome,
-            Given::Server(_) | Given::Host(_) | Given::Own => &Outcome::Done,
+            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => &Outcome::Done,
         };
         match (self, outcome) {
             (BeanstalkReply::Silent, _) => {}
+            (BeanstalkReply::LoggedIn, _) => output.put(match given {
+                Given::Login(Ok(())) => b"OK\r\n",
+                Given::Login(Err(refused)) => refused.line(),
+                Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => {
+                    INTERNAL_ERROR
+                }
+            }),
+            (BeanstalkReply::StatsTube(_), Outcome::Refused(Refusal::NotPermitted)) => {
+                output.put(NOT_PERMITTED);
+            }
             // Not that there is no such tube: nobody has looked.
             (_, Outcome::Refused(Refusal::Unavailable)) => output.put(INTERNAL_ERROR),
             (BeanstalkReply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
@@ -148,7 +161,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::QueueDown
         | Refusal::BadName
         | Refusal::Conflict
-        | Refusal::Unavailable
-        | Refusal::NotPermitted => INTERNAL_ERROR,
+        | Refusal::Unavailable => INTERNAL_ERROR,
+        Refusal::NotPermitted => NOT_PERMITTED,
     }
 }

@@ -13,6 +13,7 @@ use super::tubes::Referred;
 use super::{Count, Shared, stats};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
+use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
@@ -66,15 +67,18 @@ impl BeanstalkSession {
 
     fn line(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if !self.known && !input.is_empty() {
-            self.known = true;
             if input[0] == foreign::TLS {
                 env.tally.bump(Count::Fault as usize);
                 self.state = BeanstalkState::Over;
                 let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
                 return self.owed.ask(0, ask, BeanstalkReply::Tls);
             }
-            let default = Ask::Engine(self.tubes.first());
-            return self.owed.ask(0, default, BeanstalkReply::Silent);
+            // Whoever has yet to log in refers to nothing.
+            if env.logins == Logins::Off || !may_be_auth(input) && env.logins == Logins::Open {
+                self.known = true;
+                let default = Ask::Engine(self.tubes.first());
+                return self.owed.ask(0, default, BeanstalkReply::Silent);
+            }
         }
         // So short a window may be looked at again with each byte that comes.
         let window = &input[..input.len().min(LINE_MAX)];
@@ -91,6 +95,13 @@ impl BeanstalkSession {
     /// The request in the line that ends at `end`.
     fn command(&mut self, input: &[u8], end: usize, env: &Env<'_>) -> Step {
         let line = &input[..end - CRLF.len()];
+        if env.logins != Logins::Off
+            && let Some(login) = auth_line(line)
+        {
+            env.tally.bump(Count::Other as usize);
+            let ask = Ask::Login(login);
+            return self.owed.ask(end, ask, BeanstalkReply::LoggedIn);
+        }
         let (count, request) = parse(line, self.tubes.used());
         env.tally.bump(count as usize);
         let (ask, reply) = match request {
@@ -202,6 +213,13 @@ impl BeanstalkSession {
             }
         }
     }
+}
+
+/// True if a line that begins so may say who the client is.
+fn may_be_auth(input: &[u8]) -> bool {
+    const WORD: &[u8] = b"auth ";
+    let head = &input[..input.len().min(WORD.len())];
+    head.eq_ignore_ascii_case(&WORD[..head.len()])
 }
 
 /// Counts a connection that does something for the first time.

@@ -15,6 +15,8 @@ pub(super) enum LineupReply {
     Pushed,
     Popped,
     Pong,
+    /// To `AUTH`.
+    LoggedIn,
     Error(&'static str),
     /// An error, then the end.
     Last(&'static str),
@@ -46,6 +48,11 @@ impl LineupReply {
             (LineupReply::Popped, Given::Engine(Outcome::Refused(refusal), _)) => {
                 error(output, pop_error(*refusal));
             }
+            (LineupReply::LoggedIn, Given::Login(Ok(()))) => output.put(b"+OK\r\n"),
+            (LineupReply::LoggedIn, Given::Login(Err(refused))) => {
+                output.put(b"-");
+                output.put(refused.line());
+            }
             (LineupReply::Pong, _) => output.put(b"+PONG\r\n"),
             (LineupReply::Error(text), _) => error(output, text),
             (LineupReply::Last(text), _) => {
@@ -57,7 +64,9 @@ impl LineupReply {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (LineupReply::Pushed | LineupReply::Popped, _) => error(output, INVALID),
+            (LineupReply::Pushed | LineupReply::Popped | LineupReply::LoggedIn, _) => {
+                error(output, INVALID)
+            }
         }
         Next::Done
     }

@@ -11,6 +11,7 @@ use super::{Count, Shared};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
+use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HostAsk, Next, Said, Session, Step};
@@ -64,6 +65,7 @@ impl LineupSession {
             LineupReply::Pushed
             | LineupReply::Popped
             | LineupReply::Pong
+            | LineupReply::LoggedIn
             | LineupReply::Error(_)
             | LineupReply::Tls => Ask::Own,
         };
@@ -82,6 +84,13 @@ impl LineupSession {
 
     fn command(&mut self, input: &[u8], line: &[u8], env: &Env<'_>) -> Step {
         let used = line.len();
+        if env.logins != Logins::Off
+            && let Some(login) = auth_line(line.trim_ascii_end())
+        {
+            return self
+                .owed
+                .ask(used, Ask::Login(login), LineupReply::LoggedIn);
+        }
         match parse(line) {
             Request::Push { rank, len } => self.announce(input, used, (rank, len), env),
             Request::BadPush { error, len } => {

@@ -19,9 +19,9 @@ impl MemcacheSession {
                 (Ask::Host(HostAsk::Stats), MemcacheReply::DumpStats(only))
             }
             b"status" => {
-                let line = self.status_reply(words.next())?;
+                let asked = self.status(words.next())?;
                 no_more(&words)?;
-                (Ask::Own, MemcacheReply::Line(line))
+                asked
             }
             _ => {
                 no_more(&words)?;
@@ -42,13 +42,14 @@ impl MemcacheSession {
     }
 
     /// Shows or sets the listener's state.
-    fn status_reply(&self, word: Option<&[u8]>) -> Result<&'static str, Fault> {
+    fn status(&self, word: Option<&[u8]>) -> Result<(Ask, MemcacheReply), Fault> {
         let Some(word) = word else {
-            return Ok(match self.shared.status() {
+            let line = match self.shared.status() {
                 Status::Up => "UP\r\n",
                 Status::ReadOnly => "READONLY\r\n",
                 Status::Quiescent => "QUIESCENT\r\n",
-            });
+            };
+            return Ok((Ask::Own, MemcacheReply::Line(line)));
         };
         let states = [
             ("up", Status::Up),
@@ -59,7 +60,6 @@ impl MemcacheSession {
             .into_iter()
             .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
             .ok_or(Fault::SYNTAX)?;
-        self.shared.set_status(status);
-        Ok("END\r\n")
+        Ok((Ask::Host(HostAsk::Listener), MemcacheReply::Become(status)))
     }
 }

@@ -96,6 +96,15 @@ impl MemcacheReply {
                 }
                 output.put(END);
             }
+            (MemcacheReply::LoggedIn, Given::Login(Ok(()))) => output.put(b"STORED\r\n"),
+            (MemcacheReply::LoggedIn, Given::Login(Err(refused))) => {
+                output.put(b"CLIENT_ERROR ");
+                output.line(refused.text().as_bytes());
+            }
+            (MemcacheReply::Become(status), Given::Host(Ok(_))) => {
+                shared.set_status(status);
+                output.put(END);
+            }
             (MemcacheReply::Reloaded, Given::Host(Ok(_))) => output.put(b"Reloaded config.\r\n"),
             (MemcacheReply::Goodbye, Given::Host(Err(text))) => {
                 server_error(text, output);
@@ -112,6 +121,8 @@ impl MemcacheReply {
                 | MemcacheReply::DumpStats(_)
                 | MemcacheReply::Queues(_)
                 | MemcacheReply::Config
+                | MemcacheReply::LoggedIn
+                | MemcacheReply::Become(_)
                 | MemcacheReply::Reloaded,
                 given,
             ) => return unexpected(given, output),
@@ -155,7 +166,7 @@ fn monitored(
         Given::Engine(Outcome::Empty, _) => {}
         // As many are open as may be: the client is to confirm some.
         Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
-        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => {
+        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => {
             return unexpected(given, output);
         }
     }
@@ -195,7 +206,11 @@ fn unexpected(given: &Given, output: &mut Output) -> Next {
     match given {
         Given::Engine(Outcome::Refused(refusal), _) => refused(*refusal, output),
         Given::Host(Err(text)) => server_error(text, output),
-        Given::Engine(..) | Given::Server(_) | Given::Host(Ok(_)) | Given::Own => {
+        Given::Engine(..)
+        | Given::Server(_)
+        | Given::Host(Ok(_))
+        | Given::Login(_)
+        | Given::Own => {
             server_error("unexpected answer", output);
         }
     }
@@ -208,6 +223,8 @@ fn no_queue_no_matter(given: &Given) -> &Given {
         std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
     match given {
         Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
-        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => given,
+        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => {
+            given
+        }
     }
 }

@@ -5,6 +5,7 @@
 mod about;
 mod answer;
 mod line;
+mod login;
 mod reply;
 mod request;
 mod session;

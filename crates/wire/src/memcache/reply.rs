@@ -3,7 +3,7 @@
 
 use quintet_engine::{Command, Ms, Name, Refusal, Take, Wait};
 
-use super::Shared;
+use super::{Shared, Status};
 use crate::foreign::Foreign;
 use crate::output::Output;
 
@@ -24,6 +24,7 @@ impl Fault {
     pub(super) const BAD_DATA: Self = Self("CLIENT_ERROR bad data chunk\r\n");
     pub(super) const LONG_LINE: Self = Self("CLIENT_ERROR line too long\r\n");
     pub(super) const NOT_A_CACHE: Self = Self("CLIENT_ERROR not supported by a queue server\r\n");
+    pub(super) const NOT_PERMITTED: Self = Self("CLIENT_ERROR not permitted\r\n");
     pub(super) const FAR_TOO_LARGE: Self = Self("SERVER_ERROR item too large\r\n");
     pub(super) const READ_ONLY: Self = Self("SERVER_ERROR server is read-only\r\n");
     pub(super) const QUIESCENT: Self = Self("SERVER_ERROR server is quiescent\r\n");
@@ -48,6 +49,8 @@ pub(super) enum MemcacheReply {
     Foreign(Foreign),
     /// What the host refused about a data block, then the connection closes.
     Refused(Refusal),
+    /// To the set with which a client logs in.
+    LoggedIn,
     /// To a set.
     Stored { noreply: bool },
     /// To a get that fetches.
@@ -66,6 +69,8 @@ pub(super) enum MemcacheReply {
     Queues(Box<Listing>),
     /// The effective configuration.
     Config,
+    /// To a `status` that sets it.
+    Become(Status),
     /// `Reloaded config.`
     Reloaded,
     /// A monitor that goes on.
@@ -144,8 +149,8 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::SnapshotFull
-        | Refusal::Unavailable
-        | Refusal::NotPermitted => server_error(refusal.text(), output),
+        | Refusal::Unavailable => server_error(refusal.text(), output),
+        Refusal::NotPermitted => output.put(Fault::NOT_PERMITTED.0.as_bytes()),
     }
 }
 

@@ -6,6 +6,7 @@ use super::line::{Announced, GetOptions, Target, Words, number};
 use super::reply::{Fault, MemcacheReply, Monitor};
 use super::session::{MemcacheSession, MemcacheState, Set, Unwanted};
 use super::{Count, Status};
+use crate::login::Logins;
 use crate::session::{Ask, Env, Step};
 
 /// A data block this many times longer than an item may be is not even read
@@ -22,6 +23,9 @@ impl MemcacheSession {
     /// Begins the request of a whole line.
     pub(super) fn request(&mut self, line: &[u8], env: &Env<'_>) -> Begun {
         let used = line.len();
+        if env.logins == Logins::Needed {
+            return Ok(Some(self.unauthenticated(line)));
+        }
         let mut words = Words::new(line);
         let verb = words.next().unwrap_or_default();
         let mut lower = [0; VERB_MAX];

@@ -38,6 +38,9 @@ pub(super) enum MemcacheState {
     /// A data block nobody wants; the bytes of it still to come, its end
     /// included.
     Unwanted { left: u64, then: Unwanted },
+    /// The data block of the set with which a client logs in, so many bytes
+    /// without its end.
+    Login(usize),
     /// Nothing more: the connection is closing.
     Over,
 }
@@ -94,7 +97,7 @@ impl MemcacheSession {
     }
 
     /// Answers an error and closes.
-    fn fault(&mut self, used: usize, fault: Fault, env: &Env<'_>) -> Step {
+    pub(super) fn fault(&mut self, used: usize, fault: Fault, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
         self.parts.clear();
@@ -115,6 +118,7 @@ impl MemcacheSession {
             MemcacheState::Line => Step::More,
             MemcacheState::Data(coming) => self.block(coming, input, env),
             MemcacheState::Unwanted { left, then } => self.unwanted(left, then, input, env),
+            MemcacheState::Login(len) => self.login(len, input, env),
             MemcacheState::Over => {
                 self.state = MemcacheState::Over;
                 skip(input.len())

@@ -206,9 +206,11 @@ impl Session for PinpriqSession {
     }
 
     fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
-        // There is no word for it, and a push that was dropped in silence would
+        // There is no word for them, and a push that was dropped in silence would
         // be taken for one that is kept.
-        if let Given::Engine(Outcome::Refused(Refusal::Unavailable), _) = given {
+        if let Given::Engine(Outcome::Refused(Refusal::Unavailable | Refusal::NotPermitted), _) =
+            given
+        {
             return Next::Close;
         }
         match (self.owed.pop(), given) {

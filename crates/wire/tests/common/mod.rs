@@ -11,8 +11,8 @@ use quintet_engine::{
 use quintet_sim::transcript::{Link, Received, Setup};
 use quintet_sim::world::World;
 use quintet_wire::{
-    Ask, Env, Given, HalfClose, HostAsk, Listener, Next, Options, Output, ServerStats, Session,
-    Step, Tally, Value, Voice,
+    Ask, Env, Given, HalfClose, HostAsk, Listener, Logins, Next, Options, Output, ServerStats,
+    Session, Step, Tally, Value, Voice,
 };
 
 /// Requests decoded before the first is answered.
@@ -155,6 +155,7 @@ impl Host {
         let env = Env {
             now: self.world.now,
             tally: &self.tally,
+            logins: Logins::Off,
         };
         let connection = self
             .connections
@@ -228,6 +229,7 @@ impl Host {
         let env = Env {
             now: self.world.now,
             tally: &self.tally,
+            logins: Logins::Off,
         };
         let next_body = self.bodies.len() as u64 + 1;
         let Some(connection) = self.connections.get_mut(&number) else {
@@ -264,7 +266,13 @@ impl Host {
                 }
                 Step::Ask { used, ask } => {
                     connection.input.drain(..used);
-                    let last = matches!(ask, Ask::Close | Ask::EngineAlone(_) | Ask::Unknown(_));
+                    let last = matches!(
+                        ask,
+                        Ask::Close
+                            | Ask::EngineAlone(_)
+                            | Ask::Unknown(_)
+                            | Ask::Host(HostAsk::Listener)
+                    );
                     connection.asks.push_back(ask);
                     if last {
                         return;
@@ -297,7 +305,7 @@ impl Host {
                     }
                 },
                 Ask::Host(ask) => given.push(self.host(ask)),
-                Ask::Own | Ask::Unknown(_) => given.push(Given::Own),
+                Ask::Own | Ask::Unknown(_) | Ask::Login(_) => given.push(Given::Own),
                 Ask::Close => {
                     given.push(Given::Own);
                     close = true;
@@ -338,7 +346,7 @@ impl Host {
             HostAsk::Stats => Given::Server(Box::new(self.stats())),
             HostAsk::Metrics => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,
-            HostAsk::Reload => Given::Host(Ok(String::new())),
+            HostAsk::Reload | HostAsk::Listener => Given::Host(Ok(String::new())),
             HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),
             HostAsk::Config => Given::Host(Ok("a = 1\nb = 2\n".to_owned())),
         }

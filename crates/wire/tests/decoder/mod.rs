@@ -10,7 +10,8 @@ use quintet_engine::{
 };
 use quintet_sim::world::World;
 use quintet_wire::{
-    Ask, Env, Given, HostAsk, Next, Options, Output, STREAM_OVER, Session, Step, Tally, Voice,
+    Ask, Env, Given, HostAsk, LoginRefused, Logins, Next, Options, Output, STREAM_OVER, Session,
+    Step, Tally, Voice,
 };
 
 /// Engine time of every run.
@@ -120,7 +121,10 @@ impl Driver<'_> {
         // As in a server: numbers are those of the moment they are asked for.
         let alone = matches!(
             ask,
-            Ask::EngineAlone(_) | Ask::Unknown(_) | Ask::Host(HostAsk::Stats)
+            Ask::EngineAlone(_)
+                | Ask::Unknown(_)
+                | Ask::Login(_)
+                | Ask::Host(HostAsk::Stats | HostAsk::Listener)
         );
         let or_close = matches!(ask, Ask::EngineOrClose(_));
         let close = matches!(ask, Ask::Close);
@@ -132,8 +136,13 @@ impl Driver<'_> {
                 Given::Engine(outcome(&command, turn), Name::from("queue"))
             }
             Ask::Host(HostAsk::Stats) => Given::Server(Box::default()),
-            Ask::Host(HostAsk::Reload | HostAsk::Metrics | HostAsk::Config) => {
+            Ask::Host(HostAsk::Reload | HostAsk::Metrics | HostAsk::Config | HostAsk::Listener) => {
                 Given::Host(Ok("a\nb".to_owned()))
+            }
+            Ask::Login(_) if turn % 3 == 0 => Given::Login(Err(LoginRefused::Wrong)),
+            Ask::Login(_) => {
+                self.env.logins = Logins::Open;
+                Given::Login(Ok(()))
             }
             Ask::Host(HostAsk::Shutdown) => Given::Host(Err("no\nno".to_owned())),
             Ask::Host(HostAsk::Foreign(_)) | Ask::Own | Ask::Unknown(_) | Ask::Close => Given::Own,
@@ -263,6 +272,7 @@ fn taken(take: &Take, turn: u64) -> Outcome {
 pub(crate) fn run(
     voice: &Voice,
     input: &[u8],
+    logins: Logins,
     late: bool,
     mut pieces: impl FnMut() -> usize,
 ) -> Trace {
@@ -274,6 +284,7 @@ pub(crate) fn run(
         env: Env {
             now: NOW,
             tally: &tally,
+            logins,
         },
         input: Vec::new(),
         streaming: None,
@@ -297,15 +308,18 @@ pub(crate) fn run(
 
 /// Runs `input` whole and in pieces, and compares.
 pub(crate) fn check(voice: &Voice, input: &[u8], random: &mut Random) {
-    let whole = run(voice, input, false, || 0);
-    let late = run(voice, input, true, || 0);
-    assert_eq!(late, whole, "late replies differ");
-    if input.len() < 2000 {
-        assert_eq!(run(voice, input, false, || 1), whole, "single bytes differ");
+    for logins in [Logins::Off, Logins::Open, Logins::Needed] {
+        let whole = run(voice, input, logins, false, || 0);
+        let late = run(voice, input, logins, true, || 0);
+        assert_eq!(late, whole, "late replies differ");
+        if input.len() < 2000 {
+            let single = run(voice, input, logins, false, || 1);
+            assert_eq!(single, whole, "single bytes differ");
+        }
+        let size = 1 + random.below(input.len().max(1));
+        let pieces = run(voice, input, logins, true, || 1 + random.below(size));
+        assert_eq!(pieces, whole, "pieces differ");
     }
-    let size = 1 + random.below(input.len().max(1));
-    let pieces = run(voice, input, true, || 1 + random.below(size));
-    assert_eq!(pieces, whole, "pieces differ");
 }
 
 /// [`check`] for a fuzz target: the pieces depend on the input alone.

@@ -1,0 +1,132 @@
+//! What principals may do, looked at before anything is decided.
+//!
+//! Queues that a command names are looked at here; of one that names a message
+//! the engine looks at the message's queue, in the step that decides it
+//! ([`quintet_engine::Permits`]).
+
+use std::sync::atomic::Ordering;
+
+use quintet_engine::{
+    Caller, Command, Name, Outcome, Permits, Principal, Refusal, StatsReply, Subject, Verb,
+};
+
+use super::{Access, Decided};
+use crate::{Core, Need};
+
+impl Core {
+    /// Replaces what principals may do: `make` is called for each shard, and
+    /// answers `None` if everybody may do everything. What is decided later
+    /// keeps to it.
+    pub fn set_permits(&self, make: impl Fn() -> Option<Box<dyn Permits>>) {
+        let mut asked = false;
+        for shard in 0..self.shards.len() {
+            let permits = make();
+            asked |= permits.is_some();
+            // Before the last shard has them nobody is let in for want of them.
+            self.permits_asked.fetch_or(asked, Ordering::SeqCst);
+            self.lock(shard).engine.set_permits(permits);
+        }
+        self.permits_asked.store(asked, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(super) fn are_permits_asked(&self) -> bool {
+        self.permits_asked.load(Ordering::Relaxed)
+    }
+
+    /// True if `principal` may do this to the messages of `queue`, for what
+    /// asks no shard.
+    pub fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {
+        !self.are_permits_asked() || self.visit(|access| access.may(principal, verb, queue))
+    }
+
+    /// True if `principal` may do this where no queue is named.
+    pub fn may_all(&self, principal: Principal, verb: Verb) -> bool {
+        !self.are_permits_asked() || self.visit(|access| access.may_all(principal, verb))
+    }
+}
+
+impl Access<'_> {
+    /// Decides a command if its caller may do it.
+    pub(super) fn decide_permitted(&mut self, caller: Caller, command: Command) -> Decided {
+        if !self.permits(caller.principal, &command) {
+            // It rests on nothing in the log, and waits for nothing.
+            let refused = Outcome::Refused(Refusal::NotPermitted);
+            return Decided::Now(refused, Name::default(), Need::default());
+        }
+        let lists = is_list(&command);
+        let decided = self.decide(caller, command);
+        match decided {
+            Decided::Now(outcome, name, need) if lists => {
+                let seen = self.what_is_seen(caller.principal, outcome);
+                Decided::Now(seen, name, need)
+            }
+            decided => decided,
+        }
+    }
+
+    fn permits(&mut self, principal: Principal, command: &Command) -> bool {
+        if principal == Principal::SERVER {
+            return true;
+        }
+        if let Command::Compound(compound) = command {
+            // What a hook does it does as the server; the command it is about
+            // stays the client's.
+            let then = compound.then.as_deref();
+            return then.is_none_or(|then| self.permits(principal, then));
+        }
+        let about = command.about();
+        let verb = about.verb;
+        match about.subject {
+            // Lists show what may be seen of them.
+            Subject::Slice(_) if is_list(command) => true,
+            Subject::Nothing
+            | Subject::All
+            | Subject::Slice(_)
+            | Subject::Table(_)
+            | Subject::Several => self.may_all(principal, verb),
+            Subject::Queue(queue) => self.may(principal, verb, queue),
+            Subject::Queues(queues) => queues.iter().all(|queue| self.may(principal, verb, queue)),
+            Subject::Puts(puts) => puts.iter().all(|put| self.may(principal, verb, &put.queue)),
+            // A child has what its parent has, and perhaps more.
+            Subject::Between(_, child) if verb == Verb::Join => self.may(principal, verb, child),
+            Subject::Between(from, to) => {
+                self.may(principal, verb, from) && self.may(principal, Verb::Put, to)
+            }
+            Subject::Message(_) => true,
+            Subject::MessageTo(_, to) => self.may(principal, Verb::Put, to),
+        }
+    }
+
+    fn may(&mut self, principal: Principal, verb: Verb, queue: &Name) -> bool {
+        let shard = self.core.shard_of_queue(queue.as_bytes());
+        self.step(shard, |at| at.engine.may(principal, verb, queue))
+    }
+
+    fn may_all(&mut self, principal: Principal, verb: Verb) -> bool {
+        self.step(0, |at| at.engine.may_all(principal, verb))
+    }
+
+    /// A list of queues without those nothing may be seen of.
+    fn what_is_seen(&mut self, principal: Principal, mut outcome: Outcome) -> Outcome {
+        if principal != Principal::SERVER
+            && let Outcome::Stats(reply) = &mut outcome
+            && let StatsReply::Queues(page) = &mut **reply
+        {
+            let all = std::mem::take(&mut page.queues);
+            page.queues = all
+                .into_iter()
+                .filter(|queue| self.may(principal, Verb::Stats, &queue.name))
+                .collect();
+        }
+        outcome
+    }
+}
+
+/// True for a command that shows many queues.
+fn is_list(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Stats(quintet_engine::StatsOf::Queues { .. })
+    )
+}

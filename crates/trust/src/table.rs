@@ -1,0 +1,335 @@
+//! Users and grants, compiled: who somebody is, and what that one may do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use quintet_engine::{Name, Pattern, Principal, Verb};
+
+use crate::credential::{Password, Token, TokenId};
+use crate::rights::{Right, Rights, needs};
+use crate::users::{ANONYMOUS, Grant, Holder, User};
+
+/// Stands between a fan-out queue and the name of its child.
+const CHILD: u8 = b'+';
+/// Fits nothing; takes as long as a password of the usual cost.
+const NOBODYS: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5IG5vYm9keSE$\
+                       AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+/// Bytes of a user's or group's name at most.
+const NAME_MAX: usize = 128;
+
+/// What is wrong with users and grants: all of it, a line each.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct TableError(pub Vec<String>);
+
+/// Gives users their numbers. One that was there before keeps its number; one
+/// that comes back has another.
+#[derive(Debug)]
+pub struct Register {
+    numbers: HashMap<String, Principal>,
+    next: Principal,
+}
+
+impl Default for Register {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            next: Principal::FIRST,
+        }
+    }
+}
+
+/// What one principal was granted.
+#[derive(Clone, Default, Debug)]
+struct Granted {
+    /// Of every queue, and what concerns all.
+    everywhere: Rights,
+    exact: HashMap<Name, Rights>,
+    globs: Vec<(Pattern, Rights)>,
+}
+
+/// Who there is and what they may do. Does not change.
+pub struct Table {
+    users: HashMap<String, (Principal, User)>,
+    tokens: HashMap<TokenId, (Token, String)>,
+    granted: HashMap<Principal, Granted>,
+    names: HashMap<Principal, Arc<str>>,
+}
+
+/// Not for logs: it holds hashes.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({} users)", self.users.len())
+    }
+}
+
+/// What is to be thought of somebody who says who it is.
+#[derive(Debug)]
+pub enum Claim {
+    /// It is so.
+    Is(Principal),
+    /// It is so if the password fits this; `None`: whether it fits or not,
+    /// nobody gets in, and only the time is to be the same.
+    If(Password, Option<Principal>),
+    /// No user has this name.
+    Unknown(Password),
+}
+
+impl Register {
+    /// A table of these. `named_elsewhere`: somebody else, a hook, may know
+    /// users too, so a grant may name one that is not here.
+    ///
+    /// # Errors
+    /// All that is wrong; the numbers stay as they were.
+    pub fn table(
+        &mut self,
+        users: &[User],
+        grants: &[Grant],
+        named_elsewhere: bool,
+    ) -> Result<Table, TableError> {
+        let wrong = complaints(users, grants, named_elsewhere);
+        if !wrong.is_empty() {
+            return Err(TableError(wrong));
+        }
+        let granted = grants.iter().filter_map(|grant| match &grant.to {
+            Holder::User(name) if name != ANONYMOUS => Some(name),
+            Holder::User(_) | Holder::Group(_) => None,
+        });
+        let names: HashSet<&String> = users.iter().map(|user| &user.name).chain(granted).collect();
+        self.numbers.retain(|name, _| names.contains(name));
+        // In the order of the names, so that the same tables give the same numbers.
+        let mut new: Vec<&String> = names
+            .into_iter()
+            .filter(|name| !self.numbers.contains_key(*name))
+            .collect();
+        new.sort_unstable();
+        for name in new {
+            self.numbers.insert(name.clone(), self.next);
+            self.next.0 =
+                self.next.0.checked_add(1).expect(
+                    "four thousand million users do not come and go while one process lives",
+                );
+        }
+        Ok(self.compile(users, grants))
+    }
+
+    fn compile(&self, users: &[User], grants: &[Grant]) -> Table {
+        let mut table = Table {
+            users: HashMap::new(),
+            tokens: HashMap::new(),
+            granted: HashMap::new(),
+            names: self
+                .numbers
+                .iter()
+                .map(|(name, number)| (*number, name.as_str().into()))
+                .collect(),
+        };
+        for user in users {
+            let number = self.numbers[&user.name];
+            table
+                .users
+                .insert(user.name.clone(), (number, user.clone()));
+            for token in &user.tokens {
+                let known = (*token, user.name.clone());
+                table.tokens.insert(token.id, known);
+            }
+        }
+        for grant in grants {
+            let holders: Vec<Principal> = match &grant.to {
+                Holder::User(name) if name == ANONYMOUS => vec![Principal::ANONYMOUS],
+                Holder::User(name) => self.numbers.get(name).copied().into_iter().collect(),
+                Holder::Group(group) => {
+                    let members = users.iter().filter(|user| user.groups.contains(group));
+                    members.map(|user| self.numbers[&user.name]).collect()
+                }
+            };
+            for holder in holders {
+                table.granted.entry(holder).or_default().add(grant);
+            }
+        }
+        table
+    }
+}
+
+impl Granted {
+    fn add(&mut self, grant: &Grant) {
+        if grant.rights.has(Right::Server) {
+            self.everywhere = self.everywhere.and(Right::Server.into());
+        }
+        let rights = grant.rights.on_queues();
+        for pattern in &grant.queues {
+            match pattern {
+                Pattern::Exact(name) => {
+                    let known = self.exact.entry(name.clone()).or_default();
+                    *known = known.and(rights);
+                }
+                Pattern::Glob(glob) if glob == b"*" => {
+                    self.everywhere = self.everywhere.and(rights);
+                }
+                Pattern::Glob(_) => self.globs.push((pattern.clone(), rights)),
+            }
+        }
+    }
+
+    fn on(&self, name: &[u8]) -> Rights {
+        let exact = self.exact.get(name).copied().unwrap_or_default();
+        let globs = self.globs.iter().filter(|(glob, _)| glob.matches(name));
+        globs.fold(self.everywhere.and(exact), |all, (_, rights)| {
+            all.and(*rights)
+        })
+    }
+}
+
+impl Table {
+    /// True if rights are looked at at all: without users and grants everybody
+    /// may do everything.
+    pub fn is_used(&self) -> bool {
+        !self.users.is_empty() || !self.granted.is_empty()
+    }
+
+    /// True if who has not logged in may do something.
+    pub fn lets_anonymous(&self) -> bool {
+        !self.is_used() || self.granted.contains_key(&Principal::ANONYMOUS)
+    }
+
+    /// The number of a user, or of somebody a grant names.
+    pub fn principal(&self, name: &str) -> Option<Principal> {
+        let known = self.names.iter().find(|(_, known)| &***known == name);
+        known.map(|(number, _)| *number)
+    }
+
+    /// True if this is a user here.
+    pub fn has_user(&self, name: &str) -> bool {
+        self.users.contains_key(name)
+    }
+
+    /// The name of a principal, if there still is one.
+    pub fn name_of(&self, principal: Principal) -> Option<Arc<str>> {
+        self.names.get(&principal).cloned()
+    }
+
+    /// What `principal` may do to the messages of `queue`. A fan-out child
+    /// `a+b` has what its parent `a` has, and what its own name has.
+    pub fn rights(&self, principal: Principal, queue: &[u8]) -> Rights {
+        if principal == Principal::SERVER || !self.is_used() {
+            return Right::ALL.iter().copied().collect();
+        }
+        let Some(granted) = self.granted.get(&principal) else {
+            return Rights::NONE;
+        };
+        let own = granted.on(queue);
+        match queue.iter().position(|&byte| byte == CHILD) {
+            Some(plus) => own.and(granted.on(&queue[..plus])),
+            None => own,
+        }
+    }
+
+    /// What `principal` may do whatever the queue, and to the server.
+    pub fn everywhere(&self, principal: Principal) -> Rights {
+        if principal == Principal::SERVER || !self.is_used() {
+            return Right::ALL.iter().copied().collect();
+        }
+        let granted = self.granted.get(&principal);
+        granted.map_or(Rights::NONE, |granted| granted.everywhere)
+    }
+
+    /// True if `principal` may do this to the messages of `queue`.
+    pub fn may(&self, principal: Principal, verb: Verb, queue: &[u8]) -> bool {
+        needs(verb).met_by(self.rights(principal, queue))
+    }
+
+    /// What is to be thought of somebody who says it is `name`, with a
+    /// password, token or secret, at `now_ms` of the wall clock.
+    pub fn claim(&self, name: &[u8], given: &[u8], now_ms: u64) -> Claim {
+        let nobodys = || Password::read(NOBODYS).expect("a hash");
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        let Some((principal, user)) = self.users.get(name) else {
+            return Claim::Unknown(nobodys());
+        };
+        let by_token = TokenId::of(given).is_some_and(|id| {
+            // All are compared, so that the time does not tell which it was.
+            let fits = user.tokens.iter().filter(|token| token.id.same(&id));
+            fits.filter(|token| token.until_ms > now_ms).count() > 0
+        });
+        let by_secret = user
+            .secret
+            .as_ref()
+            .is_some_and(|secret| secret.fits(given));
+        if by_token || by_secret {
+            return Claim::Is(*principal);
+        }
+        match &user.password {
+            Some(password) => Claim::If(password.clone(), Some(*principal)),
+            None => Claim::If(nobodys(), None),
+        }
+    }
+
+    /// Whose token this is, if it counts at `now_ms`.
+    pub fn bearer(&self, token: &[u8], now_ms: u64) -> Option<Principal> {
+        let id = TokenId::of(token)?;
+        let (token, name) = self.tokens.get(&id)?;
+        let (principal, _) = self.users.get(name)?;
+        (token.until_ms > now_ms).then_some(*principal)
+    }
+}
+
+/// True if it can be a user's or group's name.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b':')
+}
+
+fn complaints(users: &[User], grants: &[Grant], named_elsewhere: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut names = HashSet::new();
+    let mut tokens = HashSet::new();
+    for user in users {
+        let name = &user.name;
+        if name == ANONYMOUS {
+            wrong.push(format!(
+                "[[user]] {name}: the name stands for those who have not logged in"
+            ));
+        } else if !is_name(name) {
+            wrong.push(format!(
+                "[[user]] {name:?}: a name is 1 to {NAME_MAX} printable ASCII characters without \
+                 spaces and colons"
+            ));
+        } else if !names.insert(name) {
+            wrong.push(format!("[[user]] {name} is there twice"));
+        }
+        if user.tokens.iter().any(|token| !tokens.insert(token.id)) {
+            wrong.push(format!("[[user]] {name}: a token is there twice"));
+        }
+        let groups = user.groups.iter().filter(|group| !is_name(group));
+        wrong.extend(groups.map(|group| format!("[[user]] {name}: {group:?} is no group's name")));
+    }
+    let groups: HashSet<&String> = users.iter().flat_map(|user| &user.groups).collect();
+    for grant in grants {
+        match &grant.to {
+            Holder::User(name) if names.contains(name) || name == ANONYMOUS => {}
+            Holder::User(name) if named_elsewhere && is_name(name) => {}
+            Holder::User(name) => wrong.push(format!("[[grant]] user = \"{name}\" is no user")),
+            Holder::Group(group) if groups.contains(group) => {}
+            Holder::Group(group) => {
+                wrong.push(format!("[[grant]] group = \"{group}\" has no member"));
+            }
+        }
+        let holder = match &grant.to {
+            Holder::User(name) | Holder::Group(name) => name,
+        };
+        if grant.rights.is_empty() {
+            wrong.push(format!("[[grant]] {holder}: grants no right"));
+        }
+        if grant.queues.is_empty() && !grant.rights.on_queues().is_empty() {
+            wrong.push(format!("[[grant]] {holder}: grants rights on no queue"));
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

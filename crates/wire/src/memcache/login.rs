@@ -1,0 +1,62 @@
+//! The text protocol's own login, as memcached has it with `-Y`: the first
+//! command is a set, of whatever key, whose data block is `NAME PASSWORD`.
+
+use super::line::{Words, number};
+use super::reply::{Fault, MemcacheReply};
+use super::session::{MemcacheSession, MemcacheState};
+use crate::login::name_and_secret;
+use crate::session::{Ask, Env, Step};
+
+/// Bytes of such a data block at most.
+const BLOCK_MAX: usize = 2048;
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated\r\n";
+const END: &[u8] = b"\r\n";
+
+impl MemcacheSession {
+    /// A line of a client that has to log in first.
+    pub(super) fn unauthenticated(&mut self, line: &[u8]) -> Step {
+        let used = line.len();
+        let mut words = Words::new(line);
+        match words.next() {
+            Some(b"set") => {}
+            Some(b"quit") => {
+                self.state = MemcacheState::Over;
+                return self.owed.ask(used, Ask::Close, MemcacheReply::Goodbye);
+            }
+            _ => {
+                let reply = MemcacheReply::Line(UNAUTHENTICATED);
+                return self.owed.ask(used, Ask::Own, reply);
+            }
+        }
+        // Key, flags and expiry are nobody's concern.
+        let length = words.nth(3).and_then(number);
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        match length.filter(|length| *length <= BLOCK_MAX) {
+            Some(length) => {
+                self.state = MemcacheState::Login(length);
+                Step::Skip { used }
+            }
+            // Where its data block ends is not known.
+            None => {
+                self.state = MemcacheState::Over;
+                let reply = MemcacheReply::Fault(Fault::BAD_DATA);
+                self.owed.ask(used, Ask::Close, reply)
+            }
+        }
+    }
+
+    /// The data block of such a set.
+    pub(super) fn login(&mut self, len: usize, input: &[u8], env: &Env<'_>) -> Step {
+        let used = len + END.len();
+        if input.len() < used {
+            self.state = MemcacheState::Login(len);
+            return Step::More;
+        }
+        let (block, end) = input[..used].split_at(len);
+        if end != END {
+            return self.fault(used, Fault::BAD_DATA, env);
+        }
+        let login = Ask::Login(name_and_secret(block));
+        self.owed.ask(used, login, MemcacheReply::LoggedIn)
+    }
+}

@@ -1,0 +1,203 @@
+//! How the voices that can let a client log in do.
+
+use quintet_engine::{MessageId, Ms, Name, Outcome, Refusal};
+use quintet_wire::{
+    Ask, Env, Given, LoginRefused, Logins, Options, Output, Session, Step, Tally, VOICES,
+};
+
+fn refused() -> Given {
+    Given::Engine(Outcome::Refused(Refusal::NotPermitted), Name::default())
+}
+
+struct Client {
+    session: Box<dyn Session>,
+    tally: Tally,
+    logins: Logins,
+    input: Vec<u8>,
+}
+
+impl Client {
+    fn of(voice: &str, logins: Logins) -> Self {
+        let voice = quintet_wire::voice(voice).expect("a voice");
+        let listener = (voice.listener)(&Options::new(voice.options)).expect("a listener");
+        Self {
+            session: listener.open(),
+            tally: Tally::new(),
+            logins,
+            input: Vec::new(),
+        }
+    }
+
+    /// What it asks next, with what it was sent.
+    fn asks(&mut self, bytes: &[u8]) -> Option<Ask> {
+        self.input.extend_from_slice(bytes);
+        loop {
+            let env = Env {
+                now: Ms(1),
+                tally: &self.tally,
+                logins: self.logins,
+            };
+            match self.session.decode(&self.input, &env) {
+                Step::More => return None,
+                Step::Skip { used } => drop(self.input.drain(..used)),
+                Step::Ask { used, ask } => {
+                    self.input.drain(..used);
+                    return Some(ask);
+                }
+                Step::Stream { .. } => panic!("a large body"),
+            }
+        }
+    }
+
+    fn is_told(&mut self, given: Given) -> String {
+        if let Given::Login(Ok(())) = given {
+            self.logins = Logins::Open;
+        }
+        let env = Env {
+            now: Ms(1),
+            tally: &self.tally,
+            logins: self.logins,
+        };
+        let mut output = Output::new();
+        self.session.encode(&given, &env, &mut output);
+        String::from_utf8_lossy(output.bytes()).into_owned()
+    }
+
+    /// Logs in and is told this of it.
+    fn logs_in(&mut self, bytes: &[u8], given: Given) -> String {
+        let asked = self.asks(bytes);
+        let Some(Ask::Login(login)) = asked else {
+            panic!("no login: {asked:?}");
+        };
+        assert_eq!((&*login.name, &*login.secret), (&b"ann"[..], &b"hush"[..]));
+        self.is_told(given)
+    }
+}
+
+#[test]
+fn memcache_lets_nobody_in_before_a_set() {
+    let mut client = Client::of("memcache", Logins::Needed);
+    for line in [
+        "get work\r\n",
+        "stats\r\n",
+        "nonsense\r\n",
+        "\r\n",
+        "version\r\n",
+    ] {
+        assert!(
+            matches!(client.asks(line.as_bytes()), Some(Ask::Own)),
+            "{line}"
+        );
+        assert_eq!(
+            client.is_told(Given::Own),
+            "CLIENT_ERROR unauthenticated\r\n"
+        );
+    }
+    let wrong = Given::Login(Err(LoginRefused::Wrong));
+    let login = b"set any 0 0 8\r\nann hush\r\n";
+    assert_eq!(
+        client.logs_in(login, wrong),
+        "CLIENT_ERROR authentication failure\r\n"
+    );
+    for byte in &login[..login.len() - 1] {
+        assert!(client.asks(&[*byte]).is_none());
+    }
+    assert_eq!(
+        client.logs_in(&login[login.len() - 1..], Given::Login(Ok(()))),
+        "STORED\r\n"
+    );
+    // From here a set is a set.
+    assert!(matches!(
+        client.asks(b"set work 0 0 2\r\nhi\r\n"),
+        Some(Ask::Engine(_))
+    ));
+    assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
+}
+
+#[test]
+fn memcache_knows_where_the_block_ends_or_closes() {
+    for bytes in [
+        &b"set any 0 0 2049\r\n"[..],
+        b"set any 0 0 x\r\n",
+        b"set any 0 0\r\n",
+        b"set\r\n",
+        b"set any 0 0 8\r\nann hushXX",
+    ] {
+        let mut client = Client::of("memcache", Logins::Needed);
+        let asked = client.asks(bytes);
+        assert!(matches!(asked, Some(Ask::Close)), "{asked:?}");
+        assert_eq!(
+            client.is_told(Given::Own),
+            "CLIENT_ERROR bad data chunk\r\n"
+        );
+    }
+    // A name alone, and bytes that are no text, are only wrong.
+    for block in [&b"ann"[..], b"", b"\xff\xfe \xfd", &[b' '; 2048]] {
+        let mut client = Client::of("memcache", Logins::Needed);
+        let head = format!("set any 0 0 {}\r\n", block.len());
+        let asked = client.asks(&[head.as_bytes(), block, b"\r\n"].concat());
+        assert!(matches!(asked, Some(Ask::Login(_))), "{asked:?}");
+    }
+}
+
+#[test]
+fn beanstalk_has_a_line_for_it() {
+    let mut client = Client::of("beanstalk", Logins::Needed);
+    for (refused, line) in [
+        (LoginRefused::Wrong, "NOT_PERMITTED\r\n"),
+        (LoginRefused::Throttled, "TOO_MANY_FAILURES\r\n"),
+        (LoginRefused::Busy, "TOO_MANY_LOGINS\r\n"),
+    ] {
+        let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Err(refused)));
+        assert_eq!(told, line);
+    }
+    assert!(matches!(
+        client.asks(b"put 0 0 60 2\r\nhi\r\n"),
+        Some(Ask::Engine(_))
+    ));
+    assert_eq!(client.is_told(refused()), "NOT_PERMITTED\r\n");
+    let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Ok(())));
+    assert_eq!(told, "OK\r\n");
+    // Now it refers to its tubes, and then asks.
+    assert!(matches!(client.asks(b"reserve\r\n"), Some(Ask::Engine(_))));
+    assert_eq!(
+        client.is_told(Given::Engine(Outcome::Done, Name::default())),
+        ""
+    );
+    assert!(matches!(client.asks(b""), Some(Ask::Engine(_))));
+}
+
+#[test]
+fn lineup_has_a_line_for_it() {
+    let mut client = Client::of("lineup", Logins::Needed);
+    let wrong = Given::Login(Err(LoginRefused::Wrong));
+    assert_eq!(
+        client.logs_in(b"AUTH ann hush\n", wrong),
+        "-NOT_PERMITTED\r\n"
+    );
+    assert!(matches!(client.asks(b"POP\r\n"), Some(Ask::Engine(_))));
+    assert_eq!(client.is_told(refused()), "-NOT_PERMITTED\r\n");
+    let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Ok(())));
+    assert_eq!(told, "+OK\r\n");
+}
+
+/// Where there is nobody to be, the word is as unknown as it ever was.
+#[test]
+fn without_users_no_voice_knows_the_word() {
+    for voice in VOICES {
+        let mut client = Client::of(voice.name, Logins::Off);
+        for _ in 0..3 {
+            let asked = client.asks(b"auth ann hush\r\n");
+            assert!(!matches!(asked, Some(Ask::Login(_))), "{}", voice.name);
+            if let Some(Ask::Engine(_)) = asked {
+                client.is_told(Given::Engine(
+                    Outcome::Put {
+                        id: MessageId(1),
+                        fresh: true,
+                    },
+                    Name::default(),
+                ));
+            }
+        }
+    }
+}
