@@ -129,6 +129,8 @@ pub struct Core {
     pub(crate) looks: Looks,
     /// The shards know what principals may do, and are asked.
     pub(crate) permits_asked: AtomicBool,
+    /// Commands refused for want of a right.
+    pub(crate) not_permitted: AtomicU64,
     /// What happens by itself and hooks are to decide, for the hooks thread.
     pub(crate) intents: Mutex<Vec<Intent>>,
     /// Wakes that thread.
@@ -223,6 +225,7 @@ impl Core {
             room,
             looks: Looks::default(),
             permits_asked: AtomicBool::new(false),
+            not_permitted: AtomicU64::new(0),
             intents: Mutex::default(),
             hooks_work: Signal::default(),
         }

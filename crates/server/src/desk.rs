@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use mio::{Events, Poll};
 use quintet_door::{Arrive, Door, Exposition, OnOutcome, StoreError, Visit};
 use quintet_engine::{
-    Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party,
+    Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -157,7 +157,7 @@ impl Door for ServerDoor {
             source.read_exact(&mut bytes).map_err(StoreError::Source)?;
             return Ok(Body::new(&bytes));
         }
-        if let Some(refusal) = self.0.refuses_body(queue, len) {
+        if let Some(refusal) = self.0.refuses_body(Principal::SERVER, queue, len) {
             return Err(StoreError::Refused(refusal));
         }
         let (core, chunk) = (&self.0.core, self.0.limits.chunk_bytes);
@@ -250,7 +250,7 @@ impl Server {
     /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
     pub(crate) fn may_log_in(self: &Arc<Self>, user: &str, secret: &[u8]) -> Option<bool> {
         let asked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
-            let may = runner.state.auth(&who(Caller::default()), user, secret);
+            let may = runner.state.auth(&who(Caller::server(Party::default())), user, secret);
             (may, runner.take_did())
         });
         let (may, did) = asked?;
@@ -272,10 +272,7 @@ impl Server {
             if !runner.state.awaits(party, standing) {
                 return None;
             }
-            let caller = Caller {
-                party,
-                ..Caller::default()
-            };
+            let caller = Caller::server(party);
             let (who, queue) = (who(caller), delivery.queue.clone());
             let decided = runner.state.arrived(&who, standing, outcome.take()?, queue);
             Some((decided, runner.take_did()))
@@ -336,7 +333,7 @@ impl Server {
                     Mail::Delivery(delivery, need) => self.deliver_at_desk(delivery, need),
                     Mail::Stop => stops = true,
                     // Connections are never placed here.
-                    Mail::Socket(..) => {}
+                    Mail::Socket(..) | Mail::Login(..) => {}
                 }
             }
             self.say_reached();
@@ -379,10 +376,7 @@ impl Server {
             Ok(told) => self.tell(need, told),
             // Too late: leases of the party end with it, the rest is undone.
             Err(Outcome::Messages(messages)) if !delivery.looked => {
-                let caller = Caller {
-                    party,
-                    ..Caller::default()
-                };
+                let caller = Caller::server(party);
                 self.core
                     .visit(|access| access.restore(caller, messages.into_vec()));
             }

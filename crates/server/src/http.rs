@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
-use quintet_web::{Limits, Links, Logins, Settings, Site, Socket, Web};
+use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
@@ -34,11 +34,6 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         name: "realm",
         default: Value::Text("RQ"),
         help: "what a browser shows when it asks for a login",
-    },
-    OptionSpec {
-        name: "insecure",
-        default: Value::Bool(false),
-        help: "listens beyond this machine without a login; otherwise that is refused at start",
     },
     OptionSpec {
         name: "allowed_ips",
@@ -106,13 +101,13 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         relative_root: quintet_web::relative_root(options.text("relative_root"))?,
         realm: options.text("realm").to_owned(),
         logins: None,
+        gate: None,
         users: quintet_web::users(options.text("users"))?,
         allowed_ips: quintet_web::networks(options.text("allowed_ips"))?,
         hosts: quintet_web::words(options.text("hosts"))
             .map(str::to_owned)
             .collect(),
         allow_new_queue: options.flag("allow_new_queue"),
-        insecure: options.flag("insecure"),
         memory: None,
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
@@ -135,6 +130,8 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
 pub(crate) struct Open {
     bound: Bound,
     settings: Settings,
+    /// Whoever comes here is this one; empty: nobody in particular.
+    user: String,
 }
 
 impl Open {
@@ -148,11 +145,12 @@ impl Open {
         limits.connections_max = limits
             .connections_max
             .min(usize::try_from(most).unwrap_or(usize::MAX));
-        if let Address::Tcp(address) = &listen.address {
-            settings.check(*address).map_err(|why| anyhow!(why))?;
-        }
         let bound = bind(NAME, &listen.address)?;
-        Ok(Self { bound, settings })
+        Ok(Self {
+            bound,
+            settings,
+            user: listen.user.clone(),
+        })
     }
 
     /// Where it really listens.
@@ -211,6 +209,7 @@ impl Running {
         rq: &Arc<Rq>,
         door: &Arc<dyn Door>,
         logins: &Logins,
+        gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
         memory: &Arc<ByteBudget>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
@@ -218,8 +217,10 @@ impl Running {
         for Open {
             bound,
             mut settings,
+            user,
         } in open
         {
+            settings.gate = Some(gate(user, settings.users.clone()));
             settings.logins = Some(logins.clone());
             settings.memory = Some(Arc::clone(memory));
             let socket = match &bound.address {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
+use quintet_host::locked;
 use quintet_web::{Connected, Linked, Links};
 
 use crate::http;
@@ -13,13 +14,20 @@ use crate::server::Server;
 /// Hands links' clients to the I/O threads and to HTTP.
 pub(crate) struct Linking {
     server: Arc<Server>,
+    /// Links show certificates, or never leave this machine.
+    certified: bool,
     /// HTTP's, if it is served.
     http: Option<Links>,
 }
 
 impl Linking {
     pub(crate) fn new(server: Arc<Server>, http: Option<Links>) -> Self {
-        Self { server, http }
+        let certified = !locked(&server.config).cluster.link_insecure;
+        Self {
+            server,
+            certified,
+            http,
+        }
     }
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
@@ -74,6 +82,8 @@ impl Intake for Linking {
             origin: Origin::new(splice.peer, listener),
             listener,
             way: Way::Linked(splice.peer),
+            // Over a link that nobody certifies, anybody could say so.
+            user: Some(splice.principal).filter(|user| self.certified && !user.is_empty()),
         };
         if let Some((thread, arrival)) = self.server.admit(arrival, None) {
             self.server.mail[thread].leave(Mail::Socket(arrival));

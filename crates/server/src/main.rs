@@ -8,6 +8,7 @@
 
 mod admin;
 mod again;
+mod audit;
 mod cli;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
@@ -27,6 +28,7 @@ mod scripts;
 mod server;
 mod signals;
 mod stats;
+mod trust;
 
 fn main() -> std::process::ExitCode {
     // Scripts start by the hundred each second: no command line is parsed.

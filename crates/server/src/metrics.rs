@@ -125,6 +125,19 @@ metrics! {
     Counter "connections_spoke_http_total" ("connections_spoke_http")
         "Closed because a web page's request came to another voice."
         = |r| of(&r.server.spoke_http);
+    Counter "logins_total" ("logins") "Clients that logged in."
+        = |r| of(&r.server.trust.counts.logins);
+    Counter "logins_failed_total" ("logins_failed") "Logins with a wrong name or secret."
+        = |r| of(&r.server.trust.counts.failed);
+    Counter "logins_throttled_total" ("logins_throttled")
+        "Logins not looked at, as too many from their address had failed."
+        = |r| of(&r.server.trust.counts.throttled);
+    Counter "logins_busy_total" ("logins_busy")
+        "Logins not looked at, as too many waited to be."
+        = |r| of(&r.server.trust.counts.busy);
+    Counter "commands_not_permitted_total" ("commands_not_permitted")
+        "Commands refused for want of a right."
+        = |r| of(&r.server.trust.counts.forbidden) + r.server.core.not_permitted();
     Gauge "upload_bytes" ("connections_upload_bytes") "Of large messages that are not whole yet."
         = |r| r.server.uploads.used();
     Counter "uploads_refused_total" ("connections_uploads_refused")

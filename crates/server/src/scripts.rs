@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::desk::ServerDoor;
 use crate::http;
 use crate::server::Server;
+use crate::trust::HttpGate;
 
 /// The hidden subcommand that becomes a script.
 pub(crate) const CHILD: &str = "__child";
@@ -67,7 +68,8 @@ impl Scripts {
         if !open.is_empty() {
             let logins = logins(server);
             let memory = &server.connection_memory;
-            let running = http::Running::start(open, &rq, &scripts.door, &logins, memory)?;
+            let gate = |user, users| HttpGate::new(server, user, users);
+            let running = http::Running::start(open, &rq, &scripts.door, &logins, gate, memory)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

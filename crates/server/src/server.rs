@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
 use quintet_door::ByteBudget;
-use quintet_engine::Settings;
+use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_wire::{Foreign, Listener, VOICES};
 
+use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::crew::Crew;
@@ -21,6 +22,7 @@ use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Arrival, Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
+use crate::trust::Trust;
 use crate::{admin, again, http, logging, modes, notify, scripts};
 
 /// What all threads share.
@@ -33,6 +35,9 @@ pub(crate) struct Server {
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) hooks: Hooks,
+    /// Who clients are and what they may do.
+    pub(crate) trust: Trust,
+    pub(crate) audit: Audit,
     pub(crate) listeners: Vec<Listening>,
     /// By number of the I/O thread.
     pub(crate) threads: Vec<ThreadCounts>,
@@ -68,6 +73,8 @@ pub(crate) struct Listening {
     /// Name of the voice.
     pub(crate) voice: &'static str,
     pub(crate) idle_ms: u64,
+    /// Whoever comes here is this one; empty: nobody in particular.
+    pub(crate) user: String,
     /// Where it listens.
     pub(crate) address: String,
     /// What speaks something else has been told of, by kind.
@@ -122,8 +129,8 @@ impl Limits {
 pub(crate) enum Order {
     /// End in good order.
     Stop,
-    /// Read the configuration again.
-    Reload,
+    /// Read the configuration again; for a client, if it is one that asks.
+    Reload(Option<Principal>),
     /// Take no puts any more.
     Drain,
     /// Something happened in the cluster.
@@ -152,6 +159,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         again::reserve(config.listen.len() + 2)?;
     }
     scripts::check(&config)?;
+    let trust = Trust::new(&config, given.config.as_deref())?;
     raise_file_limit();
     let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;
@@ -178,7 +186,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         },
         false => None,
     };
-    let (server, polls, spares) = open(config, given, listening, orders, places, seat)?;
+    let (server, polls, spares) = open(config, given, listening, orders, (places, trust), seat)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
@@ -210,6 +218,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         End::HandOver => again::hand_on(),
     }
     tracing::info!("stopping");
+    server.audit.note("", None, "stop", "", "ok");
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {
         tracing::error!("the thread of http had ended before its time");
@@ -271,6 +280,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             tally,
             voice: voice.name,
             idle_ms: listen.idle_ms,
+            user: listen.user.clone(),
             address,
             foreign_told: Default::default(),
         });
@@ -290,6 +300,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             tally: VOICES.len(),
             voice: voice.name,
             idle_ms: 0,
+            user: String::new(),
             address: path.display().to_string(),
             foreign_told: Default::default(),
         });
@@ -351,7 +362,7 @@ fn open(
     given: Given,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
-    places: Places,
+    (places, trust): (Places, Trust),
     seat: Option<Seat>,
 ) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {
     let settings = config.engine_settings();
@@ -413,6 +424,8 @@ fn open(
         node,
         desk: Desk::default(),
         hooks,
+        trust,
+        audit: Audit::new(&config.data),
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
         uploads: ByteBudget::new(config.upload_bytes_max),
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
@@ -431,6 +444,7 @@ fn open(
         orders,
         given,
     };
+    server.trust.enforce(&server.core);
     Ok((Arc::new(server), polls, spares))
 }
 
@@ -557,19 +571,24 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
-            Order::Reload => match server.reload() {
+            Order::Reload(by) => match server.reload(by) {
                 Ok(log_level) => {
                     level.set(&log_level);
                     scripts.configure(server);
+                    server.audit.note("", None, "reloaded", "", "ok");
                     tracing::info!("configuration reloaded");
                 }
-                Err(why) => tracing::error!("configuration not reloaded: {why}"),
+                Err(why) => {
+                    server.audit.note("", None, "reloaded", "", "failed");
+                    tracing::error!("configuration not reloaded: {why}");
+                }
             },
             // Whatever it was, it is over or not yet.
             Order::Look => {}
             Order::Drain => {
                 server.draining.store(true, Ordering::Relaxed);
                 server.core.set_draining(true);
+                server.audit.note("", None, "drain", "", "ok");
                 tracing::info!("draining: puts are refused from now on");
             }
         }
@@ -694,13 +713,18 @@ impl Server {
             .fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Reads the configuration again; what can change while serving does.
-    /// Answers the log level.
+    /// Reads the configuration again, for the client `by` if one asks; what can
+    /// change while serving does. Answers the log level.
     ///
     /// # Errors
     /// Why not, in words; nothing changed.
-    pub(crate) fn reload(&self) -> Result<String, String> {
-        let config = load(&self.given).map_err(|error| format!("{error:#}"))?;
+    pub(crate) fn reload(&self, by: Option<Principal>) -> Result<String, String> {
+        let mut config = load(&self.given).map_err(|error| format!("{error:#}"))?;
+        // Listeners stay as they were opened.
+        config.listen.clone_from(&locked(&self.config).listen);
+        self.trust
+            .reload(&config, self.given.config.as_deref(), by)?;
+        self.trust.enforce(&self.core);
         let settings = config.engine_settings();
         self.core.configure(&settings);
         *locked(&self.settings) = settings;

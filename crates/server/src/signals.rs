@@ -28,7 +28,7 @@ pub(crate) fn listen(orders: Sender<Order>) -> Result<()> {
             let mut stopping = false;
             for signal in signals.forever() {
                 let order = match signal {
-                    SIGHUP => Order::Reload,
+                    SIGHUP => Order::Reload(None),
                     SIGUSR1 => Order::Drain,
                     _ if stopping => std::process::exit(IMPATIENT),
                     _ => {

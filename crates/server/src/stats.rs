@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_door::Exposition;
-use quintet_engine::{Caller, Command, Outcome, Party, QueueStats, ShardStats, StatsOf, StatsReply};
+use quintet_engine::{
+    Caller, Command, Name, Outcome, Party, Principal, QueueStats, Refusal, ShardStats, StatsOf, StatsReply,
+};
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, locked};
 use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
@@ -16,7 +18,16 @@ use crate::server::{Listening, Order, Server};
 
 impl Server {
     /// Answers what a session of this listener asks the host.
-    pub(crate) fn answer(&self, ask: HostAsk, listening: &Listening) -> Given {
+    pub(crate) fn answer(
+        &self,
+        ask: HostAsk,
+        listening: &Listening,
+        principal: Principal,
+    ) -> Given {
+        if !matches!(ask, HostAsk::Foreign(_)) && !self.trust.may_server(principal) {
+            let refused = Outcome::Refused(Refusal::NotPermitted);
+            return Given::Engine(refused, Name::default());
+        }
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
             HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
@@ -24,7 +35,8 @@ impl Server {
                 listening.tell_foreign(foreign);
                 Given::Own
             }
-            HostAsk::Reload => Given::Host(self.order(Order::Reload)),
+            HostAsk::Listener => Given::Host(Ok(String::new())),
+            HostAsk::Reload => Given::Host(self.order(Order::Reload(client(principal)))),
             HostAsk::Config => Given::Host(Ok(print(&locked(&self.config), Secrets::Hidden))),
             HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {
                 Given::Host(self.order(Order::Stop))
@@ -157,6 +169,11 @@ impl Server {
         }
         stats
     }
+}
+
+/// Whom a reload must not lock out; the operator gets in whatever it says.
+fn client(principal: Principal) -> Option<Principal> {
+    (principal != Principal::SERVER).then_some(principal)
 }
 
 /// What the kernel knows of the machine.

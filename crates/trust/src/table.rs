@@ -25,7 +25,7 @@ pub struct TableError(pub Vec<String>);
 
 /// Gives users their numbers. One that was there before keeps its number; one
 /// that comes back has another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Register {
     numbers: HashMap<String, Principal>,
     next: Principal,

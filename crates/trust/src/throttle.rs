@@ -39,24 +39,26 @@ struct Failures {
 }
 
 impl Throttle {
-    /// Whether somebody at `address` may try at `now_ms`. A try counts as
-    /// failed until [`Throttle::succeeded`], so that many at once count too.
+    /// Whether somebody at `address` may try at `now_ms`.
     ///
     /// # Errors
     /// How long not.
-    pub fn may_try(&mut self, address: IpAddr, now_ms: u64) -> Result<(), Wait> {
-        let place = place_of(address);
-        if let Some(failures) = self.failed.get(&place) {
-            let since = now_ms.saturating_sub(failures.last_ms);
-            if since >= FORGOTTEN_MS {
-                self.failed.remove(&place);
-            } else if let Some(left) = wait_ms(failures.count).checked_sub(since)
-                && left > 0
-            {
-                let seconds = left.div_ceil(1000);
-                return Err(Wait { seconds });
-            }
+    pub fn may_try(&self, address: IpAddr, now_ms: u64) -> Result<(), Wait> {
+        let Some(failures) = self.failed.get(&place_of(address)) else {
+            return Ok(());
+        };
+        let since = now_ms.saturating_sub(failures.last_ms);
+        match wait_ms(failures.count).checked_sub(since) {
+            Some(left) if left > 0 => Err(Wait {
+                seconds: left.div_ceil(1000),
+            }),
+            Some(_) | None => Ok(()),
         }
+    }
+
+    /// A try at `address` failed.
+    pub fn failed(&mut self, address: IpAddr, now_ms: u64) {
+        let place = place_of(address);
         if self.failed.len() >= ADDRESSES_MAX && !self.failed.contains_key(&place) {
             self.make_room(now_ms);
         }
@@ -64,12 +66,14 @@ impl Throttle {
             count: 0,
             last_ms: now_ms,
         });
+        if now_ms.saturating_sub(failures.last_ms) >= FORGOTTEN_MS {
+            failures.count = 0;
+        }
         failures.count = failures.count.saturating_add(1);
         failures.last_ms = now_ms;
-        Ok(())
     }
 
-    /// A try at `address` was none of those that failed.
+    /// A try at `address` succeeded: what failed before is forgotten.
     pub fn succeeded(&mut self, address: IpAddr) {
         self.failed.remove(&place_of(address));
     }
@@ -121,24 +125,32 @@ mod tests {
         let mut throttle = Throttle::default();
         for _ in 0..FREE {
             assert_eq!(throttle.may_try(at(1), 0), Ok(()));
+            throttle.failed(at(1), 0);
         }
         let mut now = 0;
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert_eq!(throttle.may_try(at(1), now), Err(Wait { seconds }));
             assert_eq!(throttle.may_try(at(2), now), Ok(()), "another address");
-            throttle.succeeded(at(2));
             now += seconds * 1000;
-            assert_eq!(throttle.may_try(at(1), now - 1), Err(Wait { seconds: 1 }));
+            let almost = throttle.may_try(at(1), now - 1);
+            assert_eq!(almost, Err(Wait { seconds: 1 }));
             assert_eq!(throttle.may_try(at(1), now), Ok(()));
+            throttle.failed(at(1), now);
         }
         throttle.succeeded(at(1));
         assert_eq!(throttle.may_try(at(1), now), Ok(()));
         // What lies back far enough is forgotten.
         for _ in 0..FREE {
-            let _either = throttle.may_try(at(3), now);
+            throttle.failed(at(3), now);
         }
         assert!(throttle.may_try(at(3), now).is_err());
+        throttle.failed(at(3), now + FORGOTTEN_MS);
         assert_eq!(throttle.may_try(at(3), now + FORGOTTEN_MS), Ok(()));
+        // A clock that is set back keeps nobody out for longer.
+        for _ in 0..50 {
+            throttle.failed(at(4), now);
+        }
+        assert_eq!(throttle.may_try(at(4), 0), Err(Wait { seconds: 60 }));
     }
 
     #[test]
@@ -146,7 +158,7 @@ mod tests {
         let mut throttle = Throttle::default();
         for last in 0..FREE {
             let address: IpAddr = format!("2001:db8:1:2::{last}").parse().expect("an address");
-            assert_eq!(throttle.may_try(address, 0), Ok(()));
+            throttle.failed(address, 0);
         }
         let address = "2001:db8:1:2:ffff::".parse().expect("an address");
         assert!(throttle.may_try(address, 0).is_err());
@@ -159,7 +171,7 @@ mod tests {
         let mut throttle = Throttle::default();
         let address = |n: usize| IpAddr::from(u32::try_from(n).expect("small").to_be_bytes());
         for n in 0..ADDRESSES_MAX + 10 {
-            assert_eq!(throttle.may_try(address(n), n as u64), Ok(()));
+            throttle.failed(address(n), n as u64);
         }
         assert_eq!(throttle.failed.len(), ADDRESSES_MAX);
         assert!(!throttle.failed.contains_key(&place_of(address(0))));

@@ -10,6 +10,8 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, REFERER};
 use hyper::{HeaderMap, Method, Uri};
 use ipnet::IpNet;
 
+use crate::gate::{Answer, Gate, Shown, Tell, Visitor};
+
 /// A name and its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
@@ -42,12 +44,14 @@ impl std::fmt::Debug for Logins {
 }
 
 /// The rules of a listener.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Guard {
     /// Nobody: no login is asked for.
     pub(crate) users: Vec<User>,
     /// Asked before them.
     pub(crate) logins: Option<Logins>,
+    /// Asked instead of both, if it knows users.
+    pub(crate) gate: Option<Arc<dyn Gate>>,
     /// Empty: any address.
     pub(crate) allowed_ips: Vec<IpNet>,
     /// Names this server is called by, beside addresses, `localhost` and the
@@ -67,6 +71,47 @@ pub(crate) enum Denied {
     Origin,
     /// No login, or a wrong one.
     Login,
+    /// Its login was not looked at.
+    NotNow(&'static str),
+}
+
+/// What a request says in its `Authorization`.
+enum Given {
+    Nothing,
+    /// Name and password, and where the colon is.
+    Basic(Vec<u8>, usize),
+    Bearer(Vec<u8>),
+}
+
+impl Given {
+    fn of(headers: &HeaderMap) -> Self {
+        let Some(value) = text(headers, &AUTHORIZATION) else {
+            return Self::Nothing;
+        };
+        let (scheme, code) = value.split_once(' ').unwrap_or((value, ""));
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return Self::Bearer(code.trim().into());
+        }
+        // What is no login is one that fits nothing.
+        let decoded = match scheme.eq_ignore_ascii_case("basic") {
+            true => BASE64_STANDARD.decode(code.trim()).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let colon = decoded.iter().position(|byte| *byte == b':');
+        let colon = colon.unwrap_or(decoded.len());
+        Self::Basic(decoded, colon)
+    }
+
+    fn shown(&self) -> Shown<'_> {
+        match self {
+            Self::Nothing => Shown::Nothing,
+            Self::Basic(decoded, colon) => {
+                let password = decoded.get(colon + 1..).unwrap_or_default();
+                Shown::Basic(&decoded[..*colon], password)
+            }
+            Self::Bearer(token) => Shown::Bearer(token),
+        }
+    }
 }
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -94,10 +139,36 @@ impl Guard {
         if !method.is_safe() && cross_site(host, headers) {
             return Err(Denied::Origin);
         }
-        if !self.logged_in(headers) {
-            return Err(Denied::Login);
-        }
         Ok(())
+    }
+
+    /// Who asks, by the server's users, or by the listener's own logins.
+    pub(crate) async fn log_in(
+        &self,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<Visitor, Denied> {
+        let Some(gate) = self.gate.as_ref().filter(|gate| gate.is_used()) else {
+            return match self.logged_in(headers) {
+                true => Ok(Visitor::default()),
+                false => Err(Denied::Login),
+            };
+        };
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let tell: Tell = Box::new(move |answer| {
+            // Whoever asked may have gone.
+            let _heard = tell.send(answer);
+        });
+        let given = Given::of(headers);
+        gate.log_in(peer, given.shown(), tell);
+        match told.await {
+            Ok(Answer::In(principal)) => Ok(Visitor {
+                known: Some((principal, Arc::clone(gate))),
+            }),
+            Ok(Answer::No) => Err(Denied::Login),
+            Ok(Answer::NotNow(why)) => Err(Denied::NotNow(why)),
+            Err(_) => Err(Denied::NotNow("the server is stopping")),
+        }
     }
 
     fn address_allowed(&self, peer: Option<IpAddr>) -> bool {
@@ -141,12 +212,17 @@ impl Guard {
         if self.users.is_empty() || !known {
             return self.users.is_empty();
         }
-        // Every user is compared, whoever it was: time tells nothing.
-        self.users.iter().fold(false, |found, user| {
-            let name = same_bytes(name, user.name.as_bytes());
-            found | (name & same_bytes(password, user.password.as_bytes()))
-        })
+        is_one_of(&self.users, name, password)
     }
+}
+
+/// True if one of `users` has this name and password.
+pub fn is_one_of(users: &[User], name: &[u8], password: &[u8]) -> bool {
+    // Every user is compared, whoever it was: time tells nothing.
+    users.iter().fold(false, |found, user| {
+        let name = same_bytes(name, user.name.as_bytes());
+        found | (name & same_bytes(password, user.password.as_bytes()))
+    })
 }
 
 /// Compares in a time that depends on the length of `given` alone.

@@ -7,7 +7,11 @@ fn ask(guard: &Guard, method: Method, headers: &[(&'static str, &str)]) -> Resul
         map.append(name, value.parse().expect("a header"));
     }
     let peer = Some(IpAddr::from([127, 0, 0, 1]));
-    guard.check(peer, &method, &Uri::from_static("/q/test"), &map)
+    guard.check(peer, &method, &Uri::from_static("/q/test"), &map)?;
+    match guard.logged_in(&map) {
+        true => Ok(()),
+        false => Err(Denied::Login),
+    }
 }
 
 #[test]

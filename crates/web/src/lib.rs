@@ -13,6 +13,7 @@ pub mod builtin;
 mod files;
 mod flash;
 mod form;
+mod gate;
 mod guard;
 mod held;
 mod metrics;
@@ -28,7 +29,8 @@ mod settings;
 mod site;
 mod upload;
 
-pub use guard::{Asked, Logins, User, networks, users, words};
+pub use gate::{Answer, Gate, Shown, Tell};
+pub use guard::{Asked, Logins, User, is_one_of, networks, users, words};
 pub use paths::relative_root;
 pub use serve::{Connected, Linked, Links, Socket, Web};
 pub use settings::{Limits, Settings};

@@ -1,16 +1,16 @@
 //! What a listener is told.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use quintet_door::ByteBudget;
 
+use crate::gate::Gate;
 use crate::guard::{Logins, User};
 
 /// Settings of one HTTP listener.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// Path everything lives under; begins and ends with `/`.
     pub relative_root: String,
@@ -20,6 +20,8 @@ pub struct Settings {
     pub users: Vec<User>,
     /// Somebody else who knows who may, asked before `users`.
     pub logins: Option<Logins>,
+    /// The server's users, who count instead of both if there are any.
+    pub gate: Option<Arc<dyn Gate>>,
     /// Peers that may ask; empty: all. Unix sockets have rights of their own.
     pub allowed_ips: Vec<IpNet>,
     /// Host names this server is called by, beside addresses, `localhost` and
@@ -28,8 +30,6 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// Queues may be made and deleted.
     pub allow_new_queue: bool,
-    /// Listening beyond loopback without a login is meant.
-    pub insecure: bool,
     /// What forms on their way in and replies on their way out may take of the
     /// memory, together with all other connections; `None`: no bound.
     pub memory: Option<Arc<ByteBudget>>,
@@ -43,34 +43,13 @@ impl Default for Settings {
             realm: "RQ".to_owned(),
             users: Vec::new(),
             logins: None,
+            gate: None,
             allowed_ips: Vec::new(),
             hosts: Vec::new(),
             allow_new_queue: false,
-            insecure: false,
             memory: None,
             limits: Limits::default(),
         }
-    }
-}
-
-impl Settings {
-    /// Refuses to serve others than this machine without a login.
-    ///
-    /// # Errors
-    /// A sentence that says what to do.
-    pub fn check(&self, address: SocketAddr) -> Result<(), String> {
-        let local = match address.ip() {
-            IpAddr::V4(ip) => ip.is_loopback(),
-            IpAddr::V6(ip) => ip.is_loopback(),
-        };
-        if local || self.insecure || !self.users.is_empty() {
-            return Ok(());
-        }
-        Err(format!(
-            "http on {address} would let anybody who reaches it run and delete messages: give \
-             users = \"NAME:PASSWORD\", listen on 127.0.0.1, or say insecure = true if something \
-             in front asks for logins"
-        ))
     }
 }
 
@@ -112,33 +91,5 @@ impl Default for Limits {
             idle: Duration::from_secs(30),
             list_max: 10_000,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn others_need_a_login_or_a_word() {
-        let local: SocketAddr = "127.0.0.1:3333".parse().expect("an address");
-        let all: SocketAddr = "0.0.0.0:3333".parse().expect("an address");
-        let mut settings = Settings::default();
-        assert!(settings.check(local).is_ok());
-        assert!(
-            settings
-                .check("[::1]:1".parse().expect("an address"))
-                .is_ok()
-        );
-        let why = settings.check(all).expect_err("refused");
-        assert!(
-            why.contains("insecure = true") && why.contains("users"),
-            "{why}"
-        );
-        settings.insecure = true;
-        assert!(settings.check(all).is_ok());
-        settings.insecure = false;
-        settings.users = crate::guard::users("a:b").expect("a user");
-        assert!(settings.check(all).is_ok());
     }
 }

@@ -16,6 +16,7 @@ use quintet_engine::{Command, Outcome};
 use quintet_scripts::Rq;
 
 use crate::app::App;
+use crate::gate;
 use crate::guard::{Denied, Guard};
 use crate::held;
 use crate::metrics;
@@ -52,6 +53,7 @@ impl Site {
         let guard = Guard {
             users: settings.users.clone(),
             logins: settings.logins.clone(),
+            gate: settings.gate.clone(),
             allowed_ips: settings.allowed_ips.clone(),
             hosts: settings.hosts.clone(),
         };
@@ -118,14 +120,37 @@ impl Site {
         let checked = self
             .guard
             .check(peer, request.method(), request.uri(), request.headers());
-        if let Err(denied) = checked {
-            tracing::debug!("http: {} {path} refused: {denied:?}", request.method());
-            return Ok(self.deny(denied));
+        let visitor = match checked {
+            Ok(()) => self.guard.log_in(peer, request.headers()).await,
+            Err(denied) => Err(denied),
+        };
+        let visitor = match visitor {
+            Ok(visitor) => visitor,
+            Err(denied) => {
+                tracing::debug!(
+                    ?peer,
+                    "http: {} {path} refused: {denied:?}",
+                    request.method()
+                );
+                return Ok(self.deny(denied));
+            }
+        };
+        let looked = visitor.look_at(request.method(), &path);
+        let noted = visitor
+            .known
+            .clone()
+            .filter(|_| gate::is_administrative(request.method(), &path));
+        if let (Err(_), Some((who, gate))) = (&looked, &noted) {
+            let act = format!("{} {path}", request.method());
+            gate.note(*who, peer, &act, StatusCode::FORBIDDEN.as_u16());
         }
+        looked?;
         if path == "/metrics" && request.method().is_safe() {
             let asked = metrics::Asked::of(&self.app, &request)?;
             return asked.answer(Arc::clone(&self.door)).await;
         }
+        let act = noted.map(|noted| (noted, format!("{} {path}", request.method())));
+        request.extensions_mut().insert(visitor);
         let target = match request.uri().query() {
             Some(query) => format!("{path}?{query}"),
             None => path,
@@ -135,7 +160,12 @@ impl Site {
             .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
         let mut router = self.router.clone();
         match tower_service::Service::call(&mut router, request).await {
-            Ok(response) => Ok(response),
+            Ok(response) => {
+                if let Some(((who, gate), act)) = act {
+                    gate.note(who, peer, &act, response.status().as_u16());
+                }
+                Ok(response)
+            }
             Err(never) => match never {},
         }
     }
@@ -147,6 +177,10 @@ impl Site {
                 "403 - this server has another name; hosts = \"NAME\" in its settings adds one"
             }
             Denied::Origin => "403 - a page of another site may not do this",
+            Denied::NotNow(why) => {
+                let text = format!("503 - {why}");
+                return plain(StatusCode::SERVICE_UNAVAILABLE, text);
+            }
             Denied::Login => {
                 let mut response = plain(StatusCode::UNAUTHORIZED, "401 - a login is needed");
                 let realm = self.settings().realm.replace(['"', '\\'], "");

@@ -164,6 +164,21 @@ pub enum HostAsk {
     Shutdown,
 }
 
+impl HostAsk {
+    /// One word, for the audit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stats => "stats",
+            Self::Metrics => "metrics",
+            Self::Reload => "reload",
+            Self::Config => "config",
+            Self::Foreign(_) => "foreign",
+            Self::Listener => "listener",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
 /// What a reply is made of.
 #[derive(Debug)]
 pub enum Given {

@@ -34,15 +34,9 @@ impl Core {
         self.permits_asked.load(Ordering::Relaxed)
     }
 
-    /// True if `principal` may do this to the messages of `queue`, for what
-    /// asks no shard.
-    pub fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {
-        !self.are_permits_asked() || self.visit(|access| access.may(principal, verb, queue))
-    }
-
-    /// True if `principal` may do this where no queue is named.
-    pub fn may_all(&self, principal: Principal, verb: Verb) -> bool {
-        !self.are_permits_asked() || self.visit(|access| access.may_all(principal, verb))
+    /// Commands refused since the start as their caller had no right.
+    pub fn not_permitted(&self) -> u64 {
+        self.not_permitted.load(Ordering::Relaxed)
     }
 }
 
@@ -50,23 +44,37 @@ impl Access<'_> {
     /// Decides a command if its caller may do it.
     pub(super) fn decide_permitted(&mut self, caller: Caller, command: Command) -> Decided {
         if !self.permits(caller.principal, &command) {
+            self.core.not_permitted.fetch_add(1, Ordering::Relaxed);
             // It rests on nothing in the log, and waits for nothing.
             let refused = Outcome::Refused(Refusal::NotPermitted);
             return Decided::Now(refused, Name::default(), Need::default());
         }
         let lists = is_list(&command);
-        let decided = self.decide(caller, command);
-        match decided {
+        match self.decide(caller, command) {
             Decided::Now(outcome, name, need) if lists => {
                 let seen = self.what_is_seen(caller.principal, outcome);
                 Decided::Now(seen, name, need)
             }
-            decided => decided,
+            Decided::Now(outcome, name, need) => {
+                // Of a message by its id it is known in its step alone.
+                if let Outcome::Refused(Refusal::NotPermitted) = outcome {
+                    self.core.not_permitted.fetch_add(1, Ordering::Relaxed);
+                }
+                Decided::Now(outcome, name, need)
+            }
+            Decided::Later => Decided::Later,
         }
     }
 
     fn permits(&mut self, principal: Principal, command: &Command) -> bool {
         if principal == Principal::SERVER {
+            return true;
+        }
+        // Whoever gives up a queue needs nothing.
+        if let Command::Refer { uses, watches, .. } = command
+            && *uses != Some(true)
+            && *watches != Some(true)
+        {
             return true;
         }
         if let Command::Compound(compound) = command {

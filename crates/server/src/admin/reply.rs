@@ -27,7 +27,7 @@ pub(super) fn write(given: &Given, output: &mut Output) {
         Given::Server(stats) => server(stats),
         Given::Host(Ok(text)) => json!({ "done": text }),
         Given::Host(Err(why)) => json!({ "error": why }),
-        Given::Own => json!({}),
+        Given::Login(_) | Given::Own => json!({}),
     };
     end_line(output, &line);
 }

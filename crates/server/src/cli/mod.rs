@@ -1,5 +1,6 @@
 //! The command line.
 
+mod audit;
 mod backup;
 mod bench;
 mod check;
@@ -24,6 +25,7 @@ mod runs;
 mod script_files;
 mod serve;
 mod show;
+mod trust;
 mod ways;
 
 use std::path::PathBuf;
@@ -87,6 +89,12 @@ enum Command {
     /// Try Lua hooks without a server: check, run, test.
     #[command(subcommand)]
     Hooks(hooks::Hooks),
+    /// Make a password's hash for the configuration.
+    Passwd(trust::Passwd),
+    /// Make a token for a user.
+    Token(trust::NewTokenFor),
+    /// Print who did what to the server.
+    Audit(audit::Audit),
     /// Ask and steer a cluster.
     #[cfg(feature = "cluster")]
     #[command(subcommand)]
@@ -141,6 +149,9 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rq(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Hooks(command) => command.run(),
+        Command::Passwd(command) => command.run(),
+        Command::Token(command) => command.run(),
+        Command::Audit(command) => command.run(),
         #[cfg(feature = "cluster")]
         Command::Cluster(command) => command.run(),
         Command::Man(command) => command.run(),

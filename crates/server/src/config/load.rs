@@ -10,7 +10,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
-use super::{Address, Config, Listen, Served, scripts};
+use super::{Address, Config, Listen, Served, scripts, trust};
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -70,23 +70,32 @@ fn by_default(served: Served) -> Listen {
         served,
         address: Address::local(served.port()),
         idle_ms: 0,
+        user: String::new(),
+        insecure: false,
         options: Options::new(served.options()),
     }
 }
 
-/// `--listen VOICE=ADDR`. Options the file gives the same voice still count.
+/// `--listen VOICE=ADDR[,insecure]`. Options the file gives the same voice still
+/// count.
 fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
     let (name, address) = flag.split_once('=').ok_or_else(|| {
         anyhow!("--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133")
     })?;
     let served = served(name).with_context(|| format!("--listen {flag}"))?;
+    let (address, insecure) = match address.strip_suffix(",insecure") {
+        Some(address) => (address, true),
+        None => (address, false),
+    };
     let address = Address::parse(address).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
     let same = of_file
         .iter()
         .find(|listen| listen.served.name() == served.name());
+    let same = same.cloned().unwrap_or_else(|| by_default(served));
     Ok(Listen {
         address,
-        ..same.cloned().unwrap_or_else(|| by_default(served))
+        insecure: insecure || same.insecure,
+        ..same
     })
 }
 
@@ -124,6 +133,22 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                     config.listen.push(listener(table)?);
                 }
             }
+            "user" => {
+                for table in as_tables(value, "[[user]]")? {
+                    let user = trust::read(trust::USER, table);
+                    config
+                        .users
+                        .push(user.map_err(|why| anyhow!("in [[user]]: {why}"))?);
+                }
+            }
+            "grant" => {
+                for table in as_tables(value, "[[grant]]")? {
+                    let grant = trust::read(trust::GRANT, table);
+                    config
+                        .grants
+                        .push(grant.map_err(|why| anyhow!("in [[grant]]: {why}"))?);
+                }
+            }
             "cluster" => {
                 for (key, value) in as_table(value, "[cluster]")? {
                     let spec = CLUSTER.iter().find(|spec| spec.key == key);
@@ -145,7 +170,8 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                         anyhow!(unknown(
                             "key",
                             key,
-                            known.chain(["cluster", "defaults", "queue", "listen"])
+                            known
+                                .chain(["cluster", "defaults", "grant", "listen", "queue", "user"])
                         ))
                     })?;
                 (spec.field)(config)
@@ -199,6 +225,8 @@ fn listener(table: &toml::Table) -> Result<Listen> {
                 .map_err(fail)?;
             }
             "idle" => listen.idle_ms = duration(value).map_err(fail)?,
+            "user" => text(value).map_err(fail)?.clone_into(&mut listen.user),
+            "insecure" => listen.insecure = super::schema::flag(value).map_err(fail)?,
             key => {
                 let spec = served
                     .options()
@@ -206,7 +234,7 @@ fn listener(table: &toml::Table) -> Result<Listen> {
                     .find(|spec| spec.name == key)
                     .ok_or_else(|| {
                         let known = served.options().iter().map(|spec| spec.name);
-                        let known = known.chain(["voice", "address", "idle"]);
+                        let known = known.chain(["voice", "address", "idle", "user", "insecure"]);
                         anyhow!("in {place}: {}", unknown("key", key, known))
                     })?;
                 let value = option_value(value, spec.default).map_err(fail)?;

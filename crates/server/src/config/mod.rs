@@ -14,6 +14,7 @@ mod reload;
 mod schema;
 mod scripts;
 mod served;
+mod trust;
 mod units;
 
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) use load::{Given, load};
 pub(crate) use print::{Secrets, print};
 pub(crate) use quintet_host::SyncPolicy;
 pub(crate) use served::Served;
+pub(crate) use trust::{GrantTable, UserTable, end_text, open_to_all};
 pub(crate) use units::parse_duration_ms;
 
 /// Everything the server was told.
@@ -88,6 +90,10 @@ pub(crate) struct Config {
     pub(crate) script_log_bytes: u64,
     pub(crate) scripts_max: u64,
     pub(crate) cluster: Cluster,
+    /// `[[user]]`, in the order of the file.
+    pub(crate) users: Vec<UserTable>,
+    /// `[[grant]]`, in the order of the file.
+    pub(crate) grants: Vec<GrantTable>,
     pub(crate) listen: Vec<Listen>,
 }
 
@@ -98,6 +104,11 @@ pub(crate) struct Listen {
     pub(crate) address: Address,
     /// A connection without traffic is closed after so many ms; 0: never.
     pub(crate) idle_ms: u64,
+    /// Whoever comes is this user, unless it logs in as another; empty: nobody
+    /// in particular.
+    pub(crate) user: String,
+    /// Listens beyond this machine though nobody has to say who it is.
+    pub(crate) insecure: bool,
     pub(crate) options: Options,
 }
 
@@ -165,6 +176,8 @@ impl Default for Config {
             script_log_bytes: 64 << 20,
             scripts_max: 1000,
             cluster: Cluster::default(),
+            users: Vec::new(),
+            grants: Vec::new(),
             listen: Vec::new(),
         }
     }

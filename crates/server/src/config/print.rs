@@ -8,6 +8,7 @@ use quintet_wire::{Options, Value};
 use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, quoted};
+use super::trust::{GRANT, TrustField, TrustSpec, USER};
 use super::units::{show_bytes, show_duration};
 use super::{Config, scripts};
 
@@ -24,6 +25,8 @@ pub(crate) enum Secrets {
 const HIDDEN: &str = "***";
 /// Options of listeners that hold passwords, as `NAME:PASSWORD` pairs.
 const PASSWORDS: &[&str] = &["users"];
+/// Keys of users that hold hashes.
+const HASHES: &[&str] = &["password", "tokens"];
 /// Tables of queues whose values are secrets mostly.
 const VARIABLES: &[&str] = &["env_vars"];
 
@@ -94,6 +97,24 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         line(&mut out, spec.key, &(spec.field)(&mut config).show());
     }
     out.push('\n');
+    tables(
+        &mut out,
+        "user",
+        "Who there is. Without a [[user]] and a [[grant]] everybody may do everything. SIGHUP \
+         reloads them: connections stay, and may what the new ones say.",
+        (USER, &config.users),
+        |key, value| match secrets {
+            Secrets::Hidden if HASHES.contains(&key) => hidden(value),
+            Secrets::Hidden | Secrets::Shown => value.to_owned(),
+        },
+    );
+    tables(
+        &mut out,
+        "grant",
+        "What users may do, and nothing else. SIGHUP reloads them.",
+        (GRANT, &config.grants),
+        |_, value| value.to_owned(),
+    );
     comment(
         &mut out,
         "One table per listener. Each voice has options of its own.",
@@ -112,6 +133,17 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
             "Connections without traffic are closed after this time; 0: never.",
         );
         line(&mut out, "idle", &quoted(&show_duration(listen.idle_ms)));
+        comment(
+            &mut out,
+            "Whoever comes here is this user, until it logs in as another; empty: nobody.",
+        );
+        line(&mut out, "user", &quoted(&listen.user));
+        comment(
+            &mut out,
+            "Listens beyond this machine though nobody has to say who it is; otherwise that is \
+             refused at start.",
+        );
+        line(&mut out, "insecure", &listen.insecure.to_string());
         for spec in listen.served.options() {
             comment(&mut out, spec.help);
             let value = match secrets {
@@ -126,6 +158,49 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         }
     }
     out
+}
+
+/// Tables of users or grants; without one, commented out what they take.
+fn tables<T: Clone + Default>(
+    out: &mut String,
+    name: &str,
+    about: &str,
+    (specs, tables): (&[TrustSpec<T>], &[T]),
+    shown: impl Fn(&str, &str) -> String,
+) {
+    comment(out, about);
+    if tables.is_empty() {
+        comment(out, &format!("[[{name}]]"));
+        for spec in specs {
+            comment(out, &format!("{} = ... {}", spec.key, spec.help));
+        }
+    }
+    for table in tables {
+        let mut table = table.clone();
+        out.push_str(&format!("[[{name}]]\n"));
+        for spec in specs {
+            let value = match (spec.field)(&mut table) {
+                TrustField::Text(text) if text.is_empty() => continue,
+                TrustField::List(list) if list.is_empty() => continue,
+                TrustField::Text(text) => quoted(&shown(spec.key, text)),
+                TrustField::List(list) => {
+                    let list = list.iter().map(|one| quoted(&shown(spec.key, one)));
+                    format!("[{}]", list.collect::<Vec<_>>().join(", "))
+                }
+            };
+            line(out, spec.key, &value);
+        }
+    }
+    out.push('\n');
+}
+
+/// Something that still reads back, and lets nobody in.
+fn hidden(value: &str) -> String {
+    match value.split_once(' ') {
+        // A token's end is no secret.
+        Some((_, until)) => format!("{HIDDEN} {until}"),
+        None => HIDDEN.to_owned(),
+    }
 }
 
 /// `NAME:PASSWORD` pairs with the names alone.

@@ -20,6 +20,8 @@ impl Config {
         self.defaults = newer.defaults;
         self.rules = newer.rules;
         self.scripts = newer.scripts;
+        self.users = newer.users;
+        self.grants = newer.grants;
         waiting
     }
 }

@@ -120,6 +120,8 @@ pub(super) struct Conn {
     pub(super) origin: Origin,
     pub(super) session: Box<dyn Session>,
     pub(super) caller: Caller,
+    /// The name it logged in with.
+    pub(super) user: Option<Arc<str>>,
     /// Number of the listener it came by.
     pub(super) listener: usize,
     pub(super) inbox: Inbox,
@@ -211,6 +213,7 @@ impl Conn {
             origin,
             listener,
             way,
+            user,
         } = arrival;
         Self {
             stream,
@@ -218,6 +221,7 @@ impl Conn {
             origin,
             session,
             caller,
+            user: user.map(Arc::from),
             listener,
             inbox: Inbox::default(),
             out: Outbox::default(),

@@ -177,7 +177,7 @@ fn who(conn: &mut Conn, server: &Server) -> Arc<Who> {
                 .as_ref()
                 .map_or_else(String::new, SocketAddr::to_string)
                 .into(),
-            user: Default::default(),
+            user: conn.user.as_deref().unwrap_or_default().into(),
         })
     });
     Arc::clone(who)

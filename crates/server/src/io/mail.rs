@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mio::Waker;
-use quintet_engine::Delivery;
+use quintet_engine::{Delivery, Party};
 use quintet_host::{Need, Post, locked};
 
 use super::{Origin, Stream};
+use crate::trust::Told;
 
 /// One thing left.
 pub(crate) enum Mail {
@@ -16,6 +17,8 @@ pub(crate) enum Mail {
     Delivery(Delivery, Need),
     /// A new connection.
     Socket(Arrival),
+    /// What came of a connection's login.
+    Login(Party, Told),
     /// Accept no more; finish and end.
     Stop,
 }
@@ -27,6 +30,8 @@ pub(crate) struct Arrival {
     /// Number of the listener it came by.
     pub(crate) listener: usize,
     pub(crate) way: Way,
+    /// Who the client is, if another node has it from the client itself.
+    pub(crate) user: Option<String>,
 }
 
 /// How a client's bytes get here.

@@ -7,6 +7,7 @@ mod guests;
 mod hooked;
 mod inbox;
 mod listen;
+mod login;
 mod mail;
 mod outbox;
 mod slab;

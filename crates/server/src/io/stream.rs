@@ -47,6 +47,17 @@ impl Stream {
         }
     }
 
+    /// The account of this machine that a unix socket's peer runs under.
+    pub(crate) fn account(&self) -> Option<u32> {
+        match self {
+            Stream::Tcp(_) => None,
+            Stream::Unix(stream) => {
+                let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+                Some(peer.uid.as_raw())
+            }
+        }
+    }
+
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
         let bytes = match self {
             Stream::Tcp(stream) => stream.read(buffer)?,

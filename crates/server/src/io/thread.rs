@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use quintet_engine::{Caller, Delivery, Message, Ms, Outcome, Principal};
+use quintet_engine::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_wire::{Ask, Tally};
 
@@ -346,6 +346,7 @@ impl IoThread {
             origin,
             listener,
             way: Way::Direct,
+            user: None,
         };
         if let Some((thread, arrival)) = self.server.admit(arrival, Some(self.index)) {
             if thread == self.index {
@@ -371,7 +372,7 @@ impl IoThread {
         }
         let caller = Caller {
             party: key.party(),
-            principal: Principal::default(),
+            principal: self.server.who_comes(&arrival),
         };
         let session = self.server.listeners[listener].opener.open();
         let mut conn = Conn::new(arrival, session, caller);
@@ -396,6 +397,7 @@ impl IoThread {
             match item {
                 Mail::Delivery(delivery, need) => self.deliver(delivery, need),
                 Mail::Socket(arrival) => self.open(arrival),
+                Mail::Login(party, told) => self.logged_in(party, told),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -436,7 +438,10 @@ impl IoThread {
             // A wait over several shards stands in line nowhere any more.
             self.visit(|access| access.leave_lines(delivery.to));
         }
-        if delivery.standing {
+        if !self.may_be_handed(slot, &delivery) {
+            self.give_back(delivery);
+            self.close(slot);
+        } else if delivery.standing {
             self.push(slot, delivery, need);
         } else {
             self.answer_wait(slot, delivery, need);

@@ -4,14 +4,19 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_engine::{Command, Delivery, LeaseOwner, Name, Outcome, Refusal, State, Take};
+use quintet_engine::{
+    Command, Delivery, LeaseOwner, Name, Outcome, Principal, Refusal, State, Take, Verb,
+};
 use quintet_hooks::Decided as Hooked;
 use quintet_host::{Access, Decided, Need};
-use quintet_wire::{Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Next, Session, Step};
+use quintet_wire::{
+    Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Logins, Next, Session, Step,
+};
 
 use super::conn::{Conn, DueReply, FREE_BYTES, Pause, Standing, Wait};
 use super::hooked::{self, reply};
 use super::inbox::Feed;
+use super::login::administers;
 use super::stream::Got;
 use super::thread::IoThread;
 use super::upload::Upload;
@@ -126,9 +131,11 @@ impl IoThread {
             } else if !dry {
                 let listener = &server.listeners[conn.listener];
                 let tally = &server.threads[self.index].tallies[listener.tally];
+                let principal = conn.caller.principal;
                 let env = Env {
                     now: self.now,
                     tally,
+                    logins: server.logins_of(principal, self.hooks.as_ref()),
                 };
                 let room = REQUESTS - requests;
                 let decoded = decode(&mut *conn.session, input, room, &env, &mut self.asks);
@@ -136,7 +143,7 @@ impl IoThread {
                 dry = decoded.dry;
                 known_dry = dry;
                 if let Some((len, queue)) = decoded.body {
-                    let refused = server.refuses_body(&queue, len);
+                    let refused = server.refuses_body(principal, &queue, len);
                     conn.inbox.upload =
                         Some(Upload::new(&server.core, &server.uploads, len, refused));
                 }
@@ -294,7 +301,7 @@ impl IoThread {
 
     /// Decides `self.asks` in order, with the events of hooks around each where
     /// there are any, then writes their replies.
-    fn decide(&mut self, slot: u32, server: &Server) {
+    fn decide(&mut self, slot: u32, server: &Arc<Server>) {
         // What was read in this turn may have been sent since it began.
         self.now = server.core.clock.now();
         let Some(conn) = self.conns.get_mut(slot) else {
@@ -318,6 +325,7 @@ impl IoThread {
                             leased: take.lease.is_some(),
                         });
                     }
+                    let act = administers(&command);
                     let decided = match hooks {
                         Some(runner) if !runner.state.ignores(&command) => {
                             hooked::submit(runner, conn, server, command, undone, &mut access)
@@ -332,6 +340,11 @@ impl IoThread {
                             }),
                         },
                     };
+                    if let Some((act, what)) = act {
+                        let given = decided.as_ref().map(|reply| &reply.given);
+                        let result = given.map_or("later", result_of);
+                        server.audit_conn(conn, act, &what, result);
+                    }
                     let Some(reply) = decided else {
                         conn.phase.wait(Wait { undone });
                         conn.inbox.pending.extend(asks.by_ref());
@@ -339,6 +352,14 @@ impl IoThread {
                     };
                     reply
                 }
+                Ask::Login(login) => match server.log_in_conn(self.index, conn, &login) {
+                    Some(reply) => reply,
+                    None => {
+                        conn.phase.wait(Wait { undone: false });
+                        conn.inbox.pending.extend(asks.by_ref());
+                        break;
+                    }
+                },
                 Ask::Host(host) => DueReply {
                     host: Some(host),
                     ..DueReply::own()
@@ -377,7 +398,7 @@ impl IoThread {
     }
 
     /// Writes the replies in `self.replies` to the connection's outbox.
-    fn encode(&mut self, slot: u32, server: &Server) {
+    pub(super) fn encode(&mut self, slot: u32, server: &Server) {
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
@@ -385,6 +406,7 @@ impl IoThread {
         let env = Env {
             now: self.now,
             tally: &server.threads[self.index].tallies[listener.tally],
+            logins: Logins::Off,
         };
         let mut lost = Vec::new();
         let mut wrote = false;
@@ -396,7 +418,10 @@ impl IoThread {
                 continue;
             }
             if let Some(ask) = reply.host {
-                reply.given = server.answer(ask, listener);
+                reply.given = server.answer(ask, listener, conn.caller.principal);
+                if matches!(ask, HostAsk::Reload | HostAsk::Shutdown | HostAsk::Listener) {
+                    server.audit_conn(conn, ask.name(), "", result_of(&reply.given));
+                }
             }
             let start = conn.out.output.len();
             let mut closes = reply.closes;
@@ -483,6 +508,7 @@ impl IoThread {
         let env = Env {
             now: self.now,
             tally: &server.threads[self.index].tallies[listener.tally],
+            logins: Logins::Off,
         };
         let start = conn.out.output.len();
         let (outcome, queue) = delivery;
@@ -522,6 +548,19 @@ pub(super) fn is_undone(take: &Take) -> bool {
             LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
             LeaseOwner::Connection | LeaseOwner::Process => false,
         })
+}
+
+/// What is written down of what came of an act.
+fn result_of(given: &Given) -> &'static str {
+    match given {
+        Given::Engine(Outcome::Refused(refusal), _) => refusal.code(),
+        Given::Host(Err(_)) | Given::Login(Err(_)) => "refused",
+        Given::Engine(..)
+        | Given::Server(_)
+        | Given::Host(Ok(_))
+        | Given::Login(Ok(()))
+        | Given::Own => "ok",
+    }
 }
 
 /// Bytes of the bodies in an outcome that are copied to the output.
@@ -590,8 +629,11 @@ fn ends_batch(ask: &Ask) -> bool {
     match ask {
         Ask::EngineAlone(_)
         | Ask::Unknown(_)
+        | Ask::Login(_)
         | Ask::Close
-        | Ask::Host(HostAsk::Shutdown | HostAsk::Reload | HostAsk::Foreign(_)) => true,
+        | Ask::Host(
+            HostAsk::Shutdown | HostAsk::Reload | HostAsk::Listener | HostAsk::Foreign(_),
+        ) => true,
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
         Ask::Host(HostAsk::Stats | HostAsk::Metrics | HostAsk::Config) => true,
@@ -601,7 +643,15 @@ fn ends_batch(ask: &Ask) -> bool {
 
 impl Server {
     /// Why a large body for `queue` should not even be stored.
-    pub(crate) fn refuses_body(&self, queue: &Name, len: u64) -> Option<Refusal> {
+    pub(crate) fn refuses_body(
+        &self,
+        principal: Principal,
+        queue: &Name,
+        len: u64,
+    ) -> Option<Refusal> {
+        if !self.trust.may(principal, Verb::Put, queue) {
+            return Some(Refusal::NotPermitted);
+        }
         if self.draining.load(Ordering::Relaxed) {
             return Some(Refusal::Draining);
         }

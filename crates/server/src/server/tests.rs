@@ -30,6 +30,8 @@ impl Running {
         let (orders, _inbox) = channel();
         let (server, polls, spares) = {
             let places = fit(&config);
+            let trust = Trust::new(&config, None).expect("nobody");
+            let places = (places, trust);
             open(config, Given::default(), Vec::new(), orders, places, None).expect("open")
         };
         let ends = Arc::new(Ends::default());

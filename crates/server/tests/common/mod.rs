@@ -97,6 +97,9 @@ impl Server {
         if let Some(text) = start.config {
             let path = data.with_extension("toml");
             std::fs::write(&path, text).expect("configuration written");
+            // It may hold hashes.
+            let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(&path, private).expect("protected");
             command.arg("--config").arg(path);
         }
         command

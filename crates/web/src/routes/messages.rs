@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
+use quintet_engine::Verb;
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
 use serde_json::{Map, Value, json};
 
 use super::{escaped, existing, problem};
 use crate::app::{App, Given};
+use crate::gate::Visitor;
 use crate::pages;
 use crate::reply::{self, Problem, document, said};
 
@@ -178,6 +181,8 @@ pub(super) async fn state(
 /// message is still there to be shown after it.
 struct Act {
     run: fn(&Rq, &str, &str) -> Result<(), Fault>,
+    /// Whoever may do this may.
+    verb: Verb,
     /// RQ's reply to it, spelt as RQ does.
     done: &'static str,
     notice: &'static str,
@@ -188,24 +193,28 @@ fn act_of(method: Option<&str>) -> Option<Act> {
     Some(match method? {
         "delete" => Act {
             run: |rq, queue, id| rq.delete(queue, id),
+            verb: Verb::Delete,
             done: "msg deleted",
             notice: "Message deleted successfully",
             stays: false,
         },
         "destroy" => Act {
             run: |rq, queue, id| rq.destroy(queue, id),
+            verb: Verb::Delete,
             done: "msg destroyed",
             notice: "Message destroyed successfully",
             stays: false,
         },
         "commit" => Act {
             run: |rq, queue, id| rq.commit(queue, id),
+            verb: Verb::Commit,
             done: "msg commited",
             notice: "Message committed successfully",
             stays: true,
         },
         "run_now" => Act {
             run: |rq, queue, id| rq.run_now(queue, id),
+            verb: Verb::Kick,
             done: "msg set to run now",
             notice: "Message in run successfully",
             stays: true,
@@ -218,11 +227,13 @@ fn act_of(method: Option<&str>) -> Option<Act> {
 pub(super) async fn act(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
+    Extension(visitor): Extension<Visitor>,
     request: Request,
 ) -> Result<Response, Problem> {
     let given = app.form(request).await?;
     let method = given.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
+    visitor.must(act.verb, &queue)?;
     let json = given.form.get("x_format") == Some("json");
     let (asked, which, run) = (queue.clone(), id.clone(), act.run);
     let result = app

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
+use quintet_engine::Verb;
 use quintet_scripts::{QueueInfo, ROUTER, Rq, STATES};
 use serde_json::{Value, json};
 
 use super::{escaped, problem};
 use crate::app::App;
+use crate::gate::Visitor;
 use crate::pages;
 use crate::reply::{Problem, document, plain};
 
@@ -19,7 +22,11 @@ const LISTED: usize = 100;
 /// Queues RQ has for itself; they are listed last.
 const BUILT_IN: [&str; 4] = ["cleaner", "relay", ROUTER, "webhook"];
 
-pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn main_page(
+    State(app): State<Arc<App>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let notice = app.notice(&uri);
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
@@ -33,7 +40,7 @@ pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<R
             root: &shown.settings().relative_root,
             notice,
             warning: rq.rules_warning(),
-            queues: sorted(rq).into_iter().map(row).collect(),
+            queues: sorted(rq, &visitor).into_iter().map(row).collect(),
             uptime: shown.uptime(),
             version: env!("CARGO_PKG_VERSION"),
             allow_new_queue: shown.settings().allow_new_queue,
@@ -44,12 +51,17 @@ pub(super) async fn main_page(State(app): State<Arc<App>>, uri: Uri) -> Result<R
 }
 
 /// The addresses of their texts, for scripts that watch them all.
-pub(super) async fn list_text(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(super) async fn list_text(
+    State(app): State<Arc<App>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
     let text = app.ask(move |rq| {
         let line = |name: &String| shown.link(&format!("q/{}.txt\n", escaped_plainly(name)));
-        let text: String = rq.queues().iter().map(line).collect();
+        let queues = rq.queues();
+        let seen = queues.iter().filter(|name| visitor.may(Verb::Stats, name));
+        let text: String = seen.map(line).collect();
         match text.is_empty() {
             true => "\n".to_owned(),
             false => text,
@@ -58,9 +70,12 @@ pub(super) async fn list_text(State(app): State<Arc<App>>) -> Result<Response, P
     Ok(plain(StatusCode::OK, text.await?))
 }
 
-pub(super) async fn list_json(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(super) async fn list_json(
+    State(app): State<Arc<App>>,
+    Extension(visitor): Extension<Visitor>,
+) -> Result<Response, Problem> {
     let uptime = app.uptime();
-    app.document(move |rq| Ok(list_of(&sorted(rq), uptime)))
+    app.document(move |rq| Ok(list_of(&sorted(rq, &visitor), uptime)))
         .await
 }
 
@@ -201,9 +216,10 @@ pub(super) async fn config(
         .await
 }
 
-/// Every queue with its state; one that goes meanwhile is left out.
-fn sorted(rq: &Rq) -> Vec<(String, QueueInfo)> {
+/// Every queue the visitor may see, with its state; one that goes meanwhile is left out.
+fn sorted(rq: &Rq, visitor: &Visitor) -> Vec<(String, QueueInfo)> {
     let mut names = rq.queues();
+    names.retain(|name| visitor.may(Verb::Stats, name));
     names.sort_unstable_by_key(|name| (BUILT_IN.contains(&name.as_str()), name.clone()));
     let info = |name: String| rq.queue(&name).ok().map(|info| (name, info));
     names.into_iter().filter_map(info).collect()

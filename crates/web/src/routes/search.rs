@@ -2,20 +2,28 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::Uri;
+use quintet_engine::Verb;
 use serde_json::Value;
 
 use super::problem;
 use crate::app::App;
+use crate::gate::Visitor;
 use crate::reply::Problem;
 
 /// `?name=QUEUE&query[FIELD]=TEXT`: a part of the field, or with `exact` all of
 /// it.
-pub(super) async fn search(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub(super) async fn search(
+    State(app): State<Arc<App>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     let form = app.query(&uri)?;
     let queue = form.get("name").unwrap_or_default().to_owned();
+    visitor.must(Verb::Peek, &queue)?;
     let exact = form.says("exact");
     let query: Vec<(String, String)> = form
         .object("query")

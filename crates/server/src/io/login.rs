@@ -1,0 +1,172 @@
+//! Connections and who is behind them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use quintet_engine::{Command, Delivery, Outcome, Party, Pattern, Principal, Verb};
+use quintet_hooks::Event;
+use quintet_host::{Need, PartyKey};
+use quintet_wire::{Given, Login, Logins};
+
+use super::conn::{Conn, DueReply};
+use super::mail::{Arrival, Mail};
+use super::thread::IoThread;
+use crate::hooks::Runner;
+use crate::server::Server;
+use crate::trust::{Begun, Comes, Told};
+
+impl Server {
+    /// Who a connection's client is before it has said anything.
+    pub(super) fn who_comes(&self, arrival: &Arrival) -> Principal {
+        if self.is_operator(arrival.listener) {
+            // Whoever the socket's mode lets in may operate, as long as nobody
+            // has said who may do what.
+            let own = rustix::process::geteuid().as_raw();
+            return match arrival.stream.account() {
+                Some(uid) if uid != own && uid != 0 && self.trust.is_used() => Principal::ANONYMOUS,
+                Some(_) | None => Principal::SERVER,
+            };
+        }
+        match &arrival.user {
+            Some(user) => self.trust.user(user),
+            None => match self.listeners[arrival.listener].user.as_str() {
+                "" => Principal::ANONYMOUS,
+                user => self.trust.user(user),
+            },
+        }
+    }
+
+    /// Whether a connection's client may or has to say who it is.
+    #[inline]
+    pub(super) fn logins_of(&self, principal: Principal, hooks: Option<&Runner>) -> Logins {
+        let knows = |runner: &Runner| runner.state.events().has(Event::Auth);
+        self.trust.logins(principal, hooks.is_some_and(knows))
+    }
+
+    /// Begins a login. `None`: the connection's thread will be told.
+    pub(super) fn log_in_conn(
+        self: &Arc<Self>,
+        thread: usize,
+        conn: &mut Conn,
+        login: &Login,
+    ) -> Option<DueReply> {
+        let party = conn.caller.party;
+        let mailbox = Arc::clone(&self.mail[thread]);
+        let tell = move |told| mailbox.leave(Mail::Login(party, told));
+        let comes = Comes {
+            name: &login.name,
+            secret: &login.secret,
+            address: address(conn),
+            own: false,
+            with_each_request: false,
+        };
+        match self.begin_login(&comes, tell) {
+            Begun::Now(told) => Some(conn.becomes(told)),
+            Begun::Later => None,
+        }
+    }
+
+    /// Writes down what a connection's client did to the server.
+    pub(super) fn audit_conn(&self, conn: &Conn, act: &str, what: &str, result: &str) {
+        let who = match (&conn.user, conn.caller.principal) {
+            (Some(user), _) => user.to_string(),
+            (None, Principal::SERVER) => match conn.stream.account() {
+                Some(uid) => format!("uid {uid}"),
+                None => String::new(),
+            },
+            (None, principal) => {
+                let name = self.trust.table().name_of(principal);
+                name.map(|name| name.to_string()).unwrap_or_default()
+            }
+        };
+        self.audit.note(&who, address(conn), act, what, result);
+    }
+}
+
+fn address(conn: &Conn) -> Option<IpAddr> {
+    conn.peer().map(|peer| peer.ip().to_canonical())
+}
+
+impl Conn {
+    /// Takes note of what came of its login.
+    fn becomes(&mut self, told: Told) -> DueReply {
+        let told = told.map(|logged_in| {
+            self.caller.principal = logged_in.principal;
+            self.user = Some(logged_in.name);
+            // Hooks are shown somebody else from now on.
+            self.who = None;
+        });
+        DueReply {
+            given: Given::Login(told),
+            need: Need::default(),
+            ..DueReply::own()
+        }
+    }
+}
+
+impl IoThread {
+    /// True if what a wait has brought may still be handed over: its client may
+    /// have lost the right meanwhile. Then it goes back, and the connection
+    /// ends, and with it whatever it holds.
+    pub(super) fn may_be_handed(&mut self, slot: u32, delivery: &Delivery) -> bool {
+        if !self.server.trust.is_used() || !matches!(delivery.outcome, Outcome::Messages(_)) {
+            return true;
+        }
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return true;
+        };
+        let verb = match delivery.looked {
+            true => Verb::Peek,
+            false => Verb::Take,
+        };
+        let principal = conn.caller.principal;
+        self.server.trust.may(principal, verb, &delivery.queue)
+    }
+
+    /// A login that took its time has come to an end.
+    pub(super) fn logged_in(&mut self, party: Party, told: Told) {
+        let server = Arc::clone(&self.server);
+        let Some(slot) = self.conns.slot_of(PartyKey::of(party)) else {
+            return;
+        };
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        if conn.phase.end_wait().is_none() {
+            return;
+        }
+        conn.half_close = None;
+        let reply = conn.becomes(told);
+        self.replies.push(reply);
+        self.encode(slot, &server);
+        self.serve(slot);
+    }
+}
+
+/// What an act on queues is written down with; `None`: it is everyday work.
+pub(super) fn administers(command: &Command) -> Option<(&'static str, String)> {
+    let what = match command {
+        Command::Flush(_)
+        | Command::FlushAll
+        | Command::FlushExpired(_)
+        | Command::Drop(_)
+        | Command::DropQueues { dry_run: false, .. }
+        | Command::Configure { .. }
+        | Command::Pause { .. }
+        | Command::Move { .. }
+        | Command::MoveAll { .. } => command.about(),
+        _ => return None,
+    };
+    let queues: Vec<String> = what.subject.queues().map(ToString::to_string).collect();
+    let mut shown = queues.join(" ");
+    if let Command::DropQueues { pattern, .. } = command {
+        shown = match pattern {
+            Pattern::Exact(name) => name.to_string(),
+            Pattern::Glob(glob) => glob.escape_ascii().to_string(),
+        };
+    }
+    if let Some(id) = what.subject.message() {
+        shown = format!("{} {shown}", id.0);
+    }
+    Some((what.verb.name(), shown))
+}

@@ -1,0 +1,113 @@
+//! HTTP's way to the users: one gate for each listener.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use quintet_engine::{Name, Principal, Verb};
+use quintet_web::{Answer, Gate, Shown, Tell, User};
+use quintet_wire::LoginRefused;
+
+use super::login::{Begun, Comes, Told};
+use crate::server::Server;
+
+/// What a listener of HTTP asks.
+pub(crate) struct HttpGate {
+    server: Weak<Server>,
+    /// Whoever shows nothing is this one; empty: nobody in particular.
+    user: String,
+    /// The listener's own, who are users too.
+    users: Vec<User>,
+}
+
+impl HttpGate {
+    pub(crate) fn new(server: &Arc<Server>, user: String, users: Vec<User>) -> Arc<dyn Gate> {
+        Arc::new(Self {
+            server: Arc::downgrade(server),
+            user,
+            users,
+        })
+    }
+
+    /// Who comes without a word.
+    fn silent(&self, server: &Server) -> Answer {
+        match self.user.as_str() {
+            "" if self.users.is_empty() && server.trust.table().lets_anonymous() => {
+                Answer::In(Principal::ANONYMOUS)
+            }
+            "" => Answer::No,
+            user => Answer::In(server.trust.user(user)),
+        }
+    }
+}
+
+impl Gate for HttpGate {
+    fn is_used(&self) -> bool {
+        let server = self.server.upgrade();
+        server.is_some_and(|server| server.trust.is_used())
+    }
+
+    fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell) {
+        let Some(server) = self.server.upgrade() else {
+            return tell(Answer::NotNow("the server is stopping"));
+        };
+        let (name, secret) = match shown {
+            Shown::Nothing => return tell(self.silent(&server)),
+            Shown::Bearer(token) => return tell(answer(server.bear(token, peer))),
+            Shown::Basic(name, secret) => (name, secret),
+        };
+        // One of the listener's own, unless a [[user]] has the name.
+        let own = std::str::from_utf8(name).ok();
+        let own = own.filter(|name| !server.trust.table().has_user(name));
+        let own = own.is_some_and(|_| quintet_web::is_one_of(&self.users, name, secret));
+        // Called in one way or the other, and once.
+        let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
+        let later = Arc::clone(&tell);
+        let once = |tell: &std::sync::Mutex<Option<Tell>>, told: Told| {
+            if let Some(tell) = quintet_host::locked(tell).take() {
+                tell(answer(told));
+            }
+        };
+        let comes = Comes {
+            name,
+            secret,
+            address: peer,
+            own,
+            with_each_request: true,
+        };
+        let begun = server.begin_login(&comes, move |told| once(&later, told));
+        if let Begun::Now(told) = begun {
+            once(&tell, told);
+        }
+    }
+
+    fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {
+        let server = self.server.upgrade();
+        server.is_some_and(|server| server.trust.may(principal, verb, queue))
+    }
+
+    fn may_server(&self, principal: Principal) -> bool {
+        let server = self.server.upgrade();
+        server.is_some_and(|server| server.trust.may_server(principal))
+    }
+
+    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {
+        if let Some(server) = self.server.upgrade() {
+            let who = server.trust.table().name_of(principal);
+            let who = who.as_deref().unwrap_or_default();
+            let act = act.escape_debug().to_string();
+            server
+                .audit
+                .note(who, peer, "http", &act, &status.to_string());
+        }
+    }
+}
+
+fn answer(told: Told) -> Answer {
+    match told {
+        Ok(logged_in) => Answer::In(logged_in.principal),
+        Err(LoginRefused::Wrong) => Answer::No,
+        Err(refused @ (LoginRefused::Throttled | LoginRefused::Busy)) => {
+            Answer::NotNow(refused.text())
+        }
+    }
+}

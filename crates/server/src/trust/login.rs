@@ -1,0 +1,274 @@
+//! Logins: what is known at once is answered at once; a password is checked by
+//! a few threads of their own, as that takes long by design.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
+
+use anyhow::{Context as _, Result};
+use quintet_engine::Principal;
+use quintet_host::locked;
+use quintet_trust::{Claim, Fits, Password, Throttle};
+use quintet_wire::LoginRefused;
+
+use super::{random, wall_ms};
+use crate::server::Server;
+
+/// Passwords checked at once: each takes 19 MiB and one core for tens of
+/// milliseconds.
+const AT_ONCE: usize = 2;
+/// Logins that wait for that at most.
+const WAITING_MAX: usize = 256;
+/// Bytes of a name that are written down.
+const NAME_SHOWN: usize = 128;
+
+/// Somebody who got in.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedIn {
+    pub(crate) principal: Principal,
+    pub(crate) name: Arc<str>,
+}
+
+/// Somebody who says who it is.
+pub(crate) struct Comes<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) secret: &'a [u8],
+    /// A unix socket has none.
+    pub(crate) address: Option<IpAddr>,
+    /// Where it comes in it is known, though no `[[user]]` has the name.
+    pub(crate) own: bool,
+    /// It says so again and again.
+    pub(crate) with_each_request: bool,
+}
+
+/// What came of a login.
+pub(crate) type Told = Result<LoggedIn, LoginRefused>;
+
+/// How a login goes on.
+pub(crate) enum Begun {
+    Now(Told),
+    /// Whoever asked will be told.
+    Later,
+}
+
+/// Told what came of it, by one of the threads.
+type Tell = Box<dyn FnOnce(Told) + Send>;
+
+/// A login that is looked at by one of the threads.
+struct Job {
+    server: Weak<Server>,
+    name: Box<[u8]>,
+    secret: Box<[u8]>,
+    address: Option<IpAddr>,
+    against: Password,
+    /// Who it is if the password fits; `None`: nobody, if no hook says else.
+    is: Option<Principal>,
+    /// No user has the name: a hook may know it.
+    unknown: bool,
+    /// It gets in unless a hook says no.
+    own: bool,
+    tell: Tell,
+}
+
+/// What is remembered between logins, and the way to the threads.
+pub(crate) struct Checker {
+    throttle: Mutex<Throttle>,
+    fits: Mutex<Fits>,
+    jobs: SyncSender<Job>,
+}
+
+impl Checker {
+    /// With its threads running.
+    ///
+    /// # Errors
+    /// The system has no threads or random numbers to give.
+    pub(crate) fn new() -> Result<Self> {
+        let (jobs, inbox) = sync_channel(WAITING_MAX);
+        let inbox = Arc::new(Mutex::new(inbox));
+        for number in 0..AT_ONCE {
+            let inbox = Arc::clone(&inbox);
+            let thread = std::thread::Builder::new().name(format!("login-{number}"));
+            thread
+                .spawn(move || check_all(&inbox))
+                .context("cannot start a thread")?;
+        }
+        Ok(Self {
+            throttle: Mutex::default(),
+            fits: Mutex::new(Fits::new(random()?)),
+            jobs,
+        })
+    }
+
+    fn is_throttled(&self, address: Option<IpAddr>, now_ms: u64) -> bool {
+        let may = |at| locked(&self.throttle).may_try(at, now_ms);
+        address.is_some_and(|at| may(at).is_err())
+    }
+}
+
+impl Server {
+    /// Somebody says who it is. What cannot be said at once is told to `tell`,
+    /// from another thread.
+    pub(crate) fn begin_login(
+        self: &Arc<Self>,
+        comes: &Comes<'_>,
+        tell: impl FnOnce(Told) + Send + 'static,
+    ) -> Begun {
+        let now = wall_ms();
+        let checker = &self.trust.checker;
+        let (name, secret, address) = (comes.name, comes.secret, comes.address);
+        if checker.is_throttled(address, now) {
+            return Begun::Now(self.end_login(comes, Err(LoginRefused::Throttled)));
+        }
+        let (against, is, unknown) = match self.trust.table().claim(name, secret, now) {
+            Claim::Is(principal) => return Begun::Now(self.known_login(comes, principal)),
+            Claim::If(against, is) => (against, is, false),
+            Claim::Unknown(_) if comes.own && !self.hooks.are_used() => {
+                return Begun::Now(self.known_login(comes, self.trust.user_of(name)));
+            }
+            Claim::Unknown(against) => (against, None, true),
+        };
+        if let Some(principal) = is
+            && locked(&checker.fits).know(&against, secret, now)
+        {
+            return Begun::Now(self.known_login(comes, principal));
+        }
+        let job = Job {
+            server: Arc::downgrade(self),
+            name: name.into(),
+            secret: secret.into(),
+            address,
+            against,
+            is,
+            unknown,
+            own: comes.own,
+            tell: Box::new(tell),
+        };
+        match checker.jobs.try_send(job) {
+            Ok(()) => Begun::Later,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                Begun::Now(self.end_login(comes, Err(LoginRefused::Busy)))
+            }
+        }
+    }
+
+    /// Somebody at `address` shows a token and no name, as with each request.
+    pub(crate) fn bear(&self, token: &[u8], address: Option<IpAddr>) -> Told {
+        let now = wall_ms();
+        let table = self.trust.table();
+        let throttled = self.trust.checker.is_throttled(address, now);
+        let whose = match throttled {
+            true => Err(LoginRefused::Throttled),
+            false => table.bearer(token, now).ok_or(LoginRefused::Wrong),
+        };
+        let name = whose.ok().and_then(|whose| table.name_of(whose));
+        let comes = Comes {
+            name: name.as_deref().unwrap_or_default().as_bytes(),
+            secret: token,
+            address,
+            own: false,
+            with_each_request: true,
+        };
+        match whose {
+            Ok(principal) => Ok(self.known_login(&comes, principal)?),
+            Err(refused) => self.end_login(&comes, Err(refused)),
+        }
+    }
+
+    /// It is known at once who somebody is: where that is so with each of its
+    /// requests nobody writes it down.
+    fn known_login(&self, comes: &Comes<'_>, principal: Principal) -> Told {
+        match comes.with_each_request {
+            true => Ok(LoggedIn {
+                principal,
+                name: shown(comes.name).into(),
+            }),
+            false => self.end_login(comes, Ok(principal)),
+        }
+    }
+
+    /// Counts a login and says what came of it.
+    fn end_login(&self, comes: &Comes<'_>, outcome: Result<Principal, LoginRefused>) -> Told {
+        let counts = &self.trust.counts;
+        let (name, address) = (shown(comes.name), comes.address);
+        let (count, result) = match outcome {
+            Ok(_) => (&counts.logins, "ok"),
+            Err(LoginRefused::Wrong) => (&counts.failed, "wrong"),
+            Err(LoginRefused::Throttled) => (&counts.throttled, "throttled"),
+            Err(LoginRefused::Busy) => (&counts.busy, "busy"),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        if let Some(address) = address {
+            let mut throttle = locked(&self.trust.checker.throttle);
+            match outcome {
+                Ok(_) => throttle.succeeded(address),
+                Err(LoginRefused::Wrong) => throttle.failed(address, wall_ms()),
+                // Not looked at, so it did not fail.
+                Err(LoginRefused::Throttled | LoginRefused::Busy) => {}
+            }
+        }
+        // Of those that are not looked at there may be any number.
+        if !matches!(outcome, Err(LoginRefused::Throttled | LoginRefused::Busy)) {
+            self.audit.note(&name, address, "login", "", result);
+        }
+        outcome.map(|principal| LoggedIn {
+            principal,
+            name: name.into(),
+        })
+    }
+}
+
+/// A name as it is written down.
+fn shown(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN)]);
+    name.escape_debug().to_string()
+}
+
+/// One of the threads: checks what comes until nobody can bring anything.
+fn check_all(inbox: &Mutex<Receiver<Job>>) {
+    loop {
+        // Only one waits in line; the others wait for the lock.
+        let Ok(job) = locked(inbox).recv() else {
+            return;
+        };
+        let Some(server) = job.server.upgrade() else {
+            return;
+        };
+        let outcome = check(&server, &job);
+        let comes = Comes {
+            name: &job.name,
+            secret: &job.secret,
+            address: job.address,
+            own: job.own,
+            with_each_request: false,
+        };
+        let told = server.end_login(&comes, outcome);
+        (job.tell)(told);
+    }
+}
+
+fn check(server: &Arc<Server>, job: &Job) -> Result<Principal, LoginRefused> {
+    // Of many at once the first failures count for those behind them.
+    if server.trust.checker.is_throttled(job.address, wall_ms()) {
+        return Err(LoginRefused::Throttled);
+    }
+    if job.unknown
+        && let Ok(name) = std::str::from_utf8(&job.name)
+    {
+        let may = server.may_log_in(name, &job.secret);
+        if may.unwrap_or(job.own) {
+            return Ok(server.trust.user(name));
+        }
+    }
+    // Also where it lets nobody in: the time does not tell whether there is
+    // such a user.
+    let fits = job.against.fits(&job.secret);
+    match job.is.filter(|_| fits) {
+        Some(principal) => {
+            let mut fits = locked(&server.trust.checker.fits);
+            fits.learn(&job.against, &job.secret, wall_ms());
+            Ok(principal)
+        }
+        None => Err(LoginRefused::Wrong),
+    }
+}

@@ -1,0 +1,357 @@
+//! Who clients are and what they may do: the table in force, and logins.
+
+mod gate;
+mod login;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow};
+use quintet_engine::{Name, Permits, Principal, Verb};
+use quintet_host::{Core, locked};
+use quintet_trust::{Register, Right, ShardPermits, Table};
+use quintet_wire::Logins;
+
+use crate::config::{Address, Config, Listen, Served, open_to_all};
+use crate::http;
+
+pub(crate) use gate::HttpGate;
+pub(crate) use login::{Begun, Checker, Comes, Told};
+
+/// Who there is, and how they get in.
+pub(crate) struct Trust {
+    register: Mutex<Register>,
+    table: RwLock<Arc<Table>>,
+    /// As the table says; looked at with every request.
+    used: AtomicBool,
+    lets_anonymous: AtomicBool,
+    pub(crate) checker: Checker,
+    pub(crate) counts: TrustCounts,
+}
+
+/// Numbers of logins and refusals since the start.
+#[derive(Default)]
+pub(crate) struct TrustCounts {
+    pub(crate) logins: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) throttled: AtomicU64,
+    pub(crate) busy: AtomicU64,
+    /// Server commands of clients without the right.
+    pub(crate) forbidden: AtomicU64,
+}
+
+impl Trust {
+    /// By the configuration.
+    ///
+    /// # Errors
+    /// All that is wrong with its users, grants and listeners.
+    pub(crate) fn new(config: &Config, path: Option<&std::path::Path>) -> Result<Self> {
+        let mut register = Register::default();
+        let table = read(config, path, &mut register).map_err(|why| anyhow!(why))?;
+        Ok(Self {
+            used: AtomicBool::new(table.is_used()),
+            lets_anonymous: AtomicBool::new(table.lets_anonymous()),
+            register: Mutex::new(register),
+            table: RwLock::new(Arc::new(table)),
+            checker: Checker::new()?,
+            counts: TrustCounts::default(),
+        })
+    }
+
+    /// By a newer configuration. `by` is who wants it, if that is a client.
+    ///
+    /// # Errors
+    /// All that is wrong; what is in force stays.
+    pub(crate) fn reload(
+        &self,
+        config: &Config,
+        path: Option<&std::path::Path>,
+        by: Option<Principal>,
+    ) -> Result<(), String> {
+        let mut register = locked(&self.register);
+        let mut tried = register.clone();
+        let table = read(config, path, &mut tried)?;
+        if let Some(by) = by
+            && !table.everywhere(by).has(Right::Server)
+        {
+            return Err(
+                "it would take the right \"server\" from whoever asked for the reload: SIGHUP \
+                 reloads it nevertheless"
+                    .to_owned(),
+            );
+        }
+        *register = tried;
+        self.used.store(table.is_used(), Ordering::Relaxed);
+        self.lets_anonymous
+            .store(table.lets_anonymous(), Ordering::Relaxed);
+        *self
+            .table
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::new(table);
+        Ok(())
+    }
+
+    /// True if rights are looked at at all.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The table in force.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        let table = self.table.read();
+        Arc::clone(&table.unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// Has the shards go by the table in force.
+    pub(crate) fn enforce(&self, core: &Core) {
+        let table = self.table();
+        core.set_permits(|| {
+            let permits = || Box::new(ShardPermits::new(Arc::clone(&table))) as Box<dyn Permits>;
+            table.is_used().then(permits)
+        });
+    }
+
+    /// Whether a connection may, or has to, say who it is. `hooked`: a hook
+    /// knows users.
+    #[inline]
+    pub(crate) fn logins(&self, principal: Principal, hooked: bool) -> Logins {
+        if !self.used.load(Ordering::Relaxed) {
+            return match hooked {
+                true => Logins::Open,
+                false => Logins::Off,
+            };
+        }
+        match principal {
+            Principal::ANONYMOUS if !self.lets_anonymous.load(Ordering::Relaxed) => Logins::Needed,
+            _ => Logins::Open,
+        }
+    }
+
+    /// True if `principal` may ask the server itself.
+    pub(crate) fn may_server(&self, principal: Principal) -> bool {
+        let may = !self.used.load(Ordering::Relaxed)
+            || self.table().everywhere(principal).has(Right::Server);
+        if !may {
+            self.counts.forbidden.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// True if `principal` may do this to the messages of `queue`.
+    pub(crate) fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {
+        !self.used.load(Ordering::Relaxed) || self.table().may(principal, verb, queue.as_bytes())
+    }
+
+    /// The number of a name that need not be text.
+    pub(crate) fn user_of(&self, name: &[u8]) -> Principal {
+        std::str::from_utf8(name).map_or(Principal::ANONYMOUS, |name| self.user(name))
+    }
+
+    /// The number of a listener's user; anonymous if there is none, or none any
+    /// more.
+    pub(crate) fn user(&self, name: &str) -> Principal {
+        let known = self.table().principal(name);
+        known.unwrap_or(Principal::ANONYMOUS)
+    }
+}
+
+/// What the wall clock shows, ms: tokens end, and failures are forgotten, by it.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// So many random bytes of the system's.
+///
+/// # Errors
+/// It has none.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
+            .map_err(|error| anyhow!("the system has no random numbers: {error}"))?;
+    }
+    Ok(bytes)
+}
+
+fn read(
+    config: &Config,
+    path: Option<&std::path::Path>,
+    register: &mut Register,
+) -> Result<Table, String> {
+    let mut wrong = Vec::new();
+    if config
+        .users
+        .iter()
+        .any(crate::config::UserTable::has_hashes)
+    {
+        wrong.extend(path.and_then(open_to_all));
+    }
+    let users: Vec<_> = config
+        .users
+        .iter()
+        .map(|user| user.user(&mut wrong))
+        .collect();
+    let grants: Vec<_> = config
+        .grants
+        .iter()
+        .map(|grant| grant.grant(&mut wrong))
+        .collect();
+    let elsewhere = config.hooks_path().is_some()
+        || config.listen.iter().any(|listen| has_users_option(listen));
+    let table = register.table(&users, &grants, elsewhere);
+    let table = match table {
+        Ok(table) => table,
+        Err(error) => {
+            wrong.extend(error.0);
+            return Err(wrong.join("; "));
+        }
+    };
+    for listen in &config.listen {
+        if !listen.user.is_empty() && table.principal(&listen.user).is_none() {
+            let voice = listen.served.name();
+            wrong.push(format!(
+                "[[listen]] {voice}: user = \"{}\" is no user",
+                listen.user
+            ));
+        }
+        wrong.extend(exposed(listen, &table));
+    }
+    match wrong.is_empty() {
+        true => Ok(table),
+        false => Err(wrong.join("; ")),
+    }
+}
+
+fn has_users_option(listen: &Listen) -> bool {
+    matches!(listen.served, Served::Http) && !listen.options.text("users").trim().is_empty()
+}
+
+/// True if clients of this voice can say who they are.
+fn has_logins(served: Served) -> bool {
+    [http::NAME, "memcache", "beanstalk", "lineup"].contains(&served.name())
+}
+
+/// Why a listener must not be opened: others than this machine reach it, and
+/// nobody has to say who it is.
+fn exposed(listen: &Listen, table: &Table) -> Option<String> {
+    let Address::Tcp(at) = &listen.address else {
+        return None;
+    };
+    let asked = !listen.user.is_empty()
+        || has_users_option(listen)
+        || table.is_used() && !table.lets_anonymous() && has_logins(listen.served);
+    if at.ip().to_canonical().is_loopback() || listen.insecure || asked {
+        return None;
+    }
+    let voice = listen.served.name();
+    let login = match has_logins(listen.served) {
+        true => "name [[user]]s that log in and their [[grant]]s, ",
+        false => "",
+    };
+    let shorthand = match listen.served {
+        Served::Http => "give users = \"NAME:PASSWORD\", ",
+        Served::Voice(_) => "",
+    };
+    Some(format!(
+        "{voice} on {at} would let anybody who reaches it put, take and delete messages: {login}\
+         {shorthand}say whose the clients of this listener are with user = \"NAME\", listen on \
+         127.0.0.1, or say insecure = true (--listen {voice}={at},insecure) if nobody else reaches \
+         it or something in front asks for logins"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Given, load};
+
+    fn config(text: &str) -> Config {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("quintet.toml");
+        std::fs::write(&path, text).expect("written");
+        let given = Given {
+            config: Some(path),
+            ..Given::default()
+        };
+        load(&given).expect("read")
+    }
+
+    #[test]
+    fn a_listener_others_reach_needs_somebody_to_be() {
+        let ann = "[[user]]\nname = 'ann'\n";
+        let open = |voice: &str, more: &str| {
+            format!("[[listen]]\nvoice = '{voice}'\naddress = '0.0.0.0:0'\n{more}\n")
+        };
+        for voice in Served::all().map(Served::name) {
+            let refused = Trust::new(&config(&open(voice, "")), None);
+            let why = refused.err().expect("refused").to_string();
+            assert!(
+                why.contains(voice) && why.contains("insecure = true"),
+                "{why}"
+            );
+            for (text, fine) in [
+                (open(voice, "insecure = true"), true),
+                (format!("{ann}{}", open(voice, "user = 'ann'")), true),
+                (open(voice, "user = 'ann'"), false),
+                (
+                    format!("{ann}{}", open(voice, "")),
+                    !matches!(voice, "jobqueue" | "pinpriq"),
+                ),
+                (
+                    format!(
+                        "{ann}[[grant]]\nuser = 'anonymous'\nqueues = ['*']\nrights = ['put']\n{}",
+                        open(voice, "")
+                    ),
+                    false,
+                ),
+                (open(voice, "").replace("0.0.0.0", "[::1]"), true),
+                (open(voice, "").replace("0.0.0.0", "[::]"), false),
+            ] {
+                let made = Trust::new(&config(&text), None);
+                assert_eq!(made.is_ok(), fine, "{text}: {:?}", made.err());
+            }
+        }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_in_one_message() {
+        let text = "[[user]]\nname = 'ann'\npassword = 'hush'\n\
+                    [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put', 'fly']\n\
+                    [[grant]]\ngroup = 'none'\nqueues = ['*']\nrights = ['put']\n\
+                    [[listen]]\nvoice = 'lineup'\naddress = '0'\nuser = 'cyd'\n";
+        let why = Trust::new(&config(text), None)
+            .err()
+            .expect("refused")
+            .to_string();
+        for says in ["quintet passwd", "\"bob\"", "\"fly\"", "\"none\""] {
+            assert!(why.contains(says), "{says}: {why}");
+        }
+        assert!(!why.contains("hush"), "{why}");
+    }
+
+    #[test]
+    fn who_reloads_is_not_locked_out() {
+        let with = |rights: &str| {
+            config(&format!(
+                "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = [{rights}]"
+            ))
+        };
+        let trust = Trust::new(&with("'server'"), None).expect("made");
+        let ann = trust.user("ann");
+        assert!(trust.may_server(ann));
+        let kept = trust.reload(&with("'put'"), None, Some(ann));
+        assert!(kept.is_err_and(|why| why.contains("SIGHUP")));
+        assert!(trust.may_server(ann));
+        trust
+            .reload(&with("'put'"), None, None)
+            .expect("by a signal");
+        assert!(!trust.may_server(ann));
+        assert_eq!(trust.counts.forbidden.load(Ordering::Relaxed), 1);
+    }
+}

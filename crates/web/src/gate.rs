@@ -1,0 +1,207 @@
+//! Who the server says a client is, and what that one may do.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hyper::{Method, StatusCode};
+use quintet_engine::{Name, Principal, Verb};
+
+use crate::reply::Problem;
+
+/// The server's users and what they may do.
+pub trait Gate: Send + Sync {
+    /// True if there are any. Without, listeners go by their own logins, and
+    /// whoever is let in may do everything.
+    fn is_used(&self) -> bool;
+
+    /// Who a client is by what it shows. `tell` may be called at once, or later
+    /// from another thread.
+    fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell);
+
+    /// True if `principal` may do this to the messages of `queue`.
+    fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool;
+
+    /// True if it may do what concerns all queues.
+    fn may_server(&self, principal: Principal) -> bool;
+
+    /// Writes down what a client has done to a queue or the server.
+    fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16);
+}
+
+/// Told who a client is.
+pub type Tell = Box<dyn FnOnce(Answer) + Send>;
+
+/// What a request shows.
+#[derive(Clone, Copy)]
+pub enum Shown<'a> {
+    Nothing,
+    /// A name and a password.
+    Basic(&'a [u8], &'a [u8]),
+    /// A token.
+    Bearer(&'a [u8]),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    In(Principal),
+    No,
+    /// Not looked at, and why.
+    NotNow(&'static str),
+}
+
+/// Whose request it is: among its extensions.
+#[derive(Clone, Default)]
+pub(crate) struct Visitor {
+    /// `None`: whoever it is may do everything.
+    pub(crate) known: Option<(Principal, Arc<dyn Gate>)>,
+}
+
+impl fmt::Debug for Visitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let principal = self.known.as_ref().map(|(principal, _)| principal);
+        write!(f, "Visitor({principal:?})")
+    }
+}
+
+impl Visitor {
+    /// True if it may do this to a queue.
+    pub(crate) fn may(&self, verb: Verb, queue: &str) -> bool {
+        let known = self.known.as_ref();
+        known.is_none_or(|(who, gate)| gate.may(*who, verb, &Name::from(queue)))
+    }
+
+    fn may_server(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_none_or(|(who, gate)| gate.may_server(*who))
+    }
+
+    /// Refuses what it may not do to a queue.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn must(&self, verb: Verb, queue: &str) -> Result<(), Problem> {
+        match self.may(verb, queue) {
+            true => Ok(()),
+            false => Err(not_permitted()),
+        }
+    }
+
+    /// Refuses a request that it may not make. What depends on more than the
+    /// address is looked at by its handler.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn look_at(&self, method: &Method, path: &str) -> Result<(), Problem> {
+        let may = match needs(method, path) {
+            Needs::Nothing => true,
+            Needs::Server => self.may_server(),
+            Needs::Of(verbs, queue) => {
+                let queue = percent_encoding::percent_decode_str(queue).decode_utf8_lossy();
+                verbs.iter().all(|verb| self.may(*verb, &queue))
+            }
+        };
+        match may {
+            true => Ok(()),
+            false => Err(not_permitted()),
+        }
+    }
+}
+
+fn not_permitted() -> Problem {
+    Problem::said(StatusCode::FORBIDDEN, "not permitted")
+}
+
+/// What a request needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Needs<'a> {
+    /// Nothing, or its handler knows.
+    Nothing,
+    Of(&'a [Verb], &'a str),
+    Server,
+}
+
+fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    match parts[..] {
+        // Lists show what may be seen; a search and an act say of what queue in
+        // their form.
+        ["" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
+        ["q", last] if reads => match last.split_once('.') {
+            Some((queue, "txt")) => Needs::Of(&[Verb::Stats], queue),
+            Some((queue, _)) => Needs::Of(&[Verb::Peek], queue),
+            None => Needs::Of(&[Verb::Peek], last),
+        },
+        ["q", queue, "config" | "config.json"] if reads => Needs::Of(&[Verb::Stats], queue),
+        ["q", queue, "new_message"] => Needs::Of(&[Verb::Put], queue),
+        ["q", queue, ..] if reads => Needs::Of(&[Verb::Peek], queue),
+        ["q", queue, "adminoper" | "restart" | "ack_errs"] => Needs::Of(&[Verb::Configure], queue),
+        ["q", _, _] => Needs::Nothing,
+        ["q", queue, _, "clone"] => Needs::Of(&[Verb::Peek, Verb::Put], queue),
+        ["q", queue, _, "run_now"] => Needs::Of(&[Verb::Kick], queue),
+        ["q", queue, _, "attach", _] => Needs::Of(&[Verb::Put], queue),
+        _ => Needs::Server,
+    }
+}
+
+/// True for what an operator does, and is written down.
+pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    !reads
+        && match needs(method, path) {
+            Needs::Server => true,
+            Needs::Of(verbs, _) => verbs.contains(&Verb::Configure),
+            Needs::Nothing => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_says_what_it_needs() {
+        let peek = |queue| Needs::Of(&[Verb::Peek], queue);
+        for (method, path, expected) in [
+            ("GET", "/", Needs::Nothing),
+            ("GET", "/q.json", Needs::Nothing),
+            ("GET", "/assets/rq.css", Needs::Nothing),
+            ("GET", "/q/work", peek("work")),
+            ("GET", "/q/work.json", peek("work")),
+            ("HEAD", "/q/work.txt", Needs::Of(&[Verb::Stats], "work")),
+            ("GET", "/q/work/7/log/stdout", peek("work")),
+            ("GET", "/q/work/done.json", peek("work")),
+            (
+                "POST",
+                "/q/work/new_message",
+                Needs::Of(&[Verb::Put], "work"),
+            ),
+            (
+                "POST",
+                "/q/work/adminoper",
+                Needs::Of(&[Verb::Configure], "work"),
+            ),
+            (
+                "POST",
+                "/q/work/7/run_now",
+                Needs::Of(&[Verb::Kick], "work"),
+            ),
+            (
+                "POST",
+                "/q/work/7/attach/a",
+                Needs::Of(&[Verb::Put], "work"),
+            ),
+            ("POST", "/new_queue", Needs::Server),
+            ("POST", "/delete_queue", Needs::Server),
+            ("GET", "/new_queue", Needs::Server),
+            // What nobody has thought of.
+            ("POST", "/q/work/7/explode", Needs::Server),
+            ("DELETE", "/q", Needs::Server),
+        ] {
+            let method = method.parse().expect("a method");
+            assert_eq!(needs(&method, path), expected, "{method} {path}");
+        }
+    }
+}
