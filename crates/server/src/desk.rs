@@ -250,7 +250,9 @@ impl Server {
     /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
     pub(crate) fn may_log_in(self: &Arc<Self>, user: &str, secret: &[u8]) -> Option<bool> {
         let asked = self.hooks.at_desk(&Arc::downgrade(self), |runner| {
-            let may = runner.state.auth(&who(Caller::server(Party::default())), user, secret);
+            let may = runner
+                .state
+                .auth(&who(Caller::server(Party::default())), user, secret);
             (may, runner.take_did())
         });
         let (may, did) = asked?;

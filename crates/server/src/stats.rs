@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_door::Exposition;
 use quintet_engine::{
-    Caller, Command, Name, Outcome, Party, Principal, QueueStats, Refusal, ShardStats, StatsOf, StatsReply,
+    Caller, Command, Name, Outcome, Party, Principal, QueueStats, Refusal, ShardStats, StatsOf,
+    StatsReply,
 };
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, locked};

@@ -12,7 +12,8 @@ const EXAMPLES: &str = "\
 Examples:
   quintet serve
   quintet serve --data /var/lib/quintet --sync 50ms
-  quintet serve --listen memcache=0.0.0.0:22133 --listen memcache=unix:/run/q.sock
+  quintet serve --listen memcache=:22133 --listen memcache=unix:/run/q.sock
+  quintet serve --listen memcache=0.0.0.0:22133,insecure
   quintet serve --print-config > quintet.toml
 
 When every listener accepts, one line \"listening VOICE ADDRESS\" each and then
@@ -32,7 +33,8 @@ pub(super) struct Serve {
     /// Data directory; made if absent [default: data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Open this listener and only those named; ADDR is HOST:PORT, :PORT, PORT or unix:PATH.
+    /// Open this listener and only those named; ADDR is HOST:PORT, :PORT, PORT or unix:PATH, and
+    /// ",insecure" behind it opens it beyond this machine though nobody has to log in.
     #[arg(long, value_name = "VOICE=ADDR")]
     listen: Vec<String>,
     /// When the log reaches the disk: always, never, or an interval such as 50ms.

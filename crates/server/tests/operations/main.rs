@@ -13,3 +13,4 @@ mod remembered;
 mod rq_command;
 mod shards;
 mod transfer;
+mod trust;
