@@ -10,6 +10,7 @@ mod mutants;
 mod parts;
 mod plant;
 mod repeat;
+mod sbom;
 mod tidy;
 mod torment;
 
@@ -36,6 +37,7 @@ Tasks:
             the queues: do the tests notice? takes options: cargo xtask mutants --help
   deny      Licences, duplicates and sources of the crates of others (deny.toml);
             builds cargo-deny first, for some minutes, below the target directory
+  sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
   torment   The real binary under load, faults, kills and hostile clients, and a
             check of what it acknowledged: cargo xtask torment --help
   cluster   The same of three nodes over three NATS servers: cargo xtask cluster --help;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         "lint" => parts::run(&root(), &parts::LINT),
         "clients" => parts::run(&root(), &parts::CLIENTS),
         "deny" => deny::check(&root()),
+        "sbom" => sbom::write(&root()),
         "plant" => plant::run(&root(), &arguments),
         "mutants" => mutants::run(&root(), &arguments),
         "repeat" => repeat::run(&root(), &arguments),

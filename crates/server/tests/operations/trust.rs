@@ -161,7 +161,7 @@ fn each_voice_has_its_way() {
     says(&mut lineup, "AUTH ann hush\r\n", "+OK\r\n");
     // Whoever comes to this listener is Cyd.
     let mut jobs = server.client_of("jobqueue");
-    jobs.send(b"CONNECT\0x\0ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x");
+    jobs.send(b"CONNECT\0ADD\0mails\0\x01\0\0\0\x3c\0\0\0\x01\0\0\0x");
     jobs.expect(b"OK\0ADDED\0");
     let code = BASE64_STANDARD.encode("ann:hush");
     let bearer = format!("Bearer {}", token());
