@@ -68,7 +68,7 @@ impl Scripts {
         if !open.is_empty() {
             let logins = logins(server);
             let memory = &server.connection_memory;
-            let gate = |user, users| HttpGate::new(server, user, users);
+            let gate = |user, users| HttpGate::of_listener(server, user, users);
             let running = http::Running::start(open, &rq, &scripts.door, &logins, gate, memory)?;
             scripts.http = Some(running);
         }

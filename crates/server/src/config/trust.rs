@@ -313,7 +313,7 @@ mod tests {
                 assert!(why.contains(&format!("chmod 600 {text}")), "{why}");
             }
         }
-        assert_eq!(open_to_all(&path).is_some(), true);
+        assert!(open_to_all(&path).is_some());
     }
 
     #[test]

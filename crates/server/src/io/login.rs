@@ -145,18 +145,22 @@ impl IoThread {
 
 /// What an act on queues is written down with; `None`: it is everyday work.
 pub(super) fn administers(command: &Command) -> Option<(&'static str, String)> {
-    let what = match command {
+    let administers = matches!(
+        command,
         Command::Flush(_)
-        | Command::FlushAll
-        | Command::FlushExpired(_)
-        | Command::Drop(_)
-        | Command::DropQueues { dry_run: false, .. }
-        | Command::Configure { .. }
-        | Command::Pause { .. }
-        | Command::Move { .. }
-        | Command::MoveAll { .. } => command.about(),
-        _ => return None,
-    };
+            | Command::FlushAll
+            | Command::FlushExpired(_)
+            | Command::Drop(_)
+            | Command::DropQueues { dry_run: false, .. }
+            | Command::Configure { .. }
+            | Command::Pause { .. }
+            | Command::Move { .. }
+            | Command::MoveAll { .. }
+    );
+    if !administers {
+        return None;
+    }
+    let what = command.about();
     let queues: Vec<String> = what.subject.queues().map(ToString::to_string).collect();
     let mut shown = queues.join(" ");
     if let Command::DropQueues { pattern, .. } = command {

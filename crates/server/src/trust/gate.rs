@@ -20,7 +20,11 @@ pub(crate) struct HttpGate {
 }
 
 impl HttpGate {
-    pub(crate) fn new(server: &Arc<Server>, user: String, users: Vec<User>) -> Arc<dyn Gate> {
+    pub(crate) fn of_listener(
+        server: &Arc<Server>,
+        user: String,
+        users: Vec<User>,
+    ) -> Arc<dyn Gate> {
         Arc::new(Self {
             server: Arc::downgrade(server),
             user,

@@ -202,8 +202,7 @@ fn read(
         .iter()
         .map(|grant| grant.grant(&mut wrong))
         .collect();
-    let elsewhere = config.hooks_path().is_some()
-        || config.listen.iter().any(|listen| has_users_option(listen));
+    let elsewhere = config.hooks_path().is_some() || config.listen.iter().any(has_users_option);
     let table = register.table(&users, &grants, elsewhere);
     let table = match table {
         Ok(table) => table,
