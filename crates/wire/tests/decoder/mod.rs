@@ -139,7 +139,7 @@ impl Driver<'_> {
             Ask::Host(HostAsk::Reload | HostAsk::Metrics | HostAsk::Config | HostAsk::Listener) => {
                 Given::Host(Ok("a\nb".to_owned()))
             }
-            Ask::Login(_) if turn % 3 == 0 => Given::Login(Err(LoginRefused::Wrong)),
+            Ask::Login(_) if turn.is_multiple_of(3) => Given::Login(Err(LoginRefused::Wrong)),
             Ask::Login(_) => {
                 self.env.logins = Logins::Open;
                 Given::Login(Ok(()))
