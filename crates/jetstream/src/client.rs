@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, ConnectOptions, HeaderMap, Subscriber, connection::State};
+use async_nats::{
+    Client, ConnectErrorKind, ConnectOptions, HeaderMap, Subscriber, connection::State,
+};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
@@ -64,6 +66,8 @@ impl fmt::Debug for Servers {
 pub enum Error {
     /// No server could be reached; in the library's words.
     Unreachable(Vec<String>, String),
+    /// Servers could be reached, and do not take this user.
+    Denied(Vec<String>),
     /// The credentials cannot be read.
     Credentials(std::io::Error),
     /// Nobody answered in time: the servers may be without a leader.
@@ -82,6 +86,12 @@ impl fmt::Display for Error {
             Error::Unreachable(addresses, why) => {
                 write!(f, "cannot reach NATS at {}: {why}", addresses.join(", "))
             }
+            Error::Denied(addresses) => write!(
+                f,
+                "NATS at {} does not take this node's user: see cluster.user and \
+                 cluster.password_file, or cluster.credentials",
+                addresses.join(", ")
+            ),
             Error::Credentials(error) => write!(f, "cannot read the NATS credentials: {error}"),
             Error::Silent => f.write_str(
                 "JetStream does not answer: it is not enabled (`jetstream: enabled` in the \
@@ -100,7 +110,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Credentials(error) | Error::Thread(error) => Some(error),
-            Error::Unreachable(..) | Error::Silent | Error::Refused(..) | Error::Bucket(..) => None,
+            Error::Unreachable(..)
+            | Error::Denied(..)
+            | Error::Silent
+            | Error::Refused(..)
+            | Error::Bucket(..) => None,
         }
     }
 }
@@ -427,7 +441,12 @@ async fn connect(servers: &Servers, addresses: &[String]) -> Result<Client, Erro
     .await
     {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(error)) => Err(unreachable(error.to_string())),
+        Ok(Err(error)) => match error.kind() {
+            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                Err(Error::Denied(addresses.to_vec()))
+            }
+            _ => Err(unreachable(error.to_string())),
+        },
         Err(_) => Err(unreachable("no answer".to_owned())),
     }
 }

@@ -3,5 +3,6 @@
 
 mod log;
 mod objects;
+#[allow(dead_code, reason = "the nodes' tests use the rest")]
 mod servers;
 mod stream;

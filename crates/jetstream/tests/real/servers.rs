@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -34,7 +35,7 @@ fn program() -> PathBuf {
     given.map_or_else(|| "nats-server".into(), PathBuf::from)
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound").port()
 }
@@ -42,6 +43,11 @@ fn free_port() -> u16 {
 impl Fleet {
     /// Starts `count` of them.
     pub(crate) fn start(count: usize) -> Self {
+        Self::start_with(count, "always", "")
+    }
+
+    /// The same, which sync so often, and with more lines of configuration.
+    pub(crate) fn start_with(count: usize, sync: &str, more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
         let routes: Vec<String> = ports
@@ -55,8 +61,8 @@ impl Fleet {
                 let name = format!("n{at}");
                 let store = dir.path().join(&name);
                 let mut config = format!(
-                    "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
-                     jetstream {{ store_dir: {store:?}, sync_interval: always }}\n"
+                    "server_name: {name}\nlisten: \"127.0.0.1:{port}\"\n{more}\
+                     jetstream {{ store_dir: {store:?}, sync_interval: {sync} }}\n"
                 );
                 if count > 1 {
                     config += &format!(
@@ -105,6 +111,19 @@ impl Fleet {
         let child = self.servers[at].child.as_ref().expect("running");
         let signal = if frozen { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(child), signal).expect("ours");
+    }
+
+    /// Publishes as anybody may who reaches a server.
+    pub(crate) fn publish(&self, subject: &str, payload: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.servers[0].port)).expect("it runs");
+        stream.set_read_timeout(Some(LONG)).expect("set");
+        let len = payload.len();
+        let text = format!(
+            "CONNECT {{\"verbose\":false}}\r\nPUB {subject} {len}\r\n{payload}\r\nPING\r\n"
+        );
+        stream.write_all(text.as_bytes()).expect("sent");
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "PONG"), "it closed the connection");
     }
 
     /// Which one has this name.

@@ -277,15 +277,19 @@ pub(crate) fn follow(
     // The standard library's hash keys are random.
     let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
     let writer = Writer(random());
-    let home = mirror::home(&config.data, random())?;
+    let ourselves = registry::Ourselves {
+        link: link.address.clone(),
+        home: mirror::home(&config.data, random())?,
+        writer,
+    };
     let joined = until(inbox, || {
-        registry::join(&stream, cluster, config.shards, home, writer)
+        registry::join(&stream, cluster, config.shards, &ourselves)
     });
     let Some(joined) = joined? else {
         return Ok(None);
     };
     let registered = joined.map_err(|why| anyhow!(why))?;
-    registry::renew(&stream, cluster, &link.address, home, writer)?;
+    registry::renew(&stream, cluster, &ourselves)?;
     source::tell_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
@@ -367,6 +371,21 @@ pub(crate) fn follow(
     wait(&node, inbox)
 }
 
+/// Why this node cannot be a standby, and what there is to do.
+fn cannot_follow(error: LogError) -> anyhow::Error {
+    let spoiled = matches!(error, LogError::BadEntry { .. });
+    let error = anyhow::Error::new(error);
+    match spoiled {
+        true => error.context(
+            "cannot follow the log, as it is not what its owners wrote: while a node still owns, \
+             start no other and bring its messages out (`quintet export`); else make the stream \
+             again from a node's mirror (`quintet cluster reseed`; docs/cluster.md, \"When things \
+             are gone\")",
+        ),
+        false => error.context("cannot follow the log"),
+    }
+}
+
 /// Waits until this node owns, or is told to stop.
 fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
     while let Ok(order) = inbox.recv() {
@@ -375,7 +394,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
             Order::Look => {
                 let (owned, failed) = node.told.take();
                 if let Some(error) = failed {
-                    return Err(error).context("cannot follow the log");
+                    return Err(cannot_follow(error));
                 }
                 if let Some(owned) = owned {
                     let node = Arc::clone(node);

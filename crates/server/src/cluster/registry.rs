@@ -64,6 +64,43 @@ struct Wish {
     drained: bool,
 }
 
+/// This process, as it is registered.
+#[derive(Clone)]
+pub(super) struct Ourselves {
+    /// Where other nodes reach it.
+    pub(super) link: String,
+    /// Its data directory's number, and its own.
+    pub(super) home: u64,
+    pub(super) writer: Writer,
+}
+
+impl Ourselves {
+    fn entry(&self, cluster: &Cluster) -> Entry {
+        Entry {
+            address: self.link.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            writer: self.writer.0,
+            home: self.home,
+            near: cluster.near.clone(),
+            at_ms: now_ms(),
+        }
+    }
+
+    /// Whether another process is registered under this node's name, and lives.
+    fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<Refusal> {
+        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        (entry.home != self.home && age < GONE).then(|| {
+            format!(
+                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
+                 ago: give this one another name (cluster.node)",
+                cluster.node(),
+                entry.address,
+                age.as_secs()
+            )
+        })
+    }
+}
+
 /// Why this node is not part of the cluster, in words for the operator.
 type Refusal = String;
 
@@ -93,33 +130,35 @@ pub(super) fn join(
     stream: &JetStream,
     cluster: &Cluster,
     shards: u64,
-    home: u64,
-    writer: Writer,
+    ourselves: &Ourselves,
 ) -> Result<Result<ClusterId, Refusal>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    let id = match agree(&bucket, cluster, shards, writer)? {
+    let id = match agree(&bucket, cluster, shards, ourselves.writer)? {
         Ok(id) => id,
         Err(refusal) => return Ok(Err(refusal)),
     };
     let key = format!("node.{}", cluster.node());
-    if let Some(there) = bucket.get(&key)? {
+    let there = bucket.get(&key)?;
+    let revision = there.as_ref().map_or(0, |there| there.revision);
+    if let Some(there) = there {
         let entry: Entry = match read(&key, &there.bytes) {
             Ok(entry) => entry,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
-        if entry.home != home && age < GONE {
-            return Ok(Err(format!(
-                "another process is the node {:?} of this cluster, at {}, and was heard of {} s \
-                 ago: give this one another name (cluster.node)",
-                cluster.node(),
-                entry.address,
-                age.as_secs()
-            )));
+        if let Some(refusal) = ourselves.twin(cluster, &entry) {
+            return Ok(Err(refusal));
         }
     }
-    Ok(log_of(stream, cluster, replicas, &bucket)?.map(|()| id))
+    if let Err(refusal) = log_of(stream, cluster, replicas, &bucket)? {
+        return Ok(Err(refusal));
+    }
+    let entry = json(&ourselves.entry(cluster));
+    match bucket.put_behind(&key, revision, entry.into())? {
+        true => Ok(Ok(id)),
+        // Another process of this name begins at the same moment: who is first is seen next time.
+        false => Err(Error::Silent),
+    }
 }
 
 /// What all nodes agree on; the first one says it.
@@ -323,23 +362,29 @@ fn log_of(
     )
 }
 
-/// Keeps this node's entry new, for as long as the stream is held.
+/// Keeps this node's entry new, for as long as the stream is held; ends the process when its name
+/// is another's.
 ///
 /// # Errors
 /// There is no thread to be had.
 pub(super) fn renew(
     stream: &Arc<JetStream>,
     cluster: &Cluster,
-    link: &str,
-    home: u64,
-    writer: Writer,
+    ourselves: &Ourselves,
 ) -> Result<()> {
     let (stream, cluster) = (Arc::downgrade(stream), cluster.clone());
-    let link = link.to_owned();
+    let ourselves = ourselves.clone();
     let body = move || {
         while let Some(stream) = Weak::upgrade(&stream) {
-            if let Err(error) = renew_once(&stream, &cluster, &link, home, writer) {
-                tracing::debug!("cannot renew this node's entry: {error}");
+            match renew_once(&stream, &cluster, &ourselves) {
+                Ok(None) => {}
+                // It was away for so long that somebody else took its place.
+                Ok(Some(twin)) => {
+                    tracing::error!("stopping: {twin}");
+                    eprintln!("quintet: stopping: {twin}");
+                    std::process::exit(1);
+                }
+                Err(error) => tracing::debug!("cannot renew this node's entry: {error}"),
             }
             drop(stream);
             std::thread::sleep(RENEW);
@@ -353,21 +398,18 @@ pub(super) fn renew(
 fn renew_once(
     stream: &JetStream,
     cluster: &Cluster,
-    link: &str,
-    home: u64,
-    writer: Writer,
-) -> Result<(), Error> {
+    ourselves: &Ourselves,
+) -> Result<Option<Refusal>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    let entry = Entry {
-        address: link.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        writer: writer.0,
-        home,
-        near: cluster.near.clone(),
-        at_ms: now_ms(),
-    };
-    bucket.put(&format!("node.{}", cluster.node()), json(&entry).into())
+    let key = format!("node.{}", cluster.node());
+    let there = bucket.get(&key)?;
+    let there = there.and_then(|there| read::<Entry>(&key, &there.bytes).ok());
+    if let Some(twin) = there.and_then(|there| ourselves.twin(cluster, &there)) {
+        return Ok(Some(twin));
+    }
+    bucket.put(&key, json(&ourselves.entry(cluster)).into())?;
+    Ok(None)
 }
 
 /// A node that was heard of lately.

@@ -73,6 +73,8 @@ pub(crate) struct Replica {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StreamReport {
     pub(crate) name: String,
+    /// Why it cannot be read from its beginning.
+    pub(crate) spoiled: Option<String>,
     pub(crate) leader: Option<String>,
     /// Servers that are to keep it.
     pub(crate) replicas_wanted: u64,
@@ -261,6 +263,14 @@ impl GroupReport {
             return false;
         };
         let mut survives = true;
+        if let Some(why) = &stream.spoiled {
+            survives = false;
+            notes.push(format!(
+                "{} was changed by somebody else: {why}. A node that starts now cannot read it: \
+                 start none, and bring the messages out (`quintet export`)",
+                stream.name
+            ));
+        }
         if stream.leader.is_none() {
             survives = false;
             notes.push(format!("{} has no leader now", stream.name));
@@ -439,7 +449,7 @@ mod tests {
         fn stream(of: &mut ClusterReport) -> &mut StreamReport {
             of.groups[0].stream.as_mut().expect("one")
         }
-        let cases: [(Break, u8, bool, &str); 11] = [
+        let cases: [(Break, u8, bool, &str); 12] = [
             (|r| drop(r.nodes.remove(0)), 2, false, "nobody owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
@@ -504,6 +514,12 @@ mod tests {
                 "n1 of Q_quintet_0 is offline",
             ),
             (|r| stream(r).leader = None, 1, false, "no leader"),
+            (
+                |r| stream(r).spoiled = Some("all of it was purged".to_owned()),
+                1,
+                false,
+                "changed by somebody else: all of it was purged",
+            ),
         ];
         for (breaks, code, survives, says) in cases {
             let mut report = well();

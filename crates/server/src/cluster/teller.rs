@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use quintet_cluster::{Acks, Role, World as _};
+use quintet_cluster::entry::Entry;
+use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
 use quintet_front::line::Question;
 use quintet_front::{Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
@@ -91,13 +92,42 @@ impl Teller {
         });
     }
 
+    /// Why a node that starts now could not read the log: an owner purges whole segments only.
+    fn spoiled(&self, ends: Ends) -> Option<String> {
+        if ends.last == Seq(0) {
+            return None;
+        }
+        if ends.first > ends.last {
+            return Some("all of it was purged".to_owned());
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        let answer = Box::new(move |found| drop(tell.send(found)));
+        self.stream.get(ends.first, answer);
+        // What was purged since is nothing, as is no answer.
+        let Ok(Found::Entry(entry)) = told.recv() else {
+            return None;
+        };
+        match Entry::decode(ClusterId(self.settings.cluster), &entry) {
+            Ok(entry) if entry.header.begins => None,
+            Ok(_) => Some(format!(
+                "it begins with entry {}, inside a segment",
+                ends.first
+            )),
+            Err(refused) => Some(format!("its first entry, {}: {refused}", ends.first)),
+        }
+    }
+
     /// The stream, as its leader tells of it.
     fn group(&self) -> GroupReport {
         let info = match self.stream.info() {
             Ok(Some(info)) => info,
             Ok(None) => {
                 return GroupReport {
-                    silent: Some("the stream is gone".to_owned()),
+                    silent: Some(
+                        "the stream is gone, and is not made again by itself: see `quintet cluster \
+                         reseed`"
+                            .to_owned(),
+                    ),
                     ..GroupReport::default()
                 };
             }
@@ -109,6 +139,7 @@ impl Teller {
             }
         };
         let ends = info.ends();
+        let spoiled = self.spoiled(ends);
         let (leader, peers) = match &info.cluster {
             Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
             None => (Some("the only server".to_owned()), &[][..]),
@@ -117,6 +148,7 @@ impl Teller {
             group: 0,
             stream: Some(StreamReport {
                 name: self.stream.names().stream.clone(),
+                spoiled,
                 leader,
                 replicas_wanted: info.config.num_replicas as u64,
                 replicas: peers

@@ -4,6 +4,7 @@
 mod files;
 mod handover;
 mod node;
+mod refused;
 #[allow(dead_code, reason = "the log's own tests use the rest")]
 #[path = "../../../jetstream/tests/real/servers.rs"]
 mod servers;

@@ -43,7 +43,7 @@ impl Cluster {
     }
 
     /// What stands behind `[cluster]` in `more` belongs there.
-    fn command(&self, name: &str, data: &Path, more: &str) -> Command {
+    pub(crate) fn command(&self, name: &str, data: &Path, more: &str) -> Command {
         let servers = self.fleet.addresses(0).addresses;
         let (more, inner) = more.split_once("[cluster]\n").unwrap_or((more, ""));
         let config = format!(
@@ -88,6 +88,11 @@ impl Cluster {
             address: address["listening memcache ".len()..].to_owned(),
             running,
         }
+    }
+
+    /// Publishes as anybody may who reaches a server.
+    pub(crate) fn publish(&self, subject: &str, payload: &str) {
+        self.fleet.publish(subject, payload);
     }
 
     /// `kill -9` of a NATS server.
