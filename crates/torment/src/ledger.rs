@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use crate::history::History;
+
 /// The protocols, and RQ's scripts; the index of a count.
 pub(crate) const VOICES: [&str; 7] = [
     "memcache",
@@ -120,6 +122,8 @@ pub(crate) struct Ledger {
     /// Acknowledged and not found, but as many removals are unknown.
     pub(crate) explained: u64,
     pub(crate) violations: Vec<String>,
+    /// Of all messages since the queues were empty.
+    pub(crate) history: History,
 }
 
 /// The longest head of a body.
@@ -163,6 +167,7 @@ impl Ledger {
             twice: 0,
             explained: 0,
             violations: Vec::new(),
+            history: History::default(),
         }
     }
 
@@ -223,6 +228,9 @@ impl Ledger {
         wishes: Wishes,
     ) {
         self.end_put(number, voice, stored);
+        if stored == Some(true) {
+            self.history.stored(number);
+        }
         match (stored, wishes.hook) {
             (Some(true), Some(Hook::Refuses)) => {
                 self.violation(number, "a hook refuses it, and it was acknowledged");
@@ -502,8 +510,16 @@ impl Ledger {
         Ok(())
     }
 
+    /// The queues are empty: says what of their history cannot be.
+    pub(crate) fn close_history(&mut self, lease: Duration) {
+        for (number, why) in self.history.close(lease) {
+            self.violation(number, &why);
+        }
+    }
+
     /// Forgets all messages: their directory is gone.
     pub(crate) fn forget(&mut self) {
+        self.history = History::default();
         self.messages.clear();
         self.unknown_takes.clear();
         self.live = 0;

@@ -24,6 +24,8 @@ pub(crate) const MOVED_TO: &str = STRICT[3];
 pub(crate) const REFUSED_BYTES: usize = 5;
 /// How long a subscriber waits.
 const SUBSCRIBED: Duration = Duration::from_millis(150);
+/// How long a lease is held that is not finished at once, at most: well below its time.
+const HELD_MS: u64 = 400;
 /// Between two puts of a probe.
 const PROBED: Duration = Duration::from_millis(20);
 /// The queue with a script.
@@ -214,8 +216,18 @@ impl Load {
         if voice == MEMCACHE && random.chance(1, 20) {
             wishes.ttl_s = 1 + random.below(3) as u32;
         }
-        let number = self.ledger().begin_put_with(voice, queue, wishes);
         let rank = random.below(2000) as u32;
+        let number = {
+            let mut ledger = self.ledger();
+            let number = ledger.begin_put_with(voice, queue, wishes);
+            // memcache and the command line know no ranks; pinpriq's groups have an order of
+            // their own.
+            let plain = wishes.delay_s == 0 && wishes.hook.is_none() && voice != PINPRIQ;
+            let rank = [rank, 0][usize::from([MEMCACHE, CONTROL].contains(&voice))];
+            let rank = plain.then_some((voice, rank));
+            ledger.history.put(number, queue, rank, wishes.ttl_s > 0);
+            number
+        };
         let sent = Instant::now();
         let done = client.put(to, &body(number, len), rank, wishes);
         if let Ok(true) = done {
@@ -239,29 +251,26 @@ impl Load {
         random: &mut Random,
     ) -> io::Result<bool> {
         let asked = Instant::now();
-        let taken = match client.take(queue, removes) {
-            Ok(Some(taken)) => taken,
-            Ok(None) => return Ok(false),
-            Err(error) => {
-                if removes {
-                    self.ledger().take_unknown(voice, queue);
-                }
-                return Err(error);
-            }
+        let Some((taken, number)) = self.take_one(client, voice, queue, removes, asked)? else {
+            return Ok(false);
         };
-        let number = self
-            .ledger()
-            .taken(&taken.body, voice, queue, asked, removes);
         let Some(number) = number else {
             return Ok(true);
         };
         if removes {
             return Ok(true);
         }
+        if random.chance(1, 20) {
+            std::thread::sleep(Duration::from_millis(random.below(HELD_MS)));
+        }
+        let end = Instant::now();
         match random.below(20) {
             0 => {
                 let delay_s = random.below(2) as u32;
                 client.release(queue, &taken, delay_s)?;
+                if voice != JOBQUEUE {
+                    self.ledger().history.held(number, asked, end);
+                }
                 if voice == BEANSTALK && delay_s > 0 {
                     self.ledger().deeds[PUT_OFF] += 1;
                 }
@@ -278,12 +287,53 @@ impl Load {
         }
         self.ledger().begin_finish(number, voice);
         let done = client.finish(queue, &taken);
+        if done.is_ok() {
+            self.ledger().history.held(number, asked, end);
+        }
         // memcache says END whether there was something to close or not; the
         // lease may have ended if the message came with a time to run.
         let sure = voice != MEMCACHE || asked.elapsed() < Duration::from_millis(LEASE_S * 750);
         let verdict = done.as_ref().ok().map(|done| *done && sure);
         self.ledger().end_finish(number, voice, verdict);
         done.map(|_| true)
+    }
+
+    /// Takes, and notes what came of it; `None`: there was nothing. With the message's number, if
+    /// it is one.
+    fn take_one(
+        &self,
+        client: &mut Client,
+        voice: usize,
+        queue: &'static str,
+        removes: bool,
+        asked: Instant,
+    ) -> io::Result<Option<(Taken, Option<u64>)>> {
+        let taken = client.take(queue, removes);
+        let answered = Instant::now();
+        let mut ledger = self.ledger();
+        match taken {
+            Ok(Some(taken)) => {
+                let number = ledger.taken(&taken.body, voice, queue, asked, removes);
+                if let Some(number) = number {
+                    let oldest = voice != PINPRIQ;
+                    ledger.history.taken(number, asked, answered, oldest);
+                }
+                Ok(Some((taken, number)))
+            }
+            Ok(None) => {
+                if client.told_empty() {
+                    ledger.history.empty(queue, asked, answered);
+                }
+                Ok(None)
+            }
+            Err(error) => {
+                if removes {
+                    ledger.take_unknown(voice, queue);
+                }
+                ledger.history.unanswered(queue, asked);
+                Err(error)
+            }
+        }
     }
 
     /// Buries what is leased, and digs up some of it again.
@@ -313,10 +363,17 @@ impl Load {
             Ok(Some(taken)) => {
                 let mut ledger = self.ledger();
                 ledger.deeds[DELIVERED] += 1;
-                ledger.taken(&taken.body, PINPRIQ, queue, asked, true);
+                let number = ledger.taken(&taken.body, PINPRIQ, queue, asked, true);
+                if let Some(number) = number {
+                    ledger.history.taken(number, asked, Instant::now(), false);
+                }
             }
             // One may be on its way, and nobody reads it.
-            _ => self.ledger().take_unknown(PINPRIQ, queue),
+            _ => {
+                let mut ledger = self.ledger();
+                ledger.take_unknown(PINPRIQ, queue);
+                ledger.history.unanswered(queue, asked);
+            }
         }
         Err(io::ErrorKind::ConnectionAborted.into())
     }
@@ -339,15 +396,11 @@ impl Load {
         let removes = voice == MEMCACHE;
         loop {
             let asked = Instant::now();
-            let got = client.take(queue, removes);
-            if got.is_err() && removes {
-                self.ledger().take_unknown(voice, queue);
-            }
-            let Some(got) = got? else {
+            let got = self.take_one(&mut client, voice, queue, removes, asked)?;
+            let Some((got, number)) = got else {
                 return Ok(taken);
             };
             taken += 1;
-            let number = self.ledger().taken(&got.body, voice, queue, asked, removes);
             let Some(number) = number.filter(|_| !removes) else {
                 continue;
             };

@@ -7,6 +7,7 @@ mod campaign;
 mod check;
 mod cluster;
 mod deck;
+mod history;
 mod hostile;
 mod ledger;
 mod load;

@@ -47,6 +47,8 @@ pub(crate) struct Client {
     stream: Option<BufReader<TcpStream>>,
     used: String,
     watched: String,
+    /// The last take was told, in so many words, that there is nothing.
+    empty: bool,
 }
 
 fn wrong(text: &[u8]) -> io::Error {
@@ -72,6 +74,7 @@ impl Client {
             stream,
             used: "default".into(),
             watched: "default".into(),
+            empty: false,
         })
     }
 
@@ -237,6 +240,7 @@ impl Client {
 
     /// Takes the next message; `removes`, where the protocol has the choice.
     pub(crate) fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<Taken>> {
+        self.empty = false;
         let plain = |body| Some(Taken { body, lease: 0 });
         match self.voice {
             MEMCACHE => {
@@ -245,6 +249,7 @@ impl Client {
                 let line = self.line()?;
                 let text = String::from_utf8_lossy(&line).into_owned();
                 if text == "END" {
+                    self.empty = true;
                     return Ok(None);
                 }
                 match text
@@ -270,6 +275,7 @@ impl Client {
                 let line = self.line()?;
                 let text = String::from_utf8_lossy(&line).into_owned();
                 let Some(rest) = text.strip_prefix("RESERVED ") else {
+                    self.empty = text == "TIMED_OUT";
                     return match text.as_str() {
                         "DEADLINE_SOON" => Ok(None),
                         "TIMED_OUT" | "OUT_OF_MEMORY" | "INTERNAL_ERROR" => Ok(None),
@@ -286,7 +292,10 @@ impl Client {
                 take.extend_from_slice(&1_u32.to_le_bytes());
                 self.send(&take)?;
                 match self.word()?.as_slice() {
-                    b"TIMEOUT" => Ok(None),
+                    b"TIMEOUT" => {
+                        self.empty = true;
+                        Ok(None)
+                    }
                     b"ERROR" => self.word().map(|_| None),
                     b"RESERVED" => {
                         let id = self.exact(8)?;
@@ -319,6 +328,11 @@ impl Client {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether the last take was answered with nothing, and not refused.
+    pub(crate) fn told_empty(&self) -> bool {
+        self.empty
     }
 
     /// Finishes what was taken under a lease; false: it was no longer ours.

@@ -84,7 +84,8 @@ impl Campaign<'_> {
             Kind::SilenceLeader => self.cut(load, None, &|l| l.cut_routes(leader, Off::Silent))?,
             Kind::HalveLeader => {
                 let off = one_way(&mut self.random);
-                self.cut(load, None, &|l| l.cut_routes(leader, off))?
+                // While it is heard and hears nothing its votes may keep others from leading.
+                self.cut(load, Some(FREEZE), &|l| l.cut_routes(leader, off))?
             }
             Kind::BlinkLeader => {
                 self.cut(load, Some(PAUSE), &|l| l.cut_routes(leader, Off::Silent))?

@@ -233,6 +233,9 @@ mod tests {
         proxy.mend(true);
         let near = TcpStream::connect(("127.0.0.1", proxy.port())).expect("accepted");
         let (far, _) = listener.accept().expect("passed on");
+        // What came through is known to the proxy.
+        (&near).write_all(b"1").expect("sent");
+        assert_eq!(byte(&far), b'1');
         proxy.cut(Cut::Silent {
             there: true,
             back: true,

@@ -1,0 +1,366 @@
+//! What clients saw and when, and what of it cannot be: rules about order, which the ledger of
+//! single messages does not know.
+//!
+//! An operation has two moments, when it was asked and when it was answered; whatever it did was in
+//! between. Only what follows from that for sure is wrong. A take whose answer did not come may
+//! have had any message of its queue for a while, so nothing follows for those that were there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// A put that was acknowledged, of a message that anybody could take at once.
+struct Put {
+    queue: &'static str,
+    /// What is equal for messages of one rank.
+    rank: Option<(usize, u32)>,
+    asked: Instant,
+    answered: Option<Instant>,
+    /// It may be gone by itself.
+    mortal: bool,
+}
+
+/// A take that was answered with a message.
+struct Take {
+    number: u64,
+    asked: Instant,
+    answered: Instant,
+    /// By a voice that takes the oldest of a rank, and not the newest.
+    oldest: bool,
+    /// It was the taker's until then: that the connection lived on was seen afterwards.
+    held: Option<Instant>,
+}
+
+/// All of it since the queues were empty.
+#[derive(Default)]
+pub(crate) struct History {
+    puts: BTreeMap<u64, Put>,
+    takes: Vec<Take>,
+    /// Takes without an answer: of which queue, and when they were asked.
+    unknown: Vec<(&'static str, Instant)>,
+    /// Takes that were told there is nothing: of which queue, asked and answered when.
+    empty: Vec<(&'static str, Instant, Instant)>,
+}
+
+/// Two moments.
+#[derive(Clone, Copy)]
+struct Firsts {
+    asked: Instant,
+    answered: Instant,
+    /// All takes of it were of the oldest.
+    oldest: bool,
+}
+
+impl History {
+    /// A put is sent. `rank`: what is equal for messages of one rank, if places count in it.
+    pub(crate) fn put(
+        &mut self,
+        number: u64,
+        queue: &'static str,
+        rank: Option<(usize, u32)>,
+        mortal: bool,
+    ) {
+        let put = Put {
+            queue,
+            rank,
+            asked: Instant::now(),
+            answered: None,
+            mortal,
+        };
+        self.puts.insert(number, put);
+    }
+
+    /// It was acknowledged.
+    pub(crate) fn stored(&mut self, number: u64) {
+        if let Some(put) = self.puts.get_mut(&number) {
+            put.answered = Some(Instant::now());
+        }
+    }
+
+    /// A take was answered with a message; `oldest`: the first of its rank was asked for, as all
+    /// voices do but pinpriq.
+    pub(crate) fn taken(&mut self, number: u64, asked: Instant, answered: Instant, oldest: bool) {
+        self.takes.push(Take {
+            number,
+            asked,
+            answered,
+            oldest,
+            held: None,
+        });
+    }
+
+    /// A lease was ended by its taker at `end`, and the same connection answered later.
+    pub(crate) fn held(&mut self, number: u64, asked: Instant, end: Instant) {
+        let mut takes = self.takes.iter_mut().rev();
+        if let Some(take) = takes.find(|take| take.number == number && take.asked == asked) {
+            take.held = Some(end);
+        }
+    }
+
+    /// A take has no answer.
+    pub(crate) fn unanswered(&mut self, queue: &'static str, asked: Instant) {
+        self.unknown.push((queue, asked));
+    }
+
+    /// A take was told that there is nothing.
+    pub(crate) fn empty(&mut self, queue: &'static str, asked: Instant, answered: Instant) {
+        self.empty.push((queue, asked, answered));
+    }
+
+    /// What cannot be: of which message, and why. Leases last for `lease` at least. The queues are
+    /// empty, and all begins anew.
+    pub(crate) fn close(&mut self, lease: Duration) -> Vec<(u64, String)> {
+        let mut wrong = self.out_of_order();
+        wrong.extend(self.shared(lease));
+        wrong.extend(self.overlooked());
+        *self = Self::default();
+        wrong
+    }
+
+    /// When each message was first asked for, and first given, by takes that were answered.
+    fn firsts(&self) -> HashMap<u64, Firsts> {
+        let mut firsts: HashMap<u64, Firsts> = HashMap::new();
+        for take in &self.takes {
+            let (asked, answered, oldest) = (take.asked, take.answered, take.oldest);
+            let first = firsts.entry(take.number);
+            let first = first.or_insert(Firsts {
+                asked,
+                answered,
+                oldest,
+            });
+            first.asked = first.asked.min(asked);
+            first.answered = first.answered.min(answered);
+            first.oldest &= oldest;
+        }
+        firsts
+    }
+
+    /// How many messages of a queue may have been, before `until`, with takers nobody knows of.
+    fn hidden(&self, queue: &str, until: Instant) -> usize {
+        let unknown = self.unknown.iter();
+        let before = unknown.filter(|(of, asked)| *of == queue && *asked < until);
+        before.count()
+    }
+
+    /// R4: of two of a queue and rank that one who was put later must not come out first.
+    fn out_of_order(&self) -> Vec<(u64, String)> {
+        let firsts = self.firsts();
+        let mut lines: BTreeMap<_, Vec<(u64, &Put, Firsts)>> = BTreeMap::new();
+        for (number, put) in &self.puts {
+            if let (Some(rank), Some(first)) = (put.rank, firsts.get(number)) {
+                let line = lines.entry((put.queue, rank)).or_default();
+                line.push((*number, put, *first));
+            }
+        }
+        let mut wrong = Vec::new();
+        for ((queue, _), line) in lines {
+            for (late, later, taken) in line.iter().filter(|(_, _, taken)| taken.oldest) {
+                let mut overtaken = line.iter().filter(|(_, put, first)| {
+                    put.answered.is_some_and(|answered| answered < later.asked)
+                        && taken.answered < first.asked
+                });
+                // As many may have been hidden as takes are unknown.
+                if let Some((early, ..)) = overtaken.nth(self.hidden(queue, taken.answered)) {
+                    let why = format!(
+                        "message {late} of the same queue and rank was put after this one was \
+                         acknowledged, and came out before anybody asked for it"
+                    );
+                    wrong.push((*early, why));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// R5: what somebody holds nobody else is given.
+    fn shared(&self, lease: Duration) -> Vec<(u64, String)> {
+        let mut of: HashMap<u64, Vec<&Take>> = HashMap::new();
+        for take in &self.takes {
+            of.entry(take.number).or_default().push(take);
+        }
+        let mut wrong = Vec::new();
+        for (number, takes) in of {
+            let held = takes.iter().filter_map(|one| {
+                let held = one.held?.min(one.asked + lease);
+                Some((one.answered, held))
+            });
+            for (from, until) in held {
+                let meanwhile = |take: &&Take| take.asked > from && take.answered < until;
+                if takes.iter().copied().any(|take| meanwhile(&take)) {
+                    let why = "it was given to somebody while another held it".to_owned();
+                    wrong.push((number, why));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// R6: nobody is told that there is nothing while something is there all the time.
+    fn overlooked(&self) -> Vec<(u64, String)> {
+        let firsts = self.firsts();
+        let mut wrong = Vec::new();
+        for (queue, asked, answered) in &self.empty {
+            let mut there = self.puts.iter().filter(|(number, put)| {
+                put.queue == *queue
+                    && put.rank.is_some()
+                    && !put.mortal
+                    && put.answered.is_some_and(|stored| stored < *asked)
+                    && firsts
+                        .get(number)
+                        .is_some_and(|first| first.asked > *answered)
+            });
+            if let Some((number, _)) = there.nth(self.hidden(queue, *answered)) {
+                let why = "somebody was told that there is nothing while it was there".to_owned();
+                wrong.push((*number, why));
+            }
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::History;
+
+    const LEASE: Duration = Duration::from_secs(2);
+    const RANK: Option<(usize, u32)> = Some((0, 0));
+
+    /// Later than everything before: two moments may be the same.
+    fn now() -> Instant {
+        let before = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now > before {
+                return now;
+            }
+        }
+    }
+
+    fn stored(history: &mut History, number: u64) {
+        now();
+        history.put(number, "q", RANK, false);
+        history.stored(number);
+        now();
+    }
+
+    fn taken(history: &mut History, number: u64) -> Instant {
+        let asked = now();
+        history.taken(number, asked, now(), true);
+        now();
+        asked
+    }
+
+    fn wrong(mut history: History) -> Vec<u64> {
+        history
+            .close(LEASE)
+            .into_iter()
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    #[test]
+    fn in_order_nothing_is_wrong() {
+        let mut history = History::default();
+        (1..=3).for_each(|number| stored(&mut history, number));
+        for number in 1..=3 {
+            taken(&mut history, number);
+        }
+        let asked = now();
+        history.empty("q", asked, now());
+        assert_eq!(wrong(history), [0; 0]);
+    }
+
+    #[test]
+    fn who_was_put_later_and_came_out_first_is_found() {
+        let overtaken = |unknown: usize| {
+            let mut history = History::default();
+            (1..=2).for_each(|number| stored(&mut history, number));
+            (0..unknown).for_each(|_| history.unanswered("q", now()));
+            taken(&mut history, 2);
+            taken(&mut history, 1);
+            wrong(history)
+        };
+        assert_eq!(overtaken(0), [1]);
+        // Somebody may have had it, and given it back.
+        assert_eq!(overtaken(1), [0; 0]);
+    }
+
+    #[test]
+    fn pinpriq_takes_the_newest() {
+        let mut history = History::default();
+        (1..=2).for_each(|number| stored(&mut history, number));
+        let asked = now();
+        history.taken(2, asked, now(), false);
+        taken(&mut history, 1);
+        assert_eq!(wrong(history), [0; 0]);
+    }
+
+    #[test]
+    fn what_was_put_or_asked_for_at_the_same_time_has_no_order() {
+        let mut history = History::default();
+        history.put(1, "q", RANK, false);
+        stored(&mut history, 2);
+        history.stored(1);
+        stored(&mut history, 3);
+        let asked = now();
+        taken(&mut history, 2);
+        taken(&mut history, 3);
+        // Asked for before 3 came out.
+        history.taken(1, asked, now(), true);
+        // Another rank.
+        history.put(4, "q", Some((0, 1)), false);
+        history.stored(4);
+        stored(&mut history, 5);
+        taken(&mut history, 5);
+        taken(&mut history, 4);
+        assert_eq!(wrong(history), [0; 0]);
+    }
+
+    #[test]
+    fn two_who_hold_one_message_are_found() {
+        let twice = |held: bool| {
+            let mut history = History::default();
+            stored(&mut history, 1);
+            let asked = taken(&mut history, 1);
+            taken(&mut history, 1);
+            if held {
+                history.held(1, asked, now());
+            }
+            wrong(history)
+        };
+        assert_eq!(twice(true), [1]);
+        // Its connection may have been over.
+        assert_eq!(twice(false), [0; 0]);
+    }
+
+    #[test]
+    fn what_was_given_back_or_held_too_long_may_be_given_again() {
+        let mut history = History::default();
+        stored(&mut history, 1);
+        let asked = taken(&mut history, 1);
+        history.held(1, asked, now());
+        let again = taken(&mut history, 1);
+        taken(&mut history, 1);
+        history.held(1, again, now());
+        let wrong = history.close(Duration::ZERO);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
+    #[test]
+    fn who_is_told_there_is_nothing_while_there_is_something_is_found() {
+        let told = |mortal: bool, unknown: usize| {
+            let mut history = History::default();
+            history.put(1, "q", RANK, mortal);
+            history.stored(1);
+            (0..unknown).for_each(|_| history.unanswered("q", now()));
+            let asked = now();
+            history.empty("q", asked, now());
+            taken(&mut history, 1);
+            wrong(history)
+        };
+        assert_eq!(told(false, 0), [1]);
+        assert_eq!(told(true, 0), [0; 0]);
+        assert_eq!(told(false, 1), [0; 0]);
+    }
+}
