@@ -66,10 +66,8 @@ impl Campaign<'_> {
                 load.await_put();
                 acknowledged(load)?
             }
-            Kind::TermOwner => {
-                let took = stop(&mut self.fleet.nodes[owner], load)?;
-                self.fleet.nodes[owner].start()?;
-                took
+            Kind::TermOwner | Kind::MoveOwner | Kind::DrainOwner => {
+                self.hand_over(load, kind, owner)?
             }
             Kind::Rolling => return self.restart_nodes(load),
             Kind::LoseStore => self.lose_store(load, leader)?,

@@ -43,31 +43,41 @@ pub(super) enum Kind {
     PurgePast,
     ClockForward,
     ClockBack,
+    MoveOwner,
+    DrainOwner,
 }
 
-/// Each with its name, and within how many seconds clients are promised to be served again:
+/// Each with its name, and within how many ms clients are promised to be served again:
 /// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
-pub(super) const KINDS: [(Kind, &str, Option<u64>); 29] = [
-    (Kind::KillOwner, "kill -9 of the owner", Some(5)),
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 31] = [
+    (Kind::KillOwner, "kill -9 of the owner", Some(5000)),
     (Kind::KillStandby, "kill -9 of a standby", None),
-    (Kind::KillLeader, "kill -9 of the leader's server", Some(10)),
-    (Kind::KillBoth, "kill -9 of owner and leader", Some(13)),
+    (
+        Kind::KillLeader,
+        "kill -9 of the leader's server",
+        Some(10000),
+    ),
+    (Kind::KillBoth, "kill -9 of owner and leader", Some(13000)),
     (Kind::KillNodes, "kill -9 of all nodes", None),
     (Kind::KillServers, "kill -9 of all servers", None),
     (Kind::PauseOwner, "owner stopped for 1 s", None),
-    (Kind::FreezeOwner, "owner stopped for 6 s", Some(5)),
+    (Kind::FreezeOwner, "owner stopped for 6 s", Some(5000)),
     (Kind::PauseLeader, "leader stopped for 1 s", None),
-    (Kind::FreezeLeader, "leader stopped for 6 s", Some(10)),
+    (Kind::FreezeLeader, "leader stopped for 6 s", Some(10000)),
     (Kind::FreezeNodes, "all nodes stopped for 6 s", None),
-    (Kind::TermOwner, "SIGTERM of the owner", Some(5)),
+    (Kind::TermOwner, "SIGTERM of the owner", Some(200)),
     (Kind::Rolling, "nodes restarted one by one", None),
     (Kind::LoseStore, "a server's store lost", None),
-    (Kind::BreakOwner, "owner cut off from NATS", Some(5)),
-    (Kind::SilenceOwner, "owner cut off silently", Some(5)),
-    (Kind::HalveOwner, "owner cut off one way", Some(5)),
+    (Kind::BreakOwner, "owner cut off from NATS", Some(5000)),
+    (Kind::SilenceOwner, "owner cut off silently", Some(5000)),
+    (Kind::HalveOwner, "owner cut off one way", Some(5000)),
     (Kind::BlinkOwner, "owner cut off for 1 s", None),
-    (Kind::BreakLeader, "leader cut off from servers", Some(13)),
-    (Kind::SilenceLeader, "leader cut off silently", Some(13)),
+    (
+        Kind::BreakLeader,
+        "leader cut off from servers",
+        Some(13000),
+    ),
+    (Kind::SilenceLeader, "leader cut off silently", Some(13000)),
     (Kind::HalveLeader, "leader cut off one way", None),
     (Kind::BlinkLeader, "leader cut off for 1 s", None),
     (Kind::BreakLink, "links to the owner cut", None),
@@ -77,6 +87,8 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 29] = [
     (Kind::PurgePast, "purge past a stopped standby", None),
     (Kind::ClockForward, "owner's clock set forward", None),
     (Kind::ClockBack, "owner's clock set back", None),
+    (Kind::MoveOwner, "owner moved", Some(200)),
+    (Kind::DrainOwner, "owner drained", Some(200)),
 ];
 
 /// By kind: for how long nothing was acknowledged.
@@ -112,7 +124,7 @@ impl Outages {
                 ms(took.len().wrapping_sub(1)),
             );
             let times = took.len();
-            let promise = promise.map_or_else(String::new, |s| (s * 1000).to_string());
+            let promise = promise.map_or_else(String::new, |ms| ms.to_string());
             writeln!(
                 text,
                 "{name:40} {times:>6} {p50:>8} {worst:>8} {promise:>9}"

@@ -3,6 +3,7 @@
 //! acknowledged.
 
 mod fleet;
+mod handover;
 mod inflict;
 mod kinds;
 mod links;
