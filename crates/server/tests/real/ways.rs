@@ -131,3 +131,34 @@ fn a_cluster_whose_stream_is_lost_goes_on_from_a_nodes_mirror() {
     b.wait_for("quintet standby of a");
     compare(&drain(&mut b.client()), &all[taken..]);
 }
+
+#[test]
+#[ignore = "needs nats-server"]
+fn large_bodies_come_with_the_log_where_no_run_has_them() {
+    let cluster = Cluster::start("large");
+    let old = cluster.dir().join("old");
+    let mut server = alone(&old, "");
+    let long = "z".repeat(1_000_000);
+    let body = |number: usize| format!("{number}{long}");
+    let mut client = server.client();
+    (0..5).for_each(|number| client.put(&body(number)));
+    stop(&mut server);
+    let mut command = quintet(&["cluster", "adopt", "--config"]);
+    command.arg(cluster.config("a", "")).arg("--data").arg(&old);
+    let (code, text) = run(&mut command);
+    assert!(code == 0 && text.contains(" and 0 runs"), "{text}");
+    let mut a = cluster.node("a", "");
+    a.wait_for("quintet owner");
+    let mut client = a.client();
+    (5..10).for_each(|number| client.put(&body(number)));
+    stop(&mut a);
+    let back = cluster.dir().join("back");
+    let mut command = quintet(&["cluster", "detach", "--data"]);
+    let command = command.arg(cluster.dir().join("a")).arg("--to").arg(&back);
+    let (code, text) = run(command);
+    assert_eq!(code, 0, "{text}");
+    let mut server = alone(&back, "");
+    let all: Vec<String> = (0..10).map(body).collect();
+    compare(&drain(&mut server.client()), &all);
+    stop(&mut server);
+}
