@@ -56,6 +56,8 @@ pub(crate) const NODE_SOCKET: &str = "node.sock";
 
 /// Pause between two tries to reach the servers.
 const AGAIN: Duration = Duration::from_secs(1);
+/// "no suitable peers for placement": servers that are too few, or have not met yet.
+const NO_PEERS: u64 = 10_005;
 /// So often it is said that they cannot be reached.
 const TELL: Duration = Duration::from_secs(30);
 
@@ -419,6 +421,7 @@ fn until<T>(
     mut ask: impl FnMut() -> Result<T, Error>,
 ) -> Result<Option<T>> {
     let mut told: Option<Instant> = None;
+    let began = Instant::now();
     loop {
         match ask() {
             Ok(answer) => return Ok(Some(answer)),
@@ -430,6 +433,8 @@ fn until<T>(
             }
             // Servers that were started together have not found each other yet.
             Err(Error::Refused(_, refused)) if refused.code == 503 => {}
+            Err(Error::Refused(_, refused))
+                if refused.err_code == NO_PEERS && began.elapsed() < TELL => {}
             Err(error) => return Err(error.into()),
         }
         match inbox.recv_timeout(AGAIN) {
