@@ -1,9 +1,10 @@
 //! The command line of a load.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 
 use crate::load::Load;
@@ -11,6 +12,7 @@ use crate::mix::Mix;
 use crate::progress::{Bar, micros, thousands};
 use crate::report::Report;
 use crate::target::Target;
+use crate::tls::Tls;
 use crate::voice::Voice;
 
 const EXAMPLES: &str = "\
@@ -21,6 +23,7 @@ Examples:
   quintet bench --rate 20000 --time 1m             latency under a steady load
   quintet bench --voice lineup --target :9876 --json
   quintet bench --voice resp --target :6379        Redis, by the same client
+  quintet bench --target tls://localhost:22133 --ca data/tls-self-signed.crt
 
 Every load ends: after --time, and after --count if it is given. Messages are put into
 queues bench0000, bench0001 and so on; a mix with more puts than takes leaves some there.
@@ -33,9 +36,25 @@ then even if it could not leave in time because the server was slow.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The server: HOST:PORT, :PORT, PORT or unix:PATH [default: the voice's port here].
-    #[arg(long, value_name = "ADDR", value_parser = Target::parse)]
-    target: Option<Target>,
+    /// The server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the voice's port
+    /// here].
+    #[arg(long, value_name = "ADDR")]
+    target: Option<String>,
+    /// Under TLS.
+    #[arg(long)]
+    tls: bool,
+    /// Certificates of who signs the server's, or its own [default: whom the system trusts].
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Certificate to show to the server.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Connections a second to open beside the load, each closed after its handshake.
+    #[arg(long, value_name = "N", default_value_t = 0.0)]
+    openings: f64,
     /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, pinpriq, resp
     /// or echo.
     #[arg(long, default_value = "memcache", value_parser = Voice::named)]
@@ -86,10 +105,34 @@ pub struct Args {
 
 impl Args {
     /// The load they ask for.
-    pub fn load(&self) -> Load {
-        let target = self.target.clone();
-        Load {
-            target: target.unwrap_or_else(|| Target::local(self.voice.port)),
+    ///
+    /// # Errors
+    /// There is no such address, or the files of TLS are not what they should be.
+    pub fn load(&self) -> Result<Load> {
+        let given = self.target.as_deref();
+        let host = given.and_then(|given| given.strip_prefix("tls://"));
+        let target = match host.or(given) {
+            Some(text) => Target::parse(text).map_err(anyhow::Error::msg)?,
+            None => Target::local(self.voice.port),
+        };
+        let secret = self.tls || host.is_some();
+        if !secret && (self.ca.is_some() || self.cert.is_some()) {
+            bail!("--ca and --cert are for --tls");
+        }
+        let shown = self.cert.clone().zip(self.key.clone());
+        let name = host.or(given.filter(|text| text.contains(':')));
+        let tls = match secret {
+            true => Some(Tls::new(
+                name.unwrap_or("localhost"),
+                self.ca.clone(),
+                shown,
+            )?),
+            false => None,
+        };
+        Ok(Load {
+            target,
+            tls,
+            openings: self.openings,
             voice: self.voice,
             remote: self.remote,
             connections: self.connections,
@@ -104,7 +147,7 @@ impl Args {
             queues: self.queues,
             fill: self.fill,
             threads: self.threads,
-        }
+        })
     }
 
     /// Runs the load with a live line and prints what it found.
@@ -112,7 +155,7 @@ impl Args {
     /// # Errors
     /// As [`Load::run`], or standard output is closed.
     pub fn run(&self) -> Result<()> {
-        let load = self.load();
+        let load = self.load()?;
         let bar = Bar::new("bench", load.time);
         let report = load.run(&mut |live| bar.show(live));
         bar.clear();
@@ -143,6 +186,15 @@ fn in_words(report: &Report) -> String {
         micros(latency.p999_us),
         micros(latency.max_us),
     );
+    if let Some(openings) = &report.openings {
+        text += &format!(
+            "\n{} connections opened a second, each in  p50 {}  p99 {}  max {}",
+            thousands(openings.rate),
+            micros(openings.latency.p50_us),
+            micros(openings.latency.p99_us),
+            micros(openings.latency.max_us),
+        );
+    }
     if report.empty > 0 {
         text += &format!("\n{} takes found nothing", thousands(report.empty as f64));
     }

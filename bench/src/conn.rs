@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use mio::{Registry, Token};
+use quintet_tls::Scratch;
 
 use crate::stream::Stream;
 use crate::voice::{Ask, Outcome, Speaker};
@@ -107,9 +108,9 @@ impl Conn {
     ///
     /// # Errors
     /// The connection is broken.
-    pub(crate) fn flush(&mut self, registry: &Registry) -> Result<()> {
+    pub(crate) fn flush(&mut self, registry: &Registry, records: &mut Scratch) -> Result<()> {
         while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
+            match self.stream.write(&self.out[self.sent..], records) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -139,15 +140,15 @@ impl Conn {
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
+        records: &mut Scratch,
         landed: &mut dyn FnMut(Landed),
     ) -> Result<()> {
         loop {
-            match self.stream.read(buffer) {
-                Ok(0) => bail!("the server closed a connection"),
-                Ok(count) => {
+            match self.stream.read(buffer, records) {
+                Ok((0, _)) => bail!("the server closed a connection"),
+                Ok((count, more)) => {
                     self.take_in(&buffer[..count], landed)?;
-                    // A read that did not fill the buffer emptied the socket.
-                    if count < buffer.len() {
+                    if !more {
                         return Ok(());
                     }
                 }
@@ -246,14 +247,13 @@ mod tests {
     use mio::Token;
 
     use super::Conn;
-    use crate::stream::Stream;
     use crate::voice::{Ask, Voice};
 
     fn conn(voice: &str) -> Conn {
         let (here, _) = mio::net::UnixStream::pair().unwrap();
         let body: Arc<[u8]> = Arc::from(&b"abc"[..]);
         let speaker = (Voice::named(voice).unwrap().open)("q", &body);
-        Conn::new(Stream::Unix(here), Token(0), speaker, body)
+        Conn::new(here.into(), Token(0), speaker, body)
     }
 
     /// Feeds `input` in pieces of `size` bytes; answers what landed.

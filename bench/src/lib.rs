@@ -20,6 +20,7 @@ mod progress;
 mod report;
 mod stream;
 mod target;
+mod tls;
 mod voice;
 mod worker;
 
@@ -32,4 +33,5 @@ pub use progress::Bar;
 pub use report::{Latency, Live, Report};
 pub use stream::Stream;
 pub use target::Target;
+pub use tls::Tls;
 pub use voice::{VOICES, Voice};

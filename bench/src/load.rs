@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
-use crate::report::{Live, Report};
+use crate::report::{Live, Openings, Report};
 use crate::stream::Stream;
 use crate::target::Target;
+use crate::tls::{Openers, Tls};
 use crate::voice::{Voice, pinpriq};
 use crate::worker::{Found, SILENCE, Work, Worker, lock};
 
@@ -46,6 +47,8 @@ const LOOK: Duration = Duration::from_millis(250);
 pub struct Load {
     /// The server.
     pub target: Target,
+    /// TLS, if the server speaks it there.
+    pub tls: Option<Tls>,
     /// Its protocol.
     pub voice: Voice,
     /// The server may be on another machine.
@@ -54,6 +57,9 @@ pub struct Load {
     pub connections: usize,
     /// Connections that are opened and never send, at most [`IDLE_MAX`].
     pub idle: usize,
+    /// Connections a second that are opened beside them, and closed once TLS
+    /// has come to an agreement; 0: none.
+    pub openings: f64,
     /// Closed loop: requests a connection sends at once, before it waits for
     /// all replies. Fixed rate: requests a connection may have on their way.
     /// 1 to 100,000.
@@ -84,10 +90,12 @@ impl Load {
     pub fn new(target: Target, voice: Voice) -> Self {
         Self {
             target,
+            tls: None,
             voice,
             remote: false,
             connections: 50,
             idle: 0,
+            openings: 0.0,
             depth: 1,
             size: 64,
             mix: Mix::BOTH,
@@ -108,8 +116,14 @@ impl Load {
             None => "closed loop".to_owned(),
         };
         format!(
-            "{} of {} B over {}, {} connections, depth {}, {pace}, {:?}",
-            self.mix, self.size, self.voice.name, self.connections, self.depth, self.time
+            "{} of {} B over {}{}, {} connections, depth {}, {pace}, {:?}",
+            self.mix,
+            self.size,
+            self.voice.name,
+            if self.tls.is_some() { " under TLS" } else { "" },
+            self.connections,
+            self.depth,
+            self.time
         )
     }
 
@@ -119,6 +133,8 @@ impl Load {
             "voice": self.voice.name,
             "connections": self.connections,
             "idle": self.idle,
+            "tls": self.tls.is_some(),
+            "openings": self.openings,
             "depth": self.depth,
             "size": self.size,
             "mix": self.mix.to_string(),
@@ -152,6 +168,9 @@ impl Load {
             .into_iter()
             .map(Worker::new)
             .collect::<Result<_>>()?;
+        let openers = (self.openings > 0.0)
+            .then(|| Openers::start(&self.target, self.tls.as_ref(), self.openings))
+            .transpose()?;
         let start = Instant::now();
         let (ended, end) = mpsc::channel();
         let mut running = workers.len();
@@ -184,7 +203,12 @@ impl Load {
             0 => {}
             count => bail!("the server closed {count} idle connections"),
         }
-        Ok(report(&lock(&found)))
+        let mut report = report(&lock(&found));
+        if let Some(openers) = openers {
+            let (rate, latency) = openers.stop()?;
+            report.openings = Some(Openings { rate, latency });
+        }
+        Ok(report)
     }
 
     /// # Errors
@@ -227,6 +251,9 @@ impl Load {
         if self.time.is_zero() || self.time > TIME_MAX {
             bail!("the time must be above zero and at most {TIME_MAX:?}");
         }
+        if !(0.0..=RATE_MAX).contains(&self.openings) {
+            bail!("connections are opened {RATE_MAX} times a second at most");
+        }
         if self
             .rate
             .is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX))
@@ -240,6 +267,7 @@ impl Load {
         let mut first = self.clone();
         first.fill = 0;
         first.idle = 0;
+        first.openings = 0.0;
         first.depth = FILL_DEPTH
             .min(BUFFERS_MAX / (self.size + 128) / self.connections)
             .max(1);
@@ -255,7 +283,8 @@ impl Load {
     }
 
     fn connect(&self) -> Result<Stream> {
-        Stream::connect(&self.target).with_context(|| format!("cannot connect to {}", self.target))
+        Stream::connect(&self.target, self.tls.as_ref())
+            .with_context(|| format!("cannot connect to {}", self.target))
     }
 
     /// What each thread is to do, with its connections open.
@@ -330,6 +359,7 @@ fn report(found: &Found) -> Report {
         seconds,
         rate: requests as f64 / seconds,
         latency: found.total.latency(),
+        openings: None,
     }
 }
 

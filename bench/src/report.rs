@@ -96,6 +96,18 @@ pub struct Report {
     /// From the reply back to the sending or, at a fixed rate, to the moment
     /// the request was due.
     pub latency: Latency,
+    /// Of connections that were opened beside the load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub openings: Option<Openings>,
+}
+
+/// Connections that were opened and closed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Openings {
+    /// Of them, a second.
+    pub rate: f64,
+    /// From the beginning to the end of the handshake.
+    pub latency: Latency,
 }
 
 /// A load under way.

@@ -1,62 +1,129 @@
-//! A client's socket of either kind.
+//! A client's socket of either kind, under TLS or not.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net;
 use std::os::unix::net as unix;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use quintet_tls::{ClientChannel, Scratch};
 
 use crate::target::Target;
+use crate::tls::Tls;
 
 /// A connection that does not block.
-#[derive(Debug)]
-pub enum Stream {
+pub struct Stream {
+    socket: Socket,
+    channel: Option<Box<ClientChannel>>,
+}
+
+enum Socket {
     /// Over TCP, without delay.
     Tcp(TcpStream),
     /// Over a unix socket.
     Unix(UnixStream),
 }
 
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Self {
+        Self {
+            socket: Socket::Unix(stream),
+            channel: None,
+        }
+    }
+}
+
 impl Stream {
-    /// Waits for the connection; no byte is sent.
+    /// Waits for the connection, and for TLS if there is any; nothing else is
+    /// sent.
     ///
     /// # Errors
-    /// Nothing accepts there.
-    pub fn connect(target: &Target) -> io::Result<Self> {
-        match target {
+    /// Nothing accepts there, or there is no agreement.
+    pub fn connect(target: &Target, tls: Option<&Tls>) -> io::Result<Self> {
+        let mut channel = None;
+        let socket = match target {
             Target::Tcp(address) => {
-                let stream = net::TcpStream::connect(address)?;
+                let mut stream = net::TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
+                if let Some(tls) = tls {
+                    channel = Some(Box::new(tls.handshake(&mut stream)?));
+                }
                 stream.set_nonblocking(true)?;
-                Ok(Stream::Tcp(TcpStream::from_std(stream)))
+                Socket::Tcp(TcpStream::from_std(stream))
             }
             Target::Unix(path) => {
                 let stream = unix::UnixStream::connect(path)?;
                 stream.set_nonblocking(true)?;
-                Ok(Stream::Unix(UnixStream::from_std(stream)))
+                Socket::Unix(UnixStream::from_std(stream))
+            }
+        };
+        Ok(Self { socket, channel })
+    }
+
+    /// A connection that nothing was asked of is still open, and silent but
+    /// for what TLS says to itself.
+    pub fn is_open(&mut self) -> bool {
+        if let (Socket::Tcp(stream), Some(_)) = (&self.socket, &self.channel) {
+            let seen = stream.peek(&mut [0]);
+            return match seen {
+                Ok(count) => count > 0,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            };
+        }
+        let read = self.socket.read(&mut [0]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Reads; answers how much, and whether there is more perhaps. 0: the
+    /// server has closed.
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        records: &mut Scratch,
+    ) -> io::Result<(usize, bool)> {
+        let Some(channel) = &mut self.channel else {
+            let count = self.socket.read(buffer)?;
+            // A read that did not fill the buffer emptied the socket.
+            return Ok((count, count == buffer.len()));
+        };
+        loop {
+            let read = channel.read(&mut self.socket, buffer, usize::MAX, records)?;
+            if read.bytes > 0 || read.ended {
+                return Ok((read.bytes, !read.drained));
+            }
+            if read.drained {
+                return Err(ErrorKind::WouldBlock.into());
             }
         }
     }
 
-    /// A connection that nothing was asked of is still open, and silent.
-    pub fn is_open(&mut self) -> bool {
-        let read = self.read(&mut [0]);
-        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-    }
-
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
-    }
-
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
+    pub(crate) fn write(&mut self, bytes: &[u8], records: &mut Scratch) -> io::Result<usize> {
+        match &mut self.channel {
+            None => self.socket.write(bytes),
+            Some(channel) => channel.write(&mut self.socket, bytes, records),
         }
     }
 
@@ -80,9 +147,9 @@ impl Stream {
     }
 
     fn source(&mut self) -> &mut dyn Source {
-        match self {
-            Stream::Tcp(stream) => stream,
-            Stream::Unix(stream) => stream,
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(stream) => stream,
         }
     }
 }

@@ -14,6 +14,8 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use quintet_tls::Scratch;
+
 use crate::conn::Conn;
 use crate::mix::Mix;
 use crate::pace::Pace;
@@ -81,6 +83,8 @@ pub(crate) struct Worker {
     work: Work,
     poll: Poll,
     timer: Option<OwnedFd>,
+    /// What TLS works on.
+    records: Scratch,
     start: Instant,
     /// Not yet shown to others.
     fresh: Found,
@@ -117,6 +121,7 @@ impl Worker {
             work,
             poll,
             timer,
+            records: Scratch::new(READ_BYTES),
             start: Instant::now(),
             fresh: Found::new(),
             published: Instant::now(),
@@ -181,7 +186,7 @@ impl Worker {
                     self.receive(at, &mut buffer)?;
                 }
                 if event.is_writable() {
-                    self.work.conns[at].flush(self.poll.registry())?;
+                    self.work.conns[at].flush(self.poll.registry(), &mut self.records)?;
                 }
             }
             if self.published.elapsed() >= PUBLISH {
@@ -218,7 +223,7 @@ impl Worker {
             let owed = self.work.mix.owed(conn.asked);
             conn.clean_up(owed);
             self.in_flight += owed;
-            conn.flush(self.poll.registry())?;
+            conn.flush(self.poll.registry(), &mut self.records)?;
         }
         Ok(())
     }
@@ -231,7 +236,7 @@ impl Worker {
                 self.ask(at, now);
             }
         }
-        self.work.conns[at].flush(self.poll.registry())
+        self.work.conns[at].flush(self.poll.registry(), &mut self.records)
     }
 
     /// Fixed rate: sends what is due, each over the connection that has had
@@ -258,7 +263,7 @@ impl Worker {
         touched.sort_unstable();
         touched.dedup();
         for at in touched {
-            self.work.conns[at].flush(self.poll.registry())?;
+            self.work.conns[at].flush(self.poll.registry(), &mut self.records)?;
         }
         let next = pace.next_at();
         if let Some(next) = next.filter(|_| !self.row.is_empty()) {
@@ -298,7 +303,7 @@ impl Worker {
         let (fresh, in_flight) = (&mut self.fresh, &mut self.in_flight);
         let mut now = None;
         let conn = &mut self.work.conns[at];
-        conn.receive(buffer, &mut |landed| {
+        conn.receive(buffer, &mut self.records, &mut |landed| {
             *in_flight -= 1;
             let Some(from) = landed.from else {
                 return;
@@ -323,7 +328,7 @@ impl Worker {
             self.row.push_back(at);
         }
         // A settle may have been written.
-        self.work.conns[at].flush(self.poll.registry())
+        self.work.conns[at].flush(self.poll.registry(), &mut self.records)
     }
 
     /// Shows others what was found since the last time.

@@ -60,7 +60,8 @@ const ALLOWED: &[Edges] = &[
         &["quintet-cluster", "quintet-log"],
         None,
     ),
-    edges("crates/front", &[], None),
+    edges("crates/front", &["quintet-tls"], None),
+    edges("crates/tls", &[], None),
     edges(
         "crates/host",
         &["quintet-engine", "quintet-log"],
@@ -82,7 +83,12 @@ const ALLOWED: &[Edges] = &[
     edges("crates/scripts", &["quintet-door", "quintet-engine"], None),
     edges(
         "crates/web",
-        &["quintet-door", "quintet-engine", "quintet-scripts"],
+        &[
+            "quintet-door",
+            "quintet-engine",
+            "quintet-scripts",
+            "quintet-tls",
+        ],
         None,
     ),
     edges(
@@ -99,6 +105,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-log",
             "quintet-scripts",
             "quintet-trust",
+            "quintet-tls",
             "quintet-web",
             "quintet-wire",
         ],
@@ -116,7 +123,7 @@ const ALLOWED: &[Edges] = &[
     ),
     edges("crates/faults", &[], Some(&[])),
     edges("crates/torment", &["quintet-faults", "quintet-sim"], None),
-    edges("bench", &[], None),
+    edges("bench", &["quintet-tls"], None),
     edges("xtask", &[], None),
 ];
 

@@ -110,7 +110,7 @@ pub(crate) fn alternate(
         let context = || contender.name();
         let peer = contender.kind.start(ground).with_context(context)?;
         let idle: Vec<Stream> = (0..contender.idle)
-            .map(|_| Stream::connect(&peer.target))
+            .map(|_| Stream::connect(&peer.target, None))
             .collect::<Result<_, _>>()
             .with_context(context)?;
         let mut warm = load(&peer, *contender, scenario, WARM_UP.min(effort.time))?;

@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use quintet_tls::Secure;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::line::Splice;
 use crate::shared::{Intake, Node, Settings, Shared};
 use crate::socket::{Listener, Socket};
-use crate::{Counts, Owners, link, splice};
+use crate::{Counts, Owners, link, secure, splice};
 
 /// Links that have not said what they are for, at most; more wait to be accepted.
 const UNSAID_MAX: usize = 1024;
@@ -27,6 +28,8 @@ pub struct Door {
     pub nth: u16,
     /// Its socket, duplicated: the node's own threads accept from it when it owns.
     pub socket: Socket,
+    /// TLS of its TCP connections, which ends here; `None`: they are plain.
+    pub tls: Option<Secure>,
 }
 
 /// A front and its node's end of links, running in a thread of its own. Dropped, all of its
@@ -78,7 +81,16 @@ impl Front {
                     principal: String::new(),
                 };
                 let connections = Arc::clone(&connections);
-                runtime.spawn(clients(Arc::clone(&shared), listener, splice, connections));
+                let entrance = Entrance {
+                    splice,
+                    tls: door.tls,
+                };
+                runtime.spawn(clients(
+                    Arc::clone(&shared),
+                    listener,
+                    entrance,
+                    connections,
+                ));
             }
             for socket in links {
                 runtime.spawn(nodes(Arc::clone(&shared), Listener::new(socket)?));
@@ -135,11 +147,17 @@ impl std::fmt::Debug for Front {
     }
 }
 
+/// What a door's clients have in common.
+struct Entrance {
+    splice: Splice,
+    tls: Option<Secure>,
+}
+
 /// Accepts clients while another node owns, or nobody does.
 async fn clients(
     shared: Arc<Shared>,
     listener: Listener,
-    of_door: Splice,
+    door: Entrance,
     connections: Arc<Semaphore>,
 ) {
     let mut owners = shared.owners.clone();
@@ -168,11 +186,14 @@ async fn clients(
                 };
                 let splice = Splice {
                     peer,
-                    ..of_door.clone()
+                    ..door.splice.clone()
                 };
-                let running = splice::run(Arc::clone(&shared), stream, splice);
+                let (shared, tls) = (Arc::clone(&shared), door.tls.clone());
                 tokio::spawn(async move {
-                    running.await;
+                    match tls {
+                        None => splice::run(shared, stream, splice).await,
+                        Some(tls) => secure::run(shared, stream, splice, tls).await,
+                    }
                     drop(place);
                 });
             }

@@ -19,6 +19,7 @@ mod counts;
 mod front;
 pub mod line;
 mod link;
+mod secure;
 mod shared;
 mod socket;
 mod splice;

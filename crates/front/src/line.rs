@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// Bytes of a line at most, its end included. What is longer is no link.
-pub const LINE_MAX: usize = 1024;
+pub const LINE_MAX: usize = 16 << 10;
 
 const MAGIC: &str = "QUINTET-LINK";
 const VERSION: &str = "1";
@@ -48,7 +48,8 @@ pub struct Splice {
     pub nth: u16,
     /// Where the client is; a unix socket has no address.
     pub peer: Option<SocketAddr>,
-    /// Who the client is, once it has logged in at the front; empty: nobody in particular.
+    /// Who the client is by the certificate it has shown at the front, as `quintet_tls::Identity`
+    /// writes it; empty: nobody in particular. Believed only over links with certificates.
     pub principal: String,
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -15,7 +15,7 @@ use crate::Owners;
 use crate::line::{Answer, Ask, Question, Splice};
 use crate::link::{SAY, line, line_of};
 use crate::shared::{Settings, Shared};
-use crate::socket::{Plain, set_up_link};
+use crate::socket::set_up_link;
 use crate::tls;
 
 /// A node that is there takes a connection much sooner.
@@ -38,7 +38,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// Sees to one client, for as long as it is connected.
-pub(crate) async fn run(shared: Arc<Shared>, client: Plain, splice: Splice) {
+pub(crate) async fn run<C>(shared: Arc<Shared>, client: C, splice: Splice)
+where
+    C: AsyncRead + AsyncWrite,
+{
     let mut owners = shared.owners.clone();
     let deadline = Instant::now() + shared.settings.wait;
     let found = {
@@ -161,7 +164,10 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
 }
 
 /// Lets bytes flow until the owner ends the connection, or is no longer owner.
-async fn flow(client: Plain, link: Link, mut owners: watch::Receiver<Owners>, epoch: u64) {
+async fn flow<C>(client: C, link: Link, mut owners: watch::Receiver<Owners>, epoch: u64)
+where
+    C: AsyncRead + AsyncWrite,
+{
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_owner, mut to_owner) = tokio::io::split(link);
     let up = async {

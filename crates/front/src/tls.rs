@@ -1,12 +1,12 @@
 //! What protects links: both sides show a certificate that the cluster's authority signed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use quintet_tls::{Error, certificates, private_key, roots};
+use rustls_pki_types::ServerName;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{self, ClientConfig, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Files, PEM.
@@ -27,31 +27,15 @@ pub struct LinkTls {
     pub(crate) connect: TlsConnector,
 }
 
-/// What is wrong with the files.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// One cannot be read, or is not what it should be.
-    #[error("{}: {why}", file.display())]
-    File { file: PathBuf, why: String },
-    /// They do not go together.
-    #[error("the certificate, its key and the authority do not go together: {0}")]
-    Together(String),
-}
-
 impl LinkTls {
     /// Reads the files.
     ///
     /// # Errors
     /// What is wrong with them.
     pub fn load(files: &Files) -> Result<Self, Error> {
-        let mut roots = RootCertStore::empty();
-        for root in certificates(&files.ca)? {
-            roots.add(root).map_err(|error| bad(&files.ca, &error))?;
-        }
-        let roots = Arc::new(roots);
+        let roots = Arc::new(roots(&files.ca)?);
         let chain = certificates(&files.cert)?;
-        let key =
-            PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, &error))?;
+        let key = private_key(&files.key)?;
         let together = |error: &dyn std::fmt::Display| Error::Together(error.to_string());
         // Named, as another crate of the program may bring another one.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -81,23 +65,6 @@ impl LinkTls {
 impl std::fmt::Debug for LinkTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LinkTls").finish_non_exhaustive()
-    }
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let all = CertificateDer::pem_file_iter(file).map_err(|error| bad(file, &error))?;
-    let all: Result<Vec<_>, _> = all.collect();
-    let all = all.map_err(|error| bad(file, &error))?;
-    match all.is_empty() {
-        true => Err(bad(file, &"there is no certificate in it")),
-        false => Ok(all),
-    }
-}
-
-fn bad(file: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::File {
-        file: file.to_owned(),
-        why: why.to_string(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
+use quintet_tls::Secure;
 use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
@@ -109,6 +110,7 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
             .collect(),
         allow_new_queue: options.flag("allow_new_queue"),
         memory: None,
+        tls: None,
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
             form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
@@ -139,8 +141,9 @@ impl Open {
     ///
     /// # Errors
     /// The address is in use, or open to others without a login.
-    pub(crate) fn new(listen: &Listen, most: u64) -> Result<Self> {
+    pub(crate) fn new(listen: &Listen, most: u64, tls: Option<Secure>) -> Result<Self> {
         let mut settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
+        settings.tls = tls;
         let limits = &mut settings.limits;
         limits.connections_max = limits
             .connections_max
@@ -167,13 +170,17 @@ impl Open {
     /// the end.
     pub(crate) fn host(&self) -> String {
         let root = &self.settings.relative_root;
+        let scheme = match self.settings.tls {
+            Some(_) => "https",
+            None => "http",
+        };
         match &self.bound.address {
             Address::Tcp(at) if at.ip().is_unspecified() => {
                 let name = rustix::system::uname();
                 let name = name.nodename().to_string_lossy();
-                format!("http://{name}:{}{root}", at.port())
+                format!("{scheme}://{name}:{}{root}", at.port())
             }
-            Address::Tcp(at) => format!("http://{at}{root}"),
+            Address::Tcp(at) => format!("{scheme}://{at}{root}"),
             Address::Unix(_) => format!("http://localhost:{PORT}{root}"),
         }
     }

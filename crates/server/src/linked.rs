@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quintet_front::line::Splice;
 use quintet_front::{Client, Intake, Stream};
 use quintet_host::locked;
+use quintet_tls::Identity;
 use quintet_web::{Connected, Linked, Links};
 
 use crate::http;
@@ -65,15 +66,22 @@ impl Intake for Linking {
                 Stream::Tcp(stream) => Connected::Tcp(stream),
                 Stream::Unix(stream) => Connected::Unix(stream),
             };
-            let peer = splice.peer.map(|peer| peer.ip());
+            let identity = identity(&splice).filter(|_| self.certified);
+            let peer = splice.peer;
             if let Some(links) = &self.http {
-                links.take(usize::from(splice.nth), Linked { stream, peer });
+                let linked = Linked {
+                    stream,
+                    peer,
+                    identity,
+                };
+                links.take(usize::from(splice.nth), linked);
             }
             return;
         }
         let Some(listener) = self.listener(&splice) else {
             return;
         };
+        let identity = identity(&splice).filter(|_| self.certified);
         let arrival = Arrival {
             stream: match stream {
                 Stream::Tcp(stream) => stream.into(),
@@ -83,10 +91,22 @@ impl Intake for Linking {
             listener,
             way: Way::Linked(splice.peer),
             // Over a link that nobody certifies, anybody could say so.
-            user: Some(splice.principal).filter(|user| self.certified && !user.is_empty()),
+            user: user(identity.as_ref()),
+            identity,
         };
         if let Some((thread, arrival)) = self.server.admit(arrival, None) {
             self.server.mail[thread].leave(Mail::Socket(arrival));
         }
     }
+}
+
+/// Who the client is by the certificate it has shown to the node it came through.
+fn identity(splice: &Splice) -> Option<Arc<Identity>> {
+    Identity::from_text(&splice.principal).map(Arc::new)
+}
+
+/// The user it is, by its subject's common name.
+fn user(identity: Option<&Arc<Identity>>) -> Option<String> {
+    let name = &identity?.common_name;
+    (!name.is_empty()).then(|| name.clone())
 }

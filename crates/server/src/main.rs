@@ -28,6 +28,7 @@ mod scripts;
 mod server;
 mod signals;
 mod stats;
+mod tls;
 mod trust;
 
 fn main() -> std::process::ExitCode {
@@ -38,7 +39,12 @@ fn main() -> std::process::ExitCode {
         Some(word) if word == scripts::BUILT_IN => {
             let name = args.next().unwrap_or_default();
             let hosts = args.next().unwrap_or_default();
-            quintet_web::builtin::main(&name.to_string_lossy(), &hosts.to_string_lossy())
+            let ca = args.next().unwrap_or_default();
+            quintet_web::builtin::main(
+                &name.to_string_lossy(),
+                &hosts.to_string_lossy(),
+                &ca.to_string_lossy(),
+            )
         }
         _ => {
             modes::keep_private();

@@ -122,6 +122,19 @@ metrics! {
     Counter "connections_accept_failed_total" ("connections_accept_failed")
         "Connections the system could not give."
         = |r| of(&r.server.accepts_failed);
+    Counter "connections_spoke_tls_total" ("connections_spoke_tls")
+        "Connections that spoke TLS to a listener without."
+        = |r| of(&r.server.spoke_tls);
+    Gauge "tls_connections" ("tls_connections") "Connections open now whose TLS handshake is over."
+        = |r| r.server.tls.shared.open();
+    Counter "tls_handshakes_total" ("tls_handshakes") "TLS handshakes that came to their end."
+        = |r| r.server.tls.shared.handshakes();
+    Counter "tls_failures_total" ("tls_failures_{}")
+        "Connections that TLS ended, most of them in their handshake."
+        =; ["reason"] |r| r.server.tls_failures();
+    Gauge "tls_certificate_end_seconds" ("tls_certificate_end_s")
+        "When the first of the listeners' certificates ends, since 1970."
+        =; [] |r| r.server.tls.ends().map(|at| (Vec::new(), at as f64)).into_iter().collect();
     Counter "connections_spoke_http_total" ("connections_spoke_http")
         "Closed because a web page's request came to another voice."
         = |r| of(&r.server.spoke_http);

@@ -205,13 +205,26 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
         ("relay", config.relay_hosts.clone()),
         ("webhook", config.webhook_hosts.clone()),
     ];
+    // Scripts run in folders of their own.
+    let ca = match config.relay_ca.as_str() {
+        "" => PathBuf::new(),
+        ca => std::path::absolute(ca).unwrap_or_else(|_| PathBuf::from(ca)),
+    };
     options.builtin = Arc::new(move |name| {
         let asks = hosts.iter().find(|(script, _)| *script == name);
         let hosts = asks.map_or("", |(_, hosts)| hosts.as_str());
         // The router's queue is there only while it has rules.
         let mut known = BUILT_IN_QUEUES.iter().map(|(known, _)| *known);
         let known = known.any(|known| known == name) || name == ROUTER;
-        known.then(|| vec![program(), BUILT_IN.into(), name.into(), hosts.into()])
+        known.then(|| {
+            let words = [
+                BUILT_IN.into(),
+                name.into(),
+                hosts.into(),
+                ca.clone().into(),
+            ];
+            [program()].into_iter().chain(words).collect()
+        })
     });
     options.env.clone_from(&config.script_env);
     options.port = first.map_or(http::PORT, http::Open::port);

@@ -12,6 +12,7 @@ use quintet_door::ByteBudget;
 use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
+use quintet_tls::Secure;
 use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;
@@ -22,6 +23,7 @@ use crate::desk::Desk;
 use crate::hooks::Hooks;
 use crate::io::{Arrival, Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
 use crate::scripts::Scripts;
+use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
 use crate::{admin, again, http, logging, modes, notify, scripts};
 
@@ -54,6 +56,9 @@ pub(crate) struct Server {
     pub(crate) accepts_failed: AtomicU64,
     /// Connections that spoke HTTP to a voice that is none.
     pub(crate) spoke_http: AtomicU64,
+    /// Connections that spoke TLS where none is spoken.
+    pub(crate) spoke_tls: AtomicU64,
+    pub(crate) tls: Arc<Tls>,
     /// What all connections together hold for input, uploads and output.
     pub(crate) connection_memory: Arc<ByteBudget>,
     /// What large messages on their way in may take of the disk, together.
@@ -77,6 +82,8 @@ pub(crate) struct Listening {
     pub(crate) user: String,
     /// Where it listens.
     pub(crate) address: String,
+    /// How it speaks TLS, if it does.
+    pub(crate) tls: Option<Secure>,
     /// What speaks something else has been told of, by kind.
     pub(crate) foreign_told: [AtomicBool; 3],
 }
@@ -167,6 +174,8 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let (orders, inbox) = channel();
     crate::signals::listen(orders.clone())?;
 
+    let tls = Tls::load(&config)?;
+    let _watch = Watch::start(&tls)?;
     // Ports first: a port in use should not cost a replay.
     let Opened {
         bound,
@@ -174,7 +183,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         http,
         addresses,
         doors,
-    } = open_listeners(&config, places)?;
+    } = open_listeners(&config, places, &tls)?;
     if config.cluster.is_on() {
         announce(&addresses)?;
     }
@@ -186,7 +195,8 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         },
         false => None,
     };
-    let (server, polls, spares) = open(config, given, listening, orders, (places, trust), seat)?;
+    let place = (places, trust);
+    let (server, polls, spares) = open(config, given, listening, orders, place, seat, tls)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
@@ -242,23 +252,24 @@ struct Opened {
     doors: Vec<Door>,
 }
 
-fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
+fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> {
     let mut bound = Vec::new();
     let mut listening = Vec::new();
     let mut http = Vec::new();
     let mut addresses = Vec::new();
     let mut doors = Vec::new();
-    for listen in &config.listen {
+    for (number, listen) in config.listen.iter().enumerate() {
         let voice = match listen.served {
             Served::Voice(voice) => voice,
             Served::Http => {
-                let open = http::Open::new(listen, places.http)?;
+                let open = http::Open::new(listen, places.http, tls.of(number))?;
                 keep(
                     config,
                     &mut doors,
                     http::NAME,
                     &listen.address,
                     open.bound(),
+                    tls.of(number),
                 )?;
                 addresses.push((http::NAME, open.address().clone()));
                 http.push(open);
@@ -269,12 +280,21 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         let open = bind(voice.name, &listen.address)?;
         let address = open.address.to_string();
         addresses.push((voice.name, open.address.clone()));
-        keep(config, &mut doors, voice.name, &listen.address, &open)?;
+        let secure = tls.of(number);
+        keep(
+            config,
+            &mut doors,
+            voice.name,
+            &listen.address,
+            &open,
+            secure.clone(),
+        )?;
         bound.push(open);
         let tally = VOICES
             .iter()
             .position(|known| known.name == voice.name)
-            .unwrap_or(0);
+            // The control channel has counters of its own.
+            .unwrap_or(VOICES.len());
         listening.push(Listening {
             opener,
             tally,
@@ -282,6 +302,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             idle_ms: listen.idle_ms,
             user: listen.user.clone(),
             address,
+            tls: secure,
             foreign_told: Default::default(),
         });
     }
@@ -292,7 +313,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
         let address = Address::Unix(path.clone());
         let socket = bind(voice.name, &address)
             .context("admin_socket can name another path, or be \"none\"")?;
-        keep(config, &mut doors, voice.name, &address, &socket)?;
+        keep(config, &mut doors, voice.name, &address, &socket, None)?;
         bound.push(socket);
         restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
         listening.push(Listening {
@@ -302,6 +323,7 @@ fn open_listeners(config: &Config, places: Places) -> Result<Opened> {
             idle_ms: 0,
             user: String::new(),
             address: path.display().to_string(),
+            tls: None,
             foreign_told: Default::default(),
         });
     }
@@ -322,6 +344,7 @@ fn keep(
     voice: &str,
     address: &Address,
     bound: &Bound,
+    tls: Option<Secure>,
 ) -> Result<()> {
     if config.cluster.is_on() {
         again::keep(address.to_string(), bound.duplicate()?);
@@ -330,6 +353,7 @@ fn keep(
             voice: voice.to_owned(),
             nth: u16::try_from(same.count()).unwrap_or(u16::MAX),
             socket: cluster::doors::socket(bound)?,
+            tls,
         });
     }
     Ok(())
@@ -364,6 +388,7 @@ fn open(
     orders: Sender<Order>,
     (places, trust): (Places, Trust),
     seat: Option<Seat>,
+    tls: Arc<Tls>,
 ) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
@@ -441,6 +466,8 @@ fn open(
         guests: Guests::new(places.connections),
         accepts_failed: AtomicU64::new(0),
         spoke_http: AtomicU64::new(0),
+        spoke_tls: AtomicU64::new(0),
+        tls,
         orders,
         given,
     };
@@ -737,6 +764,7 @@ impl Server {
         self.connection_memory
             .set_limit(current.connection_memory_bytes());
         self.limits.reload(&current);
+        self.tls.reload(&current);
         self.core.set_memory(current.memory);
         let level = current.log_level.clone();
         drop(current);

@@ -11,7 +11,7 @@ use quintet_engine::{
 };
 use quintet_hooks::EventStats;
 use quintet_host::{Decided, locked};
-use quintet_wire::{Given, HostAsk, ServerStats, VOICES};
+use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
 use crate::metrics::{Point, Reading, samples, text};
@@ -33,6 +33,9 @@ impl Server {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
             HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
             HostAsk::Foreign(foreign) => {
+                if foreign == Foreign::Tls {
+                    self.spoke_tls.fetch_add(1, Ordering::Relaxed);
+                }
                 listening.tell_foreign(foreign);
                 Given::Own
             }
@@ -80,6 +83,13 @@ impl Server {
             }
         }
         all
+    }
+
+    /// Connections that TLS ended, by reason.
+    pub(crate) fn tls_failures(&self) -> Vec<Point> {
+        let failures = self.tls.shared.failures();
+        let points = failures.map(|(reason, count)| (vec![reason.into()], count as f64));
+        points.collect()
     }
 
     /// What hooks did, by event.

@@ -24,6 +24,7 @@ mod places;
 mod range;
 mod reply;
 mod routes;
+mod secure;
 mod serve;
 mod settings;
 mod site;

@@ -1,7 +1,7 @@
 //! The thread HTTP lives in, its listeners and connections.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,13 +9,16 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use quintet_tls::{Identity, Opened, Secure, identity};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::paced::Paced;
 use crate::places::{Busy, Places, Seat};
+use crate::secure;
 use crate::site::Site;
 
 /// Threads that wait for the shards and the disk; further requests wait for
@@ -38,7 +41,9 @@ pub struct Linked {
     /// Its bytes, not blocking.
     pub stream: Connected,
     /// Where its client is; `None`: on a unix socket.
-    pub peer: Option<IpAddr>,
+    pub peer: Option<SocketAddr>,
+    /// Who the client is by a certificate that the node it came through has checked.
+    pub identity: Option<Arc<Identity>>,
 }
 
 /// A connected socket.
@@ -173,10 +178,10 @@ async fn serve(listeners: Vec<(Listeners, Arc<Site>)>, stopped: oneshot::Receive
 }
 
 impl Listeners {
-    async fn accept(&mut self) -> io::Result<(Stream, Option<IpAddr>)> {
+    async fn accept(&mut self) -> io::Result<(Stream, From)> {
         tokio::select! {
             accepted = self.socket.accept() => accepted,
-            Some(Linked { stream, peer }) = self.linked.recv() => {
+            Some(Linked { stream, peer, identity }) = self.linked.recv() => {
                 let stream = match stream {
                     Connected::Tcp(stream) => {
                         Stream::Tcp(tokio::net::TcpStream::from_std(stream)?)
@@ -185,22 +190,33 @@ impl Listeners {
                         Stream::Unix(tokio::net::UnixStream::from_std(stream)?)
                     }
                 };
-                Ok((stream, peer))
+                let came = Came::Linked;
+                Ok((
+                    stream,
+                    From {
+                        peer,
+                        identity,
+                        came,
+                    },
+                ))
             }
         }
     }
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
+    async fn accept(&self) -> io::Result<(Stream, From)> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // Without it a reply in several writes waits for the peer.
                 let _slower = stream.set_nodelay(true);
-                Ok((Stream::Tcp(stream), Some(peer.ip())))
+                Ok((Stream::Tcp(stream), From::direct(Some(peer))))
             }
-            Listener::Unix(listener) => Ok((Stream::Unix(listener.accept().await?.0), None)),
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), From::direct(None)))
+            }
         }
     }
 }
@@ -210,11 +226,23 @@ async fn accept(mut listeners: Listeners, site: Arc<Site>, graceful: Arc<Gracefu
     loop {
         let place = places.seat().await;
         match places.watched(listeners.accept()).await {
-            Ok((Stream::Tcp(stream), peer)) => {
-                connection(stream, peer, &site, &graceful, Seat::new(&places, place));
+            Ok((Stream::Tcp(stream), from)) => {
+                let seat = Seat::new(&places, place);
+                let watcher = graceful.watcher();
+                match (&site.settings().tls, from.came) {
+                    (Some(tls), Came::Direct) => {
+                        let (site, tls) = (Arc::clone(&site), tls.clone());
+                        let begun = begin(stream, from, site, tls, watcher, seat);
+                        tokio::spawn(begun);
+                    }
+                    (Some(_), Came::Linked) | (None, _) => {
+                        connection(stream, from, &site, watcher, seat, None);
+                    }
+                }
             }
-            Ok((Stream::Unix(stream), peer)) => {
-                connection(stream, peer, &site, &graceful, Seat::new(&places, place));
+            Ok((Stream::Unix(stream), from)) => {
+                let (watcher, seat) = (graceful.watcher(), Seat::new(&places, place));
+                connection(stream, from, &site, watcher, seat, None);
             }
             Err(error) => {
                 // Out of files, mostly: those who hold them need time to end.
@@ -230,12 +258,68 @@ enum Stream {
     Unix(tokio::net::UnixStream),
 }
 
+/// Where a connection comes from.
+struct From {
+    peer: Option<SocketAddr>,
+    /// Who its client is, if a certificate says so.
+    identity: Option<Arc<Identity>>,
+    came: Came,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Came {
+    /// By this listener.
+    Direct,
+    /// Through another node, which has taken its TLS off.
+    Linked,
+}
+
+impl From {
+    fn direct(peer: Option<SocketAddr>) -> Self {
+        Self {
+            peer,
+            identity: None,
+            came: Came::Direct,
+        }
+    }
+}
+
+/// Sees to a handshake, then serves.
+async fn begin(
+    stream: tokio::net::TcpStream,
+    mut from: From,
+    site: Arc<Site>,
+    tls: Secure,
+    watcher: Watcher,
+    seat: Arc<Seat>,
+) {
+    let shaken = tokio::select! {
+        shaken = timeout(tls.shared.handshake_time(), secure::handshake(stream, &tls)) => {
+            shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        }
+        () = seat.makes_way() => Err(io::ErrorKind::TimedOut.into()),
+    };
+    match shaken {
+        Ok(stream) => {
+            from.identity = identity(stream.get_ref().1.peer_certificates());
+            let opened = tls.shared.open_until_dropped();
+            connection(stream, from, &site, watcher, seat, Some(opened));
+        }
+        Err(error) => {
+            tls.shared.failed("http", from.peer, &error);
+            seat.leave();
+        }
+    }
+}
+
+/// Serves a connection; `opened` is kept as long as it is there.
 fn connection<S>(
     stream: S,
-    peer: Option<IpAddr>,
+    from: From,
     site: &Arc<Site>,
-    graceful: &GracefulShutdown,
+    watcher: Watcher,
     seat: Arc<Seat>,
+    opened: Option<Opened>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -257,7 +341,12 @@ fn connection<S>(
         .half_close(true)
         .serve_connection(
             TokioIo::new(stream),
-            service_fn(move |request| {
+            service_fn(move |mut request| {
+                if let Some(identity) = &from.identity {
+                    // For whoever asks who this is.
+                    request.extensions_mut().insert(Arc::clone(identity));
+                }
+                let peer = from.peer.map(|peer| peer.ip());
                 let site = Arc::clone(&site);
                 asking.is_busy();
                 let seat = Arc::clone(&asking);
@@ -268,8 +357,9 @@ fn connection<S>(
                 }
             }),
         );
-    let connection = graceful.watch(connection);
+    let connection = watcher.watch(connection);
     tokio::spawn(async move {
+        let _opened = opened;
         tokio::select! {
             ended = connection => {
                 if let Err(error) = ended {

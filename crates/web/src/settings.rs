@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use quintet_door::ByteBudget;
+use quintet_tls::Secure;
 
 use crate::gate::Gate;
 use crate::guard::{Logins, User};
@@ -33,6 +34,8 @@ pub struct Settings {
     /// What forms on their way in and replies on their way out may take of the
     /// memory, together with all other connections; `None`: no bound.
     pub memory: Option<Arc<ByteBudget>>,
+    /// TLS of its TCP connections; `None`: they are plain.
+    pub tls: Option<Secure>,
     pub limits: Limits,
 }
 
@@ -48,6 +51,7 @@ impl Default for Settings {
             hosts: Vec::new(),
             allow_new_queue: false,
             memory: None,
+            tls: None,
             limits: Limits::default(),
         }
     }

@@ -72,7 +72,9 @@ impl Site {
     /// so; that it comes is said once.
     pub(crate) fn note_first(&self, byte: u8) {
         if byte == TLS && !self.tls_told.swap(true, Ordering::Relaxed) {
-            tracing::warn!("http: a client speaks TLS, which has to end before this server");
+            tracing::warn!(
+                "http: a client speaks TLS, to a plain port: the listener has no certificate"
+            );
         }
     }
 

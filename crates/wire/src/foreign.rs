@@ -16,7 +16,7 @@ impl Foreign {
     /// For the log: what the client speaks, and what it should.
     pub fn text(self) -> &'static str {
         match self {
-            Foreign::Tls => "a client speaks TLS, which has to end before this server",
+            Foreign::Tls => "a client speaks TLS to a plain port: the listener has no certificate",
             Foreign::MemcacheBinary => {
                 "a client speaks memcached's binary protocol; its text protocol is spoken here"
             }

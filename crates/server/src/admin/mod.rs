@@ -21,11 +21,12 @@ pub(crate) use session::LINE_MAX;
 use quintet_wire::{Listener, Options, Session, Voice};
 
 /// The control channel, as the server sees voices. Not among
-/// [`quintet_wire::VOICES`], so nobody can be told to listen with it.
+/// [`quintet_wire::VOICES`]: over TCP it is served where a listener asks for
+/// it, to clients with a certificate alone.
 pub(crate) const VOICE: Voice = Voice {
     name: "admin",
     port: 0,
-    about: "The control socket of the command line.",
+    about: "The control channel of the command line, for clients with a certificate.",
     options: &[],
     tally_names: &[],
     listener: open,

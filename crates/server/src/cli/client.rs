@@ -1,4 +1,4 @@
-//! Talking to a running server over its control socket.
+//! Talking to a running server over its control channel.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,6 +9,7 @@ use quintet_engine::Refusal;
 use serde_json::{Value, json};
 
 use super::Where;
+use super::remote::Way;
 use crate::config::ADMIN_SOCKET;
 
 /// The server's no.
@@ -30,25 +31,28 @@ impl Refused {
 
 /// A connection to the server.
 pub(super) struct Client {
-    stream: BufReader<UnixStream>,
+    stream: BufReader<Way>,
 }
 
 /// The way to the server. That the server closed it is not the broken pipe of
 /// a reader of our output, which ends a command quietly.
-pub(super) struct ToServer<'a>(&'a mut UnixStream);
+pub(super) struct ToServer<'a>(&'a mut Way);
 
 impl Write for ToServer<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0
-            .write(bytes)
-            .map_err(|error| match error.kind() == ErrorKind::BrokenPipe {
-                true => ErrorKind::ConnectionAborted.into(),
-                false => error,
-            })
+        self.0.write(bytes).map_err(of_server)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
+        self.0.flush().map_err(of_server)
+    }
+}
+
+/// An error of the connection, as what it is.
+pub(super) fn of_server(error: std::io::Error) -> std::io::Error {
+    match error.kind() == ErrorKind::BrokenPipe {
+        true => ErrorKind::ConnectionAborted.into(),
+        false => error,
     }
 }
 
@@ -59,6 +63,10 @@ impl Client {
     /// Says how to start a server, if none runs there.
     #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
     pub(super) fn connect(at: &Where) -> Result<Self> {
+        if let Some(server) = &at.server {
+            let stream = BufReader::new(at.remote(server)?);
+            return Ok(Self { stream });
+        }
         let path: PathBuf = at
             .socket
             .clone()
@@ -77,7 +85,7 @@ impl Client {
             _ => anyhow!("cannot connect to {}: {error}", path.display()),
         })?;
         Ok(Self {
-            stream: BufReader::new(stream),
+            stream: BufReader::new(Way::Socket(stream)),
         })
     }
 

@@ -20,6 +20,7 @@ mod messages;
 mod moving;
 mod progress;
 mod records;
+mod remote;
 mod rq;
 mod runs;
 mod script_files;
@@ -117,6 +118,26 @@ struct Where {
     /// Control socket of the server, if it is not in its data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "QUINTET_SERVER",
+        conflicts_with = "socket"
+    )]
+    server: Option<String>,
+    /// --server under TLS, as it always is.
+    #[arg(long, requires = "server")]
+    tls: bool,
+    /// Certificates of who signs the server's, or its own [default: whom the system trusts].
+    #[arg(long, value_name = "FILE", env = "QUINTET_CA")]
+    ca: Option<PathBuf>,
+    /// Certificate to show to the server.
+    #[arg(long, value_name = "FILE", env = "QUINTET_CERT")]
+    cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", env = "QUINTET_KEY")]
+    key: Option<PathBuf>,
 }
 
 /// Does what the command line says.

@@ -10,7 +10,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
-use super::{Address, Config, Listen, Served, scripts, trust};
+use super::{Address, Config, Listen, ListenTls, Served, TlsMode, scripts, trust};
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,11 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
     } else if config.listen.is_empty() {
         config.listen = Served::all().map(by_default).collect();
     }
+    for listen in &config.listen {
+        let (name, address) = (listen.served.name(), &listen.address);
+        let tls = config.tls_of(listen);
+        tls.map_err(|why| anyhow!("the listener {name} at {address}: {why}"))?;
+    }
     let least = quintet_host::smallest(config.shards);
     if config.memory < least {
         bail!(
@@ -72,31 +77,52 @@ fn by_default(served: Served) -> Listen {
         idle_ms: 0,
         user: String::new(),
         insecure: false,
+        tls: ListenTls::default(),
         options: Options::new(served.options()),
     }
 }
 
-/// `--listen VOICE=ADDR[,insecure]`. Options the file gives the same voice still
-/// count.
+/// `--listen VOICE=ADDR[,KEY[=VALUE]]...`, with keys of `[[listen]]`. What the
+/// file gives the same voice still counts.
 fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
-    let (name, address) = flag.split_once('=').ok_or_else(|| {
-        anyhow!("--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133")
+    let (name, rest) = flag.split_once('=').ok_or_else(|| {
+        anyhow!(
+            "--listen {flag}: write VOICE=ADDRESS, for example memcache=127.0.0.1:22133, with \
+             options behind commas, for example memcache=0.0.0.0:22133,tls"
+        )
     })?;
     let served = served(name).with_context(|| format!("--listen {flag}"))?;
-    let (address, insecure) = match address.strip_suffix(",insecure") {
-        Some(address) => (address, true),
-        None => (address, false),
-    };
-    let address = Address::parse(address).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    let mut words = rest.split(',');
+    let address = Address::parse(words.next().unwrap_or_default());
+    let address = address.map_err(|why| anyhow!("--listen {flag}: {why}"))?;
     let same = of_file
         .iter()
         .find(|listen| listen.served.name() == served.name());
-    let same = same.cloned().unwrap_or_else(|| by_default(served));
-    Ok(Listen {
+    let mut listen = Listen {
         address,
-        insecure: insecure || same.insecure,
-        ..same
-    })
+        ..same.cloned().unwrap_or_else(|| by_default(served))
+    };
+    for word in words {
+        let (key, value) = match word.split_once('=') {
+            None => (word, toml::Value::Boolean(true)),
+            Some((key, text)) => (key, as_value(text)),
+        };
+        set(&mut listen, key, &value).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    }
+    let check = served.check(&listen.options);
+    check.map_err(|why| anyhow!("--listen {flag}: {why}"))?;
+    Ok(listen)
+}
+
+/// A value as the file would have it: text needs no quotes here.
+fn as_value(text: &str) -> toml::Value {
+    if let Ok(flag) = text.parse() {
+        return toml::Value::Boolean(flag);
+    }
+    match text.parse() {
+        Ok(number) => toml::Value::Integer(number),
+        Err(_) => toml::Value::String(text.to_owned()),
+    }
 }
 
 fn served(name: &str) -> Result<Served> {
@@ -214,35 +240,8 @@ fn listener(table: &toml::Table) -> Result<Listen> {
     let place = format!("[[listen]] {name}");
     let mut listen = by_default(served);
     for (key, value) in table {
-        let fail = |why: String| anyhow!("in {place}: {key} {why}");
-        match key.as_str() {
-            "voice" => {}
-            "address" => {
-                listen.address = match value.as_integer() {
-                    Some(port) => Address::parse(&port.to_string()),
-                    None => text(value).and_then(Address::parse),
-                }
-                .map_err(fail)?;
-            }
-            "idle" => listen.idle_ms = duration(value).map_err(fail)?,
-            "user" => text(value).map_err(fail)?.clone_into(&mut listen.user),
-            "insecure" => listen.insecure = super::schema::flag(value).map_err(fail)?,
-            key => {
-                let spec = served
-                    .options()
-                    .iter()
-                    .find(|spec| spec.name == key)
-                    .ok_or_else(|| {
-                        let known = served.options().iter().map(|spec| spec.name);
-                        let known = known.chain(["voice", "address", "idle", "user", "insecure"]);
-                        anyhow!("in {place}: {}", unknown("key", key, known))
-                    })?;
-                let value = option_value(value, spec.default).map_err(fail)?;
-                listen
-                    .options
-                    .set(key, value)
-                    .map_err(|why| anyhow!("in {place}: {why}"))?;
-            }
+        if key != "voice" {
+            set(&mut listen, key, value).map_err(|why| anyhow!("in {place}: {why}"))?;
         }
     }
     // What the voice itself refuses is better said now than at the first use.
@@ -250,6 +249,55 @@ fn listener(table: &toml::Table) -> Result<Listen> {
     check.map_err(|why| anyhow!("in {place}: {why}"))?;
     Ok(listen)
 }
+
+/// Sets one key of a `[[listen]]` table.
+///
+/// # Errors
+/// Names the key and what it takes.
+fn set(listen: &mut Listen, key: &str, value: &toml::Value) -> Result<(), String> {
+    let fail = |why: String| format!("{key} {why}");
+    let words = |value| text(value).map(str::to_owned).map_err(fail);
+    match key {
+        "address" => {
+            let address = match value.as_integer() {
+                Some(port) => Address::parse(&port.to_string()),
+                None => text(value).and_then(Address::parse),
+            };
+            listen.address = address.map_err(fail)?;
+        }
+        "idle" => listen.idle_ms = duration(value).map_err(fail)?,
+        "user" => listen.user = words(value)?,
+        "insecure" => listen.insecure = super::schema::flag(value).map_err(fail)?,
+        "tls" => listen.tls.mode = TlsMode::read(value).map_err(fail)?,
+        "tls_cert" => listen.tls.cert = words(value)?,
+        "tls_key" => listen.tls.key = words(value)?,
+        "tls_client_ca" => listen.tls.client_ca = words(value)?,
+        key => {
+            let options = listen.served.options();
+            let spec = options.iter().find(|spec| spec.name == key);
+            let spec = spec.ok_or_else(|| {
+                let known = options.iter().map(|spec| spec.name);
+                unknown("key", key, known.chain(LISTEN_KEYS.iter().copied()))
+            })?;
+            let value = option_value(value, spec.default).map_err(fail)?;
+            listen.options.set(key, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keys of a `[[listen]]` table that are no voice's own.
+const LISTEN_KEYS: &[&str] = &[
+    "voice",
+    "address",
+    "idle",
+    "user",
+    "insecure",
+    "tls",
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+];
 
 fn option_value<'a>(value: &'a toml::Value, default: Value<'_>) -> Result<Value<'a>, String> {
     Ok(match (value, default) {
@@ -380,6 +428,32 @@ mod tests {
         ] {
             let error = error(text);
             assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_flag_takes_the_keys_of_its_table() {
+        let flag = |text: &str| from_flag(text, &[]);
+        let listen =
+            flag("memcache=0.0.0.0:1,tls=self-signed,idle=10m,max_line=4KiB").expect("read");
+        assert_eq!(listen.tls.mode, TlsMode::SelfSigned);
+        assert_eq!(
+            (listen.idle_ms, listen.options.number("max_line")),
+            (600_000, 4096)
+        );
+        let listen = flag("http=0.0.0.0:1,tls,insecure,max_fields=20").expect("read");
+        assert_eq!(listen.tls.mode, TlsMode::On);
+        assert!(listen.insecure && listen.options.number("max_fields") == 20);
+        for (text, says) in [
+            ("memcache=1,tsl", "did you mean \"tls\""),
+            ("memcache=1,tls=maybe", "self-signed"),
+            ("memcache=1,max_line=1", "max_line"),
+            ("memcache=1,", "unknown key"),
+        ] {
+            let Err(error) = flag(text) else {
+                panic!("accepted: {text}");
+            };
+            assert!(format!("{error:#}").contains(says), "{error:#}");
         }
     }
 

@@ -14,6 +14,7 @@ mod reload;
 mod schema;
 mod scripts;
 mod served;
+mod tls;
 mod trust;
 mod units;
 
@@ -31,6 +32,7 @@ pub(crate) use load::{Given, load};
 pub(crate) use print::{Secrets, print};
 pub(crate) use quintet_host::SyncPolicy;
 pub(crate) use served::Served;
+pub(crate) use tls::{ListenTls, TlsMode};
 pub(crate) use trust::{GrantTable, UserTable, end_text, open_to_all};
 pub(crate) use units::parse_duration_ms;
 
@@ -68,6 +70,12 @@ pub(crate) struct Config {
     pub(crate) memory: u64,
     pub(crate) memory_max: u64,
     pub(crate) allow_shutdown: bool,
+    pub(crate) tls: TlsMode,
+    /// Files; empty: none.
+    pub(crate) tls_cert: String,
+    pub(crate) tls_key: String,
+    pub(crate) tls_client_ca: String,
+    pub(crate) tls_handshake_ms: u64,
     /// `[defaults]`.
     pub(crate) defaults: Overrides,
     /// `[[queue]]`, in the order of the file.
@@ -79,6 +87,8 @@ pub(crate) struct Config {
     pub(crate) ignore_rq_messages: bool,
     pub(crate) relay_hosts: String,
     pub(crate) webhook_hosts: String,
+    /// File; empty: whom browsers trust.
+    pub(crate) relay_ca: String,
     /// Empty: the address of the first http listener.
     pub(crate) script_host: String,
     pub(crate) script_env: String,
@@ -109,6 +119,7 @@ pub(crate) struct Listen {
     pub(crate) user: String,
     /// Listens beyond this machine though nobody has to say who it is.
     pub(crate) insecure: bool,
+    pub(crate) tls: ListenTls,
     pub(crate) options: Options,
 }
 
@@ -161,6 +172,11 @@ impl Default for Config {
             memory: 256 << 20,
             memory_max: 0,
             allow_shutdown: false,
+            tls: TlsMode::Auto,
+            tls_cert: String::new(),
+            tls_key: String::new(),
+            tls_client_ca: String::new(),
+            tls_handshake_ms: 10_000,
             defaults: Overrides::default(),
             rules: Vec::new(),
             scripts: Vec::new(),
@@ -168,6 +184,7 @@ impl Default for Config {
             ignore_rq_messages: false,
             relay_hosts: String::new(),
             webhook_hosts: String::new(),
+            relay_ca: String::new(),
             script_host: String::new(),
             script_env: "production".to_owned(),
             script_time_ms: 0,

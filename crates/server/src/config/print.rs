@@ -144,6 +144,16 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
              refused at start.",
         );
         line(&mut out, "insecure", &listen.insecure.to_string());
+        let tls = &listen.tls;
+        comment(
+            &mut out,
+            "TLS: \"auto\" (as the server's tls says), \"off\", \"on\" or \"self-signed\"; files of \
+             its own, empty: the server's.",
+        );
+        line(&mut out, "tls", &quoted(tls.mode.name()));
+        line(&mut out, "tls_cert", &quoted(&tls.cert));
+        line(&mut out, "tls_key", &quoted(&tls.key));
+        line(&mut out, "tls_client_ca", &quoted(&tls.client_ca));
         for spec in listen.served.options() {
             comment(&mut out, spec.help);
             let value = match secrets {

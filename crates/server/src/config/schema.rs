@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use quintet_hooks::{Event, Events};
 
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
-use super::{Config, SyncPolicy};
+use super::{Config, SyncPolicy, TlsMode};
 
 /// One setting.
 pub(crate) struct Spec {
@@ -35,6 +35,7 @@ pub(crate) enum Field<'a> {
     Path(&'a mut PathBuf),
     Sync(&'a mut SyncPolicy),
     Level(&'a mut String),
+    Tls(&'a mut TlsMode),
 }
 
 /// The levels `log_level` takes, least first.
@@ -250,6 +251,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Text(&mut c.webhook_hosts),
     },
     Spec {
+        key: "relay_ca",
+        help: "Certificates of who signs the servers that relay and webhook ask by https. Empty: \
+               those that browsers trust.",
+        reload: false,
+        field: |c| Field::Text(&mut c.relay_ca),
+    },
+    Spec {
         key: "script_host",
         help: "How this server is called from elsewhere, http://HOST:PORT/ with the relative root: \
                what the ids of RQ's messages begin with. Empty: the first http listener.",
@@ -299,6 +307,40 @@ pub(crate) const SETTINGS: &[Spec] = &[
         reload: true,
         field: |c| Field::Flag(&mut c.allow_shutdown),
     },
+    Spec {
+        key: "tls",
+        help: "TLS of the TCP listeners that do not say else: \"auto\" (where tls_cert is set), \
+               \"off\", \"on\", or \"self-signed\" with a key and a certificate that the server \
+               makes in its data directory, for a first try (docs/tls.md).",
+        reload: false,
+        field: |c| Field::Tls(&mut c.tls),
+    },
+    Spec {
+        key: "tls_cert",
+        help: "File with the certificate (PEM), and those between it and its authority. Read again \
+               when it changes, as all of these files. Empty: none.",
+        reload: true,
+        field: |c| Field::Text(&mut c.tls_cert),
+    },
+    Spec {
+        key: "tls_key",
+        help: "Key of tls_cert (PEM); refused if other accounts can read it.",
+        reload: true,
+        field: |c| Field::Text(&mut c.tls_key),
+    },
+    Spec {
+        key: "tls_client_ca",
+        help: "Certificates of who signs clients': each client has to show one. Empty: none is \
+               asked for.",
+        reload: true,
+        field: |c| Field::Text(&mut c.tls_client_ca),
+    },
+    Spec {
+        key: "tls_handshake_time",
+        help: "A connection whose TLS handshake takes longer is closed.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.tls_handshake_ms),
+    },
 ];
 
 impl Field<'_> {
@@ -315,6 +357,7 @@ impl Field<'_> {
             (Field::Events(a), Field::Events(b)) => swap(a, b),
             (Field::Path(a), Field::Path(b)) => swap(a, b),
             (Field::Sync(a), Field::Sync(b)) => swap(a, b),
+            (Field::Tls(a), Field::Tls(b)) => swap(a, b),
             _ => unreachable!("a setting's row has one kind of field"),
         }
     }
@@ -355,6 +398,7 @@ impl Field<'_> {
                 *at = PathBuf::from(path);
             }
             Field::Sync(at) => *at = parse_sync(text(value)?)?,
+            Field::Tls(at) => *at = TlsMode::read(value)?,
             Field::Level(at) => {
                 let level = text(value)?.to_ascii_lowercase();
                 if !LEVELS.contains(&level.as_str()) {
@@ -385,6 +429,7 @@ impl Field<'_> {
                 format!("[{}]", names.join(", "))
             }
             Field::Path(path) => quoted(&path.to_string_lossy()),
+            Field::Tls(mode) => quoted(mode.name()),
             Field::Sync(SyncPolicy::Always) => quoted("always"),
             Field::Sync(SyncPolicy::Never) => quoted("never"),
             Field::Sync(SyncPolicy::EveryMs(ms)) => quoted(&show_duration(*ms)),

@@ -2,7 +2,7 @@
 
 use quintet_wire::{OptionSpec, Options, VOICES, Voice};
 
-use crate::http;
+use crate::{admin, http};
 
 /// What a listener serves.
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ pub(crate) enum Served {
 }
 
 impl Served {
-    /// Everything there is, in the order it is shown.
+    /// Everything that listens when nothing is said, in the order it is shown.
     pub(crate) fn all() -> impl Iterator<Item = Served> {
         let voices = VOICES.iter().map(Served::Voice);
         voices.chain([Served::Http])
@@ -22,7 +22,8 @@ impl Served {
 
     /// By its name in the configuration.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
-        Self::all().find(|served| served.name() == name)
+        let mut all = Self::all().chain([Served::Voice(&admin::VOICE)]);
+        all.find(|served| served.name() == name)
     }
 
     /// Its name in the configuration and on the command line.
@@ -31,6 +32,11 @@ impl Served {
             Served::Voice(voice) => voice.name,
             Served::Http => http::NAME,
         }
+    }
+
+    /// It is the control channel: whoever reaches it commands the server.
+    pub(crate) fn is_control(self) -> bool {
+        self.name() == admin::VOICE.name
     }
 
     /// Its default port.

@@ -8,6 +8,7 @@ use quintet_door::ByteBudget;
 use quintet_engine::{Caller, Handed, Outcome};
 use quintet_hooks::Who;
 use quintet_host::Need;
+use quintet_tls::Identity;
 use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
@@ -15,6 +16,7 @@ use super::guests::Origin;
 use super::inbox::Inbox;
 use super::mail::{Arrival, Way};
 use super::outbox::Outbox;
+use super::secure::Secrecy;
 
 /// So much a connection holds without its being counted, bytes: what small
 /// requests take, and what one that rests keeps. Bounded by the number of
@@ -117,6 +119,10 @@ pub(super) struct Standing {
 pub(super) struct Conn {
     pub(super) stream: Stream,
     pub(super) way: Way,
+    pub(super) secrecy: Secrecy,
+    /// Who its client is by a certificate that was checked, here or by the
+    /// node it came through.
+    pub(super) identity: Option<Arc<Identity>>,
     pub(super) origin: Origin,
     pub(super) session: Box<dyn Session>,
     pub(super) caller: Caller,
@@ -214,10 +220,16 @@ impl Conn {
             listener,
             way,
             user,
+            identity,
         } = arrival;
         Self {
+            secrecy: match stream.is_handshaking() {
+                true => Secrecy::Handshake,
+                false => Secrecy::Plain,
+            },
             stream,
             way,
+            identity,
             origin,
             session,
             caller,
@@ -250,7 +262,8 @@ impl Conn {
     /// What it holds in memory, bytes; 0 for what any connection may.
     pub(super) fn footprint(&self) -> u64 {
         let held = self.session.held_bytes();
-        let all = self.inbox.footprint() + self.out.footprint() + held;
+        let tls = self.stream.footprint();
+        let all = self.inbox.footprint() + self.out.footprint() + held + tls;
         if all > FREE_BYTES { all as u64 } else { 0 }
     }
 

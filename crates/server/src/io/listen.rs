@@ -115,9 +115,9 @@ impl Bound {
                     sockopt::set_socket_send_buffer_size(&stream, NEAR_SEND_BYTES)?;
                     sockopt::set_socket_recv_buffer_size(&stream, NEAR_RECEIVE_BYTES)?;
                 }
-                Ok(Stream::Tcp(stream))
+                Ok(stream.into())
             }
-            Socket::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
+            Socket::Unix(listener) => Ok(listener.accept()?.0.into()),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use mio::Waker;
 use quintet_engine::{Delivery, Party};
 use quintet_host::{Need, Post, locked};
+use quintet_tls::Identity;
 
 use super::{Origin, Stream};
 use crate::trust::Told;
@@ -32,6 +33,8 @@ pub(crate) struct Arrival {
     pub(crate) way: Way,
     /// Who the client is, if another node has it from the client itself.
     pub(crate) user: Option<String>,
+    /// Who the client is, if the node it came through knows.
+    pub(crate) identity: Option<Arc<Identity>>,
 }
 
 /// How a client's bytes get here.

@@ -1,5 +1,6 @@
 //! Sockets: threads that poll, connections, and what they wait to send.
 
+mod accept;
 mod conn;
 mod gather;
 mod gone;
@@ -10,6 +11,7 @@ mod listen;
 mod login;
 mod mail;
 mod outbox;
+mod secure;
 mod slab;
 mod stream;
 mod thread;

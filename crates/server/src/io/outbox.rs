@@ -7,6 +7,7 @@ use quintet_engine::{Handed, LargeBody, Message};
 use quintet_host::BodySource;
 use quintet_log::LogError;
 
+use quintet_tls::Scratch;
 use quintet_wire::Output;
 
 use super::Stream;
@@ -46,6 +47,18 @@ pub(super) enum Flushed {
     More,
     /// The connection is dead, or a body cannot be read: close it.
     Dead,
+}
+
+/// Where it goes, and what that takes.
+struct To<'a> {
+    stream: &'a mut Stream,
+    records: &'a mut Scratch,
+}
+
+impl To<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes, self.records)
+    }
 }
 
 struct Sending {
@@ -133,11 +146,20 @@ impl Outbox {
     pub(super) fn flush(
         &mut self,
         stream: &mut Stream,
+        records: &mut Scratch,
         bodies: &BodySource<'_>,
         written: &mut u64,
     ) -> Flushed {
         let mut budget = LARGE_PER_TURN;
-        let flushed = self.send(stream, bodies, written, &mut budget);
+        let mut to = To { stream, records };
+        let mut flushed = self.send(&mut to, bodies, written, &mut budget);
+        if flushed == Flushed::Done && stream.is_pending() {
+            flushed = match stream.flush() {
+                Ok(true) => Flushed::Done,
+                Ok(false) => Flushed::Blocked,
+                Err(_) => Flushed::Dead,
+            };
+        }
         while self
             .kept
             .front()
@@ -172,7 +194,7 @@ impl Outbox {
 
     fn send(
         &mut self,
-        stream: &mut Stream,
+        to: &mut To<'_>,
         bodies: &BodySource<'_>,
         written: &mut u64,
         budget: &mut usize,
@@ -182,7 +204,7 @@ impl Outbox {
                 (self.large_sent < self.free.1).then(|| self.output.large()[self.large_sent].0);
             let stop = next.unwrap_or(self.free.0);
             if self.sent < stop {
-                match stream.write(&self.output.bytes()[self.sent..stop]) {
+                match to.write(&self.output.bytes()[self.sent..stop]) {
                     Ok(0) => return Flushed::Dead,
                     Ok(n) => {
                         self.sent += n;
@@ -200,7 +222,7 @@ impl Outbox {
             if next.is_none() {
                 return Flushed::Done;
             }
-            match self.send_large(stream, bodies, written, budget) {
+            match self.send_large(to, bodies, written, budget) {
                 Flushed::Done => self.large_sent += 1,
                 stuck @ (Flushed::Blocked | Flushed::More | Flushed::Dead) => return stuck,
             }
@@ -210,7 +232,7 @@ impl Outbox {
     /// Sends the next large body, chunk by chunk as the socket takes them.
     fn send_large(
         &mut self,
-        stream: &mut Stream,
+        to: &mut To<'_>,
         bodies: &BodySource<'_>,
         written: &mut u64,
         budget: &mut usize,
@@ -239,7 +261,7 @@ impl Outbox {
                 return Flushed::More;
             }
             let rest = &sending.bytes[sending.at..];
-            match stream.write(&rest[..rest.len().min(*budget)]) {
+            match to.write(&rest[..rest.len().min(*budget)]) {
                 Ok(0) => return Flushed::Dead,
                 Ok(n) => {
                     sending.at += n;

@@ -1,4 +1,4 @@
-//! A connected socket of either kind.
+//! A connected socket of either kind, with TLS over it or not.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -6,73 +6,185 @@ use std::net::{Shutdown, SocketAddr};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use quintet_tls::{Identity, Scratch, ServerChannel};
 
 /// Reads of what nobody wants any more, at most.
 const DRAIN_READS: usize = 16;
 
-/// A TCP or unix connection, not blocking.
-pub(crate) enum Stream {
+/// A connection that does not block.
+pub(crate) struct Stream {
+    socket: Socket,
+    /// TLS, if it is spoken.
+    channel: Option<Box<ServerChannel>>,
+}
+
+/// TCP, or a unix socket.
+enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 /// What a read brought.
 pub(crate) struct Got {
-    /// So many; 0: the client has closed its side.
+    /// So many; 0 without `ended`: nothing but what TLS says to itself.
     pub(crate) bytes: usize,
     /// There is no more until an event says so.
     pub(crate) drained: bool,
+    /// The client has closed its side.
+    pub(crate) ended: bool,
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Self {
+        Self::plain(Socket::Tcp(stream))
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Self {
+        Self::plain(Socket::Unix(stream))
+    }
 }
 
 impl From<std::net::TcpStream> for Stream {
     /// Of one that does not block.
     fn from(stream: std::net::TcpStream) -> Self {
-        Stream::Tcp(TcpStream::from_std(stream))
+        TcpStream::from_std(stream).into()
     }
 }
 
 impl From<std::os::unix::net::UnixStream> for Stream {
     /// Of one that does not block.
     fn from(stream: std::os::unix::net::UnixStream) -> Self {
-        Stream::Unix(UnixStream::from_std(stream))
+        UnixStream::from_std(stream).into()
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 impl Stream {
+    fn plain(socket: Socket) -> Self {
+        Self {
+            socket,
+            channel: None,
+        }
+    }
+
+    /// From now on its bytes are those of TLS; its client begins.
+    pub(crate) fn secure(&mut self, channel: ServerChannel) {
+        self.channel = Some(Box::new(channel));
+    }
+
+    /// It turned out to be plain; answers the bytes that came. Nothing was
+    /// said to it.
+    pub(crate) fn strip(&mut self) -> Vec<u8> {
+        let channel = self.channel.take();
+        channel.map_or_else(Vec::new, |mut channel| channel.take_rest())
+    }
+
+    /// TLS has not come to an agreement yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        let channel = self.channel.as_ref();
+        channel.is_some_and(|channel| channel.is_handshaking())
+    }
+
+    /// TLS has something to say that has not left.
+    pub(crate) fn is_pending(&self) -> bool {
+        let channel = self.channel.as_ref();
+        channel.is_some_and(|channel| channel.is_pending())
+    }
+
+    /// Who the client is by its certificate, if it has shown one.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.channel.as_ref()?.identity()
+    }
+
+    /// Bytes of memory that TLS takes beyond what any connection does.
+    pub(crate) fn footprint(&self) -> usize {
+        let channel = self.channel.as_ref();
+        channel.map_or(0, |channel| channel.footprint())
+    }
+
     /// The client's address; a unix socket has none.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        match self {
-            Stream::Tcp(stream) => stream.peer_addr().ok(),
-            Stream::Unix(_) => None,
+        match &self.socket {
+            Socket::Tcp(stream) => stream.peer_addr().ok(),
+            Socket::Unix(_) => None,
         }
     }
 
     /// The account of this machine that a unix socket's peer runs under.
     pub(crate) fn account(&self) -> Option<u32> {
-        match self {
-            Stream::Tcp(_) => None,
-            Stream::Unix(stream) => {
+        match &self.socket {
+            Socket::Tcp(_) => None,
+            Socket::Unix(stream) => {
                 let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
                 Some(peer.uid.as_raw())
             }
         }
     }
 
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
-        let bytes = match self {
-            Stream::Tcp(stream) => stream.read(buffer)?,
-            Stream::Unix(stream) => stream.read(buffer)?,
-        };
-        // A plain socket gives all it has if there is room for it.
-        let drained = bytes < buffer.len();
-        Ok(Got { bytes, drained })
+    /// Reads about `room` bytes at most, as many as `buffer` has: under TLS
+    /// what came is decrypted whole, so that none of it waits unseen.
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        room: usize,
+        records: &mut Scratch,
+    ) -> io::Result<Got> {
+        if let Some(channel) = &mut self.channel {
+            let read = channel.read(&mut self.socket, buffer, room, records)?;
+            return Ok(Got {
+                bytes: read.bytes,
+                drained: read.drained,
+                ended: read.ended,
+            });
+        }
+        let bytes = self.socket.read(&mut buffer[..room])?;
+        Ok(Got {
+            bytes,
+            // A plain socket gives all it has if there is room for it.
+            drained: bytes < room,
+            ended: bytes == 0,
+        })
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
+    /// Writes as much as the socket takes; under TLS that much of it as has
+    /// left in whole records. The rest is to be offered again.
+    pub(crate) fn write(&mut self, bytes: &[u8], records: &mut Scratch) -> io::Result<usize> {
+        match &mut self.channel {
+            None => self.socket.write(bytes),
+            Some(channel) => channel.write(&mut self.socket, bytes, records),
         }
+    }
+
+    /// Writes what TLS has to say, when nothing offered to
+    /// [`Stream::write`] is left. True if all of it has left.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        if let Some(channel) = &mut self.channel {
+            channel.flush(&mut self.socket)?;
+        }
+        Ok(!self.is_pending())
     }
 
     /// Starts watching for bytes to read.
@@ -100,27 +212,32 @@ impl Stream {
     /// Before a close: says that no more will be sent, and reads what has come
     /// meanwhile, since closing a socket with unread bytes resets it, and the
     /// client might never see the last reply.
-    pub(crate) fn finish(&mut self, scratch: &mut [u8]) {
-        let shut = match self {
-            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+    pub(crate) fn finish(&mut self, scratch: &mut [u8], records: &mut Scratch) {
+        if let Some(channel) = &mut self.channel
+            && let Err(error) = channel.close(&mut self.socket, records)
+        {
+            tracing::trace!("no goodbye: {error}");
+        }
+        let shut = match &self.socket {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
         };
         if shut.is_err() {
             // The client is gone already.
             return;
         }
         for _ in 0..DRAIN_READS {
-            match self.read(scratch) {
-                Ok(got) if !got.drained => {}
+            match self.socket.read(scratch) {
+                Ok(bytes) if bytes == scratch.len() => {}
                 _ => return,
             }
         }
     }
 
     fn source(&mut self) -> &mut dyn Source {
-        match self {
-            Stream::Tcp(stream) => stream,
-            Stream::Unix(stream) => stream,
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(stream) => stream,
         }
     }
 }

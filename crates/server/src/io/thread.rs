@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use quintet_engine::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_host::{Access, Need, PartyKey, Reached, Trail};
+use quintet_tls::{Reason, Scratch};
 use quintet_wire::{Ask, Tally};
 
-use super::Stream;
-use super::conn::{Conn, DueReply, Pause};
+use super::conn::{DueReply, Pause};
 use super::gather::{Gather, Turn};
-use super::guests::Origin;
 use super::listen::Bound;
-use super::mail::{Arrival, Mail, Way};
+use super::mail::Mail;
 use super::outbox::Flushed;
+use super::secure::{HANDSHAKES_AT_ONCE, Secrecy};
 use super::slab::Slab;
 use crate::hooks::Runner;
 use crate::server::Server;
@@ -29,8 +29,6 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 const LISTENERS: usize = usize::MAX - 1;
 /// Bytes read at once; also what is decoded without a copy.
 const READ_BYTES: usize = 64 << 10;
-/// Connections accepted from one listener before others get a turn.
-const ACCEPTS: usize = 64;
 /// Deliveries to own connections in one turn.
 const LOCAL_DELIVERIES: usize = 1024;
 /// Connections with a large body on its way that are sent to, and as many that
@@ -41,8 +39,6 @@ const LARGE_AT_ONCE: usize = 2;
 const TIGHT_MAX: Duration = Duration::from_secs(1);
 /// ... and until then it is looked at that often.
 const TIGHT_LOOK: Duration = Duration::from_millis(20);
-/// Pause after the system had no file or memory for a connection.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A thread's counters. Only the thread adds, statistics read.
 pub(crate) struct ThreadCounts {
@@ -68,12 +64,14 @@ pub(crate) struct IoThread {
     pub(super) server: Arc<Server>,
     pub(super) poll: Poll,
     /// Listeners that this thread accepts for, by their number.
-    listeners: Vec<(usize, Bound)>,
+    pub(super) listeners: Vec<(usize, Bound)>,
     pub(super) conns: Slab,
     /// Engine time of this turn.
     pub(super) now: Ms,
-    instant: Instant,
+    pub(super) instant: Instant,
     pub(super) scratch: Vec<u8>,
+    /// The same, for what TLS makes of it.
+    pub(super) records: Scratch,
     pub(super) asks: Vec<Ask>,
     pub(super) replies: Vec<DueReply>,
     /// Connections with something to send.
@@ -84,6 +82,10 @@ pub(crate) struct IoThread {
     again: VecDeque<u32>,
     /// The same for those in the middle of a large body.
     again_large: VecDeque<u32>,
+    /// The same for those in the middle of a handshake.
+    again_handshake: VecDeque<u32>,
+    /// When handshakes are late; those that are over too.
+    pub(super) handshakes: VecDeque<(Instant, PartyKey)>,
     /// Connections that go on when memory is no longer short.
     pub(super) starved: Vec<u32>,
     /// Since when it is.
@@ -102,10 +104,10 @@ pub(crate) struct IoThread {
     /// The version of the hooks it was made from.
     pub(super) hooks_seen: u64,
     /// Listeners to be accepted from again, and when.
-    accept_again: Vec<usize>,
-    accept_at: Option<Instant>,
+    pub(super) accept_again: Vec<usize>,
+    pub(super) accept_at: Option<Instant>,
     idle_checked: Instant,
-    stop_at: Option<Instant>,
+    pub(super) stop_at: Option<Instant>,
 }
 
 impl IoThread {
@@ -132,12 +134,15 @@ impl IoThread {
             now,
             instant: Instant::now(),
             scratch: vec![0; READ_BYTES],
+            records: Scratch::new(READ_BYTES),
             asks: Vec::new(),
             replies: Vec::new(),
             dirty: Vec::new(),
             held: Vec::new(),
             again: VecDeque::new(),
             again_large: VecDeque::new(),
+            again_handshake: VecDeque::new(),
+            handshakes: VecDeque::new(),
             starved: Vec::new(),
             tight_since: None,
             mail: Vec::new(),
@@ -193,6 +198,7 @@ impl IoThread {
             self.flush();
             self.keep_memory();
             self.close_idle();
+            self.end_late_handshakes();
             if self.is_stopped() {
                 return;
             }
@@ -212,25 +218,34 @@ impl IoThread {
             self.stop_at.map(until),
             idle,
             starved,
+            self.next_late(),
         ];
         waits.into_iter().flatten().min()
     }
 
     /// There is something to do without an event.
     fn has_more(&self) -> bool {
-        !self.again.is_empty() || !self.again_large.is_empty() || !self.dirty.is_empty()
+        !self.again.is_empty()
+            || !self.again_large.is_empty()
+            || !self.again_handshake.is_empty()
+            || !self.dirty.is_empty()
     }
 
     /// Serves those that have more to do; of those with large bodies a few, so
     /// that the others wait for a few.
     fn serve_again(&mut self) {
         let large = self.again_large.len().min(LARGE_AT_ONCE);
+        let handshakes = self.again_handshake.len().min(HANDSHAKES_AT_ONCE);
         for _ in 0..self.again.len() {
             let slot = self.again.pop_front();
             slot.into_iter().for_each(|slot| self.serve_one_again(slot));
         }
         for _ in 0..large {
             let slot = self.again_large.pop_front();
+            slot.into_iter().for_each(|slot| self.serve_one_again(slot));
+        }
+        for _ in 0..handshakes {
+            let slot = self.again_handshake.pop_front();
             slot.into_iter().for_each(|slot| self.serve_one_again(slot));
         }
     }
@@ -262,11 +277,11 @@ impl IoThread {
             self.close(slot);
             return;
         }
-        let large = conn.inbox.upload.is_some();
+        let later = conn.inbox.upload.is_some() || conn.secrecy == Secrecy::Handshake;
         if writable {
             self.mark_dirty(slot);
         }
-        if large {
+        if later {
             self.mark_again(slot);
         } else {
             self.serve(slot);
@@ -288,101 +303,13 @@ impl IoThread {
             && !conn.listed.again
         {
             conn.listed.again = true;
-            match conn.inbox.upload {
-                Some(_) => self.again_large.push_back(slot),
-                None => self.again.push_back(slot),
-            }
-        }
-    }
-
-    fn accept_all(&mut self) {
-        if self.accept_at.is_some_and(|at| at > self.instant) {
-            return;
-        }
-        self.accept_at = None;
-        for at in std::mem::take(&mut self.accept_again) {
-            self.accept(at);
-        }
-    }
-
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "any other is the system's need"
-    )]
-    fn accept(&mut self, at: usize) {
-        for _ in 0..ACCEPTS {
-            let Some((number, bound)) = self.listeners.get(at) else {
-                return;
-            };
-            let number = *number;
-            match bound.accept() {
-                Ok(stream) => self.place(stream, number),
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return,
-                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
-                    _ => {
-                        let failed = &self.server.accepts_failed;
-                        let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
-                        // It is tried again ten times a second.
-                        if failed.is_power_of_two() {
-                            tracing::warn!("cannot accept a connection, {failed} times: {error}");
-                        }
-                        self.accept_again.push(at);
-                        self.accept_at = Some(self.instant + ACCEPT_RETRY);
-                        return;
-                    }
-                },
-            }
-        }
-        self.accept_again.push(at);
-        self.accept_at = Some(self.instant);
-    }
-
-    /// Gives a new connection to the thread with the fewest.
-    fn place(&mut self, stream: Stream, listener: usize) {
-        let origin = Origin::new(stream.peer(), listener);
-        let arrival = Arrival {
-            stream,
-            origin,
-            listener,
-            way: Way::Direct,
-            user: None,
-        };
-        if let Some((thread, arrival)) = self.server.admit(arrival, Some(self.index)) {
-            if thread == self.index {
-                self.open(arrival);
+            if conn.secrecy == Secrecy::Handshake {
+                self.again_handshake.push_back(slot);
+            } else if conn.inbox.upload.is_some() {
+                self.again_large.push_back(slot);
             } else {
-                self.server.mail[thread].leave(Mail::Socket(arrival));
+                self.again.push_back(slot);
             }
-        }
-    }
-
-    fn open(&mut self, mut arrival: Arrival) {
-        let (origin, listener) = (arrival.origin, arrival.listener);
-        let Some(key) = self.conns.reserve(self.index) else {
-            self.server.dismiss(self.index, origin);
-            return;
-        };
-        let token = Token((key.generation as usize) << 24 | key.slot as usize);
-        if let Err(error) = arrival.stream.register(self.poll.registry(), token) {
-            tracing::warn!("cannot watch a connection: {error}");
-            self.conns.release(key);
-            self.server.dismiss(self.index, origin);
-            return;
-        }
-        let caller = Caller {
-            party: key.party(),
-            principal: self.server.who_comes(&arrival),
-        };
-        let session = self.server.listeners[listener].opener.open();
-        let mut conn = Conn::new(arrival, session, caller);
-        conn.active = self.instant;
-        conn.inbox.is_new = !self.server.is_operator(listener);
-        self.conns.insert(key, Box::new(conn));
-        if self.stop_at.is_some() {
-            self.close(key.slot);
-        } else if self.hooks.is_some() {
-            self.greet(key.slot);
         }
     }
 
@@ -606,9 +533,12 @@ impl IoThread {
         conn.listed.dirty = false;
         let waits = conn.out.release(self.reached);
         let mut written = 0;
-        let flushed = conn
-            .out
-            .flush(&mut conn.stream, &server.core.body_source(), &mut written);
+        let flushed = conn.out.flush(
+            &mut conn.stream,
+            &mut self.records,
+            &server.core.body_source(),
+            &mut written,
+        );
         if written > 0 {
             conn.active = self.instant;
             let counter = &server.threads[self.index].bytes_written;
@@ -616,9 +546,9 @@ impl IoThread {
         }
         let blocked = flushed == Flushed::Blocked;
         let token = token_of(conn.caller.party);
-        let finished = conn.phase.closes() && conn.out.is_empty();
+        let finished = conn.phase.closes() && conn.out.is_empty() && !blocked;
         if finished && flushed != Flushed::Dead {
-            conn.stream.finish(&mut self.scratch);
+            conn.stream.finish(&mut self.scratch, &mut self.records);
         }
         if flushed == Flushed::Dead
             || finished
@@ -657,7 +587,13 @@ impl IoThread {
         };
         self.server.dismiss(self.index, conn.origin);
         self.server.connection_memory.change(conn.charged, 0);
-        if self.hooks.is_some() {
+        match conn.secrecy {
+            Secrecy::Plain | Secrecy::Failed => {}
+            Secrecy::Handshake => self.server.tls.shared.count(Reason::Gone),
+            Secrecy::Secret => self.server.tls.shared.closed(),
+        }
+        let greeted = matches!(conn.secrecy, Secrecy::Plain | Secrecy::Secret);
+        if self.hooks.is_some() && greeted {
             self.part(&mut conn);
         }
         let unsent = conn.out.take_unsent();

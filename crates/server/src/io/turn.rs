@@ -9,6 +9,7 @@ use quintet_engine::{
 };
 use quintet_hooks::Decided as Hooked;
 use quintet_host::{Access, Decided, Need};
+use quintet_tls::Scratch;
 use quintet_wire::{
     Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Logins, Next, Session, Step,
 };
@@ -17,6 +18,7 @@ use super::conn::{Conn, DueReply, FREE_BYTES, Pause, Standing, Wait};
 use super::hooked::{self, reply};
 use super::inbox::Feed;
 use super::login::administers;
+use super::secure::Secrecy;
 use super::stream::Got;
 use super::thread::IoThread;
 use super::upload::Upload;
@@ -37,7 +39,6 @@ struct Decoded {
 }
 
 /// Why serving a connection ended.
-#[derive(PartialEq, Eq)]
 enum Stop {
     /// It has nothing more to do until an event comes.
     Quiet,
@@ -45,24 +46,32 @@ enum Stop {
     Again,
     /// It is gone.
     Dead,
+    /// What came is no TLS, or is broken.
+    Broken(std::io::Error),
 }
 
 impl IoThread {
     /// Serves a connection as far as its turn goes.
     pub(super) fn serve(&mut self, slot: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let stop = self.serve_with(slot, &mut scratch);
+        let mut records = std::mem::take(&mut self.records);
+        let stop = self.serve_with(slot, &mut scratch, &mut records);
         self.scratch = scratch;
+        self.records = records;
         self.charge(slot);
         match stop {
             Stop::Quiet => self.after_quiet(slot),
             Stop::Again => self.mark_again(slot),
             Stop::Dead => self.close(slot),
+            Stop::Broken(error) => match self.fail(slot, &error) {
+                true => self.after_quiet(slot),
+                false => self.close(slot),
+            },
         }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
-    fn serve_with(&mut self, slot: u32, scratch: &mut [u8]) -> Stop {
+    fn serve_with(&mut self, slot: u32, scratch: &mut [u8], records: &mut Scratch) -> Stop {
         let server = Arc::clone(&self.server);
         // What was read last and not consumed is scratch[from..to], or, if
         // there was a rest from before, in the connection's own buffer.
@@ -180,8 +189,12 @@ impl IoThread {
             (from, to) = (0, 0);
             // Where memory is short nobody begins to hold much of it.
             let room = if tight { FREE_BYTES / 2 } else { scratch.len() };
-            match conn.stream.read(&mut scratch[..room]) {
-                Ok(Got { bytes: 0, .. }) => {
+            match conn.stream.read(scratch, room, records) {
+                Ok(Got {
+                    bytes: 0,
+                    ended: true,
+                    ..
+                }) => {
                     conn.inbox.feed = Feed::Ended;
                     if conn.inbox.is_new && !conn.inbox.bytes.is_empty() {
                         // It will not become HTTP any more.
@@ -189,7 +202,11 @@ impl IoThread {
                     }
                     break Stop::Quiet;
                 }
-                Ok(Got { bytes: n, drained }) => {
+                Ok(Got {
+                    bytes: n,
+                    drained,
+                    ended,
+                }) => {
                     let counter = &server.threads[self.index].bytes_read;
                     counter.store(
                         counter.load(Ordering::Relaxed) + n as u64,
@@ -198,10 +215,19 @@ impl IoThread {
                     if drained {
                         conn.inbox.feed.drained();
                     }
+                    if ended {
+                        conn.inbox.feed = Feed::Ended;
+                    }
                     if conn.inbox.bytes.is_empty() {
                         to = n;
                     } else {
                         conn.inbox.bytes.extend_from_slice(&scratch[..n]);
+                    }
+                    if conn.secrecy != Secrecy::Plain {
+                        if conn.stream.is_pending() {
+                            self.mark_dirty(slot);
+                        }
+                        self.go_on_with_handshake(slot);
                     }
                 }
                 Err(error) => match error.kind() {
@@ -212,6 +238,7 @@ impl IoThread {
                         break Stop::Quiet;
                     }
                     ErrorKind::Interrupted => {}
+                    ErrorKind::InvalidData => return Stop::Broken(error),
                     _ => return Stop::Dead,
                 },
             }

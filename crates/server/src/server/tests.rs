@@ -32,7 +32,16 @@ impl Running {
             let places = fit(&config);
             let trust = Trust::new(&config, None).expect("nobody");
             let places = (places, trust);
-            open(config, Given::default(), Vec::new(), orders, places, None).expect("open")
+            open(
+                config,
+                Given::default(),
+                Vec::new(),
+                orders,
+                places,
+                None,
+                Arc::default(),
+            )
+            .expect("open")
         };
         let ends = Arc::new(Ends::default());
         let helpers = start_helpers(&server, spares, &ends).expect("helpers");

@@ -8,7 +8,10 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use quintet_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// Longer than any healthy answer takes, even on a busy machine. Nothing
 /// passes by reaching it.
@@ -117,12 +120,39 @@ impl Server {
         Client::tcp(self.address())
     }
 
-    /// A connection to the listener of this voice.
-    pub(crate) fn client_of(&self, voice: &str) -> Client {
+    /// The address of the listener of this voice.
+    pub(crate) fn address_of(&self, voice: &str) -> &str {
         let start = format!("listening {voice} ");
         let mut lines = self.lines.iter();
         let address = lines.find_map(|line| line.strip_prefix(start.as_str()));
-        Client::tcp(address.expect("a listener of that voice"))
+        address.expect("a listener of that voice")
+    }
+
+    /// A connection to the listener of this voice.
+    pub(crate) fn client_of(&self, voice: &str) -> Client {
+        Client::tcp(self.address_of(voice))
+    }
+
+    /// One number of `quintet stats`.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let stats = self.run(&["stats", "--json"]).stdout;
+        let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+        stats[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name} in {stats}"))
+    }
+
+    /// Asks until a number is as it should be.
+    #[track_caller]
+    pub(crate) fn await_number(&self, name: &str, right: impl Fn(u64) -> bool) {
+        let began = Instant::now();
+        loop {
+            let value = self.number(name);
+            if right(value) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{name} stays {value}");
+        }
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
@@ -163,6 +193,7 @@ impl Drop for Server {
 
 enum Stream {
     Tcp(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     Unix(UnixStream),
 }
 
@@ -183,6 +214,19 @@ impl Client {
         }
     }
 
+    /// Under TLS, to the server of this name.
+    pub(crate) fn tls(address: &str, config: Arc<ClientConfig>) -> Self {
+        let socket = TcpStream::connect(address).expect("connected");
+        socket.set_nodelay(true).expect("no delay");
+        socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let name = quintet_tls::server_name("localhost:1").expect("a name");
+        let connection = ClientConnection::new(config, name).expect("begun");
+        Self {
+            stream: Stream::Tls(Box::new(StreamOwned::new(connection, socket))),
+            buffer: Vec::new(),
+        }
+    }
+
     pub(crate) fn unix(path: &Path) -> Self {
         let stream = UnixStream::connect(path).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
@@ -195,6 +239,7 @@ impl Client {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes).expect("sent"),
+            Stream::Tls(stream) => stream.write_all(bytes).expect("sent"),
             Stream::Unix(stream) => stream.write_all(bytes).expect("sent"),
         }
     }
@@ -203,6 +248,7 @@ impl Client {
     pub(crate) fn try_send(&mut self, bytes: &[u8]) {
         let sent = match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes),
             Stream::Unix(stream) => stream.write_all(bytes),
         };
         sent.ok();
@@ -212,6 +258,10 @@ impl Client {
     pub(crate) fn half_close(&mut self) {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write).expect("shut"),
+            Stream::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush().expect("sent");
+            }
             Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write).expect("shut"),
         }
     }
@@ -222,6 +272,7 @@ impl Client {
         let n = loop {
             let n = match &mut self.stream {
                 Stream::Tcp(stream) => stream.read(&mut chunk),
+                Stream::Tls(stream) => stream.read(&mut chunk),
                 Stream::Unix(stream) => stream.read(&mut chunk),
             };
             match n {

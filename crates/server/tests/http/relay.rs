@@ -164,3 +164,58 @@ fn each_message_arrives_once() {
     assert_eq!(there["prep_size"], 0, "{there}");
     assert!(from.stop().success() && to.stop().success());
 }
+
+#[test]
+fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (near, far) = (folder.path().join("near"), folder.path().join("far"));
+    // The plain one is for this test to look by.
+    let far_config = "[[queue]]\nname = 'in'\nscript = '/bin/true'\n\
+                      [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+                      [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\ntls = 'self-signed'\n";
+    let start = Start {
+        config: Some(far_config),
+        ..Start::default()
+    };
+    let to = Server::start_as_configured(&far, start);
+    let secret = to.lines.iter().rev();
+    let mut secret = secret.filter_map(|line| line.strip_prefix("listening http "));
+    let secret = secret.next().expect("a second http listener");
+    let ca = far.join(quintet_tls::CERTIFICATE);
+    for (trusts, state) in [
+        (ca.display().to_string(), "relayed"),
+        (String::new(), "que"),
+    ] {
+        let config = format!(
+            "relay_hosts = '127.0.0.1'\nrelay_ca = '{trusts}'\n[[queue]]\nname = 'relay'\n\
+             script = 'builtin:relay'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n"
+        );
+        let start = Start {
+            config: Some(&config),
+            ..Start::default()
+        };
+        let from = Server::start_as_configured(&near, start);
+        let dest = format!("https://{secret}/q/in");
+        let fields = json!({"_method": "commit", "dest": dest, "param1": "hello"});
+        let made = ask(
+            &from,
+            "POST /q/relay/new_message",
+            "application/json",
+            fields.to_string().as_bytes(),
+        );
+        let id = made[1].as_str().and_then(|id| id.rsplit('/').next());
+        let path = format!("/q/relay/{}.json", id.expect("an id"));
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let message = get(&from, &path);
+            let tried = message["status"].to_string().contains("certificate");
+            if message["state"] == state && (state == "relayed" || tried) {
+                break;
+            }
+            assert!(Instant::now() < until, "not {state}: {message}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(from.stop().success());
+    }
+    assert!(to.stop().success());
+}

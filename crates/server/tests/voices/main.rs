@@ -11,5 +11,6 @@ mod hostile;
 mod jobqueue;
 mod pinpriq;
 mod sockets;
+mod tls;
 mod transcripts;
 mod union;

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use ureq::tls::{Certificate, TlsConfig};
 use ureq::{Agent, SendBody};
 
 /// Bytes of a reply that are read at most; messages with a large parameter are
@@ -48,8 +50,16 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new() -> Self {
+    /// Trusts the authorities in this file; empty: those that browsers do.
+    pub(super) fn new(ca: &str) -> Result<Self, quintet_tls::Error> {
+        let mut tls = TlsConfig::builder();
+        if !ca.is_empty() {
+            let all = quintet_tls::certificates(Path::new(ca))?;
+            let all = all.iter().map(|one| Certificate::from_der(one).to_owned());
+            tls = tls.root_certs(all.into());
+        }
         let config = Agent::config_builder()
+            .tls_config(tls.build())
             .http_status_as_error(false)
             .max_redirects(0)
             // One kept open may be dead by its next use, and here is no second
@@ -59,9 +69,9 @@ impl Client {
             .timeout_recv_response(Some(Duration::from_secs(60)))
             .timeout_recv_body(Some(Duration::from_secs(60)))
             .build();
-        Self {
+        Ok(Self {
             agent: config.into(),
-        }
+        })
     }
 
     pub(super) fn get(&self, url: &str) -> Result<HttpReply, String> {

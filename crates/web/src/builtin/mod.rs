@@ -12,18 +12,20 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use client::Client;
 use quintet_scripts::ROUTER;
 
 pub use hosts::Hosts;
 
 /// Runs the built-in script of that name, as a child of the runner: with its
 /// variables, in its folder. What it says is on the pipe. `hosts` are those it
-/// may ask ([`Hosts::read`]).
-pub fn main(name: &str, hosts: &str) -> ExitCode {
+/// may ask ([`Hosts::read`]); `ca` is a file with the authorities it trusts,
+/// empty: those that browsers do.
+pub fn main(name: &str, hosts: &str, ca: &str) -> ExitCode {
     let end = match (name, Hosts::read(hosts)) {
-        ("relay", Ok(hosts)) => relay::run(&hosts),
+        ("relay", Ok(hosts)) => with_client(ca, |client| relay::run(&hosts, client)),
         (ROUTER, _) => router::run(),
-        ("webhook", Ok(hosts)) => webhook::run(&hosts),
+        ("webhook", Ok(hosts)) => with_client(ca, |client| webhook::run(&hosts, client)),
         (_, Err(why)) => End::Err(format!("{name}_hosts {why}")),
         _ => End::Err(format!("there is no built-in script {name}")),
     };
@@ -34,6 +36,14 @@ pub fn main(name: &str, hosts: &str) -> ExitCode {
             log(&format!("cannot tell RQ: {error}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What a script comes to that asks other servers.
+fn with_client(ca: &str, run: impl FnOnce(Client) -> End) -> End {
+    match Client::new(ca) {
+        Ok(client) => run(client),
+        Err(why) => End::Err(format!("relay_ca: {why}")),
     }
 }
 

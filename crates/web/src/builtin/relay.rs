@@ -43,7 +43,7 @@ const FIELDS: [&str; 10] = [
     "force_remote",
 ];
 
-pub(super) fn run(hosts: &Hosts) -> End {
+pub(super) fn run(hosts: &Hosts, client: Client) -> End {
     let count = count();
     if count > COUNT_MAX {
         return End::Err(format!("RQ_COUNT > {COUNT_MAX} FAIL"));
@@ -59,7 +59,7 @@ pub(super) fn run(hosts: &Hosts) -> End {
         return not_among("relay_hosts", &dest);
     }
     let relay = Relay {
-        client: Client::new(),
+        client,
         base: base.to_owned(),
         dest: dest.clone(),
     };

@@ -7,7 +7,7 @@ use super::{COUNT_MAX, End, Hosts, count, later, log, not_among, variable};
 /// RQ's unit of the time until the next try, s.
 const UNIT_S: u64 = 60;
 
-pub(super) fn run(hosts: &Hosts) -> End {
+pub(super) fn run(hosts: &Hosts, client: Client) -> End {
     if count() > COUNT_MAX {
         return End::Err(format!("RQ_COUNT > {COUNT_MAX} FAIL"));
     }
@@ -21,7 +21,7 @@ pub(super) fn run(hosts: &Hosts) -> End {
     let payload = variable("RQ_PARAM2");
     let fields = [("x_format", "json"), ("payload", payload.as_str())];
     log(&format!("telling {url}"));
-    match Client::new().form(&url, &fields) {
+    match client.form(&url, &fields) {
         Ok(reply) if (200..300).contains(&reply.status) => End::Done(reply.status.to_string()),
         Ok(reply) => later(UNIT_S, format!("{url} answered {}", reply.shown())),
         Err(why) => later(UNIT_S, format!("could not reach {url}: {why}")),

@@ -1,0 +1,44 @@
+//! Clients under TLS: it ends here, and what their certificate says travels in the splice line.
+
+use std::io;
+use std::sync::Arc;
+
+use quintet_tls::{Failure, HANDSHAKE, Secure, identity};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::line::Splice;
+use crate::shared::Shared;
+use crate::socket::Plain;
+use crate::splice;
+
+/// Sees to one client, from its handshake on.
+pub(crate) async fn run(shared: Arc<Shared>, client: Plain, mut splice: Splice, tls: Secure) {
+    let stream = match client {
+        // A unix socket is on this machine.
+        Plain::Right(_) => return splice::run(shared, client, splice).await,
+        Plain::Left(stream) => stream,
+    };
+    let shaken = timeout(tls.shared.handshake_time(), handshake(stream, &tls)).await;
+    match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(client) => {
+            let _opened = tls.shared.open_until_dropped();
+            let identity = identity(client.get_ref().1.peer_certificates());
+            splice.principal = identity.map_or_else(String::new, |who| who.to_text());
+            splice::run(shared, client, splice).await;
+        }
+        Err(error) => tls.shared.failed(&splice.voice, splice.peer, &error),
+    }
+}
+
+async fn handshake(stream: TcpStream, tls: &Secure) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? > 0 && first[0] != HANDSHAKE {
+        return Err(Failure::Plain.into());
+    }
+    TlsAcceptor::from(tls.acceptor.config())
+        .accept(stream)
+        .await
+}

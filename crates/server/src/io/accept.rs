@@ -1,0 +1,122 @@
+//! New connections: accepted, given to a thread, and begun with.
+
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::Token;
+use quintet_engine::Caller;
+
+use super::Stream;
+use super::conn::Conn;
+use super::guests::Origin;
+use super::mail::{Arrival, Mail, Way};
+use super::secure::Secrecy;
+use super::thread::IoThread;
+
+/// Connections accepted from one listener before others get a turn.
+const ACCEPTS: usize = 64;
+/// Pause after the system had no file or memory for a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+impl IoThread {
+    pub(super) fn accept_all(&mut self) {
+        if self.accept_at.is_some_and(|at| at > self.instant) {
+            return;
+        }
+        self.accept_at = None;
+        for at in std::mem::take(&mut self.accept_again) {
+            self.accept(at);
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "any other is the system's need"
+    )]
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPTS {
+            let Some((number, bound)) = self.listeners.get(at) else {
+                return;
+            };
+            let number = *number;
+            match bound.accept() {
+                Ok(stream) => self.place(stream, number),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => {
+                        let failed = &self.server.accepts_failed;
+                        let failed = failed.fetch_add(1, Ordering::Relaxed) + 1;
+                        // It is tried again ten times a second.
+                        if failed.is_power_of_two() {
+                            tracing::warn!("cannot accept a connection, {failed} times: {error}");
+                        }
+                        self.accept_again.push(at);
+                        self.accept_at = Some(self.instant + ACCEPT_RETRY);
+                        return;
+                    }
+                },
+            }
+        }
+        self.accept_again.push(at);
+        self.accept_at = Some(self.instant);
+    }
+
+    /// Gives a new connection to the thread with the fewest.
+    fn place(&mut self, stream: Stream, listener: usize) {
+        let origin = Origin::new(stream.peer(), listener);
+        let arrival = Arrival {
+            stream,
+            origin,
+            listener,
+            way: Way::Direct,
+            user: None,
+            identity: None,
+        };
+        if let Some((thread, arrival)) = self.server.admit(arrival, Some(self.index)) {
+            if thread == self.index {
+                self.open(arrival);
+            } else {
+                self.server.mail[thread].leave(Mail::Socket(arrival));
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, mut arrival: Arrival) {
+        let (origin, listener) = (arrival.origin, arrival.listener);
+        let Some(key) = self.conns.reserve(self.index) else {
+            self.server.dismiss(self.index, origin);
+            return;
+        };
+        let token = Token((key.generation as usize) << 24 | key.slot as usize);
+        if let Err(error) = arrival.stream.register(self.poll.registry(), token) {
+            tracing::warn!("cannot watch a connection: {error}");
+            self.conns.release(key);
+            self.server.dismiss(self.index, origin);
+            return;
+        }
+        let caller = Caller {
+            party: key.party(),
+            principal: self.server.who_comes(&arrival),
+        };
+        let listening = &self.server.listeners[listener];
+        let session = listening.opener.open();
+        if let Some(secure) = &listening.tls
+            && arrival.way == Way::Direct
+        {
+            arrival.stream.secure(secure.acceptor.accept());
+            self.begin_handshake(key);
+        }
+        let mut conn = Conn::new(arrival, session, caller);
+        conn.active = self.instant;
+        conn.inbox.is_new = !self.server.is_operator(listener);
+        let knows = conn.secrecy == Secrecy::Plain;
+        self.conns.insert(key, Box::new(conn));
+        if self.stop_at.is_some() {
+            self.close(key.slot);
+        } else if self.hooks.is_some() && knows {
+            self.greet(key.slot);
+        }
+    }
+}
