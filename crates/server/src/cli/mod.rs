@@ -27,6 +27,7 @@ mod script_files;
 mod serve;
 mod show;
 mod trust;
+#[cfg(feature = "cluster")]
 mod ways;
 
 use std::path::PathBuf;
