@@ -421,7 +421,7 @@ mod tests {
             ("shards = 65", "1 to 64"),
             ("segment_bytes = '1KiB'", "4MiB to 1GiB"),
             ("log_level = 'loud'", "debug"),
-            ("stop_wait = 5", "duration"),
+            ("stop_wait = true", "duration"),
             ("[[queue]]\nmessages_max = 1", "needs name"),
             ("queue = 3", "two brackets"),
             ("data = ", "TOML"),
