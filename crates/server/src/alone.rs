@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use quintet_host::{Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_scripts::Blobs;
+use quintet_tls::Secure;
 use quintet_web::Links;
 
 use crate::config::Config;
@@ -25,6 +26,7 @@ pub(crate) struct Door {
     pub(crate) voice: String,
     pub(crate) nth: u16,
     pub(crate) socket: Infallible,
+    pub(crate) tls: Option<Secure>,
 }
 
 /// Whom a node's log tells of its failure: there is none.

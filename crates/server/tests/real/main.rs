@@ -112,9 +112,10 @@ fn another_node_has_what_a_killed_owner_acknowledged_and_one_that_stood_still_sa
     let node = format!("quintet standby of {}", other.name());
     owner.wait_for(&node);
 
-    // The other way round; who comes meanwhile waits until there is an owner.
+    // The other way round.
     let there = put(&mut other.client(), "back", 50);
     other.kill();
+    owner.wait_for("quintet owner");
     let mut client = owner.client();
     let found: BTreeSet<String> = drain(&mut client).into_iter().collect();
     assert_eq!(found, there.into_iter().collect());
