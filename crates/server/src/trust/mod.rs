@@ -219,7 +219,7 @@ fn read(
                 listen.user
             ));
         }
-        wrong.extend(exposed(listen, &table));
+        wrong.extend(exposed(config, listen, &table));
     }
     match wrong.is_empty() {
         true => Ok(table),
@@ -238,11 +238,15 @@ fn has_logins(served: Served) -> bool {
 
 /// Why a listener must not be opened: others than this machine reach it, and
 /// nobody has to say who it is.
-fn exposed(listen: &Listen, table: &Table) -> Option<String> {
+fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let Address::Tcp(at) = &listen.address else {
         return None;
     };
+    // What is wrong with its TLS is said where the listener is opened.
+    let tls = config.tls_of(listen).ok().flatten();
+    let shows_certificate = tls.is_some_and(|tls| tls.client_ca.is_some());
     let asked = !listen.user.is_empty()
+        || shows_certificate
         || has_users_option(listen)
         || table.is_used() && !table.lets_anonymous() && has_logins(listen.served);
     if at.ip().to_canonical().is_loopback() || listen.insecure || asked {
@@ -259,8 +263,8 @@ fn exposed(listen: &Listen, table: &Table) -> Option<String> {
     };
     Some(format!(
         "{voice} on {at} would let anybody who reaches it put, take and delete messages: {login}\
-         {shorthand}say whose the clients of this listener are with user = \"NAME\", listen on \
-         127.0.0.1, or say insecure = true (--listen {voice}={at},insecure) if nobody else reaches \
+         {shorthand}say whose the clients of this listener are with user = \"NAME\", ask for their \
+         certificates with tls_client_ca, listen on 127.0.0.1, or say insecure = true (--listen {voice}={at},insecure) if nobody else reaches \
          it or something in front asks for logins"
     ))
 }
@@ -284,6 +288,7 @@ mod tests {
     #[test]
     fn a_listener_others_reach_needs_somebody_to_be() {
         let ann = "[[user]]\nname = 'ann'\n";
+        let cert = "tls_cert = 'c'\ntls_key = 'k'\n";
         let open = |voice: &str, more: &str| {
             format!("[[listen]]\nvoice = '{voice}'\naddress = '0.0.0.0:0'\n{more}\n")
         };
@@ -309,6 +314,8 @@ mod tests {
                     ),
                     false,
                 ),
+                (open(voice, &format!("{cert}tls_client_ca = 'ca'")), true),
+                (open(voice, cert), false),
                 (open(voice, "").replace("0.0.0.0", "[::1]"), true),
                 (open(voice, "").replace("0.0.0.0", "[::]"), false),
             ] {

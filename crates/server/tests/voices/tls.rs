@@ -461,7 +461,7 @@ fn a_client_s_certificate_has_to_count() {
     let put = remote(&["put", "far", "hello"], Some(&good));
     assert!(put.status.success(), "{put:?}");
     let taken = remote(&["take", "far"], Some(&good));
-    assert_eq!(text(&taken.stdout), "hello\n", "{taken:?}");
+    assert_eq!(text(&taken.stdout), "hello", "{taken:?}");
     assert!(!remote(&["stats"], None).status.success());
     assert!(!remote(&["stats"], Some(&ended)).status.success());
     let bench = quintet(&[
