@@ -16,8 +16,8 @@ use crate::paths::{self, own_dir};
 use crate::record::{self, attr_text};
 use crate::service::Rq;
 
-/// The attribute of a copy whose attachments are not there yet. After a crash
-/// nobody goes on with it: a prepared message that has it is swept away.
+/// The attribute of a copy whose attachments are not there yet, with the service that makes it.
+/// After a crash nobody goes on with it: a prepared message that has another's is swept away.
 pub(crate) const COPYING: &str = "copying";
 
 /// Where a copy failed.
@@ -73,7 +73,7 @@ impl Rq {
             let copy = self.put(to, new, put_as).map_err(at("prep"))?;
             return Ok(self.full_id(to, &copy));
         };
-        let mark = (COPYING.as_bytes().into(), b"1".as_slice().into());
+        let mark = (COPYING.as_bytes().into(), self.life.as_bytes().into());
         let put_as = PutAs {
             body: Some(body),
             prepared: true,

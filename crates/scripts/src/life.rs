@@ -1,5 +1,6 @@
 //! How the service and its queues begin and end.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -45,6 +46,8 @@ impl Rq {
         crate::group::end_leftovers(&paths.records(), options.limits.grace)?;
         let rq = Arc::new(Self {
             door,
+            // The standard library's hash keys are random.
+            life: format!("{:016x}", RandomState::new().hash_one(0)),
             options,
             paths,
             started: Instant::now(),

@@ -33,6 +33,8 @@ pub struct Rq {
     pub(crate) options: Options,
     pub(crate) paths: Paths,
     pub(crate) started: Instant,
+    /// Tells this service from those before it: 16 hexadecimal digits.
+    pub(crate) life: String,
     pub(crate) queues: Mutex<BTreeMap<String, Arc<Queue>>>,
     /// Queues that were forgotten while scripts of theirs ran.
     pub(crate) forgotten: Mutex<Vec<Arc<Queue>>>,

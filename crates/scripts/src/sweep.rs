@@ -19,8 +19,8 @@ use crate::service::Rq;
 const COPY_MS: u64 = 3_600_000;
 
 impl Rq {
-    /// Removes folders without a message. With `first`, right after the start,
-    /// also all copies that are not committed: nobody makes one yet.
+    /// Removes folders without a message, and copies that a service before this
+    /// one began and did not commit. `first`: right after the start.
     pub(crate) fn sweep(&self, first: bool) {
         let queues = self.queues();
         let now = self.door.now();
@@ -28,7 +28,8 @@ impl Rq {
             let mut cut_short = Vec::new();
             self.each(queue, "prep", |message| {
                 let old = now.since(message.created) > COPY_MS;
-                if attr(&message, COPYING).is_some() && (first || old) {
+                let maker = attr(&message, COPYING);
+                if maker.is_some_and(|maker| old || maker != self.life.as_bytes()) {
                     cut_short.push(message.id);
                 }
                 !self.stopping.load(Ordering::SeqCst)
