@@ -7,6 +7,7 @@ mod api;
 mod ask;
 mod bucket;
 mod client;
+mod fetch;
 mod follow;
 mod objects;
 mod tail;

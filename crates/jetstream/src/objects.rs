@@ -11,7 +11,7 @@ use async_nats::{
     jetstream::{
         self,
         context::PublishErrorKind,
-        object_store::{self, DeleteErrorKind, GetErrorKind, ObjectStore},
+        object_store::{self, DeleteErrorKind, ObjectStore},
         stream::{Placement, StorageType},
     },
 };
@@ -21,17 +21,19 @@ use quintet_cluster::Blobs;
 use quintet_log::StorageFile;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use tokio::{io::AsyncReadExt as _, runtime::Handle, time::timeout};
+use tokio::{runtime::Handle, time::timeout};
+
+use crate::fetch::{Place, fetch};
 
 /// Bytes of an object in one message. Far below what servers take, far above what a message costs.
 const CHUNK_BYTES: usize = 256 << 10;
 /// How long an answer about a bucket may take; servers that elect a leader take up to ten seconds.
 const ANSWER: Duration = Duration::from_secs(15);
-/// How long the next piece of an object may take. What reads it is a consumer of the servers',
-/// which has been silent for 18 s after its leader was killed.
-const PIECE: Duration = Duration::from_secs(10);
+/// How long the next name of a list may take. What lists is a consumer of the servers', which has
+/// been silent for 18 s after its leader was killed; a list is asked for again.
+const NEXT: Duration = Duration::from_secs(10);
 /// Times an object is begun to be read at most.
-const TRIES: usize = 5;
+const TRIES: usize = 3;
 /// Bytes a second that storing is given at least, before it counts as failed.
 const SLOWEST: u64 = 256 << 10;
 
@@ -128,7 +130,7 @@ impl Objects {
     /// # Errors
     /// As [`Blobs::put`].
     pub fn put_over(&self, name: &str, content: &dyn StorageFile) -> io::Result<()> {
-        let subject = format!("$O.{}.M.{}", self.bucket, BASE64_URL_SAFE.encode(name));
+        let subject = self.described_by(name);
         // Also what says that it was deleted.
         let purge = async { timeout(ANSWER, self.stream.purge().filter(subject)).await };
         self.runtime.block_on(purge)?.map_err(io::Error::other)?;
@@ -188,7 +190,7 @@ impl Objects {
             "digest": format!("SHA-256={digest}"),
             "options": { "max_chunk_size": CHUNK_BYTES },
         });
-        let subject = format!("$O.{}.M.{}", self.bucket, BASE64_URL_SAFE.encode(name));
+        let subject = self.described_by(name);
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Rollup", "sub");
         headers.insert("Nats-Expected-Last-Subject-Sequence", "0");
@@ -203,35 +205,8 @@ impl Objects {
         })
     }
 
-    /// One try.
-    async fn read(&self, name: &str, to: &dyn StorageFile) -> io::Result<bool> {
-        let mut object = match timeout(ANSWER, self.store.get(name)).await? {
-            Ok(object) => object,
-            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(io::Error::other(error)),
-        };
-        to.set_len(0)?;
-        let mut piece = vec![0; CHUNK_BYTES];
-        let mut at = 0;
-        loop {
-            // What was read is compared with its checksum before the last piece comes.
-            let len = timeout(PIECE, object.read(&mut piece)).await??;
-            if len == 0 {
-                return match at == object.info().size as u64 {
-                    true => Ok(true),
-                    false => Err(io::ErrorKind::UnexpectedEof.into()),
-                };
-            }
-            let mut rest = &piece[..len];
-            while !rest.is_empty() {
-                let written = to.write_at(at, rest)?;
-                if written == 0 {
-                    return Err(io::ErrorKind::WriteZero.into());
-                }
-                at += written as u64;
-                rest = &rest[written..];
-            }
-        }
+    fn described_by(&self, name: &str) -> String {
+        format!("$O.{}.M.{}", self.bucket, BASE64_URL_SAFE.encode(name))
     }
 }
 
@@ -241,11 +216,17 @@ impl Blobs for Objects {
     }
 
     fn get(&self, name: &str, to: &dyn StorageFile) -> io::Result<bool> {
+        let (subject, pieces) = (self.described_by(name), format!("$O.{}.C", self.bucket));
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.runtime.block_on(self.read(name, to)) {
-                Err(error) if tries < TRIES && error.kind() != io::ErrorKind::StorageFull => {
+            let place = Place {
+                stream: &self.stream,
+                subject: &subject,
+                pieces: &pieces,
+            };
+            match self.runtime.block_on(fetch(place, to)) {
+                Err(error) if tries < TRIES && error.kind() == io::ErrorKind::InvalidData => {
                     tracing::info!("reading {name} begins again: {error}");
                 }
                 done => return done,
@@ -266,7 +247,7 @@ impl Blobs for Objects {
             let list = timeout(ANSWER, self.store.list()).await?;
             let mut list = list.map_err(io::Error::other)?;
             let mut names = Vec::new();
-            while let Some(object) = timeout(PIECE, list.next()).await? {
+            while let Some(object) = timeout(NEXT, list.next()).await? {
                 names.push(object.map_err(io::Error::other)?.name);
             }
             Ok(names)

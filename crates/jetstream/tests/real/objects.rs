@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE};
 use quintet_cluster::Blobs;
 use quintet_jetstream::{JetStream, Objects};
 use quintet_log::{Disk, Storage, StorageFile};
@@ -114,4 +115,32 @@ fn what_was_kept_outlives_a_server() {
     let again = "run-00000-0000000009.qrun";
     keep(&objects, again, &*file);
     assert!(objects.get(again, &*to).expect("read"));
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn what_is_not_what_was_stored_is_refused() {
+    let fleet = Fleet::start(1);
+    let (objects, _stream) = bucket(&fleet, 1);
+    let files = files();
+    let to = files.file("got", b"");
+    // One with the sum of another; one that lacks its pieces; none at all.
+    let sum = "SHA-256=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    for (name, size, chunks) in [("sum", 0, 0), ("lacking", 3, 1)] {
+        let subject = format!("$O.Q_objects_0_runs.M.{}", BASE64_URL_SAFE.encode(name));
+        let info = format!(
+            r#"{{"name":"{name}","bucket":"Q_objects_0_runs","nuid":"n","size":{size},"chunks":{chunks},"digest":"{sum}"}}"#
+        );
+        fleet.publish(&subject, &info);
+        // An answer is no confirmation that it is stored.
+        let refused = until("it is there", || match objects.get(name, &*to) {
+            Ok(there) => {
+                assert!(!there, "{name}: believed");
+                None
+            }
+            Err(error) => Some(error.kind()),
+        });
+        assert_eq!(refused, io::ErrorKind::InvalidData, "{name}");
+    }
+    assert!(!objects.get("none", &*to).expect("answered"));
 }

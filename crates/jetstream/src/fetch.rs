@@ -1,0 +1,149 @@
+//! Reading an object by direct reads, which any replica answers.
+//!
+//! The library reads by a consumer, which was silent for 18 to 39 s after its leader was killed, and
+//! once for longer than a minute: far beyond what the servers need for another leader.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream::{
+    object_store::ObjectInfo,
+    stream::{DirectGetErrorKind, LastRawMessageErrorKind, Stream},
+};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE};
+use bytes::Bytes;
+use quintet_log::StorageFile;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{sleep, timeout};
+
+/// How long one replica is waited for. Another is asked next.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How long nobody is asked who just could not answer.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long nothing may come. Servers that elect a leader take up to ten seconds; reads need none,
+/// but a question to a server that just died is lost with it.
+const SILENCE: Duration = Duration::from_secs(40);
+
+/// Where an object of a bucket is.
+pub(crate) struct Place<'a> {
+    pub(crate) stream: &'a Stream,
+    /// Of what describes the object.
+    pub(crate) subject: &'a str,
+    /// Of its pieces, but for their last token.
+    pub(crate) pieces: &'a str,
+}
+
+/// Writes an object to a file, from its beginning; false: there is none.
+///
+/// # Errors
+/// `InvalidData`: what came is not what was stored, or pieces are missing; asked again it may be, as
+/// the object may have gone meanwhile. Others: nobody answered, or the file cannot be written. The
+/// file may hold anything.
+pub(crate) async fn fetch(place: Place<'_>, to: &dyn StorageFile) -> io::Result<bool> {
+    let Some(info) = described(&place).await? else {
+        return Ok(false);
+    };
+    let pieces = format!("{}.{}", place.pieces, info.nuid);
+    to.set_len(0)?;
+    let (mut at, mut next) = (0, 1);
+    let mut digest = Sha256::new();
+    for _ in 0..info.chunks {
+        let (seq, piece) = piece(place.stream, &pieces, next).await?;
+        digest.update(&piece);
+        write_all(to, at, &piece)?;
+        (at, next) = (at + piece.len() as u64, seq + 1);
+    }
+    let sum = BASE64_URL_SAFE.encode(digest.finalize());
+    let is_whole = info.digest.as_deref() == Some(&format!("SHA-256={sum}"));
+    if at == info.size as u64 && is_whole {
+        Ok(true)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn write_all(to: &dyn StorageFile, mut at: u64, mut rest: &[u8]) -> io::Result<()> {
+    while !rest.is_empty() {
+        let written = to.write_at(at, rest)?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        at += written as u64;
+        rest = &rest[written..];
+    }
+    Ok(())
+}
+
+/// What one question came to.
+enum Said<T> {
+    This(T),
+    /// It is not where it was asked for: with a replica, that may be behind.
+    Nothing,
+    /// Nobody could say.
+    Failed(io::Error),
+}
+
+/// What describes an object, if there is one.
+async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
+    let began = Instant::now();
+    loop {
+        let mut said = last(place).await;
+        if let Said::Nothing = said {
+            said = confirmed(place).await;
+        }
+        match said {
+            Said::This(info) => {
+                let info: ObjectInfo = serde_json::from_slice(&info)?;
+                return Ok((!info.deleted).then_some(info));
+            }
+            Said::Nothing => return Ok(None),
+            Said::Failed(error) if began.elapsed() >= SILENCE => return Err(error),
+            Said::Failed(_) => sleep(AGAIN).await,
+        }
+    }
+}
+
+/// What a replica knows.
+async fn last(place: &Place<'_>) -> Said<Bytes> {
+    let asked = place.stream.direct_get_last_for_subject(place.subject);
+    match timeout(ANSWER, asked).await {
+        Ok(Ok(message)) => Said::This(message.payload),
+        Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => Said::Nothing,
+        Ok(Err(error)) => Said::Failed(io::Error::other(error)),
+        Err(late) => Said::Failed(late.into()),
+    }
+}
+
+/// What the leader knows, who is not behind.
+async fn confirmed(place: &Place<'_>) -> Said<Bytes> {
+    let asked = place.stream.get_last_raw_message_by_subject(place.subject);
+    match timeout(ANSWER, asked).await {
+        Ok(Ok(message)) => Said::This(message.payload),
+        Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Said::Nothing,
+        Ok(Err(error)) => Said::Failed(io::Error::other(error)),
+        Err(late) => Said::Failed(late.into()),
+    }
+}
+
+/// The next piece from `next` on, and its sequence.
+async fn piece(stream: &Stream, subject: &str, next: u64) -> io::Result<(u64, Bytes)> {
+    let began = Instant::now();
+    loop {
+        let asked = stream.direct_get_next_for_subject(subject, Some(next));
+        let (error, patience) = match timeout(ANSWER, asked).await {
+            Ok(Ok(message)) => return Ok((message.sequence, message.payload)),
+            // Behind, or the object goes: who asks for what describes it will see.
+            Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => {
+                (io::ErrorKind::InvalidData.into(), 2 * ANSWER)
+            }
+            Ok(Err(error)) => (io::Error::other(error), SILENCE),
+            Err(late) => (late.into(), SILENCE),
+        };
+        if began.elapsed() >= patience {
+            return Err(error);
+        }
+        sleep(AGAIN).await;
+    }
+}
