@@ -130,7 +130,11 @@ impl<'a> Asking<'a> {
         let done = match reply {
             Reply::Done => Ok("it is so".to_owned()),
             Reply::Refused { fault, why } => Err((fault, why)),
-            Reply::Moving { from, epoch, to } => self.until_owned(&from, epoch, &to),
+            Reply::Moving { from, epoch, to } => {
+                // Who is drained chooses an heir by itself, and that may be another.
+                let only = words.first() == Some(&MOVE);
+                self.until_owned(&from, epoch, &to, only)
+            }
             Reply::Told { node, address } => self.until_drained(&node, &address, drained),
         };
         match done {
@@ -145,7 +149,14 @@ impl<'a> Asking<'a> {
         }
     }
 
-    fn until_owned(&self, from: &str, epoch: u64, to: &Heir) -> Result<String, (Fault, String)> {
+    /// Until another node owns than `from` in `epoch`; `only`: until `to` does.
+    fn until_owned(
+        &self,
+        from: &str,
+        epoch: u64,
+        to: &Heir,
+        only: bool,
+    ) -> Result<String, (Fault, String)> {
         let mut named = None;
         self.until(&to.address, |report| {
             if report.epoch > epoch && report.owner.is_some() {
@@ -158,16 +169,15 @@ impl<'a> Asking<'a> {
             (fault, why)
         })?;
         let ms = self.began.elapsed().as_millis();
-        match named {
-            Some(other) if other != to.node && other != from => Err((
-                Fault::Order,
-                format!(
-                    "{} did not come in time: {other} owns the queues now",
-                    to.node
-                ),
-            )),
-            _ => Ok(format!("{} owns the queues after {ms} ms", to.node)),
+        let owner = named.unwrap_or_else(|| to.node.clone());
+        if owner == from || only && owner != to.node {
+            let why = format!(
+                "{} did not come in time: {owner} owns the queues now",
+                to.node
+            );
+            return Err((Fault::Order, why));
         }
+        Ok(format!("{owner} owns the queues after {ms} ms"))
     }
 
     fn until_drained(
