@@ -11,6 +11,7 @@ use crate::{cargo, run};
 const DEBIAN: &[(&str, &str)] = &[
     ("libmemcached-tools", "memccat"),
     ("memcached", "memcached"),
+    ("prometheus", "promtool"),
     ("ruby", "ruby"),
 ];
 

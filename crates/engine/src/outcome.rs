@@ -53,29 +53,40 @@ pub enum Refusal {
     Unavailable,
 }
 
-impl Refusal {
-    /// A word for programs, the same in every version.
-    pub fn code(self) -> &'static str {
-        match self {
-            Refusal::QueueFull => "queue_full",
-            Refusal::MessageTooLarge => "message_too_large",
-            Refusal::NotFound => "not_found",
-            Refusal::QueueNotFound => "queue_not_found",
-            Refusal::HeldLimit => "held_limit",
-            Refusal::Duplicate(_) => "duplicate",
-            Refusal::QueueDown => "queue_down",
-            Refusal::Draining => "draining",
-            Refusal::NoSpace => "no_space",
-            Refusal::NoMemory => "no_memory",
-            Refusal::TooManyQueues => "too_many_queues",
-            Refusal::TooManyWaiters => "too_many_waiters",
-            Refusal::BadName => "bad_name",
-            Refusal::NotPermitted => "not_permitted",
-            Refusal::Conflict => "conflict",
-            Refusal::TablesFull => "tables_full",
-            Refusal::SnapshotFull => "snapshot_full",
-            Refusal::Unavailable => "unavailable",
+macro_rules! codes {
+    ($($refusal:pat => $code:literal,)*) => {
+        /// Every code there is.
+        pub const CODES: &'static [&'static str] = &[$($code),*];
+
+        /// A word for programs, the same in every version.
+        pub fn code(self) -> &'static str {
+            match self {
+                $($refusal => $code,)*
+            }
         }
+    };
+}
+
+impl Refusal {
+    codes! {
+        Refusal::QueueFull => "queue_full",
+        Refusal::MessageTooLarge => "message_too_large",
+        Refusal::NotFound => "not_found",
+        Refusal::QueueNotFound => "queue_not_found",
+        Refusal::HeldLimit => "held_limit",
+        Refusal::Duplicate(_) => "duplicate",
+        Refusal::QueueDown => "queue_down",
+        Refusal::Draining => "draining",
+        Refusal::NoSpace => "no_space",
+        Refusal::NoMemory => "no_memory",
+        Refusal::TooManyQueues => "too_many_queues",
+        Refusal::TooManyWaiters => "too_many_waiters",
+        Refusal::BadName => "bad_name",
+        Refusal::NotPermitted => "not_permitted",
+        Refusal::Conflict => "conflict",
+        Refusal::TablesFull => "tables_full",
+        Refusal::SnapshotFull => "snapshot_full",
+        Refusal::Unavailable => "unavailable",
     }
 
     /// A short English text, fit for operators and for protocols that show

@@ -22,6 +22,7 @@ mod clock;
 mod commit;
 mod contents;
 mod deliver;
+mod histogram;
 #[cfg(test)]
 mod idle_tests;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
 pub(crate) use commit::Committer;
 pub use contents::{Contents, Lost, give_up_runs};
+pub use histogram::{AMOUNTS, Distribution, Histogram, TIMES};
 pub use keep::{BodySource, smallest};
 pub(crate) use keep::{Budget, Runs};
 pub use leave::Farewell;
@@ -138,7 +140,6 @@ pub struct Core {
 }
 
 /// Numbers of the log for statistics.
-#[derive(Default)]
 pub struct Counts {
     /// Bytes of its segments.
     pub log_bytes: AtomicU64,
@@ -159,6 +160,28 @@ pub struct Counts {
     pub log_snapshots: AtomicU64,
     /// Of copies.
     pub log_copied: AtomicU64,
+    /// What syncs took that something waited for, microseconds.
+    pub sync_times: Histogram,
+    /// Records of facts that were written together.
+    pub frame_records: Histogram,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            log_bytes: AtomicU64::default(),
+            rotations: AtomicU64::default(),
+            syncs: AtomicU64::default(),
+            retired: AtomicU64::default(),
+            records: AtomicU64::default(),
+            copied: AtomicU64::default(),
+            log_written: AtomicU64::default(),
+            log_snapshots: AtomicU64::default(),
+            log_copied: AtomicU64::default(),
+            sync_times: Histogram::new(TIMES),
+            frame_records: Histogram::new(AMOUNTS),
+        }
+    }
 }
 
 impl Counts {
@@ -169,6 +192,7 @@ impl Counts {
         if frame.kind() == FrameKind::Facts {
             let records = u64::from(frame.count);
             self.records.fetch_add(records, Ordering::Relaxed);
+            self.frame_records.add(records, 1);
         }
     }
 

@@ -54,15 +54,23 @@ impl Room {
     pub(super) fn is_short(&self) -> bool {
         let snapshot = self.snapshot.load(Ordering::Relaxed);
         let wanted = 2 * self.segment_bytes.saturating_add(snapshot);
-        match rustix::fs::statvfs(&self.dir) {
-            Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) < wanted,
-            // A file system that does not say is found full by writing to it.
-            Err(_) => false,
-        }
+        // A file system that does not say is found full by writing to it.
+        self.free().is_some_and(|free| free < wanted)
+    }
+
+    /// Bytes the disk has left, if its file system says.
+    fn free(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.dir).ok()?;
+        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }
 
 impl Core {
+    /// Bytes the disk of the data directory has left, if its file system says.
+    pub fn disk_free(&self) -> Option<u64> {
+        self.room.free()
+    }
+
     /// True while what is decided cannot be written.
     pub fn is_stuck(&self) -> bool {
         self.room.stuck.load(Ordering::Relaxed)

@@ -71,7 +71,10 @@ impl Core {
             return false;
         }
         if bytes > 0 {
-            self.sync_time.add(start.elapsed());
+            let took = start.elapsed();
+            self.sync_time.add(took);
+            let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            self.counts.sync_times.add(micros, 1);
         }
         locked(&self.committer).log.synced(point);
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_door::Exposition;
 use quintet_engine::{QueueStats, ShardStats};
+use quintet_host::Distribution;
 
 use crate::cluster::Node;
 use crate::server::Server;
@@ -25,6 +26,8 @@ pub(crate) enum Kind {
     /// Only rises while the process lives.
     Counter,
     Gauge,
+    /// How large numbers were.
+    Histogram,
 }
 
 /// One number, or one for each value of some labels.
@@ -34,8 +37,9 @@ pub(crate) struct Metric {
     name: &'static str,
     help: &'static str,
     kind: Kind,
-    /// As `quintet stats` shows it, a `{}` for each label's value. Its last
-    /// word says the unit, if that is not the base unit ([`Metric::per_base`]).
+    /// As `quintet stats` shows it, a `{}` for each label's value, and of a
+    /// histogram one for which of its numbers is shown. Its last word says the
+    /// unit, if that is not the base unit ([`Metric::per_base`]).
     stat: &'static str,
     read: Read,
 }
@@ -44,7 +48,15 @@ enum Read {
     One(fn(&Reading<'_>) -> u64),
     /// By these labels.
     Each(&'static [&'static str], fn(&Reading<'_>) -> Vec<Point>),
+    /// The same of histograms.
+    Spread(&'static [&'static str], fn(&Reading<'_>) -> Vec<Spread>),
 }
+
+/// The values of the labels, and what was counted.
+pub(crate) type Spread = (Vec<Cow<'static, str>>, Distribution);
+
+/// What `quintet stats` shows of a histogram.
+const SHOWN: [(&str, u32); 2] = [("p50", 50), ("p99", 99)];
 
 /// The values of the labels, and the number.
 pub(crate) type Point = (Vec<Cow<'static, str>>, f64);
@@ -70,7 +82,8 @@ impl Reading<'_> {
 
 macro_rules! metrics {
     (@read |$r:ident| $read:expr) => { Read::One(|$r| $read) };
-    (@read [$($label:literal),*] $read:expr) => { Read::Each(&[$($label),*], $read) };
+    (@read Histogram [$($label:literal),*] $read:expr) => { Read::Spread(&[$($label),*], $read) };
+    (@read $kind:ident [$($label:literal),*] $read:expr) => { Read::Each(&[$($label),*], $read) };
     ($($kind:ident $name:literal ($stat:literal) $help:literal = $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
         /// All there are. Which voices and hooks there are decides what labels
         /// have values.
@@ -79,7 +92,7 @@ macro_rules! metrics {
             help: $help,
             kind: Kind::$kind,
             stat: $stat,
-            read: metrics!(@read $(|$r| $one)? $([$($label),*] $each)?),
+            read: metrics!(@read $(|$r| $one)? $($kind [$($label),*] $each)?),
         }),*];
     };
 }
@@ -167,6 +180,12 @@ metrics! {
         = |r| u64::try_from(r.server.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
     Counter "log_retired_total" ("log_retired") "Segments retired."
         = |r| of(&r.server.core.counts.retired);
+    Histogram "log_sync_duration_seconds" ("log_sync_{}_us") "What syncs took."
+        =; [] |r| vec![(Vec::new(), r.server.core.counts.sync_times.read())];
+    Histogram "log_frame_records" ("log_frame_records_{}") "Records written together."
+        =; [] |r| vec![(Vec::new(), r.server.core.counts.frame_records.read())];
+    Gauge "disk_free_bytes" ("disk_free_bytes") "What the disk of the data directory has left."
+        =; [] |r| r.server.core.disk_free().map(|free| (Vec::new(), free as f64)).into_iter().collect();
     Gauge "log_shortage" ("log_shortage") "1 while the disk or files are short, else 0."
         = |r| r.server.core.shortage();
     Counter "log_records_total" ("log_records") "Records written to the log."
@@ -329,6 +348,13 @@ metrics! {
     Counter "cold_read_errors_total" ("cold_read_errors") "Reads of runs that failed."
         = |r| r.cold("read_errors");
 
+    Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by voice."
+        =; ["voice", "command"] |r| r.server.commands();
+    Counter "refusals_total" ("{}_refusals_{}") "Commands refused, by voice and reason."
+        =; ["voice", "reason"] |r| r.server.refusals();
+    Histogram "reply_seconds" ("{}_{}_{}_us")
+        "From requests being there to be read to their replies leaving, waits for messages not counted."
+        =; ["voice", "family"] |r| r.server.latencies();
     Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
         =; ["voice", "what"] |r| r.server.voice_counters();
     Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."
@@ -356,14 +382,39 @@ impl Metric {
     fn labels(&self) -> &'static [&'static str] {
         match self.read {
             Read::One(_) => &[],
-            Read::Each(labels, _) => labels,
+            Read::Each(labels, _) | Read::Spread(labels, _) => labels,
         }
     }
 
-    fn points(&self, reading: &Reading<'_>) -> Vec<Point> {
+    fn points(&self, reading: &Reading<'_>) -> Points {
         match self.read {
-            Read::One(read) => vec![(Vec::new(), read(reading) as f64)],
-            Read::Each(_, read) => read(reading),
+            Read::One(read) => Points::Numbers(vec![(Vec::new(), read(reading) as f64)]),
+            Read::Each(_, read) => Points::Numbers(read(reading)),
+            Read::Spread(_, read) => Points::Spreads(read(reading)),
+        }
+    }
+}
+
+/// What was read of a row.
+enum Points {
+    Numbers(Vec<Point>),
+    Spreads(Vec<Spread>),
+}
+
+impl Points {
+    /// As `quintet stats` shows them; of a histogram nothing while it is empty.
+    fn shown(self) -> Vec<Point> {
+        match self {
+            Points::Numbers(numbers) => numbers,
+            Points::Spreads(spreads) => {
+                let shown = spreads.into_iter().flat_map(|(values, spread)| {
+                    SHOWN.iter().filter_map(move |&(name, per_cent)| {
+                        let number = spread.percentile(per_cent)? as f64;
+                        Some(([&values[..], &[name.into()]].concat(), number))
+                    })
+                });
+                shown.collect()
+            }
         }
     }
 }
@@ -372,7 +423,7 @@ impl Metric {
 pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
     let mut all = Vec::new();
     for metric in METRICS {
-        for (values, number) in metric.points(reading) {
+        for (values, number) in metric.points(reading).shown() {
             let mut stat = Cow::Borrowed(metric.stat);
             for value in values {
                 stat = stat.replacen("{}", &value, 1).into();
@@ -406,7 +457,7 @@ pub(crate) fn text(
     text.end()
 }
 
-fn write(metric: &Metric, points: impl FnOnce() -> Vec<Point>, text: &mut Text) {
+fn write(metric: &Metric, points: impl FnOnce() -> Points, text: &mut Text) {
     let Metric {
         name, help, kind, ..
     } = *metric;
@@ -414,10 +465,21 @@ fn write(metric: &Metric, points: impl FnOnce() -> Vec<Point>, text: &mut Text) 
     if !text.begin(family) {
         return;
     }
-    for (values, number) in points() {
+    let labelled = |values: Vec<Cow<'static, str>>| {
         let values = values.iter().map(|value| &**value);
-        let labels = labels(metric.labels().iter().copied().zip(values));
-        text.number(family, &labels, number / metric.per_base());
+        labels(metric.labels().iter().copied().zip(values))
+    };
+    match points() {
+        Points::Numbers(numbers) => {
+            for (values, number) in numbers {
+                text.number(family, &labelled(values), number / metric.per_base());
+            }
+        }
+        Points::Spreads(spreads) => {
+            for (values, spread) in spreads {
+                text.spread(family, &labelled(values), &spread, metric.per_base());
+            }
+        }
     }
 }
 
@@ -426,6 +488,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use quintet_engine::{QueueGauges, QueueTotals};
+    use quintet_host::Histogram;
     use quintet_wire::ServerStats;
 
     use super::*;
@@ -464,7 +527,7 @@ mod tests {
             );
             assert_eq!(
                 metric.stat.matches("{}").count(),
-                metric.labels().len(),
+                metric.labels().len() + usize::from(metric.kind == Kind::Histogram),
                 "{name}"
             );
             assert!(
@@ -497,11 +560,13 @@ mod tests {
                 .as_array()
                 .is_some_and(|panels| panels.len() > 10)
         );
-        let told: BTreeSet<&str> = METRICS
-            .iter()
-            .map(|metric| metric.name)
-            .chain(queues::names())
-            .collect();
+        let mut told: BTreeSet<String> = queues::names().map(str::to_owned).collect();
+        for metric in METRICS {
+            told.insert(metric.name.to_owned());
+            if metric.kind == Kind::Histogram {
+                told.extend(["bucket", "sum", "count"].map(|end| format!("{}_{end}", metric.name)));
+            }
+        }
         let mut named = 0;
         for text in [dashboard, include_str!("../../../ops/alerts.yml")] {
             for rest in text.split("quintet_").skip(1) {
@@ -521,9 +586,9 @@ mod tests {
             found.expect("there is one")
         };
         let mut text = Text::new(Exposition::Prometheus, &[]);
-        let sums = || vec![(vec!["a\"b\\c\nd".into()], 2.5)];
+        let sums = || Points::Numbers(vec![(vec!["a\"b\\c\nd".into()], 2.5)]);
         write(metric("hook_metric_{}"), sums, &mut text);
-        let cpu = || vec![(Vec::new(), 1_500_000.0)];
+        let cpu = || Points::Numbers(vec![(Vec::new(), 1_500_000.0)]);
         write(metric("cpu_user_us"), cpu, &mut text);
         assert_eq!(
             text.end(),
@@ -534,5 +599,15 @@ mod tests {
              # TYPE quintet_cpu_user_seconds_total counter\n\
              quintet_cpu_user_seconds_total 1.5\n"
         );
+    }
+
+    #[test]
+    fn of_a_histogram_percentiles_are_shown() {
+        let histogram = Histogram::new(&[1000, 2500]);
+        let spread = || Points::Spreads(vec![(vec!["put".into()], histogram.read())]);
+        assert_eq!(spread().shown(), []);
+        histogram.add(1700, 3);
+        let shown = |name: &str| (vec!["put".into(), name.to_owned().into()], 2500.0);
+        assert_eq!(spread().shown(), [shown("p50"), shown("p99")]);
     }
 }

@@ -1,6 +1,7 @@
 //! What sessions ask the host: numbers, the configuration, a stop.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,11 +11,12 @@ use quintet_engine::{
     StatsReply,
 };
 use quintet_hooks::EventStats;
-use quintet_host::{Decided, locked};
+use quintet_host::{Decided, Distribution, TIMES, locked};
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
 use crate::config::{Secrets, print};
-use crate::metrics::{Point, Reading, samples, text};
+use crate::io::{Family, VoiceCounts};
+use crate::metrics::{Point, Reading, Spread, samples, text};
 use crate::server::{Listening, Order, Server};
 
 impl Server {
@@ -73,7 +75,7 @@ impl Server {
             if self.listeners.iter().any(|l| l.tally == tally) {
                 let mut sum = Vec::new();
                 for thread in &self.threads {
-                    thread.tallies[tally].add_to(&mut sum);
+                    thread.voices[tally].tally.add_to(&mut sum);
                 }
                 let named = voice.tally_names.iter().zip(sum);
                 all.extend(named.map(|(name, value)| {
@@ -81,6 +83,56 @@ impl Server {
                     (labels, value as f64)
                 }));
             }
+        }
+        all
+    }
+
+    /// What each thread counts of the voices that are spoken, with their names.
+    fn spoken(&self) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &VoiceCounts>)> {
+        let voices = VOICES.iter().enumerate();
+        let spoken = voices.filter(|&(tally, _)| self.listeners.iter().any(|l| l.tally == tally));
+        spoken.map(|(tally, voice)| {
+            let threads = self.threads.iter();
+            (voice.name, threads.map(move |thread| &thread.voices[tally]))
+        })
+    }
+
+    /// Named counters of the voices that are spoken, but those that never counted.
+    fn by_voice(&self, counters: fn(&VoiceCounts) -> Vec<(&'static str, u64)>) -> Vec<Point> {
+        let mut all = Vec::new();
+        for (voice, counts) in self.spoken() {
+            let mut sums = BTreeMap::new();
+            for (name, count) in counts.flat_map(counters) {
+                *sums.entry(name).or_default() += count;
+            }
+            sums.retain(|_, count: &mut u64| *count > 0);
+            let named = sums.into_iter();
+            all.extend(named.map(|(name, count)| (vec![voice.into(), name.into()], count as f64)));
+        }
+        all
+    }
+
+    /// How often each command came, by voice.
+    pub(crate) fn commands(&self) -> Vec<Point> {
+        self.by_voice(|counts| counts.commands().collect())
+    }
+
+    /// What was refused, by voice and reason.
+    pub(crate) fn refusals(&self) -> Vec<Point> {
+        self.by_voice(|counts| counts.refusals().collect())
+    }
+
+    /// How long replies took, by voice and family of commands.
+    pub(crate) fn latencies(&self) -> Vec<Spread> {
+        let mut all = Vec::new();
+        for (voice, counts) in self.spoken() {
+            let mut sums = Family::ALL.map(|family| (family, Distribution::of(TIMES)));
+            for counts in counts {
+                for (family, sum) in &mut sums {
+                    counts.add_latency_to(*family, sum);
+                }
+            }
+            all.extend(sums.map(|(family, sum)| (vec![voice.into(), family.name().into()], sum)));
         }
         all
     }
@@ -176,7 +228,7 @@ impl Server {
             ..ServerStats::default()
         };
         for thread in &self.threads {
-            thread.tallies[tally].add_to(&mut stats.tally);
+            thread.voices[tally].tally.add_to(&mut stats.tally);
         }
         stats
     }

@@ -12,6 +12,7 @@ use quintet_tls::Identity;
 use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
+use super::counts::Family;
 use super::guests::Origin;
 use super::inbox::Inbox;
 use super::mail::{Arrival, Way};
@@ -51,6 +52,7 @@ pub(super) enum Phase {
 pub(super) struct Wait {
     /// What it gets goes back if the reply never leaves.
     pub(super) undone: bool,
+    pub(super) family: Family,
 }
 
 impl Phase {
@@ -163,6 +165,7 @@ pub(super) struct DueReply {
     pub(super) host: Option<HostAsk>,
     /// The connection closes after it.
     pub(super) closes: bool,
+    pub(super) family: Family,
 }
 
 /// What a hook says in place of a reply.
@@ -293,6 +296,7 @@ impl DueReply {
             undone: false,
             host: None,
             closes: false,
+            family: Family::Other,
         }
     }
 

@@ -10,6 +10,7 @@ use quintet_host::{Access, Need};
 use quintet_wire::Given;
 
 use super::conn::{Conn, DueReply, Spoken};
+use super::counts::Replies;
 use super::thread::IoThread;
 use crate::hooks::Runner;
 use crate::server::Server;
@@ -70,7 +71,7 @@ impl IoThread {
         if let Some(text) = refused {
             let said = Spoken::refused(&text);
             conn.session.say(said.as_said(), &mut conn.out.output);
-            conn.out.end_reply(0, did.need, None);
+            conn.out.end_reply(0, did.need, None, Replies::none());
             conn.close_after_flush();
             self.mark_dirty(slot);
         }

@@ -2,6 +2,7 @@
 
 mod accept;
 mod conn;
+mod counts;
 mod gather;
 mod gone;
 mod guests;
@@ -18,9 +19,10 @@ mod thread;
 mod turn;
 mod upload;
 
+pub(crate) use counts::{Family, ThreadCounts, VoiceCounts};
 pub(crate) use guests::{Guests, Origin};
 pub(crate) use listen::Bound;
 pub(crate) use mail::{Arrival, Mail, Mailbox, Way};
 pub(crate) use stream::Stream;
-pub(crate) use thread::{IoThread, ThreadCounts, WAKE};
+pub(crate) use thread::{IoThread, WAKE};
 pub(crate) use upload::Upload;

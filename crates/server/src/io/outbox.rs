@@ -12,6 +12,7 @@ use quintet_wire::Output;
 
 use super::Stream;
 use super::conn::FREE_BYTES;
+use super::counts::{Read, Replies, VoiceCounts};
 use quintet_host::{Need, Reached};
 
 /// Replies in order, each released when what it needs has been reached.
@@ -26,7 +27,7 @@ pub(super) struct Outbox {
     /// Bytes, and large bodies, that may leave.
     free: (usize, usize),
     /// Ends of replies that wait, rising.
-    marks: VecDeque<(usize, usize, Need)>,
+    marks: VecDeque<Mark>,
     /// Messages to go back if their reply never begins to leave, with its
     /// offset.
     kept: VecDeque<(usize, Handed)>,
@@ -34,6 +35,15 @@ pub(super) struct Outbox {
     kept_bytes: usize,
     /// The large body that is leaving.
     sending: Option<Sending>,
+}
+
+/// Replies that wait for the same.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// Their end in bytes, and in large bodies.
+    end: (usize, usize),
+    need: Need,
+    replies: Replies,
 }
 
 /// What a flush came to.
@@ -71,16 +81,25 @@ struct Sending {
 impl Outbox {
     /// Ends a reply that began at offset `start`. `undone` are messages that
     /// go back if it never begins to leave.
-    pub(super) fn end_reply(&mut self, start: usize, need: Need, undone: Option<Handed>) {
-        let (bytes, large) = (self.output.len(), self.output.large().len());
-        match self.marks.back_mut() {
-            // Replies leave in order, so one waits for all that its
-            // predecessors wait for.
-            Some((end, large_end, last)) if *last == last.and(need) => {
-                (*end, *large_end) = (bytes, large);
-            }
-            Some(&mut (_, _, last)) => self.marks.push_back((bytes, large, last.and(need))),
-            None => self.marks.push_back((bytes, large, need)),
+    pub(super) fn end_reply(
+        &mut self,
+        start: usize,
+        need: Need,
+        undone: Option<Handed>,
+        replies: Replies,
+    ) {
+        let end = (self.output.len(), self.output.large().len());
+        // Replies leave in order, so one waits for all that its predecessors
+        // wait for.
+        let last = self.marks.back_mut();
+        let need = last.as_ref().map_or(need, |last| last.need.and(need));
+        let both = last.and_then(|last| {
+            let both = last.replies.and(replies).filter(|_| last.need == need)?;
+            Some((last, both))
+        });
+        match both {
+            Some((last, both)) => (last.end, last.replies) = (end, both),
+            None => self.marks.push_back(Mark { end, need, replies }),
         }
         if let Some(undone) = undone {
             self.kept_bytes += small_bytes(&undone);
@@ -89,12 +108,13 @@ impl Outbox {
     }
 
     /// Lets go what has been reached. True if replies still wait.
-    pub(super) fn release(&mut self, reached: Reached) -> bool {
-        while let Some(&(end, large_end, need)) = self.marks.front() {
-            if !reached.satisfies(need) {
+    pub(super) fn release(&mut self, reached: Reached, now: Read, counts: &VoiceCounts) -> bool {
+        while let Some(&mark) = self.marks.front() {
+            if !reached.satisfies(mark.need) {
                 return true;
             }
-            self.free = (end, large_end);
+            self.free = mark.end;
+            mark.replies.released(now, counts);
             self.marks.pop_front();
         }
         false
@@ -102,20 +122,14 @@ impl Outbox {
 
     /// The newest batch a reply waits for; 0: none.
     pub(super) fn needed(&self) -> Need {
-        self.marks
-            .back()
-            .map_or(Need::default(), |(_, _, need)| *need)
+        self.marks.back().map_or(Need::default(), |mark| mark.need)
     }
 
     /// True if the next reply is durable where it must be, and waits only for
     /// a batch to be written.
     pub(super) fn waits_for_write(&self, reached: Reached) -> bool {
-        self.marks.front().is_some_and(|(_, _, need)| {
-            !reached.satisfies(*need)
-                && reached.satisfies(Need {
-                    written: 0,
-                    ..*need
-                })
+        self.marks.front().is_some_and(|&Mark { need, .. }| {
+            !reached.satisfies(need) && reached.satisfies(Need { written: 0, ..need })
         })
     }
 
@@ -283,9 +297,9 @@ impl Outbox {
         self.output.forget_front(sent, self.large_sent);
         self.sent = 0;
         self.free = (self.free.0 - sent, self.free.1 - self.large_sent);
-        for (end, large_end, _) in &mut self.marks {
-            *end -= sent;
-            *large_end -= self.large_sent;
+        for mark in &mut self.marks {
+            mark.end.0 -= sent;
+            mark.end.1 -= self.large_sent;
         }
         for (start, _) in &mut self.kept {
             *start -= sent;

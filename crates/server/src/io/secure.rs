@@ -10,6 +10,7 @@ use quintet_host::{Need, PartyKey};
 use quintet_tls::Failure;
 use quintet_wire::{Foreign, Http, Said};
 
+use super::counts::Replies;
 use super::thread::IoThread;
 
 /// Handshakes that are gone on with before all others are served again: the
@@ -117,7 +118,8 @@ impl IoThread {
             }
             Http::Maybe | Http::Yes => conn.out.output.put(Foreign::Http.answer()),
         }
-        conn.out.end_reply(start, Need::default(), None);
+        conn.out
+            .end_reply(start, Need::default(), None, Replies::none());
         conn.close_after_flush();
         self.mark_dirty(slot);
         true

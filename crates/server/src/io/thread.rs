@@ -4,16 +4,17 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use quintet_engine::{Caller, Delivery, Message, Ms, Outcome};
 use quintet_host::{Access, Need, PartyKey, Reached, Trail};
 use quintet_tls::{Reason, Scratch};
-use quintet_wire::{Ask, Tally};
+use quintet_wire::Ask;
 
 use super::conn::{DueReply, Pause};
+use super::counts::Read;
 use super::gather::{Gather, Turn};
 use super::listen::Bound;
 use super::mail::Mail;
@@ -40,24 +41,6 @@ const TIGHT_MAX: Duration = Duration::from_secs(1);
 /// ... and until then it is looked at that often.
 const TIGHT_LOOK: Duration = Duration::from_millis(20);
 
-/// A thread's counters. Only the thread adds, statistics read.
-pub(crate) struct ThreadCounts {
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) bytes_written: AtomicU64,
-    /// By voice.
-    pub(crate) tallies: Vec<Tally>,
-}
-
-impl ThreadCounts {
-    pub(crate) fn new(voices: usize) -> Self {
-        Self {
-            bytes_read: AtomicU64::new(0),
-            bytes_written: AtomicU64::new(0),
-            tallies: (0..voices).map(|_| Tally::new()).collect(),
-        }
-    }
-}
-
 /// One I/O thread.
 pub(crate) struct IoThread {
     pub(super) index: usize,
@@ -69,6 +52,8 @@ pub(crate) struct IoThread {
     /// Engine time of this turn.
     pub(super) now: Ms,
     pub(super) instant: Instant,
+    /// Where the clock of [`Read`] begins.
+    start: Instant,
     pub(super) scratch: Vec<u8>,
     /// The same, for what TLS makes of it.
     pub(super) records: Scratch,
@@ -133,6 +118,7 @@ impl IoThread {
             conns: Slab::default(),
             now,
             instant: Instant::now(),
+            start: Instant::now(),
             scratch: vec![0; READ_BYTES],
             records: Scratch::new(READ_BYTES),
             asks: Vec::new(),
@@ -203,6 +189,11 @@ impl IoThread {
                 return;
             }
         }
+    }
+
+    /// When what this turn decides was there to be read.
+    pub(super) fn read_at(&self) -> Read {
+        Read::at(self.instant, self.start)
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -482,8 +473,9 @@ impl IoThread {
                 let now = dirty.len().min(small + LARGE_AT_ONCE);
                 later = dirty.split_off(now);
             }
+            let now = Read::at(Instant::now(), self.start);
             for slot in dirty.drain(..) {
-                self.flush_conn(slot);
+                self.flush_conn(slot, now);
             }
             // Flushing may close connections, which marks no others.
             if self.dirty.is_empty() && later.is_empty() {
@@ -525,13 +517,15 @@ impl IoThread {
         })
     }
 
-    fn flush_conn(&mut self, slot: u32) {
+    fn flush_conn(&mut self, slot: u32, now: Read) {
         let server = Arc::clone(&self.server);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
         conn.listed.dirty = false;
-        let waits = conn.out.release(self.reached);
+        let counts = &server.threads[self.index];
+        let voice = &counts.voices[server.listeners[conn.listener].tally];
+        let waits = conn.out.release(self.reached, now, voice);
         let mut written = 0;
         let flushed = conn.out.flush(
             &mut conn.stream,
@@ -541,7 +535,7 @@ impl IoThread {
         );
         if written > 0 {
             conn.active = self.instant;
-            let counter = &server.threads[self.index].bytes_written;
+            let counter = &counts.bytes_written;
             counter.store(counter.load(Ordering::Relaxed) + written, Ordering::Relaxed);
         }
         let blocked = flushed == Flushed::Blocked;

@@ -15,6 +15,7 @@ use quintet_wire::{
 };
 
 use super::conn::{Conn, DueReply, FREE_BYTES, Pause, Standing, Wait};
+use super::counts::{Family, Replies};
 use super::hooked::{self, reply};
 use super::inbox::Feed;
 use super::login::administers;
@@ -139,7 +140,7 @@ impl IoThread {
                 }
             } else if !dry {
                 let listener = &server.listeners[conn.listener];
-                let tally = &server.threads[self.index].tallies[listener.tally];
+                let tally = &server.threads[self.index].voices[listener.tally].tally;
                 let principal = conn.caller.principal;
                 let env = Env {
                     now: self.now,
@@ -264,7 +265,8 @@ impl IoThread {
         server.listeners[conn.listener].tell_foreign(Foreign::Http);
         let start = conn.out.output.len();
         conn.out.output.put(Foreign::Http.answer());
-        conn.out.end_reply(start, Need::default(), None);
+        conn.out
+            .end_reply(start, Need::default(), None, Replies::none());
         conn.close_after_flush();
     }
 
@@ -335,12 +337,14 @@ impl IoThread {
             return;
         };
         let hooks = &mut self.hooks;
+        let voice = &server.threads[self.index].voices[server.listeners[conn.listener].tally];
         let mut access = Access::new(&server.core, self.now, &mut self.trail);
         let mut bytes = 0;
         let mut asks = self.asks.drain(..);
         while let Some(ask) = asks.next() {
             let or_close = matches!(ask, Ask::EngineOrClose(_));
             let synced = matches!(ask, Ask::EngineSynced(_));
+            let mut family = Family::Other;
             let mut reply = match ask {
                 Ask::Engine(command)
                 | Ask::EngineOrClose(command)
@@ -353,6 +357,9 @@ impl IoThread {
                         });
                     }
                     let act = administers(&command);
+                    let verb = command.about().verb;
+                    voice.command(verb);
+                    family = Family::of(verb);
                     let decided = match hooks {
                         Some(runner) if !runner.state.ignores(&command) => {
                             hooked::submit(runner, conn, server, command, undone, &mut access)
@@ -373,7 +380,7 @@ impl IoThread {
                         server.audit_conn(conn, act, &what, result);
                     }
                     let Some(reply) = decided else {
-                        conn.phase.wait(Wait { undone });
+                        conn.phase.wait(Wait { undone, family });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
                     };
@@ -382,7 +389,10 @@ impl IoThread {
                 Ask::Login(login) => match server.log_in_conn(self.index, conn, &login) {
                     Some(reply) => reply,
                     None => {
-                        conn.phase.wait(Wait { undone: false });
+                        conn.phase.wait(Wait {
+                            undone: false,
+                            family,
+                        });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
                     }
@@ -405,6 +415,7 @@ impl IoThread {
                 reply.need.durable = reply.need.written;
                 self.wants_sync = true;
             }
+            reply.family = family;
             reply.closes |= or_close && reply.is_refusal();
             if let Given::Engine(outcome, _) = &reply.given {
                 bytes += bytes_in(outcome);
@@ -426,15 +437,17 @@ impl IoThread {
 
     /// Writes the replies in `self.replies` to the connection's outbox.
     pub(super) fn encode(&mut self, slot: u32, server: &Server) {
+        let read = self.read_at();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
         let listener = &server.listeners[conn.listener];
         let env = Env {
             now: self.now,
-            tally: &server.threads[self.index].tallies[listener.tally],
+            tally: &server.threads[self.index].voices[listener.tally].tally,
             logins: Logins::Off,
         };
+        let voice = &server.threads[self.index].voices[listener.tally];
         let mut lost = Vec::new();
         let mut wrote = false;
         let mut replies = std::mem::take(&mut self.replies);
@@ -450,6 +463,9 @@ impl IoThread {
                     server.audit_conn(conn, ask.name(), "", result_of(&reply.given));
                 }
             }
+            if let Given::Engine(Outcome::Refused(refusal), _) = &reply.given {
+                voice.refused(*refusal);
+            }
             let start = conn.out.output.len();
             let mut closes = reply.closes;
             let output = &mut conn.out.output;
@@ -462,7 +478,9 @@ impl IoThread {
                 Next::Again(command) => conn.inbox.pending.push_front(Ask::EngineAlone(*command)),
                 Next::Close => closes = true,
             }
-            conn.out.end_reply(start, reply.need, reply.take_undone());
+            let undone = reply.take_undone();
+            let replies = Replies::one(read, reply.family);
+            conn.out.end_reply(start, reply.need, undone, replies);
             wrote = true;
             if closes {
                 conn.close_after_flush();
@@ -497,7 +515,10 @@ impl IoThread {
                 }
             }
             Some((decided, need)) => {
-                self.replies.push(reply(decided, need, wait.undone));
+                self.replies.push(DueReply {
+                    family: wait.family,
+                    ..reply(decided, need, wait.undone)
+                });
                 self.encode(slot, &server);
             }
             None => {}
@@ -506,6 +527,7 @@ impl IoThread {
 
     /// Messages for a connection's standing take.
     pub(super) fn push(&mut self, slot: u32, delivery: Delivery, need: Need) {
+        let read = self.read_at();
         let server = Arc::clone(&self.server);
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
@@ -534,7 +556,7 @@ impl IoThread {
         let listener = &server.listeners[conn.listener];
         let env = Env {
             now: self.now,
-            tally: &server.threads[self.index].tallies[listener.tally],
+            tally: &server.threads[self.index].voices[listener.tally].tally,
             logins: Logins::Off,
         };
         let start = conn.out.output.len();
@@ -547,7 +569,8 @@ impl IoThread {
         };
         let output = &mut conn.out.output;
         let next = conn.session.deliver(&reply.given, &env, output);
-        conn.out.end_reply(start, need, reply.take_undone());
+        let pushed = Replies::one(read, Family::Take);
+        conn.out.end_reply(start, need, reply.take_undone(), pushed);
         match next {
             Next::Done => {}
             Next::Again(command) => conn.inbox.pending.push_back(Ask::Engine(*command)),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use quintet_door::Exposition;
+use quintet_host::Distribution;
 
 use super::Kind;
 
@@ -52,6 +53,7 @@ impl Text {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         self.line(format_args!("# HELP {announced} {help}"));
         self.line(format_args!("# TYPE {announced} {kind}"));
@@ -67,6 +69,35 @@ impl Text {
         }
     }
 
+    /// What a histogram of the family counted, `per_base` of which are one of what is told.
+    pub(super) fn spread(
+        &mut self,
+        family: Family,
+        labels: &str,
+        spread: &Distribution,
+        per_base: f64,
+    ) {
+        let name = family.name;
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (end, below) in spread.cumulative() {
+            let end = whole(end) / per_base;
+            self.line(format_args!(
+                "quintet_{name}_bucket{{{labels}{comma}le=\"{end}\"}} {below}"
+            ));
+        }
+        let count = spread.count();
+        self.line(format_args!(
+            "quintet_{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}"
+        ));
+        let braced = match labels.is_empty() {
+            true => String::new(),
+            false => format!("{{{labels}}}"),
+        };
+        let sum = whole(spread.sum()) / per_base;
+        self.line(format_args!("quintet_{name}_sum{braced} {sum}"));
+        self.line(format_args!("quintet_{name}_count{braced} {count}"));
+    }
+
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         writeln!(self.text, "{line}").ok();
@@ -79,6 +110,12 @@ impl Text {
         }
         self.text
     }
+}
+
+/// A number as both formats have it.
+#[expect(clippy::cast_precision_loss, reason = "Prometheus' numbers are floats")]
+pub(super) fn whole(number: u64) -> f64 {
+    number as f64
 }
 
 /// Labels with their values, as they stand between braces.
@@ -104,6 +141,8 @@ fn quoted(value: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use quintet_host::Histogram;
+
     use super::*;
 
     const PUTS: Family = Family {
@@ -111,6 +150,40 @@ mod tests {
         help: "Messages put.",
         kind: Kind::Counter,
     };
+
+    #[test]
+    fn a_histogram_counts_up() {
+        let family = Family {
+            name: "reply_seconds",
+            help: "Times.",
+            kind: Kind::Histogram,
+        };
+        let histogram = Histogram::new(&[50, 2_500_000]);
+        for micros in [20, 50, 51, 3_000_000] {
+            histogram.add(micros, 1);
+        }
+        let written = |labels: &str| {
+            let mut text = Text::new(Exposition::Prometheus, &[]);
+            assert!(text.begin(family));
+            text.spread(family, labels, &histogram.read(), 1e6);
+            text.end()
+        };
+        let head = "# HELP quintet_reply_seconds Times.\n# TYPE quintet_reply_seconds histogram\n";
+        assert_eq!(
+            written("voice=\"x\""),
+            format!(
+                "{head}quintet_reply_seconds_bucket{{voice=\"x\",le=\"0.00005\"}} 2\n\
+                 quintet_reply_seconds_bucket{{voice=\"x\",le=\"2.5\"}} 3\n\
+                 quintet_reply_seconds_bucket{{voice=\"x\",le=\"+Inf\"}} 4\n\
+                 quintet_reply_seconds_sum{{voice=\"x\"}} 3.000121\n\
+                 quintet_reply_seconds_count{{voice=\"x\"}} 4\n"
+            )
+        );
+        assert!(written("").ends_with(
+            "_bucket{le=\"+Inf\"} 4\nquintet_reply_seconds_sum 3.000121\n\
+             quintet_reply_seconds_count 4\n"
+        ));
+    }
 
     #[test]
     fn a_counter_in_both_formats() {

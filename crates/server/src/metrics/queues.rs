@@ -5,7 +5,7 @@ use quintet_door::Visit;
 use quintet_engine::{Command, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
 use super::Kind;
-use super::exposition::{Family, Text, labels};
+use super::exposition::{Family, Text, labels, whole};
 
 /// A family with one number for each queue.
 struct Row {
@@ -74,11 +74,6 @@ const TOLD: Family = Family {
     help: "Queues that have series of their own: those with the most bytes (metrics_queues).",
     kind: Kind::Gauge,
 };
-
-#[expect(clippy::cast_precision_loss, reason = "Prometheus' numbers are floats")]
-fn whole(number: u64) -> f64 {
-    number as f64
-}
 
 fn ratio(number: u64, of: u32) -> f64 {
     whole(number) / f64::from(of)

@@ -277,6 +277,11 @@ fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
         "quintet_queue_bytes{queue=\"large\"} 200",
         "quintet_queue_puts_total{queue=\"large\"} 1",
         "# TYPE quintet_queue_puts_total counter",
+        "quintet_commands_total{voice=\"memcache\",command=\"put\"} 3",
+        "# TYPE quintet_reply_seconds histogram",
+        "quintet_reply_seconds_bucket{voice=\"memcache\",family=\"put\",le=\"+Inf\"} 3",
+        "quintet_reply_seconds_count{voice=\"memcache\",family=\"take\"} 0",
+        "# TYPE quintet_log_frame_records histogram",
     ] {
         assert!(has(line), "{line}\n{text}");
     }
