@@ -75,6 +75,15 @@ pub(crate) fn ack(stream: &str, bytes: &[u8]) -> Answer {
     }
 }
 
+/// A reply that says only that there is nobody to ask now, as a server does that its peers cannot
+/// reach.
+pub(crate) fn is_unavailable(bytes: &[u8]) -> bool {
+    /// Such replies are short, others may be whole entries.
+    const SHORT: usize = 512;
+    let refused = || reply::<serde::de::IgnoredAny>(bytes)?.err();
+    bytes.len() <= SHORT && refused().is_some_and(|refused| refused.code == 503)
+}
+
 /// How a stream is set up, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
@@ -382,6 +391,16 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_nobody_is_there_to_ask_is_no_answer() {
+        let nobody = br#"{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}"#;
+        assert!(is_unavailable(nobody));
+        let absent = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        for answer in [&absent[..], br#"{"success":true}"#, b"", b"x"] {
+            assert!(!is_unavailable(answer));
+        }
+    }
 
     #[test]
     fn an_error_is_seen_before_the_zeros_beside_it() {

@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, HeaderMap, Request, connection::State};
+use async_nats::{HeaderMap, Request};
 use bytes::Bytes;
+
+use crate::{api, line::Line};
 
 /// How long an answer is waited for. Who asks asks again.
 pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 
 /// The reply to a question, which has this header. `None`: there was none in time, or nobody to give it.
 pub(crate) async fn ask(
-    client: &Client,
+    line: &Line,
     subject: String,
     payload: Bytes,
     header: Option<(&'static str, u64)>,
     within: Duration,
 ) -> Option<Bytes> {
-    if client.connection_state() != State::Connected {
+    if !line.is_connected() {
         return None;
     }
     let mut request = Request::new().payload(payload).timeout(Some(within));
@@ -25,6 +27,10 @@ pub(crate) async fn ask(
         headers.insert(name, value.to_string().as_str());
         request = request.headers(headers);
     }
-    let reply = client.send_request(subject, request).await.ok()?;
+    line.asked();
+    let reply = line.client.send_request(subject, request).await.ok()?;
+    if !api::is_unavailable(&reply.payload) {
+        line.answered();
+    }
     Some(reply.payload)
 }

@@ -8,9 +8,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{
-    Client, ConnectErrorKind, ConnectOptions, HeaderMap, Subscriber, connection::State,
-};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
@@ -19,6 +17,7 @@ use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 use crate::{
     api::{self, Config, Info, Names},
     ask::{ANSWER, ask},
+    line::Line,
     objects::{self, Objects},
     tail,
 };
@@ -146,8 +145,8 @@ struct Inner {
     names: Names,
     /// What is appended and followed goes over the first, what became of it is asked over the
     /// second, mostly of another server: one that is frozen must not answer for itself.
-    near: Client,
-    far: Client,
+    near: Arc<Line>,
+    far: Arc<Line>,
     waiting: Mutex<Waiting>,
     inbox: String,
 }
@@ -187,6 +186,8 @@ impl JetStream {
         let (appends, queue) = mpsc::unbounded_channel();
         runtime.spawn(Arc::clone(&inner).send_all(queue));
         runtime.spawn(Arc::clone(&inner).hear_all(answers));
+        runtime.spawn(Arc::clone(&inner.near).watch());
+        runtime.spawn(Arc::clone(&inner.far).watch());
         let handle = runtime.handle().clone();
         let (alive, ended) = tokio::sync::oneshot::channel::<()>();
         std::thread::Builder::new()
@@ -216,7 +217,7 @@ impl JetStream {
     pub fn servers(&self) -> Vec<Server> {
         [&self.inner.near, &self.inner.far]
             .into_iter()
-            .filter_map(Client::try_server_info)
+            .filter_map(|line| line.client.try_server_info())
             .map(|info| Server {
                 name: info.server_name,
                 version: info.version,
@@ -298,7 +299,7 @@ impl JetStream {
     ) -> Result<Objects, Error> {
         // The library starts a task for it.
         let _inside = self.runtime.enter();
-        let context = async_nats::jetstream::new(self.inner.near.clone());
+        let context = async_nats::jetstream::new(self.inner.near.client.clone());
         let opened = objects::open(context, name.clone(), replicas, placement_tags.to_vec());
         match self.runtime.block_on(opened) {
             Ok(opened) => Ok(Objects::new(self.runtime.clone(), name, opened)),
@@ -372,7 +373,9 @@ impl JetStream {
     }
 }
 
-async fn connect_twice(servers: &Servers) -> Result<(Client, Client, (String, Subscriber)), Error> {
+type Lines = (Arc<Line>, Arc<Line>, (String, Subscriber));
+
+async fn connect_twice(servers: &Servers) -> Result<Lines, Error> {
     let addresses = nearest_first(servers).await;
     let near = connect(servers, &addresses).await?;
     // The other way round, so that it leads to another server where there is one.
@@ -382,6 +385,7 @@ async fn connect_twice(servers: &Servers) -> Result<(Client, Client, (String, Su
     let answers = near.subscribe(format!("{inbox}.*")).await;
     let answers = answers
         .map_err(|error| Error::Unreachable(servers.addresses.clone(), error.to_string()))?;
+    let (near, far) = (Line::new(near, addresses), Line::new(far, reversed));
     Ok((near, far, (inbox, answers)))
 }
 
@@ -461,7 +465,7 @@ impl Inner {
         while let Some(append) = queue.recv().await {
             // The library would keep it until there is a connection, and send it then beside the
             // copies sent since.
-            if self.near.connection_state() != State::Connected {
+            if !self.near.is_connected() {
                 (append.told)(Answer::Unknown);
                 continue;
             }
@@ -485,7 +489,8 @@ impl Inner {
                 append.expected.to_string().as_str(),
             );
             let reply = format!("{}.{number}", self.inbox);
-            let sent = self.near.publish_with_reply_and_headers(
+            self.near.asked();
+            let sent = self.near.client.publish_with_reply_and_headers(
                 self.names.log.clone(),
                 reply,
                 headers,
@@ -509,6 +514,9 @@ impl Inner {
                 Some(_) => Answer::Unknown,
                 None => api::ack(&self.names.stream, &message.payload),
             };
+            if answer != Answer::Unknown {
+                self.near.answered();
+            }
             self.answer(number, answer);
         }
     }
@@ -552,7 +560,7 @@ impl Stream for JetStream {
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
-        let (near, names) = (self.inner.near.clone(), self.names.clone());
+        let (near, names) = (Arc::clone(&self.inner.near), self.names.clone());
         let task = self.runtime.spawn(tail::follow(near, names, from, each));
         Tail::new(Following(task))
     }

@@ -9,6 +9,7 @@ mod bucket;
 mod client;
 mod fetch;
 mod follow;
+mod line;
 mod objects;
 mod tail;
 

@@ -5,9 +5,9 @@
 //! with the stream writable after 5; what is republished comes again as soon as there is a leader,
 //! and any replica answers a direct read.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use async_nats::{Client, Subscriber, connection::State};
+use async_nats::Subscriber;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use quintet_cluster::{Seq, TailEvent};
@@ -17,6 +17,7 @@ use crate::{
     api::{self, Names, Part},
     ask::{ANSWER, ask},
     follow::Follow,
+    line::Line,
 };
 
 /// After so much silence it is looked whether something was missed: two beats of an owner.
@@ -42,21 +43,21 @@ enum Look {
 
 /// Hands on every entry from `from` on, until it is dropped or what it needs is purged.
 pub(crate) async fn follow(
-    client: Client,
+    line: Arc<Line>,
     names: Names,
     from: Seq,
     mut each: Box<dyn FnMut(TailEvent) + Send>,
 ) {
     let mut follow = Follow::new(from);
-    let mut live = subscribe(&client, &names).await;
+    let mut live = subscribe(&line, &names).await;
     loop {
         while follow.is_behind() {
-            match fetch(&client, &names, &mut follow, &mut each).await {
+            match fetch(&line, &names, &mut follow, &mut each).await {
                 Look::Some => {}
                 Look::Nothing => follow.found_nothing(false),
                 Look::Unknown => sleep(AGAIN).await,
                 Look::Purged => {
-                    if let Some(first) = purged(&client, &names, follow.next()).await {
+                    if let Some(first) = purged(&line, &names, follow.next()).await {
                         return each(TailEvent::Purged(first));
                     }
                     // The replica that was asked was behind.
@@ -67,7 +68,7 @@ pub(crate) async fn follow(
         match timeout(SILENCE, live.next()).await {
             Err(_) => follow.doubt(),
             Ok(None) => {
-                live = subscribe(&client, &names).await;
+                live = subscribe(&line, &names).await;
                 follow.doubt();
             }
             Ok(Some(message)) => {
@@ -81,9 +82,9 @@ pub(crate) async fn follow(
     }
 }
 
-async fn subscribe(client: &Client, names: &Names) -> Subscriber {
+async fn subscribe(line: &Line, names: &Names) -> Subscriber {
     loop {
-        match client.subscribe(names.tail.clone()).await {
+        match line.client.subscribe(names.tail.clone()).await {
             Ok(live) => return live,
             Err(error) => {
                 tracing::warn!(target: "quintet::cluster", "cannot follow the log: {error}");
@@ -102,22 +103,24 @@ fn part_of(message: async_nats::Message) -> Part {
 
 /// Fetches the next batch.
 async fn fetch(
-    client: &Client,
+    line: &Line,
     names: &Names,
     follow: &mut Follow,
     each: &mut Box<dyn FnMut(TailEvent) + Send>,
 ) -> Look {
-    if client.connection_state() != State::Connected {
+    if !line.is_connected() {
         return Look::Unknown;
     }
-    let inbox = client.new_inbox();
-    let Ok(mut parts) = client.subscribe(inbox.clone()).await else {
+    let inbox = line.client.new_inbox();
+    let Ok(mut parts) = line.client.subscribe(inbox.clone()).await else {
         return Look::Unknown;
     };
     let from = follow.next();
     let question = format!("{{\"seq\":{from},{BATCH}}}");
     let subject = format!("$JS.API.DIRECT.GET.{}", names.stream);
-    let asked = client.publish_with_reply(subject, inbox, Bytes::from(question));
+    let asked = line
+        .client
+        .publish_with_reply(subject, inbox, Bytes::from(question));
     if asked.await.is_err() {
         return Look::Unknown;
     }
@@ -138,7 +141,7 @@ async fn fetch(
             }
             Part::End => break,
             Part::Nothing => {
-                look = confirm_nothing(client, names, follow.next()).await;
+                look = confirm_nothing(line, names, follow.next()).await;
                 break;
             }
             Part::Failed => break,
@@ -148,8 +151,8 @@ async fn fetch(
 }
 
 /// A replica has nothing from `next` on: so the leader is asked.
-async fn confirm_nothing(client: &Client, names: &Names, next: Seq) -> Look {
-    match ends(client, names).await {
+async fn confirm_nothing(line: &Line, names: &Names, next: Seq) -> Look {
+    match ends(line, names).await {
         None => Look::Unknown,
         Some(ends) if ends.first > next => Look::Purged,
         Some(ends) if ends.last < next => Look::Nothing,
@@ -159,12 +162,12 @@ async fn confirm_nothing(client: &Client, names: &Names, next: Seq) -> Look {
 }
 
 /// Where the stream begins, if that is behind `next`.
-async fn purged(client: &Client, names: &Names, next: Seq) -> Option<Seq> {
-    let first = ends(client, names).await?.first;
+async fn purged(line: &Line, names: &Names, next: Seq) -> Option<Seq> {
+    let first = ends(line, names).await?.first;
     (first > next).then_some(first)
 }
 
-async fn ends(client: &Client, names: &Names) -> Option<quintet_cluster::Ends> {
-    let reply = ask(client, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
+async fn ends(line: &Line, names: &Names) -> Option<quintet_cluster::Ends> {
+    let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
     Some(api::info(&reply)?.ok()?.ends())
 }

@@ -13,6 +13,38 @@ use quintet_jetstream::{Error, JetStream, Names, Servers};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+/// A server without JetStream that knows nobody; killed when it goes.
+pub(crate) struct Lonely {
+    pub(crate) address: String,
+    child: Child,
+}
+
+impl Lonely {
+    pub(crate) fn start() -> Self {
+        let port = free_port();
+        let child = Command::new(program())
+            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let one = Self {
+            address: format!("nats://127.0.0.1:{port}"),
+            child: child.expect("it starts"),
+        };
+        until("a server listens", || {
+            TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        one
+    }
+}
+
+impl Drop for Lonely {
+    fn drop(&mut self) {
+        self.child.kill().expect("ours");
+        self.child.wait().expect("ours");
+    }
+}
+
 /// Longer than anything takes but what will never happen.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 

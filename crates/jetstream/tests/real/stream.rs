@@ -8,9 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, TailEvent, Told};
-use quintet_jetstream::JetStream;
+use quintet_jetstream::{JetStream, Names};
 
-use crate::servers::{Fleet, LONG, until};
+use crate::servers::{Fleet, LONG, Lonely, until};
 
 /// After so long an append is asked about that has no answer.
 const SOON: Duration = Duration::from_secs(2);
@@ -175,4 +175,22 @@ fn append_or_unknown(stream: &JetStream, expected: u64, entry: &str) -> Answer {
     let told = Box::new(move |answer| drop(tell.send(answer)));
     stream.append(Seq(expected), entry, told);
     answer.recv_timeout(SOON).unwrap_or(Answer::Unknown)
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn a_server_that_answers_nothing_is_left() {
+    let fleet = Fleet::start(1);
+    drop(fleet.stream("left"));
+    // One of the two connections leads to each of them; both keep theirs up.
+    let lonely = Lonely::start();
+    for first in [0, 1] {
+        let mut servers = fleet.addresses(0);
+        servers.addresses.insert(first, lonely.address.clone());
+        let stream = JetStream::connect(&servers, Names::of("left", 0)).expect("both are there");
+        let end = ends(&stream).last.0;
+        // What was sent before is answered by nobody.
+        let stored = append(&stream, end, "over the other");
+        assert_eq!(stored, Answer::Stored(Seq(end + 1)));
+    }
 }

@@ -1,0 +1,189 @@
+//! A connection to the servers, led to another of them when its own answers nothing.
+//!
+//! A server that its peers cannot reach keeps its clients' connections and answers none of their
+//! questions. Were the owner's appends, or the questions by which a standby knows the owner's
+//! silence, bound to it for as long as it lives, nobody would own a log whose servers have long had
+//! another leader.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_nats::{Client, connection::State};
+use tokio::time::sleep;
+
+/// A server that answers nothing for so long is left. Longer than most elections, while nobody
+/// answers; short of the ten seconds that the longest take.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// The first server is the one to come back to, once another has answered for so long.
+const HOME: Duration = Duration::from_secs(60);
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A connection, and whether its server answers.
+pub(crate) struct Line {
+    pub(crate) client: Client,
+    /// In the order they are tried.
+    addresses: Vec<String>,
+    silence: Mutex<Silence>,
+}
+
+/// What is to be done about a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    Stay,
+    /// To the server with this number, for now.
+    To(usize),
+    /// When it ends by itself, the first server is tried first again.
+    Home,
+}
+
+/// How long a server has been asked in vain. Pure; time comes from outside.
+#[derive(Default, Debug)]
+struct Silence {
+    /// Since when something is unanswered, with nothing answered since.
+    since: Option<Instant>,
+    /// Since when it is the server it is, if it is not to be the first.
+    left: Option<Instant>,
+    /// The server that is tried first.
+    first: usize,
+}
+
+impl Silence {
+    fn asked(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    fn answered(&mut self) {
+        self.since = None;
+    }
+
+    /// What is to be done, out of so many servers.
+    fn turn(&mut self, now: Instant, servers: usize) -> Turn {
+        let over = |since: Option<Instant>, time| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= time)
+        };
+        if over(self.since, PATIENCE) {
+            // What was asked is lost with the connection.
+            self.since = None;
+            self.first = (self.first + 1) % servers;
+            self.left = Some(now);
+            return Turn::To(self.first);
+        }
+        if self.since.is_none() && over(self.left, HOME) {
+            (self.left, self.first) = (None, 0);
+            return Turn::Home;
+        }
+        Turn::Stay
+    }
+}
+
+impl Line {
+    pub(crate) fn new(client: Client, addresses: Vec<String>) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            addresses,
+            silence: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Something was asked of the server.
+    pub(crate) fn asked(&self) {
+        self.silence().asked(Instant::now());
+    }
+
+    /// It has answered something, be it no.
+    pub(crate) fn answered(&self) {
+        self.silence().answered();
+    }
+
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leads it to other servers for as long as it lives.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        if self.addresses.len() < 2 {
+            return;
+        }
+        loop {
+            sleep(LOOK).await;
+            if !self.is_connected() {
+                // The library looks for another by itself.
+                self.answered();
+                continue;
+            }
+            let turn = self.silence().turn(Instant::now(), self.addresses.len());
+            match turn {
+                Turn::Stay => {}
+                Turn::Home => self.prefer(0, false).await,
+                Turn::To(first) => {
+                    let from = self.client.try_server_info().map(|info| info.server_name);
+                    tracing::warn!(
+                        target: "quintet::cluster",
+                        "the NATS server {} answers nothing: another is tried",
+                        from.unwrap_or_default()
+                    );
+                    self.prefer(first, true).await;
+                }
+            }
+        }
+    }
+
+    /// Has this server tried first, at once or when the connection ends.
+    async fn prefer(&self, first: usize, at_once: bool) {
+        let mut order = self.addresses.clone();
+        order.rotate_left(first);
+        if let Err(error) = self.client.set_server_pool(&order[..]).await {
+            tracing::warn!(target: "quintet::cluster", "cannot try another NATS server: {error}");
+            return;
+        }
+        if at_once && let Err(error) = self.client.force_reconnect().await {
+            tracing::warn!(target: "quintet::cluster", "cannot leave a NATS server: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_answers_nothing_is_left_for_the_next_and_come_back_to() {
+        let (start, mut silence) = (Instant::now(), Silence::default());
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        silence.asked(at(0));
+        silence.asked(at(3));
+        assert_eq!(silence.turn(at(3), 3), Turn::Stay);
+        assert_eq!(silence.turn(at(4), 3), Turn::To(1));
+        // Nothing is asked: it is not known to be silent.
+        assert_eq!(silence.turn(at(20), 3), Turn::Stay);
+        silence.asked(at(20));
+        assert_eq!(silence.turn(at(24), 3), Turn::To(2));
+        silence.asked(at(25));
+        silence.answered();
+        assert_eq!(silence.turn(at(83), 3), Turn::Stay);
+        assert_eq!(silence.turn(at(84), 3), Turn::Home);
+        assert_eq!(silence.turn(at(200), 3), Turn::Stay);
+        silence.asked(at(200));
+        assert_eq!(silence.turn(at(204), 3), Turn::To(1));
+    }
+
+    #[test]
+    fn one_that_answers_now_and_then_is_kept() {
+        let (start, mut silence) = (Instant::now(), Silence::default());
+        for second in 0..100 {
+            let now = start + Duration::from_secs(second);
+            silence.asked(now);
+            if second % 3 == 0 {
+                silence.answered();
+            }
+            assert_eq!(silence.turn(now, 3), Turn::Stay);
+        }
+    }
+}
