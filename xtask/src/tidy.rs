@@ -45,7 +45,7 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/engine",
         &[],
-        Some(&["foldhash", "hashbrown", "smallvec"]),
+        Some(&["foldhash", "hashbrown", "memchr", "smallvec"]),
     ),
     edges("crates/wire", &["quintet-engine"], Some(&["memchr"])),
     edges("crates/door", &["quintet-engine"], Some(&["thiserror"])),

@@ -2,6 +2,7 @@
 //! lacks a word adds it here, for everybody.
 
 mod about;
+mod sweep;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::settings::{Overrides, Pattern};
 use crate::time::Ms;
 
 pub use about::{About, Subject, Verb};
+pub use sweep::{Cursor, Filter, Sweep, SweepAct};
 
 /// A connection, a child process or another part of the server that can hold
 /// leases and wait. Unique while the process lives; never reused.
@@ -385,10 +387,15 @@ pub enum ListState {
 /// An attribute to set (`Some`) or remove (`None`).
 pub type AttrChange = (Box<[u8]>, Option<Box<[u8]>>);
 
-/// Changes to a stored message. Rank and due time only while it is not
-/// reserved: a taker must not find the order changed under its lease.
+/// Changes to a stored message. Rank, due time and body only while it is not
+/// reserved: a taker must not find the order changed under its lease, and holds
+/// the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
+    /// New body. What is stored under an id never changes, so the message goes
+    /// and one with all else of it takes its place, under an id of its own:
+    /// the answer is that of a put.
+    pub body: Option<Body>,
     /// New rank.
     pub rank: Option<u32>,
     /// New due time.
@@ -524,6 +531,9 @@ pub enum Command {
         /// Messages at most.
         max: u64,
     },
+    /// Looks through a queue and does something to what fits. Answers
+    /// [`crate::Outcome::Swept`].
+    Sweep(Box<Sweep>),
     /// Puts a prepared message into its queue's order.
     Commit(MessageId),
     /// Changes a stored message.

@@ -323,6 +323,7 @@ impl Engine {
                 state,
                 max,
             } => durable(self.move_all(cx, from, to, *state, *max)),
+            Command::Sweep(sweep) => durable(self.sweep(cx, caller, sweep)),
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),

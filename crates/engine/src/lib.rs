@@ -48,9 +48,9 @@ pub use cold::{
     Written,
 };
 pub use command::{
-    About, AttrChange, BackTo, By, Caller, Command, Dedupe, Edit, End, Expiry, GroupLimit, How,
-    LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP, Party, Past, Peek, Principal,
-    Put, PutMore, StatsOf, Subject, Take, Verb, Wait, When,
+    About, AttrChange, BackTo, By, Caller, Command, Cursor, Dedupe, Edit, End, Expiry, Filter,
+    GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP, Party, Past,
+    Peek, Principal, Put, PutMore, StatsOf, Subject, Sweep, SweepAct, Take, Verb, Wait, When,
 };
 pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,
@@ -64,11 +64,12 @@ pub use message::{
     At, Attachment, Attr, Extra, Home, Message, MessageId, QueueId, RANK_DEFAULT, State,
 };
 pub use name::Name;
-pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal};
+pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal, Swept};
 pub use permits::Permits;
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{
-    MessageStats, QueueGauges, QueuePage, QueueStats, QueueTotals, ShardStats, StatsReply,
+    MessageStats, PartyStats, QueueGauges, QueuePage, QueueStats, QueueTotals, ShardStats,
+    StatsReply,
 };
 pub use time::{Ms, WallAhead};

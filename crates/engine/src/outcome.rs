@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
-use crate::command::Party;
+use crate::command::{Cursor, Party};
 use crate::compound::TableEntry;
+use crate::fact::Lease;
 use crate::message::{Message, MessageId};
 use crate::name::Name;
 use crate::stats::StatsReply;
@@ -131,6 +132,21 @@ pub struct Dropped {
     pub next: Option<(u8, u32)>,
 }
 
+/// What one slice of a [`crate::Command::Sweep`] came to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Swept {
+    /// Messages that were looked at.
+    pub looked: u64,
+    /// Those of them that fit, and that it was done to.
+    pub matched: u64,
+    /// Those that are shown ([`crate::SweepAct::Show`]), as they are stored.
+    pub messages: Vec<Message>,
+    /// The lease of each, where they are reserved.
+    pub leases: Vec<Lease>,
+    /// Where to go on; `None`: that was all.
+    pub next: Option<Cursor>,
+}
+
 /// What came of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
@@ -162,6 +178,8 @@ pub enum Outcome {
     Entries(Vec<TableEntry>),
     /// What [`crate::Command::DropQueues`] did.
     Dropped(Dropped),
+    /// What a slice of [`crate::Command::Sweep`] did.
+    Swept(Box<Swept>),
     /// Numbers.
     Stats(Box<StatsReply>),
     /// No.
@@ -191,6 +209,8 @@ impl Outcome {
         };
         if let Outcome::Messages(messages) = command {
             messages.first()
+        } else if let Outcome::Swept(swept) = command {
+            swept.messages.first()
         } else {
             None
         }

@@ -230,6 +230,15 @@ impl MessageStats {
     }
 }
 
+/// Numbers of one party.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PartyStats {
+    /// Leases it holds.
+    pub leases: u64,
+    /// Queues its takes wait for, 16 of them at most.
+    pub waits_on: Vec<Name>,
+}
+
 /// Some of the queues. One that is there from the first page to the last is in
 /// exactly one of them; one that is made or dropped meanwhile may be in none.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -85,6 +85,13 @@ impl Waiters {
         self.all.len() - self.lookers
     }
 
+    /// The queues a party's takes stand in line for.
+    pub(crate) fn queues_of(&self, party: Party) -> impl Iterator<Item = QueueId> + '_ {
+        let numbers = self.parties.get(&party).into_iter().flatten();
+        let waiters = numbers.filter_map(|number| self.all.get(number));
+        waiters.flat_map(|waiter| waiter.queues.iter().copied())
+    }
+
     pub(crate) fn get(&self, number: u64) -> Option<&Waiter> {
         self.all.get(&number)
     }

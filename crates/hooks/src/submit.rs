@@ -69,6 +69,7 @@ impl HookState {
             | Command::KickId(_)
             | Command::Move { .. }
             | Command::MoveAll { .. }
+            | Command::Sweep(_)
             | Command::Commit(_)
             | Command::Edit(..)
             | Command::Pause { .. }

@@ -49,7 +49,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quintet_engine::{ColdStats, Hold, Intent, Intents, LargeBody, MessageId, Party, Settings};
+use quintet_engine::{
+    ColdStats, Hold, Intent, Intents, LargeBody, MessageId, Party, PartyStats, Settings,
+};
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 
@@ -393,6 +395,21 @@ impl Core {
     /// Locks one shard.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         locked(&self.shards[shard])
+    }
+
+    /// What the shards know of these parties, in their order. It is short for
+    /// some hundred of them.
+    pub fn parties(&self, parties: &[Party]) -> Vec<PartyStats> {
+        let mut all = vec![PartyStats::default(); parties.len()];
+        for shard in 0..self.shards.len() {
+            let shard = self.lock(shard);
+            for (sum, party) in all.iter_mut().zip(parties) {
+                let here = shard.engine.party_stats(*party);
+                sum.leases += here.leases;
+                sum.waits_on.extend(here.waits_on);
+            }
+        }
+        all
     }
 
     /// Gives every shard new settings.

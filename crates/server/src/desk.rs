@@ -335,7 +335,11 @@ impl Server {
                     Mail::Delivery(delivery, need) => self.deliver_at_desk(delivery, need),
                     Mail::Stop => stops = true,
                     // Connections are never placed here.
-                    Mail::Socket(..) | Mail::Login(..) => {}
+                    Mail::Socket(..)
+                    | Mail::Login(..)
+                    | Mail::Census(..)
+                    | Mail::Close(..)
+                    | Mail::Told(..) => {}
                 }
             }
             self.say_reached();

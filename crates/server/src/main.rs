@@ -10,6 +10,7 @@ mod admin;
 mod again;
 mod audit;
 mod cli;
+mod clients;
 #[cfg_attr(not(feature = "cluster"), path = "alone.rs")]
 mod cluster;
 mod config;

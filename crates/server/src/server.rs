@@ -138,8 +138,8 @@ pub(crate) enum Order {
     Stop,
     /// Read the configuration again; for a client, if it is one that asks.
     Reload(Option<Principal>),
-    /// Take no puts any more.
-    Drain,
+    /// Take no puts from now on, or take them again.
+    Drain(bool),
     /// Something happened in the cluster.
     Look,
     /// Let another node own the queues.
@@ -612,11 +612,15 @@ fn obey(
             },
             // Whatever it was, it is over or not yet.
             Order::Look => {}
-            Order::Drain => {
-                server.draining.store(true, Ordering::Relaxed);
-                server.core.set_draining(true);
-                server.audit.note("", None, "drain", "", "ok");
-                tracing::info!("draining: puts are refused from now on");
+            Order::Drain(on) => {
+                server.draining.store(on, Ordering::Relaxed);
+                server.core.set_draining(on);
+                let (act, says) = match on {
+                    true => ("drain", "draining: puts are refused from now on"),
+                    false => ("undrain", "puts are taken again"),
+                };
+                server.audit.note("", None, act, "", "ok");
+                tracing::info!("{says}");
             }
         }
     }

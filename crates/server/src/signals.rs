@@ -29,7 +29,7 @@ pub(crate) fn listen(orders: Sender<Order>) -> Result<()> {
             for signal in signals.forever() {
                 let order = match signal {
                     SIGHUP => Order::Reload(None),
-                    SIGUSR1 => Order::Drain,
+                    SIGUSR1 => Order::Drain(true),
                     _ if stopping => std::process::exit(IMPATIENT),
                     _ => {
                         stopping = true;

@@ -160,6 +160,12 @@ pub enum HostAsk {
     Foreign(Foreign),
     /// Whether the client may change how its listener serves everybody.
     Listener,
+    /// Refuse puts from now on, or no longer.
+    Drain(bool),
+    /// Every connection there is, as a list in JSON.
+    Clients,
+    /// Close the connection of this number.
+    CloseClient(u64),
     /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
     Shutdown,
 }
@@ -174,6 +180,10 @@ impl HostAsk {
             Self::Config => "config",
             Self::Foreign(_) => "foreign",
             Self::Listener => "listener",
+            Self::Drain(true) => "drain",
+            Self::Drain(false) => "undrain",
+            Self::Clients => "clients",
+            Self::CloseClient(_) => "close_client",
             Self::Shutdown => "shutdown",
         }
     }

@@ -1,7 +1,7 @@
 //! What a command is about. Routing to shards, hooks and rights ask this and
 //! not the command, so a new command answers for itself in one place.
 
-use super::{Command, Peek, Put, StatsOf};
+use super::{Command, Peek, Put, StatsOf, Sweep, SweepAct};
 use crate::compound::TableAsk;
 use crate::message::MessageId;
 use crate::name::Name;
@@ -160,6 +160,7 @@ impl Command {
             Command::KickId(id) => (Verb::Kick, Subject::Message(*id)),
             Command::Move { id, to } => (Verb::Move, Subject::MessageTo(*id, to)),
             Command::MoveAll { from, to, .. } => (Verb::Move, Subject::Between(from, to)),
+            Command::Sweep(sweep) => sweep_about(sweep),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
             Command::Pause { queue, .. } => (Verb::Pause, Subject::Queue(queue)),
@@ -193,6 +194,20 @@ impl Command {
             }
         };
         About { verb, subject }
+    }
+}
+
+/// What it does to each message is done to its queue.
+fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
+    let queue = Subject::Queue(&sweep.queue);
+    match &sweep.act {
+        // Whoever counts by what is in bodies looks at them.
+        SweepAct::Show | SweepAct::Count => (Verb::Peek, queue),
+        SweepAct::Delete => (Verb::Flush, queue),
+        SweepAct::Kick => (Verb::Kick, queue),
+        SweepAct::Move(to) => (Verb::Move, Subject::Between(&sweep.queue, to)),
+        // Where each message goes is looked at with the message.
+        SweepAct::Redrive => (Verb::Move, queue),
     }
 }
 

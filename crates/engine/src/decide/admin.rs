@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 
 use super::cold::{Cold, MANY, Stop};
+use crate::body::Body;
 use crate::cold::{Lane, Order};
-use crate::engine::{Cx, Engine};
-use crate::fact::{Bound, Change, Fact, Journal, Pause, Return, Transfer};
-use crate::message::{Attr, Message, MessageId, QueueId, State};
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Bound, Change, Fact, Journal, Pause, Removal, Return, Transfer};
+use crate::message::{At, Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Dropped, Outcome, Refusal};
 use crate::settings::{Overrides, Pattern};
@@ -232,7 +233,20 @@ impl Engine {
         if message.state == State::Reserved && (edit.rank.is_some() || edit.due.is_some()) {
             return Err(Refusal::NotFound.into());
         }
-        let edit = std::mem::take(edit);
+        let mut edit = std::mem::take(edit);
+        let (at, outcome) = match edit.body.take() {
+            None => (at, Outcome::Done),
+            Some(body) => {
+                let at = self.put_anew(cx, slot, body)?;
+                let id = at.id;
+                (at, Outcome::Put { id, fresh: true })
+            }
+        };
+        if edit == Edit::default() && at.id != id {
+            cx.wake(at.queue);
+            return Ok(outcome);
+        }
+        let message = self.store.message(at.id).ok_or(Refusal::NotFound)?;
         let attrs = (!edit.attrs.is_empty()).then(|| merged(message, edit.attrs));
         let change = Change {
             now: self.now,
@@ -250,7 +264,43 @@ impl Engine {
             },
         );
         cx.wake(at.queue);
-        Ok(Outcome::Done)
+        Ok(outcome)
+    }
+
+    /// Puts another message in this one's place, with another body. Refuses
+    /// before the first fact.
+    fn put_anew<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        slot: u32,
+        body: Body,
+    ) -> Result<At, Refusal> {
+        let old = self.store.messages.at(slot);
+        let (at, grown) = (old.at(), body.len().saturating_sub(old.body.len()));
+        if old.state == State::Reserved || old.is_expired(self.now) {
+            return Err(Refusal::NotFound);
+        }
+        let mut message = old.clone();
+        let settings = &self.store.seated(at.queue).live.settings;
+        if body.len() > settings.message_bytes_max {
+            return Err(Refusal::MessageTooLarge);
+        }
+        let logged = !settings.memory;
+        if self.space != Space::Enough && logged {
+            return Err(Refusal::NoSpace);
+        }
+        let limit = self.settings.memory_max;
+        if limit > 0 && self.store.memory_bytes() + grown > limit {
+            return Err(Refusal::NoMemory);
+        }
+        (message.id, message.body) = (self.next_id(cx, logged), body);
+        let why = Removal::Deleted;
+        self.fact(cx, Fact::Removed { at, why });
+        message.home = self.home;
+        (message.ordinal, message.era) = (0, 0);
+        let at = message.at();
+        self.fact(cx, Fact::Put(message));
+        Ok(at)
     }
 
     pub(crate) fn pause<J: Journal>(

@@ -20,6 +20,7 @@ mod put;
 mod room;
 mod settle;
 mod show;
+mod sweep;
 mod take;
 mod timers;
 

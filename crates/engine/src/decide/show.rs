@@ -4,11 +4,11 @@ use smallvec::SmallVec;
 
 use super::Stop;
 use crate::cold::Lane;
-use crate::command::{ListState, Peek, StatsOf};
+use crate::command::{ListState, Party, Peek, StatsOf};
 use crate::engine::Engine;
 use crate::message::{Message, QueueId, State};
 use crate::outcome::{Outcome, Refusal};
-use crate::stats::{MessageStats, QueuePage, QueueStats, ShardStats, StatsReply};
+use crate::stats::{MessageStats, PartyStats, QueuePage, QueueStats, ShardStats, StatsReply};
 use crate::store::Queue;
 
 /// Queues looked at, and messages that become ready, for the shard's numbers.
@@ -121,6 +121,21 @@ impl Engine {
                 Ok(StatsReply::Shard(self.shard_stats()))
             }
             StatsOf::Queues { from } => Ok(StatsReply::Queues(self.queue_page(*from))),
+        }
+    }
+
+    /// What this shard knows of a party.
+    pub fn party_stats(&self, party: Party) -> PartyStats {
+        const QUEUES: usize = 16;
+        let waits_on = self.waiters.queues_of(party);
+        let waits_on = waits_on.take(QUEUES).map(|queue| self.store.name_of(queue));
+        PartyStats {
+            leases: self
+                .store
+                .held
+                .get(&party)
+                .map_or(0, |held| held.len() as u64),
+            waits_on: waits_on.collect(),
         }
     }
 

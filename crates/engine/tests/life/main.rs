@@ -8,6 +8,7 @@ mod cold;
 mod decided;
 mod found;
 mod past;
+mod swept;
 mod told;
 
 use quintet_engine::*;

@@ -1,7 +1,7 @@
 //! The control channel: requests and replies as lines of JSON.
 //!
-//! What `quintet put`, `take`, `peek`, `stats`, `queues`, `export` and
-//! `import` speak with a running server over the unix socket in its data directory. Not a public
+//! What the commands that talk to a running server (`quintet put`, `take`,
+//! `browse`, `purge` and so on) speak with a running server over the unix socket in its data directory. Not a public
 //! protocol: client and server are the same binary, and it may change with
 //! every version.
 //!
@@ -13,6 +13,7 @@ mod head;
 mod reply;
 mod request;
 mod session;
+mod sweep;
 
 pub(crate) use head::{Head, Standing, Text};
 pub(crate) use request::name;

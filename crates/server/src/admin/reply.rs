@@ -60,6 +60,8 @@ fn engine(outcome: &Outcome) -> Value {
             "passed": dropped.passed,
             "next": dropped.next,
         }),
+        // Its session writes it, with bodies.
+        Outcome::Swept(_) => json!({}),
         Outcome::Stats(stats) => match &**stats {
             StatsReply::Shard(stats) => json!({ "stats": shard(stats) }),
             StatsReply::Queue(stats) => json!({ "queue": queue(stats) }),
@@ -84,7 +86,7 @@ fn engine(outcome: &Outcome) -> Value {
 }
 
 /// All of [`Head`], and always what most readers look for.
-fn message(message: &Message, queue: &Name) -> Value {
+pub(super) fn message(message: &Message, queue: &Name) -> Value {
     let head = Head::of(message, queue);
     let mut value = serde_json::to_value(&head).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {

@@ -1,29 +1,31 @@
 //! Requests of the control channel.
 
 use quintet_engine::{
-    Body, Command, Dedupe, Expiry, ListState, MessageId, Name, Pattern, Peek, Put, StatsOf, Take,
-    Wait, When,
+    Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, Pattern, Peek, Put,
+    StatsOf, Take, Wait, When,
 };
 use quintet_wire::{Ask, HostAsk};
 use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::head::Head;
+use super::sweep::{self, Bodies};
 
 /// For how long the server knows what was imported: long enough to find out
 /// why an import stopped and to repeat it after a weekend.
 const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
-
-/// Messages moved in one step, while nobody else is served.
-const MOVED_AT_ONCE: u64 = 500;
 
 /// What a request line asks for.
 #[derive(Debug)]
 pub(super) enum Request {
     /// Ask at once.
     Ask(Ask),
+    /// The same; of messages that are shown these parts of their bodies.
+    Show(Ask, Bodies),
     /// A put whose body of so many bytes follows.
     Put(Box<Put>, u64),
+    /// A message's new body, of so many bytes, follows.
+    Edit(MessageId, Box<Edit>, u64),
     /// Puts that are done together or not at all; their bodies, of so many
     /// bytes each, follow.
     Import(Vec<Put>, Vec<u64>),
@@ -63,6 +65,43 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
         "metrics" => Ok(Request::Ask(Ask::Host(HostAsk::Metrics))),
         "drop" => engine(drop_queues(of)?),
         "move" => engine(moving(of)?),
+        "sweep" => {
+            let (command, bodies) = sweep::read(of)?;
+            Ok(Request::Show(Ask::Engine(command), bodies))
+        }
+        "flush" => engine(Command::Flush(queue(of)?)),
+        "delete" => engine(Command::Delete {
+            id: id(of)?,
+            by: By::Anyone,
+        }),
+        "kick" => engine(Command::KickId(id(of)?)),
+        "edit" => {
+            let edit = Edit {
+                rank: number_u32(of, "rank")?,
+                due: number(of, "delay_ms").map(When::In),
+                ..Edit::default()
+            };
+            match object.get("bytes").and_then(Value::as_u64) {
+                Some(bytes) => Ok(Request::Edit(id(of)?, Box::new(edit), bytes)),
+                None => engine(Command::Edit(id(of)?, Box::new(edit))),
+            }
+        }
+        "pause" => engine(Command::Pause {
+            queue: queue(of)?,
+            for_ms: number(of, "for_ms"),
+        }),
+        "resume" => engine(Command::Pause {
+            queue: queue(of)?,
+            for_ms: Some(0),
+        }),
+        "drain" => Ok(Request::Ask(Ask::Host(HostAsk::Drain(true)))),
+        "undrain" => Ok(Request::Ask(Ask::Host(HostAsk::Drain(false)))),
+        "clients" => Ok(Request::Ask(Ask::Host(HostAsk::Clients))),
+        "close_client" => {
+            let id = number(of, "id").ok_or("which connection?")?;
+            Ok(Request::Ask(Ask::Host(HostAsk::CloseClient(id))))
+        }
+        "reload" => Ok(Request::Ask(Ask::Host(HostAsk::Reload))),
         "queues" => {
             let from = from(of)?;
             engine(Command::Stats(StatsOf::Queues { from }))
@@ -106,6 +145,12 @@ fn queue(of: &Value) -> Result<Name, String> {
         .and_then(Value::as_str)
         .ok_or("which queue?")?;
     Ok(name(text))
+}
+
+fn id(of: &Value) -> Result<MessageId, String> {
+    number(of, "id")
+        .map(MessageId)
+        .ok_or_else(|| "which message?".to_owned())
 }
 
 fn number(of: &Value, key: &str) -> Option<u64> {
@@ -180,40 +225,27 @@ fn list(of: &Value) -> Result<Peek, String> {
 }
 
 fn state(of: &Value) -> Result<ListState, String> {
-    match of.get("state").and_then(Value::as_str) {
-        Some("ready") => Ok(ListState::Ready),
-        Some("delayed") => Ok(ListState::Delayed),
-        Some("reserved") => Ok(ListState::Reserved),
-        Some("buried") => Ok(ListState::Buried),
-        Some("prepared") => Ok(ListState::Prepared),
-        Some("archived") => Ok(ListState::Archived),
+    let named = of.get("state").and_then(Value::as_str);
+    state_named(named.unwrap_or_default())
+}
+
+/// A state by the name an operator gives it.
+pub(super) fn state_named(name: &str) -> Result<ListState, String> {
+    match name {
+        "ready" => Ok(ListState::Ready),
+        "delayed" => Ok(ListState::Delayed),
+        "reserved" => Ok(ListState::Reserved),
+        "buried" => Ok(ListState::Buried),
+        "prepared" => Ok(ListState::Prepared),
+        "archived" => Ok(ListState::Archived),
         _ => Err("messages of which state?".to_owned()),
     }
 }
 
-/// One message by its id, or a slice of a queue's.
 fn moving(of: &Value) -> Result<Command, String> {
     let to = of.get("to").and_then(Value::as_str).map(name);
     let to = to.ok_or("to which queue?")?;
-    if let Some(id) = number(of, "id") {
-        let id = MessageId(id);
-        return Ok(Command::Move { id, to });
-    }
-    let from = queue(of)?;
-    if from == to {
-        return Err("a queue's messages cannot move to the same queue".to_owned());
-    }
-    let state = state(of)?;
-    if matches!(state, ListState::Reserved | ListState::Prepared) {
-        return Err("messages that are reserved or prepared stay where they are".to_owned());
-    }
-    let max = number(of, "max").unwrap_or(1).min(MOVED_AT_ONCE);
-    Ok(Command::MoveAll {
-        from,
-        to,
-        state,
-        max,
-    })
+    Ok(Command::Move { id: id(of)?, to })
 }
 
 fn drop_queues(of: &Value) -> Result<Command, String> {
@@ -303,6 +335,12 @@ mod tests {
             "{\"import\": {\"messages\": []}}",
             "{\"import\": {\"messages\": [{\"queue\": \"a\"}, {\"queue\": \"b\"}]}}",
             "{\"imported\": {\"queue\": \"a\"}}",
+            "{\"sweep\": {\"queue\": \"a\", \"state\": \"ready\", \"max\": 1}}",
+            "{\"sweep\": {\"queue\": \"a\", \"state\": \"ready\", \"max\": 1, \"act\": \"move\"}}",
+            "{\"sweep\": {\"queue\": \"a\", \"state\": \"ready\", \"max\": 1, \"act\": \"show\", \"x\": 1}}",
+            "{\"delete\": {}}",
+            "{\"edit\": {\"rank\": 1}}",
+            "{\"pause\": {}}",
             "{\"drop\": {}}",
             "{\"drop\": {\"pattern\": 3}}",
             "{\"drop\": {\"pattern\": \"*\", \"from\": \"here\"}}",

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use quintet_engine::{Body, Command, LargeBody, Outcome, Put, Refusal};
+use quintet_engine::{Body, Command, Edit, LargeBody, MessageId, Outcome, Put, Refusal};
 use quintet_wire::{Ask, Env, Given, HalfClose, Next, Output, STREAM_OVER, Said, Session, Step};
 
 use super::reply;
 use super::request::{Request, parse};
+use super::sweep::{self, Bodies};
 
 /// Bytes of a request line at most: the heads of a batch of messages, or one
 /// with a long key.
@@ -25,6 +26,8 @@ fn in_memory(bytes: u64) -> usize {
 pub(super) struct AdminSession {
     /// Puts whose bodies are coming.
     coming: Option<Coming>,
+    /// A message whose new body, of so many bytes, is coming.
+    editing: Option<(MessageId, Box<Edit>, u64)>,
     /// The large body of one, stored or refused.
     stored: Option<Result<LargeBody, Refusal>>,
     /// The requests that are not answered.
@@ -35,6 +38,8 @@ pub(super) struct AdminSession {
 enum Due {
     /// What was asked.
     Answer,
+    /// What is shown, with these parts of bodies.
+    Show(Bodies),
     /// An import; nothing is done after one that was refused.
     Import,
     /// Why nothing was asked.
@@ -117,6 +122,21 @@ impl AdminSession {
         self.put(in_memory(all), coming)
     }
 
+    /// A new body is small: it has to be there whole when the message goes.
+    fn edited(&mut self, input: &[u8], (id, mut edit, bytes): (MessageId, Box<Edit>, u64)) -> Step {
+        if bytes > STREAM_OVER {
+            let why =
+                format!("a new body has {STREAM_OVER} bytes at most: put it as a new message");
+            return self.refuse(0, why);
+        }
+        let Some(body) = input.get(..in_memory(bytes)) else {
+            self.editing = Some((id, edit, bytes));
+            return Step::More;
+        };
+        edit.body = Some(Body::new(body));
+        self.ask(body.len(), Ask::Engine(Command::Edit(id, edit)))
+    }
+
     fn put(&mut self, used: usize, mut coming: Coming) -> Step {
         let ask = match (coming.import, coming.puts.pop()) {
             (false, Some(put)) => Ask::Engine(Command::Put(put)),
@@ -134,6 +154,9 @@ impl Session for AdminSession {
         if let Some(coming) = self.coming.take() {
             return self.bodies(input, coming);
         }
+        if let Some(editing) = self.editing.take() {
+            return self.edited(input, editing);
+        }
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             if input.len() > LINE_MAX {
                 return self.refuse(input.len(), "the request is too long".to_owned());
@@ -142,6 +165,14 @@ impl Session for AdminSession {
         };
         match parse(&input[..end]) {
             Ok(Request::Ask(ask)) => self.ask(end + 1, ask),
+            Ok(Request::Show(ask, bodies)) => {
+                self.due.push_back(Due::Show(bodies));
+                Step::Ask { used: end + 1, ask }
+            }
+            Ok(Request::Edit(id, edit, bytes)) => {
+                self.editing = Some((id, edit, bytes));
+                Step::Skip { used: end + 1 }
+            }
             Ok(Request::Put(put, bytes)) => {
                 self.coming = Some(Coming {
                     puts: vec![*put],
@@ -166,6 +197,14 @@ impl Session for AdminSession {
         let import = match self.due.pop_front() {
             Some(Due::Wrong(why)) => {
                 reply::end_line(output, &serde_json::json!({ "error": why }));
+                return Next::Done;
+            }
+            Some(Due::Show(bodies)) => {
+                if let Given::Engine(Outcome::Swept(swept), queue) = given {
+                    sweep::write(swept, queue, bodies, output);
+                } else {
+                    reply::write(given, output);
+                }
                 return Next::Done;
             }
             Some(Due::Import) => true,

@@ -213,6 +213,21 @@ impl Form {
     }
 }
 
+/// A message with its body, as a text if it is one.
+pub(super) fn with_body(message: &Value, body: Vec<u8>) -> Value {
+    let mut message = message.clone();
+    if let Some(map) = message.as_object_mut() {
+        match String::from_utf8(body) {
+            Ok(text) => map.insert("body".into(), text.into()),
+            Err(error) => map.insert(
+                "body_base64".into(),
+                BASE64_STANDARD.encode(error.as_bytes()).into(),
+            ),
+        };
+    }
+    message
+}
+
 /// Prints the messages of a reply; answers how many.
 fn print_messages(client: &mut Client, reply: &Value, form: Form) -> Result<usize> {
     let Some(messages) = reply.get("messages").and_then(Value::as_array) else {
@@ -230,17 +245,7 @@ fn print_messages(client: &mut Client, reply: &Value, form: Form) -> Result<usiz
         }
         let mut body = Vec::new();
         client.body(bytes, &mut body)?;
-        let mut message = message.clone();
-        if let Some(map) = message.as_object_mut() {
-            match String::from_utf8(body) {
-                Ok(text) => map.insert("body".into(), text.into()),
-                Err(error) => map.insert(
-                    "body_base64".into(),
-                    BASE64_STANDARD.encode(error.as_bytes()).into(),
-                ),
-            };
-        }
-        writeln!(out, "{message}")?;
+        writeln!(out, "{}", with_body(message, body))?;
     }
     out.flush()?;
     Ok(messages.len())

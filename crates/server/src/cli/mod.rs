@@ -17,7 +17,6 @@ mod hooks;
 mod import;
 mod man;
 mod messages;
-mod moving;
 mod progress;
 mod records;
 mod remote;
@@ -27,6 +26,7 @@ mod script_files;
 mod serve;
 mod show;
 mod trust;
+mod verbs;
 #[cfg(feature = "cluster")]
 mod ways;
 
@@ -73,7 +73,35 @@ enum Command {
     /// Drop the queues of the running server whose names match.
     Drop(drop::Drop),
     /// Move messages of the running server to another queue.
-    Move(moving::Move),
+    Move(verbs::Move),
+    /// List messages of a queue, without taking them.
+    Browse(verbs::Browse),
+    /// List the messages that are reserved, and who holds them.
+    Leases(verbs::Leases),
+    /// List the connections of the server, or close one.
+    Clients(verbs::Clients),
+    /// Remove the messages that wait in a queue.
+    Purge(verbs::Purge),
+    /// Make buried or delayed messages ready.
+    Kick(verbs::Kick),
+    /// Try what failed again: buried messages and dead letters.
+    Retry(verbs::Retry),
+    /// Send dead letters back to the queues they came from.
+    Redrive(verbs::Redrive),
+    /// Remove messages by their ids.
+    Delete(verbs::Delete),
+    /// Change a message: rank, delay, body.
+    Edit(verbs::Edit),
+    /// Let takes from a queue wait.
+    Pause(verbs::Pause),
+    /// End a pause.
+    Resume(verbs::Resume),
+    /// Have the server refuse puts.
+    Drain(verbs::Drain),
+    /// Have the server take puts again.
+    Undrain(verbs::Undrain),
+    /// Have the server read its configuration again.
+    Reload(verbs::Reload),
     /// Verify the log and the runs of a data directory.
     Check(check::Check),
     /// Make a damaged data directory open again.
@@ -163,6 +191,20 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Queues(command) => command.run(),
         Command::Drop(command) => command.run(),
         Command::Move(command) => command.run(),
+        Command::Browse(command) => command.run(),
+        Command::Leases(command) => command.run(),
+        Command::Clients(command) => command.run(),
+        Command::Purge(command) => command.run(),
+        Command::Kick(command) => command.run(),
+        Command::Retry(command) => command.run(),
+        Command::Redrive(command) => command.run(),
+        Command::Delete(command) => command.run(),
+        Command::Edit(command) => command.run(),
+        Command::Pause(command) => command.run(),
+        Command::Resume(command) => command.run(),
+        Command::Drain(command) => command.run(),
+        Command::Undrain(command) => command.run(),
+        Command::Reload(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Repair(command) => command.run(),
         Command::Backup(command) => command.run(),

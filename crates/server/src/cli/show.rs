@@ -1,6 +1,6 @@
 //! `quintet stats`, `metrics` and `queues`.
 
-use std::io::{Write as _, stdout};
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -104,26 +104,35 @@ impl Queues {
         };
         let row = |queue: &Value| columns.map(|column| cell(queue, column));
         rows.extend(queues.iter().map(row));
-        let width = |at: usize| {
-            rows.iter()
-                .map(|row| row[at].chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-        for row in &rows {
-            write!(out, "{:<width$}", row[0], width = widths[0])?;
-            for (cell, width) in row.iter().zip(&widths).skip(1) {
-                write!(out, "  {cell:>width$}")?;
-            }
-            writeln!(out)?;
-        }
+        table(&rows, &mut out)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
+/// Prints rows in columns: the first to the left, and the last if it is text,
+/// the others to the right.
+pub(super) fn table<const N: usize>(
+    rows: &[[String; N]],
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|at| width(at).unwrap_or(0)).collect();
+    let texts = rows.first().is_some_and(|row| row[N - 1] == "body");
+    for row in rows {
+        write!(out, "{:<width$}", row[0], width = widths[0])?;
+        for (at, cell) in row.iter().enumerate().skip(1) {
+            match texts && at == N - 1 {
+                true => write!(out, "  {cell}")?,
+                false => write!(out, "  {cell:>width$}", width = widths[at])?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
 /// How long something has waited, in its two largest units: `3d 4h`, `12s`.
-fn age(ms: u64) -> String {
+pub(super) fn age(ms: u64) -> String {
     let units = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
     let mut left = ms / 1000;
     let mut parts = Vec::new();

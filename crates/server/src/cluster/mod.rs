@@ -405,7 +405,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
             }
             // It owns no longer, or not yet.
             Order::HandOver => {}
-            Order::Reload(_) | Order::Drain => {
+            Order::Reload(_) | Order::Drain(_) => {
                 tracing::warn!(
                     "this node does not own the queues: nothing is reloaded or drained here"
                 );
@@ -439,7 +439,7 @@ fn until<T>(
         }
         match inbox.recv_timeout(AGAIN) {
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Ok(Order::Reload(_) | Order::Drain | Order::Look | Order::HandOver)
+            Ok(Order::Reload(_) | Order::Drain(_) | Order::Look | Order::HandOver)
             | Err(RecvTimeoutError::Timeout) => {}
         }
     }

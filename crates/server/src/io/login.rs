@@ -143,8 +143,14 @@ impl IoThread {
     }
 }
 
-/// What an act on queues is written down with; `None`: it is everyday work.
-pub(super) fn administers(command: &Command) -> Option<(&'static str, String)> {
+/// What an act on queues is written down with; `None`: it is everyday work,
+/// which for clients of a protocol is more than for the `operator`.
+pub(super) fn administers(command: &Command, operator: bool) -> Option<(&'static str, String)> {
+    let by_hand = operator
+        && matches!(
+            command,
+            Command::Delete { .. } | Command::Kick { .. } | Command::KickId(_)
+        );
     let administers = matches!(
         command,
         Command::Flush(_)
@@ -156,8 +162,9 @@ pub(super) fn administers(command: &Command) -> Option<(&'static str, String)> {
             | Command::Pause { .. }
             | Command::Move { .. }
             | Command::MoveAll { .. }
-    );
-    if !administers {
+            | Command::Edit(..)
+    ) || matches!(command, Command::Sweep(sweep) if sweep.act.changes());
+    if !administers && !by_hand {
         return None;
     }
     let what = command.about();

@@ -10,6 +10,7 @@ use quintet_host::{Need, Post, locked};
 use quintet_tls::Identity;
 
 use super::{Origin, Stream};
+use crate::clients::Census;
 use crate::trust::Told;
 
 /// One thing left.
@@ -20,6 +21,12 @@ pub(crate) enum Mail {
     Socket(Arrival),
     /// What came of a connection's login.
     Login(Party, Told),
+    /// A list of connections, for this thread to add its own.
+    Census(Box<Census>),
+    /// A connection is to be closed; told whether it was there.
+    Close(Party, Box<dyn FnOnce(bool) + Send>),
+    /// What a connection's request has come to elsewhere.
+    Told(Party, Result<String, String>),
     /// Accept no more; finish and end.
     Stop,
 }

@@ -316,6 +316,9 @@ impl IoThread {
                 Mail::Delivery(delivery, need) => self.deliver(delivery, need),
                 Mail::Socket(arrival) => self.open(arrival),
                 Mail::Login(party, told) => self.logged_in(party, told),
+                Mail::Census(census) => self.count(*census),
+                Mail::Close(party, tell) => tell(self.close_party(party)),
+                Mail::Told(party, text) => self.told(party, text),
                 Mail::Stop => self.begin_stop(),
             }
         }

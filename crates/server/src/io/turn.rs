@@ -356,7 +356,8 @@ impl IoThread {
                             leased: take.lease.is_some(),
                         });
                     }
-                    let act = administers(&command);
+                    let operator = server.is_operator(conn.listener);
+                    let act = administers(&command, operator);
                     let verb = command.about().verb;
                     voice.command(verb);
                     family = Family::of(verb);
@@ -397,6 +398,20 @@ impl IoThread {
                         break;
                     }
                 },
+                Ask::Host(ask @ (HostAsk::Clients | HostAsk::CloseClient(_)))
+                    if server.trust.may_server(conn.caller.principal) =>
+                {
+                    if changes_server(ask) {
+                        server.audit_conn(conn, ask.name(), &subject_of(ask), "ok");
+                    }
+                    server.ask_threads(self.index, conn.caller.party, ask);
+                    conn.phase.wait(Wait {
+                        undone: false,
+                        family,
+                    });
+                    conn.inbox.pending.extend(asks.by_ref());
+                    break;
+                }
                 Ask::Host(host) => DueReply {
                     host: Some(host),
                     ..DueReply::own()
@@ -459,7 +474,7 @@ impl IoThread {
             }
             if let Some(ask) = reply.host {
                 reply.given = server.answer(ask, listener, conn.caller.principal);
-                if matches!(ask, HostAsk::Reload | HostAsk::Shutdown | HostAsk::Listener) {
+                if changes_server(ask) {
                     server.audit_conn(conn, ask.name(), "", result_of(&reply.given));
                 }
             }
@@ -600,6 +615,38 @@ pub(super) fn is_undone(take: &Take) -> bool {
         })
 }
 
+/// True for what is written down whoever asks.
+fn changes_server(ask: HostAsk) -> bool {
+    match ask {
+        HostAsk::Reload
+        | HostAsk::Shutdown
+        | HostAsk::Drain(_)
+        | HostAsk::CloseClient(_)
+        | HostAsk::Listener => true,
+        HostAsk::Stats
+        | HostAsk::Metrics
+        | HostAsk::Config
+        | HostAsk::Clients
+        | HostAsk::Foreign(_) => false,
+    }
+}
+
+/// What it is done to.
+fn subject_of(ask: HostAsk) -> String {
+    match ask {
+        HostAsk::CloseClient(id) => id.to_string(),
+        HostAsk::Reload
+        | HostAsk::Shutdown
+        | HostAsk::Drain(_)
+        | HostAsk::Listener
+        | HostAsk::Stats
+        | HostAsk::Metrics
+        | HostAsk::Config
+        | HostAsk::Clients
+        | HostAsk::Foreign(_) => String::new(),
+    }
+}
+
 /// What is written down of what came of an act.
 fn result_of(given: &Given) -> &'static str {
     match given {
@@ -682,7 +729,13 @@ fn ends_batch(ask: &Ask) -> bool {
         | Ask::Login(_)
         | Ask::Close
         | Ask::Host(
-            HostAsk::Shutdown | HostAsk::Reload | HostAsk::Listener | HostAsk::Foreign(_),
+            HostAsk::Shutdown
+            | HostAsk::Reload
+            | HostAsk::Drain(_)
+            | HostAsk::Listener
+            | HostAsk::Clients
+            | HostAsk::CloseClient(_)
+            | HostAsk::Foreign(_),
         ) => true,
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.

@@ -248,7 +248,7 @@ fn messages_move_to_another_queue() {
     // All that is left, in the order it was in.
     assert_eq!(
         said(&["move", "work", "rest", "--json"]).0,
-        "{\"dry_run\":false,\"messages\":1199}\n"
+        "{\"dry_run\":false,\"messages\":1199,\"stopped\":false}\n"
     );
     assert_eq!(said(&["take", "rest"]).0, "4");
     // One by its id, and what cannot be.

@@ -14,3 +14,4 @@ mod rq_command;
 mod shards;
 mod transfer;
 mod trust;
+mod verbs;

@@ -1,8 +1,8 @@
 //! Acts on stored messages and on queues.
 
 use quintet_engine::{
-    Dropped, Edit, ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId,
-    Refusal, State, Transfer,
+    By, Dropped, Edit, How, ListState, Message, MessageId, Name, Outcome, Overrides, Party,
+    Pattern, QueueId, Refusal, State, Sweep, SweepAct, Swept, Transfer,
 };
 
 use super::put::due;
@@ -68,6 +68,61 @@ impl Model {
             self.transfer(id, to, Transfer::Command);
         }
         Ok(Outcome::Count(ids.len() as u64))
+    }
+
+    /// All of it at once; where a slice ends is the engine's to know.
+    pub(super) fn sweep(&mut self, sweep: Sweep) -> Result<Outcome, Refusal> {
+        let from = self.find(&sweep.queue).ok_or(Refusal::QueueNotFound)?;
+        let mut done = Swept::default();
+        let reserved = sweep.state == ListState::Reserved;
+        let fits_state = match sweep.act {
+            SweepAct::Show | SweepAct::Count => true,
+            SweepAct::Delete => !reserved,
+            SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
+            SweepAct::Move(_) | SweepAct::Redrive => {
+                !reserved && sweep.state != ListState::Prepared
+            }
+        };
+        if !fits_state {
+            return Ok(Outcome::Swept(Box::new(done)));
+        }
+        let to = match &sweep.act {
+            SweepAct::Move(to) => Some(self.find_or_make(to)?),
+            _ => None,
+        };
+        if to == Some(from) {
+            return Ok(Outcome::Swept(Box::new(done)));
+        }
+        for id in self.list(from, sweep.state) {
+            done.looked += 1;
+            let Some(message) = self.item(id).map(|item| item.message.clone()) else {
+                continue;
+            };
+            if !sweep.filter.fits(&message, self.now) {
+                continue;
+            }
+            match (&sweep.act, to) {
+                (SweepAct::Delete, _) => {
+                    self.settle(Party(0), id, By::Anyone, How::Finish)?;
+                }
+                (SweepAct::Kick, _) => self.kick_one(id),
+                (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
+                (SweepAct::Redrive, _) => {
+                    let extra = message.extra.unwrap_or_default();
+                    let mut attrs = extra.attrs.iter();
+                    let from_attr = attrs.find(|(name, _)| **name == *b"dead_letter_queue");
+                    let name = from_attr.map(|(_, name)| Name::new(name));
+                    let made = name.and_then(|name| self.find_or_make(&name).ok());
+                    match made.filter(|to| *to != from) {
+                        Some(to) => self.transfer(id, to, Transfer::Command),
+                        None => continue,
+                    }
+                }
+                _ => {}
+            }
+            done.matched += 1;
+        }
+        Ok(Outcome::Swept(Box::new(done)))
     }
 
     pub(super) fn commit(&mut self, id: MessageId) -> Result<Outcome, Refusal> {

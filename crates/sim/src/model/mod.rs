@@ -187,6 +187,7 @@ impl Model {
                 state,
                 max,
             } => self.move_all(&from, &to, state, max)?,
+            Command::Sweep(sweep) => self.sweep(*sweep)?,
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,

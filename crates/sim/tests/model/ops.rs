@@ -287,6 +287,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         prop::option::of(text()),
     )
         .prop_map(|(rank, due, status, attr)| Edit {
+            body: None,
             rank,
             due,
             status,
@@ -375,6 +376,7 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(queue, state, max)| Command::Kick { queue, state, max }),
         2 => (name(), name(), state(), 0..4u64)
             .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
+        4 => sweep().prop_map(|sweep| Command::Sweep(Box::new(sweep))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
             .prop_map(|(queue, for_ms)| Command::Pause { queue, for_ms }),
         3 => (name(), prop::option::weighted(0.9, overrides()))
@@ -402,6 +404,30 @@ fn command() -> impl Strategy<Value = Command> {
             ),
         ].prop_map(Command::Peek),
     ]
+}
+
+fn sweep() -> impl Strategy<Value = Sweep> {
+    let act = prop_oneof![
+        1 => Just(SweepAct::Count),
+        1 => Just(SweepAct::Delete),
+        1 => Just(SweepAct::Kick),
+        1 => name().prop_map(SweepAct::Move),
+        2 => Just(SweepAct::Redrive),
+    ];
+    let filter =
+        (prop::option::weighted(0.2, text()), of(&[0, 0, 10])).prop_map(|(key, older_ms)| Filter {
+            key,
+            older_ms,
+            ..Filter::default()
+        });
+    (name(), state(), filter, act).prop_map(|(queue, state, filter, act)| Sweep {
+        queue,
+        state,
+        filter,
+        act,
+        after: None,
+        max: u32::MAX,
+    })
 }
 
 fn on() -> impl Strategy<Value = On> {

@@ -136,9 +136,15 @@ impl Driver<'_> {
                 Given::Engine(outcome(&command, turn), Name::from("queue"))
             }
             Ask::Host(HostAsk::Stats) => Given::Server(Box::default()),
-            Ask::Host(HostAsk::Reload | HostAsk::Metrics | HostAsk::Config | HostAsk::Listener) => {
-                Given::Host(Ok("a\nb".to_owned()))
-            }
+            Ask::Host(
+                HostAsk::Reload
+                | HostAsk::Metrics
+                | HostAsk::Config
+                | HostAsk::Listener
+                | HostAsk::Drain(_)
+                | HostAsk::Clients
+                | HostAsk::CloseClient(_),
+            ) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Login(_) if turn.is_multiple_of(3) => Given::Login(Err(LoginRefused::Wrong)),
             Ask::Login(_) => {
                 self.env.logins = Logins::Open;

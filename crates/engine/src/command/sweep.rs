@@ -1,0 +1,124 @@
+//! Many messages of a queue: which, and what is done to them.
+
+use crate::cold::Order;
+use crate::command::ListState;
+use crate::message::{Attr, Message, State};
+use crate::name::Name;
+use crate::time::Ms;
+
+/// Looks through the messages of a queue that are in one state, in their
+/// order, and does something to those that fit: a slice of them at a time, of
+/// what bears looking at in one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    pub queue: Name,
+    pub state: ListState,
+    /// Which of them.
+    pub filter: Filter,
+    pub act: SweepAct,
+    /// Where to go on: [`Swept::next`](crate::Swept::next) of the slice
+    /// before; `None` begins.
+    pub after: Option<Cursor>,
+    /// Messages that fit at most.
+    pub max: u32,
+}
+
+/// What is done to messages that fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SweepAct {
+    /// They are shown.
+    Show,
+    /// They are counted.
+    Count,
+    /// They are removed. Reserved ones stay.
+    Delete,
+    /// Buried and delayed ones are ready again.
+    Kick,
+    /// They go to the tail of this queue and are ready there. Reserved and
+    /// prepared ones stay.
+    Move(Name),
+    /// Those that came by the dead-letter rule, or because they expired, go
+    /// back to the queue they came from, as a move would bring them there.
+    /// Others stay, as do those that queue cannot be made for, or that the
+    /// caller may not put into.
+    Redrive,
+}
+
+impl SweepAct {
+    /// True if it can be done to messages in this state.
+    pub(crate) fn is_for(&self, state: ListState) -> bool {
+        match self {
+            SweepAct::Show | SweepAct::Count => true,
+            SweepAct::Delete => state != ListState::Reserved,
+            SweepAct::Kick => matches!(state, ListState::Buried | ListState::Delayed),
+            SweepAct::Move(_) | SweepAct::Redrive => {
+                !matches!(state, ListState::Reserved | ListState::Prepared)
+            }
+        }
+    }
+
+    /// True if it changes anything.
+    pub fn changes(&self) -> bool {
+        !matches!(self, SweepAct::Show | SweepAct::Count)
+    }
+}
+
+/// A place among the messages of one state, whether one stands there or not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Cursor {
+    /// Behind all that are not held back.
+    pub held_back: bool,
+    /// The place.
+    pub order: Order,
+}
+
+/// Which messages: those for which all of it is true.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The body has these bytes somewhere; a large body, which is not in
+    /// memory, has not.
+    pub body: Option<Box<[u8]>>,
+    /// It has this grouping key.
+    pub key: Option<Box<[u8]>>,
+    /// It has these named values.
+    pub attrs: Vec<Attr>,
+    /// It came by the dead-letter rule, or expired elsewhere.
+    pub dead: bool,
+    /// It was put so many ms ago, or earlier.
+    pub older_ms: u64,
+}
+
+impl Filter {
+    /// True if the message is one of them.
+    pub fn fits(&self, message: &Message, now: Ms) -> bool {
+        let extra = message.extra.as_deref();
+        let has = |(name, value): &Attr| {
+            let attrs = extra.map_or(&[][..], |extra| &extra.attrs);
+            attrs.iter().any(|attr| attr.0 == *name && attr.1 == *value)
+        };
+        now.since(message.created) >= self.older_ms
+            && (!self.dead || message.came_from().is_some())
+            && (self.key.as_deref())
+                .is_none_or(|key| message.key().is_some_and(|own| **own == *key))
+            && self.attrs.iter().all(has)
+            && (self.body.as_deref()).is_none_or(|part| {
+                let body = message.body.as_small();
+                body.is_some_and(|body| memchr::memmem::find(body, part).is_some())
+            })
+    }
+}
+
+/// The named value that says which queue a dead letter came from.
+const CAME_FROM: &[u8] = b"dead_letter_queue";
+
+impl Message {
+    /// The queue that this message came from by the dead-letter rule, or
+    /// because it expired there; `None`: it did not. One that is in somebody's
+    /// hands has no such place to go back to.
+    pub fn came_from(&self) -> Option<Name> {
+        let attrs = &self.extra.as_deref()?.attrs;
+        let at = attrs.binary_search_by(|(name, _)| (**name).cmp(CAME_FROM));
+        let at = at.ok().filter(|_| self.state != State::Reserved)?;
+        Some(Name::new(&attrs[at].1))
+    }
+}

@@ -1,0 +1,186 @@
+//! Looking through many messages, and what is done to those that fit.
+
+use std::ops::Bound as Edge;
+
+use super::cold::{Cold, Stop};
+use crate::cold::Lane;
+use crate::command::{Caller, Cursor, How, ListState, Sweep, SweepAct, Verb};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal, Transfer};
+use crate::message::{Message, MessageId, QueueId};
+use crate::outcome::{Outcome, Swept};
+
+/// Messages looked at in one step: some hundred us.
+const LOOKS: usize = 1024;
+/// Bytes of bodies that are searched, or shown, in one step, but for the last.
+const BODY_BYTES: u64 = 1 << 20;
+
+impl Engine {
+    pub(crate) fn sweep<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        sweep: &Sweep,
+    ) -> Result<Outcome, Stop> {
+        let queue = self.existing(&sweep.queue)?;
+        self.store.promote(queue, self.now);
+        let mut done = Swept::default();
+        if !sweep.act.is_for(sweep.state) || sweep.max == 0 {
+            return Ok(Outcome::Swept(Box::new(done)));
+        }
+        let slots = self.slots_behind(queue, sweep.state, sweep.after, LOOKS)?;
+        // Where they go is found good before the first goes.
+        if let SweepAct::Move(to) = &sweep.act
+            && !self.belongs_elsewhere(to)
+        {
+            let to = self.find_or_make(to)?;
+            if to == queue {
+                return Ok(Outcome::Swept(Box::new(done)));
+            }
+        }
+        let ends_here = slots.len() < LOOKS;
+        let (mut bytes, mut last, mut whole) = (0, None, true);
+        for slot in slots {
+            if done.matched >= u64::from(sweep.max) || bytes >= BODY_BYTES {
+                whole = false;
+                break;
+            }
+            let message = self.store.messages.at(slot);
+            last = Some(cursor_of(sweep.state, message));
+            done.looked += 1;
+            if sweep.filter.body.is_some() {
+                bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
+            }
+            if message.is_expired(self.now) || !sweep.filter.fits(message, self.now) {
+                continue;
+            }
+            let id = message.id;
+            if matches!(sweep.act, SweepAct::Show) {
+                bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
+            }
+            if self.sweep_one(cx, caller, id, &sweep.act, &mut done) {
+                done.matched += 1;
+            }
+        }
+        if let SweepAct::Move(to) = &sweep.act
+            && let Some(to) = self.store.find(to)
+        {
+            self.forget_unused(to);
+        }
+        done.next = last.filter(|_| !(whole && ends_here));
+        Ok(Outcome::Swept(Box::new(done)))
+    }
+
+    /// Does it to one message; false: it is not one of those.
+    fn sweep_one<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        id: MessageId,
+        act: &SweepAct,
+        done: &mut Swept,
+    ) -> bool {
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        let at = message.at();
+        match act {
+            SweepAct::Count => {}
+            SweepAct::Show => {
+                let message = message.clone();
+                let slot = self.store.slot(id);
+                let lease = slot.and_then(|slot| self.store.leases.get(&slot).copied());
+                done.leases.extend(lease);
+                done.messages.push(message);
+            }
+            SweepAct::Delete => self.settle_one(cx, id, &How::Finish),
+            SweepAct::Kick => {
+                self.fact(cx, Fact::Kicked { at });
+                cx.wake(at.queue);
+            }
+            SweepAct::Move(to) if self.belongs_elsewhere(to) => {
+                self.send(cx, id, to.clone(), Transfer::Command);
+            }
+            SweepAct::Move(to) => {
+                let to = self.find_or_make(to);
+                return to.is_ok_and(|to| {
+                    self.transfer(cx, id, to, Transfer::Command);
+                    true
+                });
+            }
+            SweepAct::Redrive => return self.redrive(cx, caller, id),
+        }
+        true
+    }
+
+    /// Sends a dead letter back to where it came from.
+    fn redrive<J: Journal>(&mut self, cx: &mut Cx<'_, J>, caller: Caller, id: MessageId) -> bool {
+        let message = self.store.message(id);
+        let Some((from, to)) = message.and_then(|m| Some((m.queue, m.came_from()?))) else {
+            return false;
+        };
+        if !to.is_possible() || !self.may(caller.principal, Verb::Put, &to) {
+            return false;
+        }
+        if self.belongs_elsewhere(&to) {
+            self.send(cx, id, to, Transfer::Command);
+            return true;
+        }
+        match self.find_or_make(&to) {
+            Ok(to) if to != from => {
+                self.transfer(cx, id, to, Transfer::Command);
+                true
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Slots of the first `max` messages in one state behind a place.
+    fn slots_behind(
+        &mut self,
+        id: QueueId,
+        state: ListState,
+        after: Option<Cursor>,
+        max: usize,
+    ) -> Result<Vec<u32>, Cold> {
+        let order = after.map(|after| after.order);
+        let lane = match state {
+            ListState::Ready if after.is_some_and(|after| after.held_back) => Lane::HeldBack,
+            ListState::Ready => {
+                let mut slots = self.lane(id, Lane::Ready, order, max)?;
+                let left = max - slots.len();
+                if left > 0 {
+                    slots.extend(self.lane(id, Lane::HeldBack, None, left)?);
+                }
+                return Ok(slots);
+            }
+            ListState::Delayed => Lane::Delayed,
+            ListState::Buried => Lane::Buried,
+            ListState::Archived => Lane::Archived,
+            ListState::Reserved | ListState::Prepared => {
+                let queue = self.store.seated(id);
+                let map = match state == ListState::Reserved {
+                    true => &queue.reserved,
+                    false => &queue.prepared,
+                };
+                let from = order.map_or(Edge::Unbounded, |(_, _, id)| Edge::Excluded(id));
+                let slots = map.range((from, Edge::Unbounded)).take(max);
+                return Ok(slots.map(|(_, &slot)| slot).collect());
+            }
+        };
+        self.lane(id, lane, order, max)
+    }
+}
+
+/// Where a message that is listed under `state` stands.
+fn cursor_of(state: ListState, message: &Message) -> Cursor {
+    let held_back = state == ListState::Ready && !message.selectable;
+    let order = match state {
+        ListState::Ready => Lane::Ready.order(message),
+        ListState::Delayed => Lane::Delayed.order(message),
+        ListState::Buried => Lane::Buried.order(message),
+        ListState::Archived => Lane::Archived.order(message),
+        ListState::Reserved | ListState::Prepared => (0, 0, message.id),
+    };
+    Cursor { held_back, order }
+}

@@ -1,0 +1,226 @@
+//! Acts on many messages: which of them, how many they are, and the slices in
+//! which it is done.
+
+use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Map, Value, json};
+use signal_hook::consts::SIGINT;
+
+use super::super::client::Client;
+use super::super::progress::{Of, Progress};
+use super::duration;
+
+/// Exit code of an act that Ctrl-C stopped.
+const STOPPED: u8 = 130;
+
+/// Which messages of a queue.
+#[derive(clap::Args)]
+pub(super) struct Which {
+    /// Only messages whose body contains this text (bodies up to 64 KiB).
+    #[arg(long, value_name = "TEXT")]
+    contains: Option<String>,
+    /// Only messages with this key.
+    #[arg(long, value_name = "KEY")]
+    with_key: Option<String>,
+    /// Only messages with this attribute; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    attr: Vec<(String, String)>,
+    /// Only messages that were put so long ago, or earlier: 30s, 2h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    older: Option<u64>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=');
+    let (name, value) = pair.ok_or("an attribute is NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl Which {
+    /// A request about these messages of a queue.
+    pub(super) fn of(&self, queue: &str, state: &str) -> Map<String, Value> {
+        let mut of = Map::new();
+        of.insert("queue".into(), queue.into());
+        of.insert("state".into(), state.into());
+        of.insert("attrs".into(), json!(self.attr));
+        of.insert("older_ms".into(), self.older.unwrap_or(0).into());
+        if let Some(text) = &self.contains {
+            of.insert("body".into(), text.as_str().into());
+        }
+        if let Some(key) = &self.with_key {
+            of.insert("key".into(), key.as_str().into());
+        }
+        of
+    }
+}
+
+/// How many messages an act is about, and how it is told.
+#[derive(clap::Args)]
+pub(super) struct How {
+    /// So many messages at most, those that would be taken first.
+    #[arg(long, value_name = "N")]
+    max: Option<u64>,
+    /// Only print how many there are.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+    /// Print the number as JSON.
+    #[arg(long)]
+    json: bool,
+    /// No progress on stderr.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// An act on many messages of a queue: `act`s on the `state`s of it.
+pub(super) struct Bulk<'a> {
+    pub(super) which: &'a Which,
+    pub(super) how: &'a How,
+    pub(super) queue: &'a str,
+    /// What is done to messages of which state, in the server's words.
+    pub(super) acts: &'a [(&'static str, &'static str)],
+    /// Of a move: where to.
+    pub(super) to: Option<&'a str>,
+    /// `purged`.
+    pub(super) done: &'static str,
+    /// Asks before it is done: nothing brings the messages back.
+    pub(super) asks: bool,
+}
+
+impl Bulk<'_> {
+    /// Counts, asks if it has to, and does it in slices.
+    pub(super) fn run(&self, client: &mut Client) -> Result<ExitCode> {
+        let mut there = Vec::new();
+        for &(state, act) in self.acts {
+            let mut count = self.request(state, "count", act);
+            there.push(walk(client, &mut count, u64::MAX, |_| Ok(true))?.0);
+        }
+        let all: u64 = there.iter().sum();
+        // Only what was there at the start, so that it ends beside a producer.
+        let wanted = all.min(self.how.max.unwrap_or(u64::MAX));
+        if self.how.dry_run {
+            return self.how.told(wanted, self.done);
+        }
+        if self.asks && wanted > 0 && !self.confirmed(wanted)? {
+            bail!("nothing was {}", self.done);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGINT, Arc::clone(&stop)).context("cannot wait for Ctrl-C")?;
+        let mut progress = Progress::new(self.done, Of::Messages(wanted), self.how.quiet);
+        let mut stopped = false;
+        for (&(state, act), there) in self.acts.iter().zip(there) {
+            let mut request = self.request(state, act, act);
+            let most = there.min(wanted - progress.messages().min(wanted));
+            let (_, ended) = walk(client, &mut request, most, |count| {
+                progress.add(count, 0, progress.messages() + count);
+                Ok(!stop.load(Ordering::Relaxed))
+            })?;
+            stopped |= !ended;
+            if stopped {
+                break;
+            }
+        }
+        progress.clear();
+        let messages = progress.messages();
+        self.how.print(messages, self.done, stopped)?;
+        Ok(match stopped {
+            true => ExitCode::from(STOPPED),
+            false => ExitCode::SUCCESS,
+        })
+    }
+
+    /// `act` on the messages that `of` is about.
+    fn request(&self, state: &str, act: &str, of: &str) -> Map<String, Value> {
+        let mut request = self.which.of(self.queue, state);
+        request.insert("act".into(), act.into());
+        request.insert("dead".into(), (of == "redrive").into());
+        if act == "move" {
+            request.insert("to".into(), json!(self.to));
+        }
+        request
+    }
+
+    fn confirmed(&self, messages: u64) -> Result<bool> {
+        if self.how.yes {
+            return Ok(true);
+        }
+        let noun = nouns(messages);
+        let (queue, done) = (self.queue, self.done);
+        if !stdin().is_terminal() {
+            bail!("{messages} {noun} of {queue} would be {done}: say --yes, or --dry-run");
+        }
+        write!(
+            stderr(),
+            "{messages} {noun} of {queue} will be {done}. Go on? [y/N] "
+        )?;
+        let mut answer = String::new();
+        stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+}
+
+impl How {
+    /// Says how many it was about.
+    pub(super) fn told(&self, messages: u64, done: &str) -> Result<ExitCode> {
+        self.print(messages, done, false)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn print(&self, messages: u64, done: &str, stopped: bool) -> Result<()> {
+        let mut out = stdout().lock();
+        let dry_run = self.dry_run;
+        if self.json {
+            let told = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
+            writeln!(out, "{told}")?;
+            return Ok(());
+        }
+        let would = if dry_run { "would be " } else { "" };
+        let stopped = if stopped { "stopped: " } else { "" };
+        let noun = nouns(messages);
+        writeln!(out, "{stopped}{messages} {noun} {would}{done}")?;
+        Ok(())
+    }
+}
+
+fn nouns(count: u64) -> &'static str {
+    if count == 1 { "message" } else { "messages" }
+}
+
+/// Asks for slices until all were looked at, `most` messages fit, or `each`
+/// says that it is enough. Answers how many fit, and whether it came to its
+/// end.
+fn walk(
+    client: &mut Client,
+    request: &mut Map<String, Value>,
+    most: u64,
+    mut each: impl FnMut(u64) -> Result<bool>,
+) -> Result<(u64, bool)> {
+    let mut matched = 0;
+    while matched < most {
+        let max = (most - matched).min(u64::from(u32::MAX));
+        request.insert("max".into(), max.into());
+        let reply = client.ask(&json!({ "sweep": request }), &mut std::io::empty())?;
+        let (Some(count), Some(next)) = (
+            reply.get("matched").and_then(Value::as_u64),
+            reply.get("next"),
+        ) else {
+            bail!("the server is of another version");
+        };
+        matched += count;
+        let goes_on = each(count)?;
+        if next.is_null() {
+            return Ok((matched, true));
+        }
+        if !goes_on {
+            return Ok((matched, false));
+        }
+        request.insert("after".into(), next.clone());
+    }
+    Ok((matched, true))
+}

@@ -1,0 +1,204 @@
+//! `quintet leases` and `clients`: who is there, and who holds what.
+
+use std::collections::HashMap;
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+use super::super::show::{age, table};
+
+/// Arguments of `leases`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep '\"user\":\"ann\"'\n\n\
+                        CONNECTION is what quintet clients lists; leases of time alone outlive theirs. \
+                        SINCE is when\nit was given or last prolonged, where it ends by itself."
+)]
+pub(in super::super) struct Leases {
+    #[command(flatten)]
+    at: Where,
+    /// Only of this queue.
+    queue: Option<String>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Leases {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let queues = match &self.queue {
+            Some(queue) => vec![queue.clone()],
+            None => {
+                let all = client.queues()?.into_iter();
+                let held = all.filter(|queue| queue["reserved"].as_u64() != Some(0));
+                held.filter_map(|queue| queue["name"].as_str().map(str::to_owned))
+                    .collect()
+            }
+        };
+        let holders: HashMap<u64, Value> = clients(&mut client)?
+            .into_iter()
+            .filter_map(|client| Some((client["id"].as_u64()?, client)))
+            .collect();
+        let columns = [
+            "message",
+            "queue",
+            "connection",
+            "peer",
+            "user",
+            "since",
+            "ends in",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        for queue in queues {
+            let mut after = Value::Null;
+            loop {
+                let of = json!({ "queue": queue, "state": "reserved", "act": "show",
+                    "bodies": "none", "max": 500, "after": after });
+                let reply = client.ask(&json!({ "sweep": of }), &mut std::io::empty())?;
+                for message in reply["messages"].as_array().into_iter().flatten() {
+                    let lease = lease(message, &holders);
+                    match self.json {
+                        true => writeln!(stdout(), "{lease}")?,
+                        false => rows.push(row(&lease)),
+                    }
+                }
+                after = reply["next"].clone();
+                if after.is_null() {
+                    break;
+                }
+            }
+        }
+        if !self.json {
+            table(&rows, &mut stdout().lock())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is known of a reserved message's lease.
+fn lease(message: &Value, holders: &HashMap<u64, Value>) -> Value {
+    let lease = &message["lease"];
+    let holder = lease["holder"].as_u64().and_then(|id| holders.get(&id));
+    json!({
+        "message": message["id"],
+        "queue": message["queue"],
+        "bound": lease["bound"],
+        "connection": holder.map(|holder| holder["id"].clone()),
+        "voice": holder.map(|holder| holder["voice"].clone()),
+        "peer": holder.map(|holder| holder["peer"].clone()),
+        "user": holder.map(|holder| holder["user"].clone()),
+        "since_ms": lease["since_ms"],
+        "until_ms": lease["until_ms"],
+    })
+}
+
+fn row(lease: &Value) -> [String; 7] {
+    let now = crate::trust::wall_ms();
+    let text = |key: &str| shown(&lease[key]);
+    let since = lease["since_ms"].as_u64().map(|at| now.saturating_sub(at));
+    let left = lease["until_ms"].as_u64().map(|at| at.saturating_sub(now));
+    let or_none = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), age);
+    let connection = match lease["bound"] == "process" {
+        true => "script".to_owned(),
+        false => text("connection"),
+    };
+    [
+        text("message"),
+        text("queue"),
+        connection,
+        text("peer"),
+        text("user"),
+        or_none(since),
+        or_none(left),
+    ]
+}
+
+/// Arguments of `clients`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close 4294967299\n\n\
+                        Connections of all voices and of the control channel. Those of HTTP are not \
+                        among them."
+)]
+pub(in super::super) struct Clients {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<Act>,
+}
+
+#[derive(clap::Subcommand)]
+enum Act {
+    /// Close a connection: its waits and its leases end.
+    Close {
+        #[command(flatten)]
+        at: Where,
+        /// Its id.
+        id: u64,
+    },
+}
+
+impl Clients {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        if let Some(Act::Close { at, id }) = self.act {
+            let request = json!({ "close_client": { "id": id } });
+            Client::connect(&at)?.ask(&request, &mut std::io::empty())?;
+            writeln!(stdout(), "connection {id} closed")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let all = clients(&mut Client::connect(&self.at)?)?;
+        if self.json {
+            for client in all {
+                writeln!(stdout(), "{client}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let columns = [
+            "id", "voice", "peer", "user", "idle", "unread", "leases", "waits on",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        rows.extend(all.iter().map(|client| {
+            let waits = client["waits_on"].as_array().into_iter().flatten();
+            let waits: Vec<String> = waits.map(shown).collect();
+            [
+                shown(&client["id"]),
+                shown(&client["voice"]),
+                shown(&client["peer"]),
+                shown(&client["user"]),
+                age(client["idle_ms"].as_u64().unwrap_or(0)),
+                shown(&client["unread_bytes"]),
+                shown(&client["leases"]),
+                waits.join(" "),
+            ]
+        }));
+        table(&rows, &mut stdout().lock())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn clients(client: &mut Client) -> Result<Vec<Value>> {
+    let reply = client.ask(&json!({ "clients": {} }), &mut std::io::empty())?;
+    let Some(text) = reply["done"].as_str() else {
+        bail!("the server is of another version");
+    };
+    serde_json::from_str(text).context("the server is of another version")
+}
+
+/// A value in a column; a dash for what is not known.
+fn shown(value: &Value) -> String {
+    match value.as_str() {
+        None if value.is_null() => "-".to_owned(),
+        None => value.to_string(),
+        Some("") => "-".to_owned(),
+        Some(text) => text.escape_debug().to_string(),
+    }
+}

@@ -1,0 +1,24 @@
+//! What an operator does to queues and messages of a running server.
+
+mod browse;
+mod bulk;
+mod clients;
+mod message;
+mod moving;
+mod pause;
+mod purge;
+mod retry;
+mod server;
+
+pub(super) use browse::Browse;
+pub(super) use clients::{Clients, Leases};
+pub(super) use message::{Delete, Edit};
+pub(super) use moving::Move;
+pub(super) use pause::{Pause, Resume};
+pub(super) use purge::Purge;
+pub(super) use retry::{Kick, Redrive, Retry};
+pub(super) use server::{Drain, Reload, Undrain};
+
+fn duration(text: &str) -> Result<u64, String> {
+    crate::config::parse_duration_ms(text)
+}

@@ -1,0 +1,88 @@
+//! `quintet move`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+use super::bulk::{Bulk, How, Which};
+
+/// Arguments of `move`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet move work later                     all that is ready\n  \
+                        quintet move work work-dead --state buried  those that were buried\n  \
+                        quintet move work later --dry-run           how many it would be\n  \
+                        quintet move work later --contains 'user 7' those of them\n  \
+                        quintet move --id 1234 later                this one\n\n\
+                        A message goes to the end of the other queue and is ready there, whatever \
+                        it was. What is reserved stays. What is put meanwhile stays too."
+)]
+pub(in super::super) struct Move {
+    #[command(flatten)]
+    at: Where,
+    /// From which queue, and to which; with --id only to which.
+    #[arg(value_names = ["FROM", "TO"], num_args = 1..=2, required = true)]
+    queues: Vec<String>,
+    /// Only this message.
+    #[arg(long, conflicts_with_all = ["state", "max", "dry_run"])]
+    id: Option<u64>,
+    /// Which of them.
+    #[arg(long, value_enum, default_value = "ready")]
+    state: From,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    how: How,
+}
+
+/// States that messages can be moved out of.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum From {
+    Ready,
+    Delayed,
+    Buried,
+    Archived,
+}
+
+impl From {
+    fn name(self) -> &'static str {
+        match self {
+            From::Ready => "ready",
+            From::Delayed => "delayed",
+            From::Buried => "buried",
+            From::Archived => "archived",
+        }
+    }
+}
+
+impl Move {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let mut ask = |what: Value| client.ask(&what, &mut std::io::empty());
+        let (from, to) = match (self.id, self.queues.as_slice()) {
+            (Some(id), [to]) => {
+                ask(json!({ "move": { "id": id, "to": to } }))?;
+                return self.how.told(1, "moved");
+            }
+            (None, [from, to]) => (from, to),
+            (Some(_), _) => bail!("with --id, name only the queue the message goes to"),
+            (None, _) => bail!("name two queues: quintet move FROM TO"),
+        };
+        if from == to {
+            bail!("a queue's messages cannot move to the same queue");
+        }
+        let bulk = Bulk {
+            which: &self.which,
+            how: &self.how,
+            queue: from,
+            acts: &[(self.state.name(), "move")],
+            to: Some(to),
+            done: "moved",
+            asks: false,
+        };
+        bulk.run(&mut client)
+    }
+}

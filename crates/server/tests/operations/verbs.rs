@@ -1,0 +1,297 @@
+//! What operators do to queues and messages, by the command line.
+
+use std::time::Instant;
+
+use crate::common::{PATIENCE, Server, Start, text};
+
+/// What a command printed, on both sides, and its exit code.
+fn run(server: &Server, args: &[&str]) -> (String, String, i32) {
+    let done = server.run(args);
+    let code = done.status.code().expect("it ended by itself");
+    (text(&done.stdout), text(&done.stderr), code)
+}
+
+fn said(server: &Server, args: &[&str]) -> String {
+    let (out, err, code) = run(server, args);
+    assert_eq!(code, 0, "{args:?}: {out}{err}");
+    out
+}
+
+/// Waits for a state.
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < PATIENCE, "not in time: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+fn number(server: &Server, queue: &str, what: &str) -> u64 {
+    let stats = said(server, &["stats", queue, "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    stats[what].as_u64().unwrap()
+}
+
+/// Takes a job over beanstalk and buries it.
+fn bury(server: &Server, queue: &str, count: usize) {
+    let mut client = server.client_of("beanstalk");
+    client.send(format!("watch {queue}\r\n").as_bytes());
+    client.expect(b"WATCHING 2\r\n");
+    for _ in 0..count {
+        client.send(b"reserve\r\n");
+        let line = text(&client.until(b"\r\n"));
+        let id = line.split(' ').nth(1).unwrap().to_owned();
+        client.until(b"\r\n");
+        client.send(format!("bury {id} 1024\r\n").as_bytes());
+        client.expect(b"BURIED\r\n");
+    }
+}
+
+#[test]
+fn purge_counts_asks_filters_and_leaves_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let mut client = server.client();
+    for n in 0..2_500 {
+        client.put("work", format!("job {n} of {}", n % 5).as_bytes());
+    }
+    said(&server, &["put", "work", "later", "--delay", "1h"]);
+    let of_three = ["purge", "work", "--contains", "of 3"];
+    let dry = said(&server, &[&of_three[..], &["--dry-run"]].concat());
+    assert_eq!(dry, "500 messages would be purged\n");
+    assert_eq!(number(&server, "work", "ready"), 2_500);
+    // Nobody is there to be asked.
+    let (_, err, code) = run(&server, &of_three);
+    assert!(
+        code == 1 && err.contains("500 messages of work would be purged: say --yes"),
+        "{err}"
+    );
+    let few = said(&server, &[&of_three[..], &["--yes", "--max", "7"]].concat());
+    assert_eq!(few, "7 messages purged\n");
+    let json = said(&server, &[&of_three[..], &["--yes", "--json"]].concat());
+    assert_eq!(
+        json,
+        "{\"dry_run\":false,\"messages\":493,\"stopped\":false}\n"
+    );
+    assert_eq!(number(&server, "work", "ready"), 2_000);
+    // All that waits, the delayed one too.
+    let all = said(&server, &["purge", "work", "--yes"]);
+    assert_eq!(all, "2001 messages purged\n");
+    assert_eq!(number(&server, "work", "delayed"), 0);
+}
+
+#[test]
+fn what_failed_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[queue]]\nname = \"fragile\"\nattempts_max = 1\ndead_letter = \"dead\"\n";
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            config: Some(config),
+            listen: &["memcache=0", "beanstalk=0"],
+            ..Start::default()
+        },
+    );
+    for queue in ["fragile", "fragile", "work", "work"] {
+        said(&server, &["put", queue, "x"]);
+    }
+    bury(&server, "work", 2);
+    assert_eq!(
+        said(&server, &["kick", "work", "--max", "1"]),
+        "1 message kicked\n"
+    );
+    assert_eq!(number(&server, "work", "buried"), 1);
+    // Two connections take one each and go away with it.
+    for _ in 0..2 {
+        let mut client = server.client_of("beanstalk");
+        client.send(b"watch fragile\r\nreserve\r\n");
+        for _ in 0..3 {
+            client.until(b"\r\n");
+        }
+        client.send(b"quit\r\n");
+        client.expect_end();
+    }
+    until("the dead letters are there", || {
+        let stats = server.run(&["stats", "dead", "--json"]);
+        text(&stats.stdout).contains("\"ready\":2")
+    });
+    said(&server, &["put", "dead", "was always here"]);
+    assert_eq!(
+        said(&server, &["redrive", "dead", "--dry-run"]),
+        "2 messages would be redriven\n"
+    );
+    assert_eq!(
+        said(&server, &["redrive", "dead", "--max", "1"]),
+        "1 message redriven\n"
+    );
+    assert_eq!(number(&server, "fragile", "ready"), 1);
+    // The rest, and what was buried there.
+    assert_eq!(said(&server, &["retry", "dead"]), "1 message retried\n");
+    assert_eq!(said(&server, &["retry", "work"]), "1 message retried\n");
+    let there = ["fragile", "dead", "work"].map(|queue| number(&server, queue, "ready"));
+    assert_eq!(there, [2, 1, 2]);
+    let audit = said(&server, &["audit"]);
+    assert!(
+        audit.contains(" move dead ok") && audit.contains(" kick work ok"),
+        "{audit}"
+    );
+}
+
+#[test]
+fn one_message_is_deleted_edited_and_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    for body in ["one", "two", "three"] {
+        said(&server, &["put", "work", body]);
+    }
+    said(&server, &["delete", "1"]);
+    assert!(
+        run(&server, &["delete", "1"])
+            .1
+            .contains("message 1: message not found")
+    );
+    assert_eq!(said(&server, &["edit", "3", "--rank", "0"]), "3\n");
+    assert_eq!(
+        said(&server, &["edit", "2", "--body", "zwei", "--rank", "7"]),
+        "4\n"
+    );
+    assert!(run(&server, &["edit", "2"]).1.contains("say what changes"));
+    assert!(
+        run(&server, &["edit", "2", "--rank", "1"])
+            .1
+            .contains("not found")
+    );
+    let listed = said(&server, &["browse", "work"]);
+    let rows: Vec<Vec<&str>> = listed
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[1][0], "3");
+    assert_eq!(
+        (rows[2][0], rows[2][2], rows[2][5]),
+        ("4", "7", "zwei"),
+        "{listed}"
+    );
+    assert_eq!(said(&server, &["edit", "4", "--delay", "1h"]), "4\n");
+    let delayed = said(&server, &["browse", "work", "--state", "delayed", "--json"]);
+    assert!(delayed.contains("\"body\":\"zwei\""), "{delayed}");
+    let long = dir.path().join("long");
+    std::fs::write(&long, vec![b'x'; 70_000]).unwrap();
+    let (_, err, code) = run(&server, &["edit", "3", "--file", long.to_str().unwrap()]);
+    assert!(code == 1 && err.contains("a new body has"), "{err}");
+    // As it was left, after a start.
+    let data = server.data.clone();
+    assert!(server.stop().success());
+    let server = Server::start(&data);
+    assert_eq!(said(&server, &["take", "work"]), "three");
+    assert_eq!(number(&server, "work", "delayed"), 1);
+}
+
+#[test]
+fn pages_of_a_browse_follow_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let mut client = server.client();
+    for n in 0..30 {
+        client.put("work", format!("number {n}").as_bytes());
+    }
+    let (out, err, _) = run(&server, &["browse", "work"]);
+    assert_eq!(out.lines().count(), 21);
+    let after = err.split('\'').nth(1).expect("where to go on");
+    // What stood there may be gone.
+    said(&server, &["delete", "20"]);
+    let rest = said(&server, &["browse", "work", "--after", after]);
+    assert_eq!(rest.lines().count(), 11, "{rest}");
+    assert!(
+        rest.lines().nth(1).unwrap().ends_with("number 20"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    said(&server, &["put", "work", "x"]);
+    assert_eq!(said(&server, &["pause", "work"]), "work paused\n");
+    assert_eq!(run(&server, &["take", "work"]).2, 4);
+    assert!(
+        run(&server, &["pause", "nowhere"])
+            .1
+            .contains("queue not found")
+    );
+    said(&server, &["resume", "work"]);
+    assert_eq!(said(&server, &["take", "work"]), "x");
+    said(&server, &["drain"]);
+    until("puts are refused", || {
+        run(&server, &["put", "work", "y"])
+            .1
+            .contains("server is draining")
+    });
+    said(&server, &["undrain"]);
+    until("puts are taken", || {
+        run(&server, &["put", "work", "y"]).2 == 0
+    });
+    said(&server, &["reload"]);
+    until("it was read", || {
+        said(&server, &["audit"]).contains("reloaded")
+    });
+}
+
+#[test]
+fn who_is_there_and_who_holds_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        Start {
+            listen: &["memcache=0", "beanstalk=0"],
+            ..Start::default()
+        },
+    );
+    said(&server, &["put", "work", "x"]);
+    let mut holder = server.client_of("beanstalk");
+    holder.send(b"watch work\r\nreserve\r\n");
+    for _ in 0..3 {
+        holder.until(b"\r\n");
+    }
+    let mut waiter = server.client_of("beanstalk");
+    waiter.send(b"watch other\r\nreserve\r\n");
+    waiter.until(b"\r\n");
+    let leases = said(&server, &["leases", "--json"]);
+    let lease: serde_json::Value = serde_json::from_str(leases.trim()).unwrap();
+    assert_eq!(
+        (lease["message"].as_u64(), lease["queue"].as_str()),
+        (Some(1), Some("work"))
+    );
+    assert!(
+        lease["since_ms"].as_u64() < lease["until_ms"].as_u64(),
+        "{lease}"
+    );
+    let id = lease["connection"].to_string();
+    let client = |id: &str| {
+        let all = said(&server, &["clients", "--json"]);
+        all.lines()
+            .find(|line| line.contains(&format!("\"id\":{id},")))
+            .map(str::to_owned)
+    };
+    let there = client(&id).expect("it is listed");
+    assert!(
+        there.contains("\"leases\":1") && there.contains("beanstalk"),
+        "{there}"
+    );
+    until("somebody waits", || {
+        said(&server, &["clients"]).contains("default other")
+    });
+    // Its lease ends with it.
+    assert_eq!(
+        said(&server, &["clients", "close", &id]),
+        format!("connection {id} closed\n")
+    );
+    holder.expect_end();
+    assert_eq!(client(&id), None);
+    assert_eq!(said(&server, &["leases", "work", "--json"]), "");
+    assert_eq!(number(&server, "work", "ready"), 1);
+    let (_, err, code) = run(&server, &["clients", "close", &id]);
+    assert!(code == 1 && err.contains("there is no connection"), "{err}");
+    assert!(said(&server, &["audit"]).contains(&format!(" close_client {id} ")));
+}
