@@ -206,7 +206,9 @@ impl Engine {
         if settings.idle_ms > 0 && (settings.idle_ms < self.idle_least || self.idle_least == 0) {
             self.idle_least = settings.idle_ms;
         }
+        let now = self.now;
         if let Some(live) = self.store.live_mut(id) {
+            live.pace.settle(&settings, now);
             live.settings = settings;
         }
         self.store.rearm(id);

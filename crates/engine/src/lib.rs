@@ -29,6 +29,7 @@ pub mod format;
 mod message;
 mod name;
 mod outcome;
+mod pace;
 mod permits;
 mod referrers;
 mod settings;
@@ -66,7 +67,7 @@ pub use message::{
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal, Swept};
 pub use permits::Permits;
-pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Settings, WhenFull};
+pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{
     MessageStats, PartyStats, QueueGauges, QueuePage, QueueStats, QueueTotals, ShardStats,

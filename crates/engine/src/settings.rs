@@ -26,6 +26,23 @@ pub enum DeadLetter {
     To(Name),
 }
 
+/// So many in a time; none in no time: no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rate {
+    /// How many.
+    pub count: u32,
+    /// In how long, ms.
+    pub per_ms: u64,
+}
+
+impl Rate {
+    /// Nanoseconds from one to the next; `None`: there is no limit.
+    pub(crate) fn interval_ns(self) -> Option<u64> {
+        let per_ns = self.per_ms.saturating_mul(1_000_000);
+        (self.count > 0 && per_ns > 0).then(|| (per_ns / u64::from(self.count)).max(1))
+    }
+}
+
 /// Settings of one queue, resolved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueSettings {
@@ -68,6 +85,14 @@ pub struct QueueSettings {
     pub memory: bool,
     /// Direct puts go only to the children (Kestrel `fanoutOnly`).
     pub fanout_only: bool,
+    /// Messages under a lease at most; takes beyond wait as for an empty queue.
+    /// A lease by id is not held back, companions are taken together. 0: no
+    /// limit.
+    pub in_flight_max: u64,
+    /// Messages handed out at most; takes beyond wait. Forgotten at restart.
+    pub take_rate: Rate,
+    /// How many may be handed out at once after a rest; 1 at least.
+    pub take_burst: u32,
 }
 
 impl Default for QueueSettings {
@@ -91,6 +116,9 @@ impl Default for QueueSettings {
             down: false,
             memory: false,
             fanout_only: false,
+            in_flight_max: 0,
+            take_rate: Rate::default(),
+            take_burst: 1,
         }
     }
 }
@@ -135,6 +163,12 @@ pub struct Overrides {
     pub memory: Option<bool>,
     /// See [`QueueSettings::fanout_only`].
     pub fanout_only: Option<bool>,
+    /// See [`QueueSettings::in_flight_max`].
+    pub in_flight_max: Option<u64>,
+    /// See [`QueueSettings::take_rate`].
+    pub take_rate: Option<Rate>,
+    /// See [`QueueSettings::take_burst`].
+    pub take_burst: Option<u32>,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
@@ -160,6 +194,9 @@ macro_rules! each_override {
             down,
             memory,
             fanout_only,
+            in_flight_max,
+            take_rate,
+            take_burst,
         );
     };
 }

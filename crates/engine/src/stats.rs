@@ -158,6 +158,8 @@ pub struct QueueStats {
     pub paused_left_ms: u64,
     /// Length of the pause as asked, ms; 0 if it is none or has no end.
     pub paused_for_ms: u64,
+    /// Takes wait, as so many messages are under a lease as may be.
+    pub limited: bool,
     /// Administratively down.
     pub down: bool,
     /// Not logged.

@@ -178,7 +178,18 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(name()),
         ),
-        (b(), n(), n(), n(), b(), b(), b()),
+        (
+            b(),
+            n(),
+            n(),
+            n(),
+            b(),
+            b(),
+            b(),
+            n(),
+            rate(),
+            prop::option::of(small()),
+        ),
     )
         .prop_map(
             |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c)| Overrides {
@@ -206,8 +217,16 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 down: c.5,
                 memory: None,
                 fanout_only: c.6,
+                in_flight_max: c.7,
+                take_rate: c.8,
+                take_burst: c.9,
             },
         )
+}
+
+fn rate() -> impl Strategy<Value = Option<Rate>> {
+    let rate = (any::<u32>(), any::<u64>());
+    prop::option::of(rate.prop_map(|(count, per_ms)| Rate { count, per_ms }))
 }
 
 fn totals() -> impl Strategy<Value = QueueTotals> {

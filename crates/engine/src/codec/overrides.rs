@@ -4,7 +4,7 @@ use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
 use crate::name::Name;
-use crate::settings::{DeadLetter, Overrides, WhenFull, each_override};
+use crate::settings::{DeadLetter, Overrides, Rate, WhenFull, each_override};
 
 /// A value that can stand in the list.
 trait Field: Sized {
@@ -75,6 +75,19 @@ impl Field for WhenFull {
             WhenFull::DropOldest
         } else {
             WhenFull::Refuse
+        })
+    }
+}
+
+impl Field for Rate {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.number(u64::from(self.count));
+        w.number(self.per_ms);
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        Ok(Rate {
+            count: r.small("setting")?,
+            per_ms: r.number()?,
         })
     }
 }

@@ -123,7 +123,8 @@ impl Engine {
         self.store.promote(id, self.now);
         loop {
             let queue = self.store.seated(id);
-            if queue.live.settings.down || queue.is_paused(self.now) {
+            let limited = !take.look && queue.is_limited(self.now);
+            if queue.live.settings.down || limited || queue.is_paused(self.now) {
                 return Best::Nothing;
             }
             let mut skipped = 0;

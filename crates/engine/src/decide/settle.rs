@@ -347,6 +347,8 @@ impl Engine {
         }
         self.count_live(queue, |totals| totals.delete_commands += 1);
         self.settle_one(cx, id, &How::Finish);
+        // It may have been one lease too many for others.
+        cx.wake(queue);
         Ok(Outcome::Done)
     }
 

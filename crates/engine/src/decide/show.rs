@@ -233,6 +233,7 @@ impl Engine {
                 .and_then(|pause| pause.until)
                 .map_or(0, |until| self.left(until)),
             paused_for_ms: pause.map_or(0, |pause| pause.for_ms),
+            limited: queue.is_limited(self.now),
             down: queue.live.settings.down,
             memory: queue.live.settings.memory,
             parent: queue.parent.map(|parent| self.store.name_of(parent)),

@@ -381,6 +381,10 @@ impl Engine {
         if let Some(live) = self.store.live_mut(at.queue) {
             live.used = now;
             live.age_ms = waited;
+            live.pace.handed(&live.settings, now);
+            if live.pace.rings().is_some() {
+                self.store.rearm(at.queue);
+            }
         }
         let message = match lease {
             None => self.fact(

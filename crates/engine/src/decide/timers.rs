@@ -74,8 +74,10 @@ impl Engine {
             if at > self.now || left == 0 {
                 return;
             }
+            let now = self.now;
             if let Some(live) = self.store.live_mut(id) {
                 live.more = false;
+                live.pace.settle(&live.settings, now);
             }
             let moved = self.store.promote(id, self.now);
             self.ring_lanes(id);

@@ -12,6 +12,7 @@ use crate::cold::Lane;
 use crate::fact::Pause;
 use crate::message::{MessageId, QueueId};
 use crate::name::Name;
+use crate::pace::Pace;
 use crate::settings::{Overrides, QueueSettings};
 use crate::stats::QueueTotals;
 use crate::time::Ms;
@@ -100,6 +101,7 @@ pub(crate) struct Live {
     pub(crate) age_ms: u64,
     /// When it was last used.
     pub(crate) used: Ms,
+    pub(crate) pace: Pace,
 }
 
 impl Live {
@@ -208,8 +210,16 @@ impl Queue {
                 .is_some_and(|pause| pause.until.is_none_or(|until| until > now))
     }
 
+    /// True if takes wait although there may be something: as many messages are
+    /// under a lease as may be, or as fast handed out.
+    pub(crate) fn is_limited(&self, now: Ms) -> bool {
+        let max = self.live.settings.in_flight_max;
+        let full = max > 0 && self.reserved.len() as u64 >= max;
+        full || self.live.pace.next(&self.live.settings, now).is_some()
+    }
+
     /// When something happens here by itself: a message is due, a pause or a
-    /// retention time ends.
+    /// retention time ends, another message may be handed out.
     pub(crate) fn next_alarm(&self) -> Option<Ms> {
         let due = self.delayed.first_key_value().map(|(&(due, _), _)| due);
         let pause = self.pause.and_then(|pause| pause.until);
@@ -217,7 +227,8 @@ impl Queue {
             .archived
             .first_key_value()
             .map(|(&(since, _), _)| since + self.live.settings.retention_ms);
-        [due, pause, kept].into_iter().flatten().min()
+        let paced = self.live.pace.rings();
+        [due, pause, kept, paced].into_iter().flatten().min()
     }
 
     /// When something happens here by itself, runs included.

@@ -7,6 +7,7 @@ mod clock;
 mod cold;
 mod decided;
 mod found;
+mod limited;
 mod past;
 mod swept;
 mod told;

@@ -205,6 +205,12 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
         down: Some(false),
         memory: None,
         fanout_only: Some(false),
+        in_flight_max: Some(1000),
+        take_rate: Some(Rate {
+            count: 1000,
+            per_ms: 86_400_000,
+        }),
+        take_burst: Some(1000),
     };
     for number in 0..100_000 {
         let configure = Command::Configure {

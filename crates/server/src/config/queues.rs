@@ -1,9 +1,9 @@
 //! The settings of queues: `[defaults]` and `[[queue]]`.
 
-use quintet_engine::{DeadLetter, Name, Overrides, QueueSettings, WhenFull};
+use quintet_engine::{DeadLetter, Name, Overrides, QueueSettings, Rate, WhenFull};
 
 use super::schema::{bytes, duration, flag, number, quoted, text};
-use super::units::{show_bytes, show_duration};
+use super::units::{parse_rate, show_bytes, show_duration, show_rate};
 
 /// One setting of a queue.
 pub(crate) struct QueueSpec {
@@ -191,7 +191,41 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         flag,
         |v: bool| v.to_string()
     ),
+    spec!(
+        "in_flight_max",
+        "Messages under a lease at most; takes beyond wait as for an empty queue, in their turn. A \
+         lease by id is not held back, messages that leave together are not parted; 0: no limit.",
+        in_flight_max,
+        number,
+        |v: u64| v.to_string()
+    ),
+    spec!(
+        "take_rate",
+        "Messages handed out at most, such as \"100/s\", \"5/m\" or \"1000/h\"; takes beyond wait, in \
+         their turn. A restart forgets what was handed out; \"0\": no limit.",
+        take_rate,
+        rate,
+        |v: Rate| quoted(&show_rate(v))
+    ),
+    spec!(
+        "take_burst",
+        "How many of them may go at once after a rest; 1 at least.",
+        take_burst,
+        burst_of,
+        |v: u32| v.to_string()
+    ),
 ];
+
+fn burst_of(value: &toml::Value) -> Result<u32, String> {
+    match u32_of(value)? {
+        0 => Err("takes a whole number, 1 to 4294967295".to_owned()),
+        burst => Ok(burst),
+    }
+}
+
+fn rate(value: &toml::Value) -> Result<Rate, String> {
+    parse_rate(text(value)?)
+}
 
 fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {
     let name = name_of(value)?;

@@ -1,5 +1,7 @@
 //! Sizes and durations as people write them.
 
+use quintet_engine::Rate;
+
 /// Reads a number of bytes: `4096`, `"64MiB"`, `"1GB"`.
 ///
 /// # Errors
@@ -86,6 +88,43 @@ pub(crate) fn show_duration(ms: u64) -> String {
     }
 }
 
+/// Units that a rate may be told in, and their milliseconds.
+const RATES: [(&str, u64); 4] = [
+    ("s", 1000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+
+/// Reads so many in a time: `100/s`, also by minute, hour and day; `0`: no limit.
+pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
+    let text = text.trim();
+    if text == "0" {
+        return Ok(Rate::default());
+    }
+    let read = || {
+        let (count, unit) = text.split_once('/')?;
+        let count = count.trim().parse().ok().filter(|&count: &u32| count > 0)?;
+        let (_, per_ms) = RATES.iter().find(|(known, _)| *known == unit.trim())?;
+        Some(Rate {
+            count,
+            per_ms: *per_ms,
+        })
+    };
+    read().ok_or_else(|| {
+        format!("takes a rate such as \"100/s\", \"5/m\" or \"1000/h\", or \"0\": not {text:?}")
+    })
+}
+
+/// The form that [`parse_rate`] reads.
+pub(crate) fn show_rate(rate: Rate) -> String {
+    let unit = RATES.iter().find(|(_, per_ms)| *per_ms == rate.per_ms);
+    match unit {
+        Some((unit, _)) if rate.count > 0 => format!("{}/{unit}", rate.count),
+        _ => "0".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +136,26 @@ mod tests {
         }
         for ms in [0, 1, 50, 1000, 1500, 60_000, 3_600_000, 86_400_000 * 7] {
             assert_eq!(parse_duration_ms(&show_duration(ms)), Ok(ms));
+        }
+    }
+
+    #[test]
+    fn rates_survive_a_round_trip() {
+        for text in ["0", "100/s", "5/m", "1000/h", "4294967295/d"] {
+            assert_eq!(parse_rate(text).map(show_rate), Ok(text.to_owned()));
+        }
+        for text in [
+            "",
+            "5",
+            "0/s",
+            "-1/s",
+            "5/w",
+            "/s",
+            "5/",
+            "1.5/s",
+            "4294967296/s",
+        ] {
+            assert!(parse_rate(text).is_err(), "{text}");
         }
     }
 

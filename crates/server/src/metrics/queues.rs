@@ -30,6 +30,8 @@ rows! {
         = |q| whole(q.gauges.cold);
     Gauge "queue_waiters" "Takes waiting in line." = |q| whole(q.gauges.waiters);
     Gauge "queue_paused" "1 while takes are not served, else 0." = |q| f64::from(q.paused);
+    Gauge "queue_limited" "1 while takes wait though there may be something (in_flight_max, take_rate), else 0."
+        = |q| f64::from(q.limited);
     Counter "queue_puts_total" "Messages put." = |q| whole(q.totals.puts);
     Counter "queue_put_bytes_total" "Bytes of bodies put." = |q| whole(q.totals.put_bytes);
     Counter "queue_taken_total" "Messages removed by takes." = |q| whole(q.totals.taken);

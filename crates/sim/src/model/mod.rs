@@ -38,6 +38,8 @@ pub struct Queue {
     pause: Option<Option<Ms>>,
     head: i64,
     used: Ms,
+    /// Nanoseconds at which the last one handed out would have gone, had each waited for its turn.
+    paced_ns: u64,
 }
 
 /// A lease.
@@ -274,6 +276,7 @@ impl Model {
             queue.parent = queue.parent.filter(|parent| !memory.contains(parent));
             queue.children.retain(|child| !memory.contains(child));
             queue.used = now;
+            queue.paced_ns = 0;
         }
         self.items
             .retain(|item| !memory.contains(&item.message.queue));
@@ -384,6 +387,7 @@ impl Model {
             pause: None,
             head: 0,
             used: self.now,
+            paced_ns: 0,
         });
         number
     }

@@ -7,7 +7,7 @@ use quintet_engine::{
     QueueId, Refusal, State, Take, Wait,
 };
 
-use super::{Held, Model, Waiter};
+use super::{Held, Item, Model, Waiter};
 
 impl Model {
     pub(super) fn take(&mut self, party: Party, take: Take) -> Result<Option<Outcome>, Refusal> {
@@ -209,6 +209,7 @@ impl Model {
                         let message = self.remove(id);
                         self.totals(message.queue).taken += 1;
                         self.queue_mut(message.queue).used = self.now;
+                        self.handed_out(message.queue);
                         message
                     }
                     Some(ask) => self.lease(party, id, ask),
@@ -228,7 +229,8 @@ impl Model {
         let mut found: Vec<Message> = Vec::new();
         for item in &self.items {
             let message = &item.message;
-            let served = queues.contains(&message.queue) && self.serves(message.queue);
+            let limited = !take.look && self.is_limited(message.queue);
+            let served = queues.contains(&message.queue) && self.serves(message.queue) && !limited;
             let fits = take.body_max.is_none_or(|max| message.body.len() <= max);
             let gone = message.is_expired(self.now);
             if served && fits && self.is_ready(message) && message.selectable && !gone {
@@ -240,6 +242,36 @@ impl Model {
             End::Newest => found.sort_by_key(|m| (m.rank, Reverse(m.place()), Reverse(m.id))),
         }
         found
+    }
+
+    fn is_limited(&self, queue: QueueId) -> bool {
+        let max = self.settings_of(queue).in_flight_max;
+        let held =
+            |item: &&Item| item.message.queue == queue && item.message.state == State::Reserved;
+        let full = max > 0 && self.items.iter().filter(held).count() as u64 >= max;
+        full || self.is_too_fast(queue)
+    }
+
+    fn interval_ns(&self, queue: QueueId) -> u64 {
+        let rate = self.settings_of(queue).take_rate;
+        match rate.count {
+            0 => 0,
+            count => rate.per_ms * 1_000_000 / u64::from(count),
+        }
+    }
+
+    fn is_too_fast(&self, queue: QueueId) -> bool {
+        let (interval, burst) = (self.interval_ns(queue), self.settings_of(queue).take_burst);
+        let early = (u64::from(burst.max(1)) - 1) * interval + 999_999;
+        interval > 0 && self.queue(queue).paced_ns > self.now.0 * 1_000_000 + early
+    }
+
+    fn handed_out(&mut self, queue: QueueId) {
+        let (interval, now) = (self.interval_ns(queue), self.now.0 * 1_000_000);
+        if interval > 0 {
+            let queue = self.queue_mut(queue);
+            queue.paced_ns = queue.paced_ns.max(now) + interval;
+        }
     }
 
     fn serves(&self, queue: QueueId) -> bool {
@@ -283,6 +315,7 @@ impl Model {
         let default = self.settings_of(queue).default_ttr_ms;
         self.totals(queue).leases += 1;
         self.queue_mut(queue).used = now;
+        self.handed_out(queue);
         let item = self.item_mut(id);
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => item.message.ttr_ms.unwrap_or(0),

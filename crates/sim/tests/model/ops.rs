@@ -317,6 +317,15 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             ttl_ms: Some(n),
             ..Overrides::default()
         }),
+        of(&[0, 1, 2]).prop_map(|n| Overrides {
+            in_flight_max: Some(n),
+            ..Overrides::default()
+        }),
+        (of(&[0, 1, 3]), of(&[10, 25]), of(&[1, 2])).prop_map(|(count, per_ms, burst)| Overrides {
+            take_rate: Some(Rate { count, per_ms }),
+            take_burst: Some(burst),
+            ..Overrides::default()
+        }),
         any::<bool>().prop_map(|b| Overrides {
             paused: Some(b),
             ..Overrides::default()
@@ -517,6 +526,7 @@ fn all_settings() -> [Settings; 5] {
             Overrides {
                 dedupe_by_key_ms: Some(25),
                 ttl_max_ms: Some(50),
+                in_flight_max: Some(1),
                 ..none()
             },
         ),

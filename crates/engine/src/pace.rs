@@ -1,0 +1,128 @@
+//! How fast messages of a queue are handed out.
+//!
+//! The virtual scheduling algorithm of ITU-T I.371 (GCRA): of all that was handed out only the
+//! moment is kept at which the last of it would have been, had each waited for its turn.
+
+use crate::settings::QueueSettings;
+use crate::time::Ms;
+
+/// Engine time is told by the millisecond: what is due within one may go at its beginning, or what
+/// is left of each would be lost, and no queue could hand out more than a thousand a second.
+const GRAIN_NS: u64 = 1_000_000;
+
+/// What a queue has handed out lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// When the next one would be due, nanoseconds of engine time.
+    due_ns: u64,
+    /// When takes that wait are to be looked at again.
+    rings: Option<Ms>,
+}
+
+fn ns(at: Ms) -> u64 {
+    at.0.saturating_mul(1_000_000)
+}
+
+/// How much earlier than it is due one may go.
+fn early_ns(settings: &QueueSettings, interval: u64) -> u64 {
+    let burst = u64::from(settings.take_burst.max(1)) - 1;
+    burst.saturating_mul(interval).saturating_add(GRAIN_NS - 1)
+}
+
+impl Pace {
+    /// When the next message may be handed out, if not at `now`.
+    pub(crate) fn next(self, settings: &QueueSettings, now: Ms) -> Option<Ms> {
+        let interval = settings.take_rate.interval_ns()?;
+        let next = self.due_ns.saturating_sub(early_ns(settings, interval));
+        (next > ns(now)).then(|| Ms(next.div_ceil(1_000_000)))
+    }
+
+    /// One was handed out.
+    pub(crate) fn handed(&mut self, settings: &QueueSettings, now: Ms) {
+        if let Some(interval) = settings.take_rate.interval_ns() {
+            self.due_ns = self.due_ns.max(ns(now)).saturating_add(interval);
+            self.settle(settings, now);
+        }
+    }
+
+    /// The settings have changed, or the time has come.
+    pub(crate) fn settle(&mut self, settings: &QueueSettings, now: Ms) {
+        self.rings = self.next(settings, now);
+    }
+
+    /// When takes that wait are to be looked at again, if something was handed out.
+    pub(crate) fn rings(self) -> Option<Ms> {
+        self.rings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Rate;
+
+    /// How many are handed out at each of these moments, if as many are asked for as there may be.
+    fn handed(count: u32, per_ms: u64, burst: u32, moments: &[u64]) -> Vec<u32> {
+        let settings = QueueSettings {
+            take_rate: Rate { count, per_ms },
+            take_burst: burst,
+            ..QueueSettings::default()
+        };
+        let mut pace = Pace::default();
+        let at = |&moment: &u64| {
+            let mut count = 0;
+            while pace.next(&settings, Ms(moment)).is_none() && count < 10_000 {
+                pace.handed(&settings, Ms(moment));
+                count += 1;
+            }
+            count
+        };
+        moments.iter().map(at).collect()
+    }
+
+    #[test]
+    fn one_after_the_other_and_a_rest_saves_no_more_than_the_burst() {
+        let start = 1_000_000;
+        let at = |ms: u64| start + ms;
+        let moments = [at(0), at(99), at(100), at(1000), at(1100)];
+        assert_eq!(handed(10, 1000, 1, &moments), [1, 0, 1, 1, 1]);
+        assert_eq!(handed(10, 1000, 3, &moments), [3, 0, 1, 3, 1]);
+        // Two in a minute.
+        let moments = [at(0), at(29_999), at(30_000), at(60_000)];
+        assert_eq!(handed(2, 60_000, 1, &moments), [1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn more_than_one_a_millisecond() {
+        let moments: Vec<u64> = (5000..6000).collect();
+        let all: u32 = handed(7000, 1000, 1, &moments).iter().sum();
+        assert!((7000..=7007).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn what_may_not_go_now_may_at_the_moment_that_is_told() {
+        let settings = QueueSettings {
+            take_rate: Rate {
+                count: 3,
+                per_ms: 1000,
+            },
+            ..QueueSettings::default()
+        };
+        let (mut pace, mut now) = (Pace::default(), Ms(77));
+        for _ in 0..100 {
+            pace.handed(&settings, now);
+            let next = pace.next(&settings, now).expect("it waits");
+            assert!(pace.next(&settings, Ms(next.0 - 1)).is_some());
+            assert_eq!(pace.next(&settings, next), None);
+            now = next;
+        }
+        // 100 thirds of a second.
+        assert!((33_333..=33_334).contains(&(now.0 - 77)), "{}", now.0);
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        assert_eq!(handed(0, 1000, 1, &[1, 2]), [10_000, 10_000]);
+        assert_eq!(handed(5, 0, 1, &[1]), [10_000]);
+    }
+}

@@ -1,0 +1,121 @@
+//! Queues that hand out no more, or no faster, than they are told.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, plain, reserve, waiting};
+
+fn world(overrides: Overrides) -> World {
+    let mut w = World::new();
+    let queue = "q".into();
+    let overrides = Some(Box::new(overrides));
+    w.ask(9, Command::Configure { queue, overrides });
+    w
+}
+
+fn in_flight(max: u64) -> World {
+    world(Overrides {
+        in_flight_max: Some(max),
+        ..Overrides::default()
+    })
+}
+
+fn reserve_waiting(queue: &str) -> Take {
+    Take {
+        wait: Wait::Forever,
+        ..reserve(queue)
+    }
+}
+
+#[test]
+fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
+    let mut w = in_flight(2);
+    let ids: Vec<MessageId> = ["a", "b", "c", "d", "e"]
+        .map(|body| w.put("q", body))
+        .into();
+    assert_eq!(w.take(1, reserve("q")), "a");
+    assert_eq!(w.take(2, reserve("q")), "b");
+    // One that does not wait finds nothing, one that only looks sees it.
+    assert_eq!(w.take(3, reserve("q")), "empty");
+    assert_eq!(w.pop("q"), "empty");
+    let look = Take {
+        look: true,
+        ..plain("q")
+    };
+    assert_eq!(w.take(3, look), "c");
+    for party in [3, 4, 5] {
+        assert_eq!(w.ask(party, Command::Take(reserve_waiting("q"))), None);
+    }
+    assert_eq!(w.delivered(), []);
+    // Finished, deleted by somebody else, or its holder gone.
+    let (id, by, how) = (ids[0], By::Owner, How::Finish);
+    w.ask(1, Command::Settle { id, by, how });
+    assert_eq!(w.delivered(), [(3, "c".to_owned())]);
+    let (id, by) = (ids[1], By::Anyone);
+    w.ask(9, Command::Delete { id, by });
+    assert_eq!(w.delivered(), [(4, "d".to_owned())]);
+    w.hang_up(4);
+    assert_eq!(w.delivered(), [(5, "d".to_owned())]);
+}
+
+#[test]
+fn a_limit_that_is_raised_or_lifted_lets_those_who_wait_go() {
+    let mut w = in_flight(1);
+    for body in ["a", "b", "c"] {
+        w.put("q", body);
+    }
+    assert_eq!(w.take(1, reserve("q")), "a");
+    for party in [2, 3] {
+        assert_eq!(w.ask(party, Command::Take(reserve_waiting("q"))), None);
+    }
+    let mut configure = |max| {
+        let overrides = Overrides {
+            in_flight_max: Some(max),
+            ..Overrides::default()
+        };
+        let (queue, overrides) = ("q".into(), Some(Box::new(overrides)));
+        w.ask(9, Command::Configure { queue, overrides });
+        w.delivered()
+    };
+    assert_eq!(configure(2), [(2, "b".to_owned())]);
+    assert_eq!(configure(0), [(3, "c".to_owned())]);
+}
+
+#[test]
+fn of_several_queues_the_one_that_may_is_taken_from() {
+    let mut w = in_flight(1);
+    w.put("q", "a");
+    w.put("q", "b");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    let mut both = reserve_waiting("q");
+    both.queues.push("other".into());
+    assert_eq!(w.ask(2, Command::Take(both)), None);
+    w.put("other", "x");
+    assert_eq!(w.delivered(), [(2, "x".to_owned())]);
+}
+
+#[test]
+fn a_rate_makes_takes_wait_until_their_moment() {
+    let mut w = world(Overrides {
+        take_rate: Some(Rate {
+            count: 10,
+            per_ms: 1000,
+        }),
+        take_burst: Some(2),
+        ..Overrides::default()
+    });
+    for body in ["a", "b", "c", "d", "e"] {
+        w.put("q", body);
+    }
+    assert_eq!([w.pop("q"), w.pop("q"), w.pop("q")], ["a", "b", "empty"]);
+    for party in [1, 2] {
+        assert_eq!(w.ask(party, Command::Take(waiting("q"))), None);
+    }
+    w.wait(99);
+    assert_eq!(w.delivered(), []);
+    w.wait(1);
+    assert_eq!(w.delivered(), [(1, "c".to_owned())]);
+    w.wait(100);
+    assert_eq!(w.delivered(), [(2, "d".to_owned())]);
+    // A restart forgets it.
+    w.restart();
+    assert_eq!(w.pop("q"), "e");
+}
