@@ -73,6 +73,7 @@ const ALLOWED: &[Edges] = &[
         &["quintet-engine"],
         Some(&[
             "argon2",
+            "ipnet",
             "base64",
             "hashbrown",
             "sha2",

@@ -10,6 +10,7 @@ use quintet_web::{Connected, Linked, Links};
 
 use crate::http;
 use crate::io::{Arrival, Mail, Origin, Way};
+use crate::quotas::Meter;
 use crate::server::Server;
 
 /// Hands links' clients to the I/O threads and to HTTP.
@@ -93,6 +94,7 @@ impl Intake for Linking {
             // Over a link that nobody certifies, anybody could say so.
             user: user(identity.as_ref()),
             identity,
+            meter: Meter::default(),
         };
         if let Some((thread, arrival)) = self.server.admit(arrival, None) {
             self.server.mail[thread].leave(Mail::Socket(arrival));

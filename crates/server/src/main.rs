@@ -25,6 +25,7 @@ mod logging;
 mod metrics;
 mod modes;
 mod notify;
+mod quotas;
 mod scripts;
 mod server;
 mod signals;

@@ -161,6 +161,12 @@ metrics! {
     Counter "logins_busy_total" ("logins_busy")
         "Logins not looked at, as too many waited to be."
         = |r| of(&r.server.trust.counts.busy);
+    Counter "limit_refusals_total" ("limit_refusals_{}_{}")
+        "Refused or closed because of a [[limit]]."
+        =; ["limit", "of"] |r| r.server.quotas.refusals();
+    Counter "limit_delays_total" ("limit_delays_{}")
+        "Times a connection was made to wait because of requests_per_second."
+        =; ["of"] |r| r.server.quotas.delays();
     Counter "commands_not_permitted_total" ("commands_not_permitted")
         "Commands refused for want of a right."
         = |r| of(&r.server.trust.counts.forbidden) + r.server.core.not_permitted();

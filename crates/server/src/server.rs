@@ -21,7 +21,8 @@ use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::crew::Crew;
 use crate::desk::Desk;
 use crate::hooks::Hooks;
-use crate::io::{Arrival, Bound, Guests, IoThread, Mail, Mailbox, Origin, ThreadCounts, WAKE};
+use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
+use crate::quotas::Quotas;
 use crate::scripts::Scripts;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
@@ -40,6 +41,8 @@ pub(crate) struct Server {
     /// Who clients are and what they may do.
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
+    /// What addresses and users use, and may.
+    pub(crate) quotas: Quotas,
     pub(crate) listeners: Vec<Listening>,
     /// By number of the I/O thread.
     pub(crate) threads: Vec<ThreadCounts>,
@@ -167,6 +170,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     }
     scripts::check(&config)?;
     let trust = Trust::new(&config, given.config.as_deref())?;
+    let quotas = Quotas::new(&config, Instant::now())?;
     raise_file_limit();
     let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;
@@ -195,7 +199,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         },
         false => None,
     };
-    let place = (places, trust);
+    let place = (places, trust, quotas);
     let (server, polls, spares) = open(config, given, listening, orders, place, seat, tls)?;
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
@@ -386,7 +390,7 @@ fn open(
     given: Given,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
-    (places, trust): (Places, Trust),
+    (places, trust, quotas): (Places, Trust, Quotas),
     seat: Option<Seat>,
     tls: Arc<Tls>,
 ) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {
@@ -451,6 +455,7 @@ fn open(
         hooks,
         trust,
         audit: Audit::new(&config.data),
+        quotas,
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
         uploads: ByteBudget::new(config.upload_bytes_max),
         idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
@@ -720,30 +725,6 @@ impl Server {
         self.listeners[listener].tally == VOICES.len()
     }
 
-    /// Counts a new connection and chooses its thread: the one with the fewest, `first` if that has
-    /// as few. `None`: there are too many, and it is closed.
-    pub(crate) fn admit(&self, arrival: Arrival, first: Option<usize>) -> Option<(usize, Arrival)> {
-        let operator = self.is_operator(arrival.listener);
-        if !self.guests.admit(arrival.origin, operator) {
-            return None;
-        }
-        let load = |thread: &usize| self.mail[*thread].connections.load(Ordering::Relaxed);
-        let others = (0..self.threads.len()).filter(|thread| Some(*thread) != first);
-        let thread = first.into_iter().chain(others).min_by_key(load)?;
-        self.mail[thread]
-            .connections
-            .fetch_add(1, Ordering::Relaxed);
-        Some((thread, arrival))
-    }
-
-    /// An admitted connection of an I/O thread is gone.
-    pub(crate) fn dismiss(&self, thread: usize, origin: Origin) {
-        self.guests.dismiss(origin);
-        self.mail[thread]
-            .connections
-            .fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// Reads the configuration again, for the client `by` if one asks; what can
     /// change while serving does. Answers the log level.
     ///
@@ -753,9 +734,11 @@ impl Server {
         let mut config = load(&self.given).map_err(|error| format!("{error:#}"))?;
         // Listeners stay as they were opened.
         config.listen.clone_from(&locked(&self.config).listen);
+        let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         self.trust
             .reload(&config, self.given.config.as_deref(), by)?;
         self.trust.enforce(&self.core);
+        self.quotas.reload(limits);
         let settings = config.engine_settings();
         self.core.configure(&settings);
         *locked(&self.settings) = settings;

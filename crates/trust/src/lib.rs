@@ -1,5 +1,5 @@
-//! Who may do what: users and how they show who they are, what they are
-//! granted, and the table that answers for each queue.
+//! Who may do what, and how much: users and how they show who they are, what
+//! they are granted, the table that answers for each queue, and limits.
 //!
 //! Pure: no clock, file or socket. Time is an argument, in ms of the wall
 //! clock, and so is what is random. Checking a password takes tens of
@@ -8,18 +8,22 @@
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
+mod bucket;
 mod credential;
 mod fits;
+mod limits;
 mod permits;
 mod rights;
 mod table;
 mod throttle;
 mod users;
 
+pub use bucket::{Bucket, Rate};
 pub use credential::{CredentialError, NewToken, Password, Secret, Token, TokenId};
 pub use fits::Fits;
+pub use limits::{Limit, LimitTable, Limits, Subject};
 pub use permits::ShardPermits;
 pub use rights::{Needs, Right, Rights, needs};
 pub use table::{Claim, Register, Table, TableError};
-pub use throttle::{Throttle, Wait};
+pub use throttle::{Place, Throttle, Wait, place_of};
 pub use users::{ANONYMOUS, Grant, Holder, User};

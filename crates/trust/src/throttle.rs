@@ -29,8 +29,9 @@ pub struct Throttle {
     failed: HashMap<Place, Failures>,
 }
 
-/// An IPv4 address; of IPv6 the network a customer is given.
-type Place = [u8; 8];
+/// Where clients count as one: an IPv4 address; of IPv6 the network a customer
+/// is given.
+pub type Place = [u8; 8];
 
 #[derive(Clone, Copy)]
 struct Failures {
@@ -103,7 +104,8 @@ fn wait_ms(count: u32) -> u64 {
     }
 }
 
-fn place_of(address: IpAddr) -> Place {
+/// Where a client at `address` counts.
+pub fn place_of(address: IpAddr) -> Place {
     let mut place = [0; 8];
     match address.to_canonical() {
         IpAddr::V4(v4) => place[4..].copy_from_slice(&v4.octets()),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use quintet_engine::{Name, Principal, Verb};
@@ -19,6 +20,20 @@ pub trait Gate: Send + Sync {
     /// from another thread.
     fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell);
 
+    /// A connection comes from `peer`; it is kept count of until what is
+    /// answered is dropped.
+    ///
+    /// # Errors
+    /// Why it has to go.
+    fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str>;
+
+    /// A handshake with `peer` failed.
+    fn failed(&self, peer: Option<IpAddr>);
+
+    /// When a request may be answered: one that comes from `peer`, or one of
+    /// `principal`.
+    fn pace(&self, peer: Option<IpAddr>, principal: Option<Principal>) -> Pace;
+
     /// True if `principal` may do this to the messages of `queue`.
     fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool;
 
@@ -27,6 +42,18 @@ pub trait Gate: Send + Sync {
 
     /// Writes down what a client has done to a queue or the server.
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16);
+}
+
+/// A connection that counts, until it is dropped; `None`: it does not.
+pub type Counted = Option<Box<dyn Send + Sync>>;
+
+/// When a request may be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// In so much time.
+    In(Duration),
+    /// Not soon: why, and in how long.
+    Not(&'static str, Duration),
 }
 
 /// Told who a client is.
@@ -40,6 +67,8 @@ pub enum Shown<'a> {
     Basic(&'a [u8], &'a [u8]),
     /// A token.
     Bearer(&'a [u8]),
+    /// A certificate that was checked; this is its subject's common name.
+    Certificate(&'a str),
 }
 
 /// What came of it.
@@ -65,7 +94,38 @@ impl fmt::Debug for Visitor {
     }
 }
 
+/// Waits until a request may be answered, as `gate` says.
+///
+/// # Errors
+/// 429, with the time after which it may be.
+pub(crate) async fn pace(
+    gate: Option<&Arc<dyn Gate>>,
+    peer: Option<IpAddr>,
+    principal: Option<Principal>,
+) -> Result<(), Problem> {
+    let Some(gate) = gate else { return Ok(()) };
+    match gate.pace(peer, principal) {
+        Pace::In(Duration::ZERO) => Ok(()),
+        Pace::In(wait) => {
+            tokio::time::sleep(wait).await;
+            Ok(())
+        }
+        Pace::Not(why, wait) => Err(Problem::TooMany(why, wait)),
+    }
+}
+
 impl Visitor {
+    /// Waits until a request of this one's may be answered.
+    ///
+    /// # Errors
+    /// 429.
+    pub(crate) async fn pace(&self) -> Result<(), Problem> {
+        match &self.known {
+            Some((principal, gate)) => pace(Some(gate), None, Some(*principal)).await,
+            None => Ok(()),
+        }
+    }
+
     /// True if it may do this to a queue.
     pub(crate) fn may(&self, verb: Verb, queue: &str) -> bool {
         let known = self.known.as_ref();

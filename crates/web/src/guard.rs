@@ -143,10 +143,13 @@ impl Guard {
     }
 
     /// Who asks, by the server's users, or by the listener's own logins.
+    /// `certified` is the common name of a certificate that was checked; a
+    /// login says more.
     pub(crate) async fn log_in(
         &self,
         peer: Option<IpAddr>,
         headers: &HeaderMap,
+        certified: Option<&str>,
     ) -> Result<Visitor, Denied> {
         let Some(gate) = self.gate.as_ref().filter(|gate| gate.is_used()) else {
             return match self.logged_in(headers) {
@@ -160,7 +163,11 @@ impl Guard {
             let _heard = tell.send(answer);
         });
         let given = Given::of(headers);
-        gate.log_in(peer, given.shown(), tell);
+        let shown = match (given.shown(), certified) {
+            (Shown::Nothing, Some(name)) => Shown::Certificate(name),
+            (shown, _) => shown,
+        };
+        gate.log_in(peer, shown, tell);
         match told.await {
             Ok(Answer::In(principal)) => Ok(Visitor {
                 known: Some((principal, Arc::clone(gate))),

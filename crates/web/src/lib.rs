@@ -30,7 +30,7 @@ mod settings;
 mod site;
 mod upload;
 
-pub use gate::{Answer, Gate, Shown, Tell};
+pub use gate::{Answer, Counted, Gate, Pace, Shown, Tell};
 pub use guard::{Asked, Logins, User, is_one_of, networks, users, words};
 pub use paths::relative_root;
 pub use serve::{Connected, Linked, Links, Socket, Web};

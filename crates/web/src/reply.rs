@@ -1,5 +1,7 @@
 //! Answers: JSON arrays, texts with a status, redirects, pages.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
@@ -18,6 +20,9 @@ pub(crate) enum Problem {
     TooSlow,
     /// All connections together hold as much memory as they may.
     NoMemory,
+    /// A limit of its address or user is reached: which, and when it may come
+    /// again.
+    TooMany(&'static str, Duration),
     /// What would be done could not be kept by enough machines now.
     Unavailable,
     /// The body ended early.
@@ -67,6 +72,7 @@ impl Problem {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "clients hold as much memory as they may (connection_memory)".to_owned(),
             ),
+            Problem::TooMany(why, _) => (StatusCode::TOO_MANY_REQUESTS, (*why).to_owned()),
             Problem::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Refusal::Unavailable.text().to_owned(),
@@ -82,9 +88,14 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, text) = self.status_and_text();
         let mut response = plain(status, format!("{} - {text}", status.as_u16()));
-        if self == Problem::Unavailable {
-            let soon = HeaderValue::from_static("1");
-            response.headers_mut().insert(RETRY_AFTER, soon);
+        let mut again = (self == Problem::Unavailable).then_some(1);
+        if let Problem::TooMany(_, wait) = self {
+            // Whole seconds, rounded up.
+            again = Some(wait.as_secs() + 1);
+        }
+        if let Some(seconds) = again {
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
         }
         response
     }

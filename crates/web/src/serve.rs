@@ -1,7 +1,7 @@
 //! The thread HTTP lives in, its listeners and connections.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use quintet_tls::{Identity, Opened, Secure, identity};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::gate::Counted;
 use crate::paced::Paced;
 use crate::places::{Busy, Places, Seat};
 use crate::secure;
@@ -27,6 +28,9 @@ const WORKERS_MAX: usize = 64;
 
 /// How long a thread in the middle of something is waited for in the end.
 const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a client that is turned away may take to hear it.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// A listening socket. Whoever opened it removes its file.
 #[derive(Debug)]
@@ -197,6 +201,7 @@ impl Listeners {
                         peer,
                         identity,
                         came,
+                        counted: None,
                     },
                 ))
             }
@@ -226,7 +231,17 @@ async fn accept(mut listeners: Listeners, site: Arc<Site>, graceful: Arc<Gracefu
     loop {
         let place = places.seat().await;
         match places.watched(listeners.accept()).await {
-            Ok((Stream::Tcp(stream), from)) => {
+            Ok((Stream::Tcp(stream), mut from)) => {
+                match site.arrive(from.address()) {
+                    Ok(counted) => from.counted = counted,
+                    Err(why) => {
+                        let clear = site.settings().tls.is_none() || from.came == Came::Linked;
+                        if clear {
+                            tokio::spawn(refuse(stream, why, place));
+                        }
+                        continue;
+                    }
+                }
                 let seat = Seat::new(&places, place);
                 let watcher = graceful.watcher();
                 match (&site.settings().tls, from.came) {
@@ -264,6 +279,8 @@ struct From {
     /// Who its client is, if a certificate says so.
     identity: Option<Arc<Identity>>,
     came: Came,
+    /// As long as it is there, it counts.
+    counted: Counted,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -280,8 +297,37 @@ impl From {
             peer,
             identity: None,
             came: Came::Direct,
+            counted: None,
         }
     }
+}
+
+impl From {
+    /// Where its client is, as limits count it.
+    fn address(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip().to_canonical())
+    }
+}
+
+/// Tells a client of which there are too many so, and closes.
+async fn refuse(
+    mut stream: tokio::net::TcpStream,
+    why: &'static str,
+    _place: OwnedSemaphorePermit,
+) {
+    let text = format!(
+        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
+         Retry-After: 1\r\nConnection: close\r\n\r\n429 - {why}",
+        "429 - ".len() + why.len()
+    );
+    let told = async {
+        stream.write_all(text.as_bytes()).await?;
+        stream.shutdown().await?;
+        // Closing with unread bytes would reset it, and the answer might never be seen.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    // Whoever does not listen is not waited for.
+    let _told = timeout(REFUSAL_TIME, told).await;
 }
 
 /// Sees to a handshake, then serves.
@@ -307,6 +353,7 @@ async fn begin(
         }
         Err(error) => {
             tls.shared.failed("http", from.peer, &error);
+            site.failed(from.address());
             seat.leave();
         }
     }
@@ -315,7 +362,7 @@ async fn begin(
 /// Serves a connection; `opened` is kept as long as it is there.
 fn connection<S>(
     stream: S,
-    from: From,
+    mut from: From,
     site: &Arc<Site>,
     watcher: Watcher,
     seat: Arc<Seat>,
@@ -323,6 +370,7 @@ fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let counted = from.counted.take();
     let limits = &site.settings().limits;
     let site = Arc::clone(site);
     let told = Arc::clone(&site);
@@ -359,7 +407,7 @@ fn connection<S>(
         );
     let connection = watcher.watch(connection);
     tokio::spawn(async move {
-        let _opened = opened;
+        let _until_it_ends = (opened, counted);
         tokio::select! {
             ended = connection => {
                 if let Err(error) = ended {

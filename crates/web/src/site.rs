@@ -14,9 +14,10 @@ use hyper::{StatusCode, Uri};
 use quintet_door::{Door, Visit};
 use quintet_engine::{Command, Outcome};
 use quintet_scripts::Rq;
+use quintet_tls::Identity;
 
 use crate::app::App;
-use crate::gate;
+use crate::gate::{self, Counted};
 use crate::guard::{Denied, Guard};
 use crate::held;
 use crate::metrics;
@@ -66,6 +67,24 @@ impl Site {
             router,
             tls_told: AtomicBool::new(false),
         })
+    }
+
+    /// A connection comes.
+    ///
+    /// # Errors
+    /// Why it has to go.
+    pub(crate) fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str> {
+        match &self.guard.gate {
+            Some(gate) => gate.arrive(peer),
+            None => Ok(None),
+        }
+    }
+
+    /// A handshake failed.
+    pub(crate) fn failed(&self, peer: Option<IpAddr>) {
+        if let Some(gate) = &self.guard.gate {
+            gate.failed(peer);
+        }
     }
 
     /// Takes note of a connection's first byte. TLS is no request and answered
@@ -119,11 +138,16 @@ impl Site {
                 }
             });
         }
+        gate::pace(self.guard.gate.as_ref(), peer, None).await?;
         let checked = self
             .guard
             .check(peer, request.method(), request.uri(), request.headers());
         let visitor = match checked {
-            Ok(()) => self.guard.log_in(peer, request.headers()).await,
+            Ok(()) => {
+                let identity = request.extensions().get::<Arc<Identity>>();
+                let shows = identity.map(|identity| identity.common_name.as_str());
+                self.guard.log_in(peer, request.headers(), shows).await
+            }
             Err(denied) => Err(denied),
         };
         let visitor = match visitor {
@@ -137,6 +161,7 @@ impl Site {
                 return Ok(self.deny(denied));
             }
         };
+        visitor.pace().await?;
         let looked = visitor.look_at(request.method(), &path);
         let noted = visitor
             .known

@@ -38,6 +38,8 @@ pub enum LoginRefused {
     Throttled,
     /// More wait to be checked than may.
     Busy,
+    /// The user has as many connections as it may.
+    TooMany,
 }
 
 impl LoginRefused {
@@ -47,6 +49,7 @@ impl LoginRefused {
             Self::Wrong => "authentication failure",
             Self::Throttled => "too many failed logins, try again later",
             Self::Busy => "too many logins at once, try again later",
+            Self::TooMany => "too many connections of this user",
         }
     }
 
@@ -56,6 +59,7 @@ impl LoginRefused {
             Self::Wrong => b"NOT_PERMITTED\r\n",
             Self::Throttled => b"TOO_MANY_FAILURES\r\n",
             Self::Busy => b"TOO_MANY_LOGINS\r\n",
+            Self::TooMany => b"TOO_MANY_CONNECTIONS\r\n",
         }
     }
 }

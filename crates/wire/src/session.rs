@@ -82,6 +82,9 @@ pub enum Said<'a> {
     /// No, and why. A voice whose errors have no free text uses its most
     /// general one.
     Refused(&'a str),
+    /// No, as a limit is reached, and which. A voice without free text says
+    /// what it says when it has no room.
+    Limited(&'a str),
 }
 
 /// What [`Session::decode`] found.

@@ -147,6 +147,7 @@ fn beanstalk_has_a_line_for_it() {
         (LoginRefused::Wrong, "NOT_PERMITTED\r\n"),
         (LoginRefused::Throttled, "TOO_MANY_FAILURES\r\n"),
         (LoginRefused::Busy, "TOO_MANY_LOGINS\r\n"),
+        (LoginRefused::TooMany, "TOO_MANY_CONNECTIONS\r\n"),
     ] {
         let told = client.logs_in(b"auth ann hush\r\n", Given::Login(Err(refused)));
         assert_eq!(told, line);

@@ -223,10 +223,10 @@ impl Session for AdminSession {
         let value = match said {
             Said::Line(text) => serde_json::json!({ "done": text }),
             Said::Message(bytes) => serde_json::json!({ "done": String::from_utf8_lossy(bytes) }),
-            Said::Refused(text) => serde_json::json!({ "error": text }),
+            Said::Refused(text) | Said::Limited(text) => serde_json::json!({ "error": text }),
         };
         reply::end_line(output, &value);
-        match matches!(said, Said::Refused(_)) && import {
+        match matches!(said, Said::Refused(_) | Said::Limited(_)) && import {
             true => Next::Close,
             false => Next::Done,
         }

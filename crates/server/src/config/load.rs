@@ -10,7 +10,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
-use super::{Address, Config, Listen, ListenTls, Served, TlsMode, scripts, trust};
+use super::{Address, Config, Listen, ListenTls, Served, TlsMode, limits, scripts, trust};
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -175,6 +175,14 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                         .push(grant.map_err(|why| anyhow!("in [[grant]]: {why}"))?);
                 }
             }
+            "limit" => {
+                for table in as_tables(value, "[[limit]]")? {
+                    let row = trust::read(limits::LIMIT, table);
+                    config
+                        .limits
+                        .push(row.map_err(|why| anyhow!("in [[limit]]: {why}"))?);
+                }
+            }
             "cluster" => {
                 for (key, value) in as_table(value, "[cluster]")? {
                     let spec = CLUSTER.iter().find(|spec| spec.key == key);
@@ -193,12 +201,7 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                     .find(|spec| spec.key == key)
                     .ok_or_else(|| {
                         let known = SETTINGS.iter().map(|spec| spec.key);
-                        anyhow!(unknown(
-                            "key",
-                            key,
-                            known
-                                .chain(["cluster", "defaults", "grant", "listen", "queue", "user"])
-                        ))
+                        anyhow!(unknown("key", key, known.chain(TABLES.iter().copied())))
                     })?;
                 (spec.field)(config)
                     .set(value)
@@ -208,6 +211,11 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
     }
     Ok(())
 }
+
+/// What the file may have beside settings.
+const TABLES: &[&str] = &[
+    "cluster", "defaults", "grant", "limit", "listen", "queue", "user",
+];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.
 fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides> {

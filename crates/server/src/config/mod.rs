@@ -6,6 +6,7 @@
 mod address;
 mod cluster;
 mod files;
+mod limits;
 mod load;
 mod machine;
 mod print;
@@ -28,6 +29,9 @@ use quintet_wire::Options;
 pub(crate) use address::Address;
 pub(crate) use cluster::Cluster;
 pub(crate) use files::{Places, RESERVE};
+pub(crate) use limits::LimitRow;
+#[cfg(test)]
+pub(crate) use load::from_text;
 pub(crate) use load::{Given, load};
 pub(crate) use print::{Secrets, print};
 pub(crate) use quintet_host::SyncPolicy;
@@ -104,6 +108,8 @@ pub(crate) struct Config {
     pub(crate) users: Vec<UserTable>,
     /// `[[grant]]`, in the order of the file.
     pub(crate) grants: Vec<GrantTable>,
+    /// `[[limit]]`, in the order of the file.
+    pub(crate) limits: Vec<LimitRow>,
     pub(crate) listen: Vec<Listen>,
 }
 
@@ -121,6 +127,13 @@ pub(crate) struct Listen {
     pub(crate) insecure: bool,
     pub(crate) tls: ListenTls,
     pub(crate) options: Options,
+}
+
+impl Listen {
+    /// It has users of its own.
+    pub(crate) fn has_users_option(&self) -> bool {
+        matches!(self.served, Served::Http) && !self.options.text("users").trim().is_empty()
+    }
 }
 
 /// Budgets of hooks, as they are set.
@@ -195,6 +208,7 @@ impl Default for Config {
             cluster: Cluster::default(),
             users: Vec::new(),
             grants: Vec::new(),
+            limits: Vec::new(),
             listen: Vec::new(),
         }
     }
@@ -224,6 +238,11 @@ impl Config {
     /// Where the hooks are, if there are any.
     pub(crate) fn hooks_path(&self) -> Option<PathBuf> {
         (!self.hooks.is_empty()).then(|| PathBuf::from(&self.hooks))
+    }
+
+    /// True if others than `[[user]]` tables may know users.
+    pub(crate) fn names_users_elsewhere(&self) -> bool {
+        self.hooks_path().is_some() || self.listen.iter().any(Listen::has_users_option)
     }
 
     pub(crate) fn hook_limits(&self) -> quintet_hooks::Limits {

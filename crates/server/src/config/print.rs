@@ -6,6 +6,7 @@ use quintet_engine::QueueSettings;
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
+use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, quoted};
 use super::trust::{GRANT, TrustField, TrustSpec, USER};
@@ -115,6 +116,13 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         (GRANT, &config.grants),
         |_, value| value.to_owned(),
     );
+    tables(
+        &mut out,
+        "limit",
+        "What one address or one user may use at once. SIGHUP reloads them.",
+        (LIMIT, &config.limits),
+        |_, value| value.to_owned(),
+    );
     comment(
         &mut out,
         "One table per listener. Each voice has options of its own.",
@@ -192,6 +200,9 @@ fn tables<T: Clone + Default>(
             let value = match (spec.field)(&mut table) {
                 TrustField::Text(text) if text.is_empty() => continue,
                 TrustField::List(list) if list.is_empty() => continue,
+                TrustField::Number(None) | TrustField::Bytes(None) => continue,
+                TrustField::Number(Some(number)) => number.to_string(),
+                TrustField::Bytes(Some(bytes)) => quoted(&show_bytes(*bytes)),
                 TrustField::Text(text) => quoted(&shown(spec.key, text)),
                 TrustField::List(list) => {
                     let list = list.iter().map(|one| quoted(&shown(spec.key, one)));

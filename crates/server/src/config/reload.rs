@@ -22,6 +22,7 @@ impl Config {
         self.scripts = newer.scripts;
         self.users = newer.users;
         self.grants = newer.grants;
+        self.limits = newer.limits;
         waiting
     }
 }

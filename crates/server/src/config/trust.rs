@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use quintet_engine::Pattern;
 use quintet_trust::{Grant, Holder, Password, Right, Secret, Token, TokenId, User};
 
-use super::schema::text;
+use super::schema::{bytes, number, text};
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -44,6 +44,10 @@ pub(crate) struct TrustSpec<T> {
 pub(crate) enum TrustField<'a> {
     Text(&'a mut String),
     List(&'a mut Vec<String>),
+    /// A whole number; `None`: not said.
+    Number(&'a mut Option<u64>),
+    /// A size, bytes.
+    Bytes(&'a mut Option<u64>),
 }
 
 impl TrustField<'_> {
@@ -55,6 +59,8 @@ impl TrustField<'_> {
                 let all = all.iter().map(|one| text(one).map(str::to_owned));
                 *field = all.collect::<Result<_, _>>()?;
             }
+            Self::Number(field) => *field = Some(number(value)?),
+            Self::Bytes(field) => *field = Some(bytes(value)?),
         }
         Ok(())
     }

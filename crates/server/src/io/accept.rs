@@ -13,11 +13,52 @@ use super::guests::Origin;
 use super::mail::{Arrival, Mail, Way};
 use super::secure::Secrecy;
 use super::thread::IoThread;
+use crate::quotas::{Meter, Of};
+use crate::server::Server;
 
 /// Connections accepted from one listener before others get a turn.
 const ACCEPTS: usize = 64;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// Counts a new connection and chooses its thread: the one with the fewest, `first` if that has
+    /// as few. `None`: there are too many, and it is closed.
+    pub(crate) fn admit(
+        &self,
+        mut arrival: Arrival,
+        first: Option<usize>,
+    ) -> Option<(usize, Arrival)> {
+        let operator = self.is_operator(arrival.listener);
+        if !operator {
+            match self.quotas.arrive(arrival.address()) {
+                Ok(meter) => arrival.meter = meter,
+                Err(limited) => {
+                    self.turn_away(arrival, limited, Of::Address);
+                    return None;
+                }
+            }
+        }
+        if !self.guests.admit(arrival.origin, operator) {
+            return None;
+        }
+        let load = |thread: &usize| self.mail[*thread].connections.load(Ordering::Relaxed);
+        let others = (0..self.threads.len()).filter(|thread| Some(*thread) != first);
+        let thread = first.into_iter().chain(others).min_by_key(load)?;
+        self.mail[thread]
+            .connections
+            .fetch_add(1, Ordering::Relaxed);
+        Some((thread, arrival))
+    }
+
+    /// An admitted connection of an I/O thread is gone.
+    pub(crate) fn dismiss(&self, thread: usize, origin: Origin) {
+        self.guests.dismiss(origin);
+        self.mail[thread]
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl IoThread {
     pub(super) fn accept_all(&mut self) {
@@ -73,6 +114,7 @@ impl IoThread {
             way: Way::Direct,
             user: None,
             identity: None,
+            meter: Meter::default(),
         };
         if let Some((thread, arrival)) = self.server.admit(arrival, Some(self.index)) {
             if thread == self.index {
@@ -100,6 +142,13 @@ impl IoThread {
             party: key.party(),
             principal: self.server.who_comes(&arrival),
         };
+        let counted = self.server.count_as(&mut arrival.meter, caller.principal);
+        if let Err(limited) = counted {
+            self.server.turn_away(arrival, limited, Of::User);
+            self.conns.release(key);
+            self.server.dismiss(self.index, origin);
+            return;
+        }
         let listening = &self.server.listeners[listener];
         let session = listening.opener.open();
         if let Some(secure) = &listening.tls

@@ -18,6 +18,7 @@ use super::inbox::Inbox;
 use super::mail::{Arrival, Way};
 use super::outbox::Outbox;
 use super::secure::Secrecy;
+use crate::quotas::Meter;
 
 /// So much a connection holds without its being counted, bytes: what small
 /// requests take, and what one that rests keeps. Bounded by the number of
@@ -33,6 +34,10 @@ pub(super) enum Pause {
     /// All connections together hold too much memory, and this one holds some
     /// of it.
     Starved,
+    /// The same of those of its address or user.
+    Crowded,
+    /// Its address or user sends more requests than it may.
+    Slowed,
 }
 
 /// What a connection is about.
@@ -142,6 +147,8 @@ pub(super) struct Conn {
     /// What the session said to its client having closed its side, once asked.
     pub(super) half_close: Option<HalfClose>,
     pub(super) pause: Pause,
+    /// What it uses of what its address and user may.
+    pub(super) meter: Meter,
     /// What it holds, as the budget of all connections knows it, bytes.
     pub(super) charged: u64,
     /// The socket took no more; room is watched for.
@@ -224,6 +231,7 @@ impl Conn {
             way,
             user,
             identity,
+            meter,
         } = arrival;
         Self {
             secrecy: match stream.is_handshaking() {
@@ -245,6 +253,7 @@ impl Conn {
             who: None,
             half_close: None,
             pause: Pause::No,
+            meter,
             charged: 0,
             blocked: false,
             listed: Listed::default(),
@@ -275,6 +284,7 @@ impl Conn {
         let holds = self.footprint();
         if holds != self.charged {
             budget.change(self.charged, holds);
+            self.meter.hold(holds);
             self.charged = holds;
         }
     }

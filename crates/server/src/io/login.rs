@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quintet_engine::{Command, Delivery, Outcome, Party, Pattern, Principal, Verb};
 use quintet_hooks::Event;
 use quintet_host::{Need, PartyKey};
-use quintet_wire::{Given, Login, Logins};
+use quintet_wire::{Given, Login, LoginRefused, Logins};
 
 use super::conn::{Conn, DueReply};
 use super::mail::{Arrival, Mail};
@@ -27,9 +27,11 @@ impl Server {
                 Some(_) | None => Principal::SERVER,
             };
         }
-        match &arrival.user {
-            Some(user) => self.trust.user(user),
-            None => match self.listeners[arrival.listener].user.as_str() {
+        // A certificate of another node's client counts if it names a user.
+        let certified = arrival.user.as_deref().map(|user| self.trust.user(user));
+        match certified {
+            Some(user) if user != Principal::ANONYMOUS => user,
+            Some(_) | None => match self.listeners[arrival.listener].user.as_str() {
                 "" => Principal::ANONYMOUS,
                 user => self.trust.user(user),
             },
@@ -61,7 +63,7 @@ impl Server {
             with_each_request: false,
         };
         match self.begin_login(&comes, tell) {
-            Begun::Now(told) => Some(conn.becomes(told)),
+            Begun::Now(told) => Some(conn.becomes(told, self)),
             Begun::Later => None,
         }
     }
@@ -89,12 +91,15 @@ fn address(conn: &Conn) -> Option<IpAddr> {
 
 impl Conn {
     /// Takes note of what came of its login.
-    fn becomes(&mut self, told: Told) -> DueReply {
-        let told = told.map(|logged_in| {
+    fn becomes(&mut self, told: Told, server: &Server) -> DueReply {
+        let told = told.and_then(|logged_in| {
+            let counted = server.count_as(&mut self.meter, logged_in.principal);
+            counted.map_err(|_| LoginRefused::TooMany)?;
             self.caller.principal = logged_in.principal;
             self.user = Some(logged_in.name);
             // Hooks are shown somebody else from now on.
             self.who = None;
+            Ok(())
         });
         DueReply {
             given: Given::Login(told),
@@ -136,7 +141,7 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let reply = conn.becomes(told);
+        let reply = conn.becomes(told, &server);
         self.replies.push(reply);
         self.encode(slot, &server);
         self.serve(slot);

@@ -1,6 +1,6 @@
 //! What other threads leave for an I/O thread, or the desk's.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +11,7 @@ use quintet_tls::Identity;
 
 use super::{Origin, Stream};
 use crate::clients::Census;
+use crate::quotas::Meter;
 use crate::trust::Told;
 
 /// One thing left.
@@ -42,6 +43,16 @@ pub(crate) struct Arrival {
     pub(crate) user: Option<String>,
     /// Who the client is, if the node it came through knows.
     pub(crate) identity: Option<Arc<Identity>>,
+    /// What it uses of what its address may.
+    pub(crate) meter: Meter,
+}
+
+impl Arrival {
+    /// Where its client is, as limits count it; a unix socket has no address.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        let peer = self.way.peer(&self.stream);
+        peer.map(|peer| peer.ip().to_canonical())
+    }
 }
 
 /// How a client's bytes get here.

@@ -9,6 +9,7 @@ mod gone;
 mod guests;
 mod hooked;
 mod inbox;
+mod limits;
 mod listen;
 mod login;
 mod mail;

@@ -12,6 +12,7 @@ use quintet_wire::{Foreign, Http, Said};
 
 use super::counts::Replies;
 use super::thread::IoThread;
+use crate::quotas::Of;
 
 /// Handshakes that are gone on with before all others are served again: the
 /// step that agrees on keys takes some 100 us, with RSA 1 ms.
@@ -73,6 +74,7 @@ impl IoThread {
         if conn.secrecy != Secrecy::Handshake || conn.stream.is_handshaking() {
             return;
         }
+        let mut limited = None;
         conn.secrecy = Secrecy::Secret;
         conn.identity = conn.stream.identity().map(Arc::new);
         if let Some(identity) = &conn.identity
@@ -81,9 +83,14 @@ impl IoThread {
             let user = self.server.trust.user(&identity.common_name);
             if user != Principal::ANONYMOUS {
                 conn.caller.principal = user;
+                limited = self.server.count_as(&mut conn.meter, user).err();
             }
         }
         self.server.tls.shared.opened();
+        if let Some(limited) = limited {
+            self.say_limited(slot, limited, Of::User);
+            return;
+        }
         if self.hooks.is_some() {
             self.greet(slot);
         }
@@ -95,8 +102,13 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return false;
         };
-        if conn.secrecy == Secrecy::Secret {
-            self.server.tls.shared.closed();
+        match conn.secrecy {
+            Secrecy::Secret => self.server.tls.shared.closed(),
+            Secrecy::Handshake => {
+                let address = conn.peer().map(|peer| peer.ip().to_canonical());
+                self.server.quotas.failed(address);
+            }
+            Secrecy::Plain | Secrecy::Failed => {}
         }
         conn.secrecy = Secrecy::Failed;
         let listener = &self.server.listeners[conn.listener];

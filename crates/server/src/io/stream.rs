@@ -11,6 +11,9 @@ use quintet_tls::{Identity, Scratch, ServerChannel};
 /// Reads of what nobody wants any more, at most.
 const DRAIN_READS: usize = 16;
 
+/// Bytes read at once of a client that is not served.
+const LAST_WORD_READ: usize = 4096;
+
 /// A connection that does not block.
 pub(crate) struct Stream {
     socket: Socket,
@@ -218,6 +221,18 @@ impl Stream {
         {
             tracing::trace!("no goodbye: {error}");
         }
+        self.part(scratch);
+    }
+
+    /// Says a last word in the clear to a new client that is not served, as far
+    /// as its socket has room, and reads what came meanwhile.
+    pub(crate) fn last_word(&mut self, bytes: &[u8]) {
+        if self.socket.write(bytes).is_ok() {
+            self.part(&mut [0; LAST_WORD_READ]);
+        }
+    }
+
+    fn part(&mut self, scratch: &mut [u8]) {
         let shut = match &self.socket {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Socket::Unix(stream) => stream.shutdown(Shutdown::Write),

@@ -16,6 +16,7 @@ use quintet_wire::Ask;
 use super::conn::{DueReply, Pause};
 use super::counts::Read;
 use super::gather::{Gather, Turn};
+use super::limits::Waiting;
 use super::listen::Bound;
 use super::mail::Mail;
 use super::outbox::Flushed;
@@ -37,9 +38,9 @@ const LOCAL_DELIVERIES: usize = 1024;
 const LARGE_AT_ONCE: usize = 2;
 /// Connections that hold memory are closed, the largest first, when it was
 /// short for so long ...
-const TIGHT_MAX: Duration = Duration::from_secs(1);
+pub(super) const TIGHT_MAX: Duration = Duration::from_secs(1);
 /// ... and until then it is looked at that often.
-const TIGHT_LOOK: Duration = Duration::from_millis(20);
+pub(super) const TIGHT_LOOK: Duration = Duration::from_millis(20);
 
 /// One I/O thread.
 pub(crate) struct IoThread {
@@ -73,7 +74,9 @@ pub(crate) struct IoThread {
     pub(super) handshakes: VecDeque<(Instant, PartyKey)>,
     /// Connections that go on when memory is no longer short.
     pub(super) starved: Vec<u32>,
-    /// Since when it is.
+    /// Those that a limit of their address or user makes wait.
+    pub(super) waiting: Waiting,
+    /// Since when memory is short.
     tight_since: Option<Instant>,
     mail: Vec<Mail>,
     /// What this thread's steps have left: outcomes for others, and the newest
@@ -130,6 +133,7 @@ impl IoThread {
             again_handshake: VecDeque::new(),
             handshakes: VecDeque::new(),
             starved: Vec::new(),
+            waiting: Waiting::default(),
             tight_since: None,
             mail: Vec::new(),
             trail: Trail::default(),
@@ -176,6 +180,7 @@ impl IoThread {
             }
             self.accept_all();
             self.collect_mail();
+            self.wake_slowed();
             self.serve_again();
             self.deliver_local();
             self.write();
@@ -183,6 +188,7 @@ impl IoThread {
             self.part_from_the_gone();
             self.flush();
             self.keep_memory();
+            self.keep_quotas();
             self.close_idle();
             self.end_late_handshakes();
             if self.is_stopped() {
@@ -210,6 +216,7 @@ impl IoThread {
             idle,
             starved,
             self.next_late(),
+            self.next_limited(),
         ];
         waits.into_iter().flatten().min()
     }
@@ -672,6 +679,7 @@ impl IoThread {
             let quiet = self.instant.saturating_duration_since(conn.active);
             // A take that waits is not idle.
             let waits = conn.phase.waits() || conn.standing.is_some();
+            let waits = waits || conn.pause == Pause::Slowed;
             if idle_ms > 0 && quiet > limit && !waits {
                 self.close(slot);
             }

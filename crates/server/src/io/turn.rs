@@ -74,6 +74,7 @@ impl IoThread {
     #[expect(clippy::wildcard_enum_match_arm, reason = "any other error ends it")]
     fn serve_with(&mut self, slot: u32, scratch: &mut [u8], records: &mut Scratch) -> Stop {
         let server = Arc::clone(&self.server);
+        let instant = self.instant;
         // What was read last and not consumed is scratch[from..to], or, if
         // there was a rest from before, in the connection's own buffer.
         let (mut from, mut to) = (0, 0);
@@ -94,8 +95,11 @@ impl IoThread {
                 break Stop::Quiet;
             }
             let tight = server.connection_memory.is_tight();
-            if tight && conn.charged > 0 && !server.is_operator(conn.listener) {
-                if conn.pause != Pause::Starved {
+            let crowded = conn.meter.is_tight().is_some();
+            if (tight || crowded) && conn.charged > 0 && !server.is_operator(conn.listener) {
+                if !tight {
+                    self.waiting.crowd(conn, instant);
+                } else if conn.pause != Pause::Starved {
                     conn.pause = Pause::Starved;
                     self.starved.push(slot);
                 }
@@ -112,6 +116,19 @@ impl IoThread {
             };
             let mut dry = known_dry;
             let mut used = 0;
+            let mut room = REQUESTS - requests;
+            let fresh = conn.inbox.pending.is_empty() && conn.inbox.upload.is_none();
+            if fresh && !dry && !input.is_empty() {
+                room = conn.meter.room(|| server.quotas.now_ns(instant), room);
+                if room == 0 {
+                    let now_ns = server.quotas.now_ns(instant);
+                    self.waiting.slow(conn, now_ns, &server);
+                    break Stop::Quiet;
+                }
+                if conn.pause == Pause::Slowed {
+                    conn.pause = Pause::No;
+                }
+            }
             if !conn.inbox.pending.is_empty() {
                 self.asks.extend(conn.inbox.pending.drain(..));
             } else if let Some(upload) = &mut conn.inbox.upload {
@@ -147,8 +164,9 @@ impl IoThread {
                     tally,
                     logins: server.logins_of(principal, self.hooks.as_ref()),
                 };
-                let room = REQUESTS - requests;
                 let decoded = decode(&mut *conn.session, input, room, &env, &mut self.asks);
+                let count = self.asks.len();
+                conn.meter.charge(|| server.quotas.now_ns(instant), count);
                 used = decoded.used;
                 dry = decoded.dry;
                 known_dry = dry;
@@ -189,7 +207,10 @@ impl IoThread {
             conn.inbox.bytes.extend_from_slice(&scratch[from..to]);
             (from, to) = (0, 0);
             // Where memory is short nobody begins to hold much of it.
-            let room = if tight { FREE_BYTES / 2 } else { scratch.len() };
+            let room = match tight || crowded {
+                true => FREE_BYTES / 2,
+                false => scratch.len(),
+            };
             match conn.stream.read(scratch, room, records) {
                 Ok(Got {
                     bytes: 0,

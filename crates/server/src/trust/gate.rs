@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use quintet_engine::{Name, Principal, Verb};
-use quintet_web::{Answer, Gate, Shown, Tell, User};
+use quintet_web::{Answer, Counted, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
 
 use super::login::{Begun, Comes, Told};
+use crate::quotas::{self, Limited, Of};
 use crate::server::Server;
 
 /// What a listener of HTTP asks.
@@ -56,6 +58,13 @@ impl Gate for HttpGate {
         };
         let (name, secret) = match shown {
             Shown::Nothing => return tell(self.silent(&server)),
+            Shown::Certificate(name) => {
+                // A name that nobody here has says no more than none.
+                return tell(match server.trust.user(name) {
+                    Principal::ANONYMOUS => self.silent(&server),
+                    user => Answer::In(user),
+                });
+            }
             Shown::Bearer(token) => return tell(answer(server.bear(token, peer))),
             Shown::Basic(name, secret) => (name, secret),
         };
@@ -81,6 +90,40 @@ impl Gate for HttpGate {
         let begun = server.begin_login(&comes, move |told| once(&later, told));
         if let Begun::Now(told) = begun {
             once(&tell, told);
+        }
+    }
+
+    fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str> {
+        let Some(server) = self.server.upgrade() else {
+            return Ok(None);
+        };
+        match server.quotas.stay(peer) {
+            Ok(stay) => Ok(stay.map(|stay| Box::new(stay) as Box<dyn Send + Sync>)),
+            Err(limited) => Err(limited.text(Of::Address)),
+        }
+    }
+
+    fn failed(&self, peer: Option<IpAddr>) {
+        if let Some(server) = self.server.upgrade() {
+            server.quotas.failed(peer);
+        }
+    }
+
+    fn pace(&self, peer: Option<IpAddr>, principal: Option<Principal>) -> Pace {
+        let Some(server) = self.server.upgrade() else {
+            return Pace::In(Duration::ZERO);
+        };
+        let now = Instant::now();
+        let paced = match principal {
+            None => server.quotas.pace_address(peer, now),
+            Some(user) => {
+                let name = server.trust.table().name_of(user);
+                server.quotas.pace_user(user, name, now)
+            }
+        };
+        match paced {
+            quotas::Pace::In(wait) => Pace::In(wait),
+            quotas::Pace::Not(wait, of) => Pace::Not(Limited::Requests.text(of), wait),
         }
     }
 
@@ -110,7 +153,7 @@ fn answer(told: Told) -> Answer {
     match told {
         Ok(logged_in) => Answer::In(logged_in.principal),
         Err(LoginRefused::Wrong) => Answer::No,
-        Err(refused @ (LoginRefused::Throttled | LoginRefused::Busy)) => {
+        Err(refused @ (LoginRefused::Throttled | LoginRefused::Busy | LoginRefused::TooMany)) => {
             Answer::NotNow(refused.text())
         }
     }

@@ -195,20 +195,24 @@ impl Server {
             Ok(_) => (&counts.logins, "ok"),
             Err(LoginRefused::Wrong) => (&counts.failed, "wrong"),
             Err(LoginRefused::Throttled) => (&counts.throttled, "throttled"),
-            Err(LoginRefused::Busy) => (&counts.busy, "busy"),
+            // Of too many connections is said when the login is over.
+            Err(LoginRefused::Busy | LoginRefused::TooMany) => (&counts.busy, "busy"),
         };
         count.fetch_add(1, Ordering::Relaxed);
+        if let Err(LoginRefused::Wrong) = outcome {
+            self.quotas.failed(address);
+        }
         if let Some(address) = address {
             let mut throttle = locked(&self.trust.checker.throttle);
             match outcome {
                 Ok(_) => throttle.succeeded(address),
                 Err(LoginRefused::Wrong) => throttle.failed(address, wall_ms()),
                 // Not looked at, so it did not fail.
-                Err(LoginRefused::Throttled | LoginRefused::Busy) => {}
+                Err(_) => {}
             }
         }
         // Of those that are not looked at there may be any number.
-        if !matches!(outcome, Err(LoginRefused::Throttled | LoginRefused::Busy)) {
+        if matches!(outcome, Ok(_) | Err(LoginRefused::Wrong)) {
             self.audit.note(&name, address, "login", "", result);
         }
         outcome.map(|principal| LoggedIn {

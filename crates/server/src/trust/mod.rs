@@ -202,8 +202,7 @@ fn read(
         .iter()
         .map(|grant| grant.grant(&mut wrong))
         .collect();
-    let elsewhere = config.hooks_path().is_some() || config.listen.iter().any(has_users_option);
-    let table = register.table(&users, &grants, elsewhere);
+    let table = register.table(&users, &grants, config.names_users_elsewhere());
     let table = match table {
         Ok(table) => table,
         Err(error) => {
@@ -227,10 +226,6 @@ fn read(
     }
 }
 
-fn has_users_option(listen: &Listen) -> bool {
-    matches!(listen.served, Served::Http) && !listen.options.text("users").trim().is_empty()
-}
-
 /// True if clients of this voice can say who they are.
 fn has_logins(served: Served) -> bool {
     [http::NAME, "memcache", "beanstalk", "lineup"].contains(&served.name())
@@ -247,7 +242,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let shows_certificate = tls.is_some_and(|tls| tls.client_ca.is_some());
     let asked = !listen.user.is_empty()
         || shows_certificate
-        || has_users_option(listen)
+        || listen.has_users_option()
         || table.is_used() && !table.lets_anonymous() && has_logins(listen.served);
     if at.ip().to_canonical().is_loopback() || listen.insecure || asked {
         return None;

@@ -9,6 +9,7 @@ mod bodies;
 mod foreign;
 mod hostile;
 mod jobqueue;
+mod limits;
 mod pinpriq;
 mod sockets;
 mod tls;

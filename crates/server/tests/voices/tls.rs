@@ -489,6 +489,59 @@ fn a_client_s_certificate_has_to_count() {
     assert!(text(&bench.stdout).contains("under TLS"), "{bench:?}");
 }
 
+/// Over HTTP as over the voices: the common name is the user, a login says
+/// more, and a name that nobody has says nothing.
+#[test]
+fn a_certificate_s_name_is_the_user_on_every_voice() {
+    let authority = Authority::new();
+    let (cert, key) = authority.sign("localhost", 2100);
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "hush\n").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let config_text = format!(
+        "tls_cert = '{}'\ntls_key = '{}'\ntls_client_ca = '{}'\n\
+         [[user]]\nname = 'worker-7'\n[[user]]\nname = 'bob'\nsecret_file = '{}'\n\
+         [[grant]]\nuser = 'worker-7'\nqueues = ['work']\nrights = ['put', 'take', 'peek']\n\
+         [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['peek', 'server']\n",
+        cert.display(),
+        key.display(),
+        authority.ca().display(),
+        secret.display()
+    );
+    let start = Start {
+        config: Some(&config_text),
+        listen: &["memcache=127.0.0.1:0", "http=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&folder.path().join("data"), start);
+    let worker = authority.sign("worker-7", 2100);
+    let stranger = authority.sign("worker-8", 2100);
+    let of = |shown: &(PathBuf, PathBuf)| Arc::new(config(&authority.ca(), BOTH, Some(shown)));
+    let status = |shown: &(PathBuf, PathBuf), path: &str, headers: &str| {
+        let mut client = Client::tls(server.address_of("http"), of(shown));
+        let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+        client.send(format!("GET {path} {head}{headers}\r\n").as_bytes());
+        let line = text(&client.until(b"\r\n"));
+        line.split(' ').nth(1).unwrap().to_owned()
+    };
+    let mut memcache = Client::tls(server.address(), of(&worker));
+    memcache.put("work", b"hi");
+    memcache.take("work", b"hi");
+    assert_eq!(status(&worker, "/q/work.txt", ""), "200");
+    assert_eq!(status(&worker, "/q/other.txt", ""), "403");
+    assert_eq!(status(&worker, "/metrics", ""), "403");
+    // Bob, by basic authentication.
+    let login = "authorization: Basic Ym9iOmh1c2g=\r\n";
+    assert_eq!(status(&worker, "/metrics", login), "200");
+    let wrong = "authorization: Basic Ym9iOndyb25n\r\n";
+    assert_eq!(status(&worker, "/q/work.txt", wrong), "401");
+    assert_eq!(status(&stranger, "/q/work.txt", ""), "401");
+    let mut memcache = Client::tls(server.address(), of(&stranger));
+    memcache.send(b"get work\r\n");
+    memcache.expect(b"CLIENT_ERROR unauthenticated\r\n");
+}
+
 /// Bytes of the certificate that a new client is shown.
 fn shown(server: &Server, ca: &Path) -> Vec<u8> {
     let socket = TcpStream::connect(server.address()).unwrap();

@@ -304,6 +304,7 @@ impl Session for BeanstalkSession {
             }
             // Errors have no text here.
             (_, Said::Refused(_)) => output.put(reply::INTERNAL_ERROR),
+            (_, Said::Limited(_)) => output.put(reply::OUT_OF_MEMORY),
         }
         Next::Done
     }

@@ -313,7 +313,7 @@ impl Session for JobqueueSession {
         match said {
             // No reply of this protocol has a text or a body of its own.
             Said::Line(_) | Said::Message(_) => output.put(b"OK\0"),
-            Said::Refused(text) => error(output, text.as_bytes()),
+            Said::Refused(text) | Said::Limited(text) => error(output, text.as_bytes()),
         }
         Next::Done
     }

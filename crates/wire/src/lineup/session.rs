@@ -268,7 +268,7 @@ impl Session for LineupSession {
                 output.put(b"$");
                 output.block_of(bytes);
             }
-            Said::Refused(text) => error(output, text),
+            Said::Refused(text) | Said::Limited(text) => error(output, text),
         }
         Next::Done
     }

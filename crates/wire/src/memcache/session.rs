@@ -257,7 +257,7 @@ impl Session for MemcacheSession {
                 output.block_of(bytes);
                 output.put(END);
             }
-            (_, Said::Refused(text)) => server_error(text, output),
+            (_, Said::Refused(text) | Said::Limited(text)) => server_error(text, output),
         }
         Next::Done
     }

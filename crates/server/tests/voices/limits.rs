@@ -1,0 +1,233 @@
+//! What one address or one user may use at once, over real sockets.
+
+use std::time::{Duration, Instant};
+
+use quintet_trust::NewToken;
+use rustix::process::Signal;
+
+use crate::common::{Client, PATIENCE, Server, Start, page, text};
+
+const VOICES: [&str; 6] = [
+    "memcache",
+    "lineup",
+    "jobqueue",
+    "beanstalk",
+    "pinpriq",
+    "http",
+];
+
+fn start(dir: &tempfile::TempDir, config: &str) -> Server {
+    let listen = VOICES.map(|voice| format!("{voice}=127.0.0.1:0"));
+    let start = Start {
+        listen: &listen.each_ref().map(String::as_str),
+        config: Some(config),
+        ..Start::default()
+    };
+    Server::start_with(&dir.path().join("data"), start)
+}
+
+/// Each address of this machine may use so much.
+fn here(limits: &str) -> String {
+    format!("[[limit]]\naddress = '127.0.0.0/8'\n{limits}\n")
+}
+
+/// Connects until the server lets it in: says this and is told that.
+fn comes_in(server: &Server, voice: &str, words: &str, told: &str) -> Client {
+    let began = Instant::now();
+    loop {
+        let mut client = server.client_of(voice);
+        client.try_send(words.as_bytes());
+        let said = client.exact(told.len());
+        if said == told.as_bytes() {
+            return client;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", text(&said));
+    }
+}
+
+#[test]
+fn one_connection_too_many_is_refused_in_its_voice_s_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir, &here("connections_max = 2"));
+    let mut first = server.client_of("memcache");
+    first.put("q", b"hi");
+    let mut second = server.client_of("beanstalk");
+    second.send(b"use q\r\n");
+    second.expect(b"USING q\r\n");
+    let why = "too many connections from this address";
+    for (voice, told) in [
+        ("memcache", format!("SERVER_ERROR {why}\r\n")),
+        ("lineup", format!("-{why}\r\n")),
+        ("jobqueue", format!("ERROR\0{why}\0")),
+        ("beanstalk", "OUT_OF_MEMORY\r\n".to_owned()),
+        ("pinpriq", String::new()),
+    ] {
+        let mut third = server.client_of(voice);
+        third.expect(told.as_bytes());
+        third.expect_end();
+    }
+    let (status, body) = page(&server, "/healthz");
+    assert_eq!((status, body), (429, format!("429 - {why}")));
+    assert_eq!(server.number("limit_refusals_connections_address"), 6);
+    // Others are unharmed, operators too, and a place that is free is given.
+    first.take("q", b"hi");
+    drop(second);
+    let mut third = comes_in(&server, "memcache", "get q\r\n", "END\r\n");
+    third.put("q", b"hi");
+    // Another number counts from the next connection on.
+    let file = server.data.with_extension("toml");
+    std::fs::write(file, here("connections_max = 3")).expect("written");
+    server.signal(Signal::HUP);
+    comes_in(
+        &server,
+        "memcache",
+        "get q\r\n",
+        "VALUE q 0 2\r\nhi\r\nEND\r\n",
+    );
+    assert!(server.stop().success());
+}
+
+/// Who sends faster than its rate is answered at that rate, all of it and in
+/// order, also behind an end of its stream.
+#[test]
+fn requests_over_the_rate_wait() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir, &here("requests_per_second = 20\nrequests_burst = 10"));
+    let began = Instant::now();
+    let mut clients = [(); 3].map(|()| server.client_of("memcache"));
+    for client in &mut clients {
+        client.send(&b"set q 0 0 2\r\nhi\r\n".repeat(10));
+        client.send(&b"get q\r\n".repeat(10));
+        client.half_close();
+    }
+    for client in &mut clients {
+        client.expect(&b"STORED\r\n".repeat(10));
+        client.until(b"END\r\n");
+        while !client.some().is_empty() {}
+    }
+    // 60 requests, of which 10 come at once. It may take longer, never less.
+    let least = Duration::from_millis(50 * (60 - 10));
+    assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+    assert!(server.number("limit_delays_address") > 0);
+    assert_eq!(server.number("limit_refusals_requests_address"), 0);
+    server.stop();
+}
+
+#[test]
+fn http_is_told_when_to_come_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir, &here("requests_per_second = 1\nrequests_burst = 1"));
+    let began = Instant::now();
+    let mut waiting = Vec::new();
+    while server.number("limit_refusals_requests_address") == 0 {
+        let mut client = server.client_of("http");
+        client.send(b"GET /q.json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        waiting.push(client);
+        assert!(began.elapsed() < PATIENCE);
+    }
+    let replies = waiting
+        .iter_mut()
+        .map(|client| text(&client.until(b"\r\n\r\n")));
+    let (fine, refused): (Vec<_>, Vec<_>) =
+        replies.partition(|head| head.starts_with("HTTP/1.1 200 "));
+    assert!(!fine.is_empty() && !refused.is_empty());
+    for head in refused {
+        let head = head.to_lowercase();
+        assert!(head.starts_with("http/1.1 429 "), "{head}");
+        assert!(head.contains("\r\nretry-after: "), "{head}");
+    }
+    // Whoever asks whether it lives does not wait.
+    assert_eq!(page(&server, "/healthz").0, 200);
+    server.stop();
+}
+
+/// Many half requests hold no more than their address may; what is closed is
+/// told so, and whoever holds nothing goes on.
+#[test]
+fn bytes_in_flight_are_bounded_by_address() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir, &here("bytes_in_flight_max = '1MiB'"));
+    let mut halves: Vec<Client> = (0..40)
+        .map(|_| {
+            let mut client = server.client_of("memcache");
+            client.send(b"set q 0 0 60000\r\n");
+            client.try_send(&[b'x'; 59_999]);
+            client
+        })
+        .collect();
+    server.await_number("limit_refusals_bytes_in_flight_address", |n| n > 0);
+    server.await_number("connections_memory_bytes", |bytes| bytes <= 1 << 20);
+    server.client_of("memcache").put("other", b"hi");
+    let mut told = 0;
+    for client in &mut halves {
+        client.try_send(b"x\r\n");
+        let said = text(&client.some());
+        match said.as_str() {
+            "STORED\r\n" => {}
+            "SERVER_ERROR too many bytes in flight from this address\r\n" => told += 1,
+            // It was written to after it was closed.
+            "" => {}
+            other => panic!("{other}"),
+        }
+    }
+    assert!(told > 0, "none heard why");
+    server.client_of("memcache").take("other", b"hi");
+    server.stop();
+}
+
+#[test]
+fn failed_logins_count_against_their_address() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let users = "[[user]]\nname = 'ann'\n";
+    let server = start(&dir, &format!("{}{users}", here("failures_per_minute = 3")));
+    let mut tries = server.client_of("lineup");
+    for _ in 0..3 {
+        tries.send(b"auth ann wrong\r\n");
+        tries.expect(b"-NOT_PERMITTED\r\n");
+    }
+    let mut next = server.client_of("lineup");
+    next.expect(b"-too many logins or handshakes from this address have failed\r\n");
+    next.expect_end();
+    assert_eq!(server.number("limit_refusals_failures_address"), 1);
+    server.stop();
+}
+
+#[test]
+fn a_user_has_limits_wherever_it_logs_in() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let token = NewToken::of([2; 32]);
+    let config = format!(
+        "[[user]]\nname = 'ann'\ntokens = ['{}']\n[[user]]\nname = 'cyd'\n\
+         [[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = ['put', 'take']\n\
+         [[limit]]\nuser = '*'\nconnections_max = 1\n\
+         [[listen]]\nvoice = 'jobqueue'\nuser = 'cyd'\n",
+        token.id.show()
+    );
+    let server = start(&dir, &config);
+    let login = format!("auth ann {}\r\n", token.text);
+    let mut ann = comes_in(&server, "lineup", &login, "+OK\r\n");
+    let mut more = server.client_of("beanstalk");
+    more.send(login.as_bytes());
+    more.expect(b"TOO_MANY_CONNECTIONS\r\n");
+    let mut cyd = server.client_of("jobqueue");
+    cyd.send(b"CONNECT\0");
+    cyd.expect(b"OK\0");
+    let mut other = server.client_of("jobqueue");
+    other.expect(b"ERROR\0too many connections of this user\0");
+    other.expect_end();
+    assert_eq!(server.number("limit_refusals_connections_user"), 2);
+    // The connection that was refused goes on, and may log in later.
+    ann.send(b"PUSH 2 hi\r\n");
+    ann.until(b"\r\n");
+    drop(ann);
+    let began = Instant::now();
+    loop {
+        more.send(login.as_bytes());
+        let said = more.until(b"\r\n");
+        if said == b"OK\r\n" {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", text(&said));
+    }
+    server.stop();
+}
