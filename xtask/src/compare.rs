@@ -6,13 +6,13 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::cargo;
-use crate::clients::install_debian;
+use crate::needs::{self, Need, program};
 
 /// Debian packages of the servers compared, each with its program.
-const PEERS: &[(&str, &str)] = &[
-    ("memcached", "memcached"),
-    ("redis-server", "redis-server"),
-    ("beanstalkd", "beanstalkd"),
+const PEERS: &[Need] = &[
+    program("memcached", "memcached"),
+    program("redis-server", "redis-server"),
+    program("beanstalkd", "beanstalkd"),
 ];
 
 /// Whether `arguments` ask for help alone.
@@ -50,10 +50,12 @@ fn measure(root: &Path, what: &str, arguments: &[&str]) -> Result<()> {
 /// If a peer cannot be installed; as [`measure`].
 fn compare(root: &Path, arguments: &[&str]) -> Result<()> {
     let arguments = from_here(arguments);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let yes = arguments.contains(&needs::YES);
+    arguments.retain(|argument| *argument != needs::YES);
     // Against another Quintet there are no peers.
     if !helps(&arguments) && !arguments.contains(&AGAINST) {
-        install_debian(PEERS)?;
+        needs::provide(PEERS, yes)?;
     }
     measure(root, "compare", &arguments)
 }

@@ -7,6 +7,7 @@ mod compare;
 mod deny;
 mod documented;
 mod mutants;
+mod needs;
 mod parts;
 mod plant;
 mod repeat;
@@ -23,9 +24,11 @@ const HELP: &str = "\
 Usage: cargo xtask <task>
 
 Tasks:
-  test      Install what the tests need, then run them all: what CI runs. A part
-            that fails stops no other; the end says how to repeat what failed.
-            cargo xtask test --list tells the parts, cargo xtask test NAME... runs some
+  test      Run all tests: what CI runs. A part that fails stops no other; the end
+            says how to repeat what failed. What they need of the system is asked
+            for before it is installed, or not with --yes or where CI is set.
+            cargo xtask test --list tells the parts, how long each takes and what
+            is missing; cargo xtask test NAME... runs some
   lint      Of these: format check, house rules, clippy
   clients   Of these: real client libraries against the real binary
   tidy, unit, ...  Each part is a task of its own too
@@ -58,11 +61,17 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
     let result = match task.as_str() {
         "test" | "ci" => {
-            let names: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            parts::run(&root(), &names)
+            let words: Vec<&str> = words(&arguments).collect();
+            parts::run(&root(), &words)
         }
         "lint" => parts::run(&root(), &parts::LINT),
-        "clients" => parts::run(&root(), &parts::CLIENTS),
+        "clients" => {
+            let words: Vec<&str> = parts::CLIENTS
+                .into_iter()
+                .chain(words(&arguments))
+                .collect();
+            parts::run(&root(), &words)
+        }
         "deny" => deny::check(&root()),
         "sbom" => sbom::write(&root()),
         "plant" => plant::run(&root(), &arguments),
@@ -79,7 +88,10 @@ fn main() -> ExitCode {
             print!("{HELP}");
             return ExitCode::SUCCESS;
         }
-        name if parts::PARTS.iter().any(|part| part.name == name) => parts::run(&root(), &[name]),
+        name if parts::PARTS.iter().any(|part| part.name == name) => {
+            let words: Vec<&str> = std::iter::once(name).chain(words(&arguments)).collect();
+            parts::run(&root(), &words)
+        }
         other => {
             eprintln!("xtask: no task \"{other}\"\n\n{HELP}");
             return ExitCode::from(2);
@@ -92,6 +104,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn words(arguments: &[String]) -> impl Iterator<Item = &str> {
+    arguments.iter().map(String::as_str)
 }
 
 /// The workspace's root folder: the one cargo runs this in, not the one it was

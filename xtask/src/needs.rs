@@ -1,0 +1,239 @@
+//! What a task needs of the machine: which of it is missing, and installing
+//! that from Debian's packages with the user's consent.
+
+use std::io::{BufRead, IsTerminal as _, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::run;
+
+/// Something that is there or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Need {
+    /// What is looked for.
+    sign: Sign,
+    /// The Debian package that has it.
+    pub(crate) package: &'static str,
+}
+
+/// What shows that a need is met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sign {
+    /// A program that a shell or root's shell finds.
+    Program(&'static str),
+    /// A module that `python3` can import.
+    Python(&'static str),
+}
+
+/// The package `package` for its program.
+pub(crate) const fn program(name: &'static str, package: &'static str) -> Need {
+    let sign = Sign::Program(name);
+    Need { sign, package }
+}
+
+/// The package `package` for a module of Python.
+pub(crate) const fn module(name: &'static str, package: &'static str) -> Need {
+    let sign = Sign::Python(name);
+    Need { sign, package }
+}
+
+impl Need {
+    /// In words, for a system that has no packages of Debian.
+    pub(crate) fn name(&self) -> String {
+        match self.sign {
+            Sign::Program(name) => name.to_owned(),
+            Sign::Python(name) => format!("python3 with its module {name}"),
+        }
+    }
+
+    fn is_met(&self) -> bool {
+        match self.sign {
+            Sign::Program(name) => {
+                let beside = ["/usr/bin", "/usr/sbin"];
+                let there = |folder: &&str| Path::new(folder).join(name).exists();
+                has(name) || beside.iter().any(|folder| there(folder))
+            }
+            Sign::Python(name) => Command::new("python3")
+                .args(["-c", &format!("import {name}")])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .is_ok_and(|status| status.success()),
+        }
+    }
+}
+
+/// A shell finds this program.
+pub(crate) fn has(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Those of `needs` that are not met, each once, in their order.
+pub(crate) fn missing(needs: impl IntoIterator<Item = Need>) -> Vec<Need> {
+    let mut missing: Vec<Need> = Vec::new();
+    for need in needs {
+        if !missing.contains(&need) && !need.is_met() {
+            missing.push(need);
+        }
+    }
+    missing
+}
+
+/// `--yes` among a task's arguments.
+pub(crate) const YES: &str = "--yes";
+
+/// Whether packages may be installed without a question.
+pub(crate) fn may_install(yes: bool) -> bool {
+    yes || std::env::var_os("CI").is_some_and(|value| !value.is_empty())
+}
+
+/// Asks on the terminal, unless it may be done anyway; without a terminal the
+/// answer is no.
+///
+/// # Errors
+/// The terminal cannot be read or written.
+pub(crate) fn consent(missing: &[Need], unasked: bool, out: &mut dyn Write) -> Result<bool> {
+    let stdin = std::io::stdin();
+    let asks = stdin.is_terminal();
+    consent_of(missing, unasked, asks, &mut stdin.lock(), out)
+}
+
+fn consent_of(
+    missing: &[Need],
+    unasked: bool,
+    asks: bool,
+    from: &mut dyn BufRead,
+    out: &mut dyn Write,
+) -> Result<bool> {
+    if missing.is_empty() || unasked {
+        return Ok(unasked);
+    }
+    writeln!(out, "xtask: not there: {}", names(missing))?;
+    writeln!(
+        out,
+        "xtask: about a minute would install it: apt-get install {}",
+        packages(missing).join(" ")
+    )?;
+    if !asks {
+        writeln!(out, "xtask: nobody to ask; {YES} or CI=1 installs it")?;
+        return Ok(false);
+    }
+    write!(out, "xtask: install it? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    from.read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Their names in a sentence.
+pub(crate) fn names(needs: &[Need]) -> String {
+    let names: Vec<String> = needs.iter().map(Need::name).collect();
+    names.join(", ")
+}
+
+fn packages(needs: &[Need]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = needs.iter().map(|need| need.package).collect();
+    packages.dedup();
+    packages
+}
+
+/// Installs them.
+///
+/// # Errors
+/// This is no Debian, nobody here may install, or it fails; says what is missing.
+pub(crate) fn install(missing: &[Need]) -> Result<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !has("apt-get") {
+        bail!("please install: {}", names(missing));
+    }
+    let root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
+    if !root && !has("sudo") {
+        bail!("as root: apt-get install {}", packages(missing).join(" "));
+    }
+    let apt_get = |words: &[&str]| {
+        let mut command = match root {
+            true => Command::new("apt-get"),
+            false => {
+                let mut sudo = Command::new("sudo");
+                sudo.args(["--preserve-env=DEBIAN_FRONTEND,RUNLEVEL", "apt-get"]);
+                sudo
+            }
+        };
+        command
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            // Servers are wanted as programs: at this level init starts none.
+            .env("RUNLEVEL", "1");
+        command
+    };
+    run(&mut apt_get(&["update", "-qq"]))?;
+    run(apt_get(&["install", "-y", "-qq", "--no-install-recommends"]).args(packages(missing)))
+}
+
+/// Installs what of `needs` is missing, if that is agreed to.
+///
+/// # Errors
+/// Something is missing and is not to be or cannot be installed; says what.
+pub(crate) fn provide(needs: &[Need], yes: bool) -> Result<()> {
+    let missing = missing(needs.iter().copied());
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !consent(&missing, may_install(yes), &mut std::io::stdout())? {
+        bail!("please install: {}", names(&missing));
+    }
+    install(&missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Need, consent_of, missing, module, program};
+
+    const NEEDS: [Need; 4] = [
+        program("sh", "dash"),
+        program("no-such-program", "a-package"),
+        module("no_such_module", "b-package"),
+        program("no-such-program", "a-package"),
+    ];
+
+    /// The answer, and what was printed, when this is typed.
+    fn asked(unasked: bool, asks: bool, typed: &str) -> (bool, String) {
+        let mut out = Vec::new();
+        let mut from = typed.as_bytes();
+        let answer = consent_of(&NEEDS[1..3], unasked, asks, &mut from, &mut out);
+        (answer.unwrap(), String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn what_is_missing_is_told_once() {
+        assert_eq!(missing(NEEDS), &NEEDS[1..3]);
+    }
+
+    #[test]
+    fn nothing_is_installed_without_consent() {
+        for (typed, agreed) in [("y\n", true), ("yes\n", true), ("\n", false), ("", false)] {
+            let (answer, said) = asked(false, true, typed);
+            assert_eq!(answer, agreed, "{typed:?}");
+            assert!(
+                said.contains("no-such-program, python3 with its module no_such_module"),
+                "{said}"
+            );
+            assert!(
+                said.contains("apt-get install a-package b-package"),
+                "{said}"
+            );
+        }
+        let (answer, said) = asked(false, false, "y\n");
+        assert!(!answer, "nobody was asked");
+        assert!(said.contains("nobody to ask"), "{said}");
+        assert_eq!(asked(true, false, ""), (true, String::new()));
+    }
+}
