@@ -8,6 +8,7 @@ mod deny;
 mod documented;
 mod mutants;
 mod needs;
+mod package;
 mod parts;
 mod plant;
 mod repeat;
@@ -41,6 +42,8 @@ Tasks:
   deny      Licences, duplicates and sources of the crates of others (deny.toml);
             builds cargo-deny first, for some minutes, below the target directory
   sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
+  package   What is published: static program, Debian package, sums; options:
+            cargo xtask package --help
   torment   The real binary under load, faults, kills and hostile clients, and a
             check of what it acknowledged: cargo xtask torment --help
   cluster   The same of three nodes over three NATS servers: cargo xtask cluster --help;
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
             parts::run(&root(), &words)
         }
         "deny" => deny::check(&root()),
+        "package" => package::run_task(&root(), &arguments),
         "sbom" => sbom::write(&root()),
         "plant" => plant::run(&root(), &arguments),
         "mutants" => mutants::run(&root(), &arguments),

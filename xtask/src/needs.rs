@@ -53,7 +53,7 @@ impl Need {
             Sign::Program(name) => {
                 let beside = ["/usr/bin", "/usr/sbin"];
                 let there = |folder: &&str| Path::new(folder).join(name).exists();
-                has(name) || beside.iter().any(|folder| there(folder))
+                has(name) || beside.iter().any(there)
             }
             Sign::Python(name) => Command::new("python3")
                 .args(["-c", &format!("import {name}")])

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::cluster::PIP;
 use crate::needs::{self, Need, program};
-use crate::{cargo, clients, cluster, tidy, torment};
+use crate::{cargo, clients, cluster, package, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -42,6 +42,7 @@ const PEERS: &[Need] = &[
     program("memccat", "libmemcached-tools"),
     program("promtool", "prometheus"),
 ];
+const DEBIAN: &[Need] = &[program("dpkg-deb", "dpkg"), program("strip", "binutils")];
 const NODE: &[Need] = &[program("node", "nodejs"), program("npm", "npm")];
 
 /// All there are, in the order in which they are run. A new one is a line here.
@@ -73,10 +74,18 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "unit",
         what: "the workspace's own tests (cargo test)",
-        minutes: 22,
+        minutes: 21,
         needs: &[BUILD, LANGUAGES],
         fetches: "",
         run: |_| cargo(&["test", "--workspace", "--no-fail-fast"]),
+    },
+    Part {
+        name: "packages",
+        what: "the Debian package and the container's script, unpacked and started",
+        minutes: 1,
+        needs: &[BUILD, DEBIAN],
+        fetches: "",
+        run: package::try_out,
     },
     Part {
         name: "torment",

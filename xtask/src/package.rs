@@ -1,0 +1,198 @@
+//! `cargo xtask package`: what strangers install, from one commit, always the
+//! same bytes.
+
+mod build;
+mod deb;
+mod trial;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::run;
+
+pub(crate) use trial::run as try_out;
+
+const HELP: &str = "\
+Usage: cargo xtask package [--glibc] [--url URL]
+
+Builds what is published, into target/package: the program as one static file
+without symbols, its symbols apart, a Debian package, and the sums of all. Two
+builds of one commit are the same, byte for byte, wherever they are made with
+the same compilers.
+
+  --glibc    Link glibc instead of musl, also where musl is to be had
+  --url URL  Where the source archive will be: writes it and Homebrew's formula
+";
+
+/// The program without its symbols is no larger than this, bytes.
+const PROGRAM_MAX: u64 = 15 << 20;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq, Default)]
+struct Wanted {
+    glibc: bool,
+    url: Option<String>,
+}
+
+/// None if help is wanted.
+fn wanted(arguments: &[String]) -> Result<Option<Wanted>> {
+    let mut wanted = Wanted::default();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--glibc" => wanted.glibc = true,
+            "--url" => {
+                wanted.url = Some(arguments.next().context("--url needs an address")?.clone())
+            }
+            "-h" | "--help" => return Ok(None),
+            other => bail!("no option \"{other}\"\n\n{HELP}"),
+        }
+    }
+    Ok(Some(wanted))
+}
+
+/// A commit, as packages name it.
+pub(crate) struct Source {
+    root: PathBuf,
+    /// The workspace's version.
+    version: String,
+    /// When it was committed, seconds since 1970: the time of all files in packages.
+    time: String,
+}
+
+impl Source {
+    /// What is checked out.
+    ///
+    /// # Errors
+    /// This is no checkout, or Cargo.toml has no version.
+    pub(crate) fn new(root: &Path) -> Result<Self> {
+        let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+        let version = manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("version = \""))
+            .context("Cargo.toml names no version")?;
+        let time = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(time) => time,
+            Err(_) => said(
+                Command::new("git")
+                    .args(["log", "-1", "--format=%ct"])
+                    .current_dir(root),
+            )?,
+        };
+        Ok(Self {
+            root: root.to_owned(),
+            version: version.trim_end_matches('"').to_owned(),
+            time,
+        })
+    }
+
+    /// A file of `packaging`.
+    fn template(&self, name: &str) -> Result<String> {
+        let path = self.root.join("packaging").join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+}
+
+/// What a command prints, without the line end.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+}
+
+/// Builds all as `arguments` ask for.
+///
+/// # Errors
+/// Something is missing, does not build, or the program is too large.
+pub(crate) fn run_task(root: &Path, arguments: &[String]) -> Result<()> {
+    let Some(wanted) = wanted(arguments)? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    let source = Source::new(root)?;
+    let out = crate::target(root).join("package");
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    fs::create_dir_all(&out)?;
+    let program = build::program(&source, &out, wanted.glibc)?;
+    let deb = deb::build(&source, &program, 6, &out)?;
+    let mut files = vec![program.clone(), build::symbols(&program), deb];
+    if let Some(url) = &wanted.url {
+        files.extend(formula(&source, url, &out)?);
+    }
+    let names = files.iter().filter_map(|file| file.file_name());
+    let sums = said(Command::new("sha256sum").args(names).current_dir(&out))?;
+    fs::write(out.join("SHA256SUMS"), format!("{sums}\n"))?;
+    for file in &files {
+        println!(
+            "xtask: {:9} bytes {}",
+            fs::metadata(file)?.len(),
+            file.display()
+        );
+    }
+    let bytes = fs::metadata(&program)?.len();
+    ensure!(
+        bytes <= PROGRAM_MAX,
+        "the program has {bytes} bytes, over {PROGRAM_MAX}"
+    );
+    Ok(())
+}
+
+/// The source archive of the commit, and the formula that names it.
+fn formula(source: &Source, url: &str, out: &Path) -> Result<[PathBuf; 2]> {
+    let folder = format!("quintet-{}", source.version);
+    let archive = out.join(format!("{folder}.tar.gz"));
+    run(Command::new("git")
+        .args([
+            "-c",
+            "tar.tar.gz.command=gzip -9n",
+            "archive",
+            "--format=tar.gz",
+        ])
+        .arg(format!("--prefix={folder}/"))
+        .arg("--output")
+        .arg(&archive)
+        .arg("HEAD")
+        .current_dir(&source.root))?;
+    let sum = said(Command::new("sha256sum").arg(&archive))?;
+    let sum = sum.split(' ').next().unwrap_or_default();
+    let text = source
+        .template("homebrew/quintet.rb")?
+        .lines()
+        .skip_while(|line| line.starts_with('#'))
+        .map(|line| format!("{line}\n"))
+        .collect::<String>()
+        .replace("@URL@", url)
+        .replace("@UPSTREAM@", &source.version)
+        .replace("@SHA256@", sum);
+    let path = out.join("quintet.rb");
+    fs::write(&path, text)?;
+    Ok([archive, path])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, wanted};
+
+    #[test]
+    fn options_are_checked() {
+        let words =
+            |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
+        let all = Wanted {
+            glibc: true,
+            url: Some("x".to_owned()),
+        };
+        let asked = wanted(&words(&["--glibc", "--url", "x"])).unwrap();
+        assert_eq!(asked, Some(all));
+        assert_eq!(wanted(&words(&["--help"])).unwrap(), None);
+        for bad in [&["--url"][..], &["--fast"]] {
+            assert!(wanted(&words(bad)).is_err(), "{bad:?}");
+        }
+    }
+}

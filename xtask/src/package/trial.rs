@@ -1,0 +1,230 @@
+//! The part `package` of the tests: the packages' files around the binary of
+//! the other tests, unpacked, started as their unit and container start it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::{Source, deb, said};
+use crate::needs::has;
+use crate::{cargo, target};
+
+/// Builds the package and tries what is in it.
+///
+/// # Errors
+/// Something is missing in it or does not work.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    cargo(&["build", "--package", "quintet"])?;
+    let work = target(root).join("package-trial");
+    if work.exists() {
+        fs::remove_dir_all(&work)?;
+    }
+    fs::create_dir_all(&work)?;
+    // The symbols of a debug build are most of it, and of no use here.
+    let program = work.join("quintet");
+    crate::run(
+        Command::new("strip")
+            .arg("-o")
+            .args([&program, &target(root).join("debug/quintet")]),
+    )?;
+    let source = Source::new(root)?;
+    let package = deb::build(&source, &program, 0, &work)?;
+    let unpacked = work.join("unpacked");
+    crate::run(
+        Command::new("dpkg-deb")
+            .arg("-x")
+            .args([&package, &unpacked]),
+    )?;
+    contents(&package, &unpacked)?;
+    unit(&unpacked)?;
+    service(&unpacked, &work)?;
+    container(root, &unpacked, &work)?;
+    fs::remove_dir_all(&work)?;
+    println!("xtask: the package's server, configuration, unit and container script work");
+    Ok(())
+}
+
+/// Files an operator looks for, and what dpkg is told.
+fn contents(package: &Path, unpacked: &Path) -> Result<()> {
+    for file in [
+        "usr/bin/quintet",
+        "usr/lib/systemd/system/quintet.service",
+        "etc/quintet/quintet.toml",
+        "usr/share/man/man1/quintet.1.gz",
+        "usr/share/man/man1/quintet-serve.1.gz",
+        "usr/share/bash-completion/completions/quintet",
+        "usr/share/doc/quintet/copyright",
+        "usr/share/doc/quintet/changelog.gz",
+    ] {
+        ensure!(unpacked.join(file).is_file(), "the package has no {file}");
+    }
+    let told = said(Command::new("dpkg-deb").arg("--field").arg(package))?;
+    for (at, line) in told.lines().enumerate() {
+        let placeholder = line.matches('@').count() > 1;
+        ensure!(
+            !placeholder,
+            "a placeholder in line {} of control: {line}",
+            at + 1
+        );
+    }
+    let listed = said(
+        Command::new("dpkg-deb")
+            .arg("-I")
+            .args([package, Path::new("conffiles")]),
+    )?;
+    ensure!(listed == "/etc/quintet/quintet.toml", "conffiles: {listed}");
+    Ok(())
+}
+
+/// systemd's own check of the unit, where there is systemd.
+fn unit(unpacked: &Path) -> Result<()> {
+    if !has("systemd-analyze") {
+        println!("xtask: no systemd-analyze here: the unit is not verified");
+        return Ok(());
+    }
+    let text = fs::read_to_string(unpacked.join("usr/lib/systemd/system/quintet.service"))?;
+    // The program is not where the unit will find it.
+    let program = unpacked.join("usr/bin/quintet");
+    let folder = unpacked.join("verify");
+    fs::create_dir_all(&folder)?;
+    let path = folder.join("quintet.service");
+    fs::write(
+        &path,
+        text.replace("/usr/bin/quintet", &program.display().to_string()),
+    )?;
+    crate::run(
+        Command::new("systemd-analyze")
+            .args(["verify", "--man=no"])
+            .arg(&path),
+    )
+}
+
+/// A server that is ended when this goes.
+struct Server {
+    child: Child,
+    /// By voice, `HOST:PORT`.
+    addresses: Vec<(String, String)>,
+    /// What it printed before it was ready.
+    said: Vec<String>,
+}
+
+impl Server {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .env_remove("NOTIFY_SOCKET")
+            .spawn()
+            .with_context(|| format!("cannot start {command:?}"))?;
+        let output = child.stdout.take().context("it has an output")?;
+        let mut server = Self {
+            child,
+            addresses: Vec::new(),
+            said: Vec::new(),
+        };
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            let words: Vec<&str> = line.split(' ').collect();
+            if let ["listening", voice, address] = words[..] {
+                server
+                    .addresses
+                    .push((voice.to_owned(), address.to_owned()));
+            }
+            if line == "quintet ready" {
+                return Ok(server);
+            }
+            server.said.push(line);
+        }
+        bail!("the server ended before it was ready: {command:?}")
+    }
+
+    /// What it answers over `voice` to these requests, of which the last is `quit`.
+    fn ask(&self, voice: &str, requests: &str) -> Result<String> {
+        let (_, address) = self
+            .addresses
+            .iter()
+            .find(|(name, _)| name == voice)
+            .with_context(|| format!("it does not listen for {voice}"))?;
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(requests.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Stops it as systemd does.
+    fn stop(mut self) -> Result<()> {
+        crate::run(Command::new("kill").arg(self.child.id().to_string()))?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "a stop ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Also when something failed in between; one that has ended is left alone.
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+const JOB: &str = "put 0 0 60 2\r\nhi\r\nreserve\r\nquit\r\n";
+const HELD: &str = "INSERTED 1\r\nRESERVED 1 2\r\nhi\r\n";
+
+/// The server with the package's configuration, its data elsewhere.
+fn service(unpacked: &Path, work: &Path) -> Result<()> {
+    let server = Server::start(
+        Command::new(unpacked.join("usr/bin/quintet"))
+            .args(["serve", "--listen", "beanstalk=127.0.0.1:0", "--config"])
+            .arg(unpacked.join("etc/quintet/quintet.toml"))
+            .arg("--data")
+            .arg(work.join("data")),
+    )?;
+    let answer = server.ask("beanstalk", JOB)?;
+    ensure!(answer == HELD, "a job: {answer}");
+    server.stop()
+}
+
+/// The container's script: a token is told once, lets its holder in, and nobody
+/// gets in without.
+fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
+    let data = work.join("container");
+    fs::create_dir_all(&data)?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", unpacked.join("usr/bin").display());
+    let start = || {
+        Server::start(
+            Command::new(root.join("packaging/docker/quintet-start"))
+                .args(["--listen", "beanstalk=127.0.0.1:0"])
+                .env("PATH", &path)
+                .env("QUINTET_DATA", &data),
+        )
+    };
+    let first = start()?;
+    let token = token(&first.said).context("the first start tells no token")?;
+    let refused = first.ask("beanstalk", JOB)?;
+    ensure!(
+        !refused.contains("INSERTED"),
+        "nobody said who it is: {refused}"
+    );
+    let answer = first.ask("beanstalk", &format!("auth quintet {token}\r\n{JOB}"))?;
+    ensure!(
+        answer == format!("OK\r\n{HELD}"),
+        "with the token: {answer}"
+    );
+    first.stop()?;
+    let second = start()?;
+    ensure!(self::token(&second.said).is_none(), "a token is told again");
+    let answer = second.ask("beanstalk", &format!("auth quintet {token}\r\nquit\r\n"))?;
+    ensure!(answer == "OK\r\n", "the token after a restart: {answer}");
+    second.stop()
+}
+
+fn token(said: &[String]) -> Option<String> {
+    let told = said.iter().find_map(|line| line.split_once(", token "));
+    told.map(|(_, token)| token.to_owned())
+}
