@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dashboard_and_the_alerts_name_is_told() {
+    fn what_dashboard_alerts_and_runbook_name_is_told() {
         let dashboard = include_str!("../../../ops/grafana.json");
         let parsed: serde_json::Value = serde_json::from_str(dashboard).expect("JSON");
         assert!(
@@ -574,7 +574,9 @@ mod tests {
             }
         }
         let mut named = 0;
-        for text in [dashboard, include_str!("../../../ops/alerts.yml")] {
+        let alerts = include_str!("../../../ops/alerts.yml");
+        let runbook = include_str!("../../../docs/runbook.md");
+        for text in [dashboard, alerts, runbook] {
             for rest in text.split("quintet_").skip(1) {
                 let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
                 let name = &rest[..end.unwrap_or(rest.len())];
