@@ -44,7 +44,7 @@ pub use member::{Duty, Member, Membership, Owned};
 pub use open::{Fences, StreamStore};
 pub use reign::{Claim, Reign};
 pub use seat::{Action, Claimed, Event, Heir, Seat, Timing};
-pub use status::{Role, Status};
+pub use status::{Role, Status, Tally};
 pub use stream::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
 pub use streamlog::{Acks, StreamLog};
 pub use window::Limits;

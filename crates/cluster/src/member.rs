@@ -13,7 +13,7 @@ use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
     Acks, Action, Claimed, ClusterId, Ends, Event, Fences, Found, Heir, Limits, Moment, Role, Seat,
-    Seq, Status, Stream, StreamLog, Tail, TailEvent, Ticks, Timing, World, Writer,
+    Seq, Status, Stream, StreamLog, Tail, TailEvent, Tally, Ticks, Timing, World, Writer,
     bid::{Bid, Claimant},
     copy::Copy,
     inbox::{Inbox, Input},
@@ -125,6 +125,9 @@ struct Inner<D: Duty> {
     last: Seq,
     /// An entry that was refused, for which everything was read again.
     refused: Option<u64>,
+    tally: Tally,
+    /// The owner had said farewell when this member claimed.
+    parted: bool,
 }
 
 enum Phase<S> {
@@ -179,6 +182,8 @@ impl<D: Duty + 'static> Member<D> {
             look: Moment::ZERO,
             last: Seq(0),
             refused: None,
+            tally: Tally::default(),
+            parted: false,
         };
         let member = Arc::new(Self {
             world,
@@ -323,6 +328,7 @@ impl<D: Duty> Inner<D> {
         let Phase::Following(mut following) = std::mem::replace(&mut self.phase, over) else {
             unreachable!("only who follows claims");
         };
+        self.parted = following.copy.farewell().is_some();
         // What stands where the claim should be is found out by the claim.
         following.tail = None;
         self.inbox.next_tail();
@@ -386,9 +392,14 @@ impl<D: Duty> Inner<D> {
         };
         let Following { copy, state, .. } = &mut **following;
         let duty = &mut self.duty;
+        let (before, parted) = (copy.epoch(), copy.farewell().is_some());
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
+                // Whoever is the first takes nothing over.
+                if epoch > before && before > quintet_log::Epoch(0) && self.seat.is_standby() {
+                    self.tally.claimed(parted);
+                }
                 let heir = copy.farewell().map(|to| match to {
                     to if to == self.made.node => Heir::Us,
                     "" if duty.is_complete(state) => Heir::Anyone,
@@ -403,9 +414,13 @@ impl<D: Duty> Inner<D> {
             // It may be what was read before that is not so: everything is read once more.
             Err(LogError::BadEntry { entry, .. }) if self.refused != Some(entry) => {
                 self.refused = Some(entry);
+                self.tally.divergences += 1;
                 self.read_again();
             }
-            Err(error) => self.fail(error),
+            Err(error) => {
+                self.tally.divergences += u64::from(matches!(error, LogError::BadEntry { .. }));
+                self.fail(error);
+            }
         }
     }
 
@@ -446,6 +461,7 @@ impl<D: Duty> Inner<D> {
             Found::Entry(there) => Some(there == entry),
             Found::Nothing | Found::Unknown => None,
         };
+        self.tally.divergences += u64::from(same == Some(false));
         self.step(Event::Compared(same));
     }
 
@@ -516,6 +532,9 @@ impl<D: Duty> Inner<D> {
             unreachable!("just looked at");
         };
         let Following { copy, state, .. } = *following;
+        if copy.epoch() > quintet_log::Epoch(1) {
+            self.tally.claimed(self.parted);
+        }
         let status = self.of_copy(&copy, Role::Owner);
         let (log, recovery) = bid.finish(copy);
         let (acks, epoch) = (log.acks(), log.epoch());
@@ -550,6 +569,7 @@ impl<D: Duty> Inner<D> {
             read,
             last: self.last.max(read),
             since: Moment::ZERO,
+            tally: self.tally,
         }
     }
 
@@ -568,6 +588,7 @@ impl<D: Duty> Inner<D> {
                 ..lock(&self.status).clone()
             },
         };
+        now.tally = self.tally;
         let mut status = lock(&self.status);
         now.since = status.since;
         if now.role != status.role {

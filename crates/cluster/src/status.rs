@@ -50,6 +50,30 @@ pub struct Status {
     pub last: Seq,
     /// When it became what it is.
     pub since: Moment,
+    pub tally: Tally,
+}
+
+/// What a member has seen happen since it first stood by; what it reads of older times is not
+/// counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Claims behind silence, its own included.
+    pub takeovers: u64,
+    /// Claims behind a farewell, its own included.
+    pub handovers: u64,
+    /// Times that what it had read was not what the stream has, or could not be: it read
+    /// everything again, or stopped.
+    pub divergences: u64,
+}
+
+impl Tally {
+    /// Somebody else reigns; `parted`: the owner before had said farewell.
+    pub(crate) fn claimed(&mut self, parted: bool) {
+        match parted {
+            true => self.handovers += 1,
+            false => self.takeovers += 1,
+        }
+    }
 }
 
 impl Status {

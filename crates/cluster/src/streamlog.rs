@@ -76,6 +76,12 @@ impl Acks {
         self.0.look(Window::unacked)
     }
 
+    /// Entries that this owner has appended, its claim and padding included, and those of them
+    /// that are acknowledged.
+    pub fn totals(&self) -> (u64, u64) {
+        self.0.look(Window::totals)
+    }
+
     /// Sends nothing from now on, or goes on; what is appended meanwhile waits. For a moment only:
     /// nothing is acknowledged, and the lease runs out.
     pub fn hold(&self, held: bool) {
@@ -281,6 +287,10 @@ impl Shared for Acks {
     fn waits(&self) -> Option<Duration> {
         let since = self.0.look(Window::waits_since)?;
         Some(self.0.now().saturating_sub(since))
+    }
+
+    fn unacked(&self) -> u64 {
+        self.0.look(Window::unacked).1
     }
 
     fn listen(&self, told: Arc<dyn Fn() + Send + Sync>) {

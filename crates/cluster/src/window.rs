@@ -85,6 +85,8 @@ pub(crate) struct Window {
     pending: VecDeque<Pending>,
     /// The place of the first.
     first: Seq,
+    /// The place of the first there ever was.
+    began: Seq,
     /// How many of them have been sent, from the first.
     sent: usize,
     sent_bytes: usize,
@@ -120,6 +122,7 @@ impl Window {
             in_order: true,
             pending: VecDeque::new(),
             first,
+            began: first,
             sent: 0,
             sent_bytes: 0,
             round: 0,
@@ -173,6 +176,12 @@ impl Window {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// Entries that were pushed so far, and those of them that are acknowledged.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let since = |seq: Seq| seq.0 - self.began.0;
+        (since(self.next()), since(self.first))
     }
 
     /// Entries and bytes that are not acknowledged.

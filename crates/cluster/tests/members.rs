@@ -13,8 +13,8 @@ use std::{
 
 use common::CLUSTER;
 use quintet_cluster::{
-    Acks, Duty, Fences, Limits, Member, Membership, Owned, Role, Seq, Status, StreamLog, Timing,
-    World, Writer,
+    Acks, Duty, Fences, Limits, Member, Membership, Owned, Role, Seq, Status, StreamLog, Tally,
+    Timing, World, Writer,
     reader::{Read, Reader},
 };
 use quintet_log::{
@@ -422,6 +422,11 @@ impl Run {
         self.end()
     }
 
+    fn tally(&self, number: usize) -> Tally {
+        let member = self.nodes[number].member.as_ref().expect("running");
+        member.status().tally
+    }
+
     /// Everything heals, and everything drains.
     fn end(mut self) -> Seen {
         self.stream.heal();
@@ -545,6 +550,11 @@ fn who_is_named_in_a_farewell_takes_over_at_once_and_others_soon_if_it_does_not_
         run.leave(0, "node 2");
         let (took, owner) = handed_over(&mut run);
         assert!(took < 500 && owner == Some(2), "{took} ms, {owner:?}");
+        run.pass(1_000);
+        for heir in [1, 2] {
+            let tally = run.tally(heir);
+            assert_eq!((tally.takeovers, tally.handovers), (0, 1), "{heir}");
+        }
         run.replace(0);
         run.pass(6_000);
 
@@ -597,6 +607,8 @@ fn a_drained_node_owns_only_when_there_is_nobody_else() {
     run.nodes[2].process.pause(FOREVER);
     let (took, owner) = handed_over(&mut run);
     assert_eq!(owner, Some(1));
+    let tally = run.tally(1);
+    assert_eq!((tally.takeovers, tally.divergences), (0, 0), "{tally:?}");
     // It waits four seconds by itself.
     assert!((40_000..45_000).contains(&took), "{took} ms");
     drain(&run, false);

@@ -7,6 +7,8 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::Ordering;
+
 use quintet_engine::{
     Across, Answer, Caller, Command, Hold, Message, Name, Outcome, Party, Refusal, ShardStats,
     StatsReply, Subject,
@@ -42,6 +44,7 @@ impl Access<'_> {
     /// Decides one command.
     pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
         if !self.core.is_available() && !leaves(&command) {
+            self.core.unavailable.fetch_add(1, Ordering::Relaxed);
             // It rests on nothing in the log, and waits for nothing.
             let refused = Outcome::Refused(Refusal::Unavailable);
             return Decided::Now(refused, Name::default(), Need::default());
@@ -207,7 +210,7 @@ fn decided_in(core: &Core, shard: &mut Shard, answer: Answer) -> Decided {
         Some(message) => shard.engine.queue_name(message.queue),
         None => Name::default(),
     };
-    let need = shard.need(hold, &core.progress, core.waits_for_disk());
+    let need = core.need(shard, hold);
     Decided::Now(outcome, name, need)
 }
 

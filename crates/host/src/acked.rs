@@ -2,18 +2,44 @@
 //! was decided may be answered, and whether anybody acknowledges at all.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use quintet_engine::Hold;
 use quintet_log::{Log, LogError, Position, Shared};
 
 use super::tickets::Progress;
-use super::{Core, Post, Signal, locked};
+use super::{Core, Need, Post, Shard, Signal, locked};
 
 /// So long nobody acknowledges before commands are refused: longer than the
 /// log's keepers take to agree on another leader.
 const QUORUM_WAIT: Duration = Duration::from_secs(10);
+/// While nobody acknowledges, who has waited so long for a reply is given up.
+const REPLY_WAIT: Duration = Duration::from_secs(30);
+/// An acknowledgement that takes no longer is waited for whatever there is to
+/// acknowledge: what comes meanwhile is bounded by it.
+const SWIFT: Duration = Duration::from_millis(50);
+
+/// How a log is used that others could come to own.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing {
+    /// With more bytes decided and not acknowledged nothing further is read
+    /// from clients.
+    pub unacked_max: u64,
+    /// What is answered without an append waits for one that is made after it
+    /// was decided, so that no clock has to be believed.
+    pub reads_by_log: bool,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self {
+            unacked_max: 16 << 20,
+            reads_by_log: false,
+        }
+    }
+}
 
 /// What is known of the acknowledgements.
 pub(crate) struct Acked {
@@ -24,6 +50,11 @@ pub(crate) struct Acked {
     /// Where the frames of batches end that are not known to be durable, and
     /// the batches; both rising.
     sent: Mutex<VecDeque<(Position, u64)>>,
+    unacked_max: AtomicU64,
+    reads_by_log: AtomicBool,
+    /// A reply waits for the open batch, though nothing may be recorded in it.
+    /// Set and taken under a shard's lock.
+    asked: AtomicBool,
     /// Wakes the log thread after an acknowledgement.
     pub(crate) settled: Signal,
 }
@@ -43,6 +74,9 @@ impl Acked {
             available: Arc::clone(available),
             mail: mail.to_vec(),
             sent: Mutex::default(),
+            unacked_max: AtomicU64::new(Sharing::default().unacked_max),
+            reads_by_log: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             settled: Signal::default(),
         });
         let told = Arc::downgrade(&acked);
@@ -85,6 +119,11 @@ impl Acked {
     /// Batches that are on their way.
     pub(crate) fn on_way(&self) -> usize {
         locked(&self.sent).len()
+    }
+
+    /// Whether a reply waits for the open batch, which is being taken.
+    pub(crate) fn take_asked(&self) -> bool {
+        self.asked.swap(false, Ordering::Relaxed)
     }
 
     /// Whether everything before `end` is acknowledged.
@@ -144,5 +183,62 @@ impl Core {
     /// Whether others could come to own the log.
     pub fn is_shared(&self) -> bool {
         self.acked.is_some()
+    }
+
+    /// How a log is used that others could come to own; of no other it says
+    /// anything.
+    pub fn share(&self, how: Sharing) {
+        if let Some(acked) = &self.acked {
+            acked.unacked_max.store(how.unacked_max, Ordering::Relaxed);
+            acked
+                .reads_by_log
+                .store(how.reads_by_log, Ordering::Relaxed);
+        }
+    }
+
+    /// What a reply that was decided in this shard now waits for.
+    pub(crate) fn need(&self, shard: &mut Shard, hold: Hold) -> Need {
+        let need = shard.need(hold, &self.progress, self.waits_for_disk());
+        match &self.acked {
+            Some(acked) if acked.reads_by_log.load(Ordering::Relaxed) => self.by_log(acked, need),
+            _ => need,
+        }
+    }
+
+    /// The same, behind a frame that is appended after this.
+    fn by_log(&self, acked: &Acked, need: Need) -> Need {
+        // A batch is taken with all shards locked, so it was not yet.
+        let open = self.progress.open();
+        if need.durable < open && !acked.asked.swap(true, Ordering::Relaxed) {
+            self.log_work.raise();
+        }
+        Need {
+            written: open,
+            durable: open,
+            ..need
+        }
+    }
+
+    /// Whether so much waits to be acknowledged that clients should not be
+    /// read from.
+    pub fn is_choked(&self) -> bool {
+        let Some(acked) = &self.acked else {
+            return false;
+        };
+        if acked.log.waits().is_none_or(|waits| waits < SWIFT) {
+            return false;
+        }
+        let open = self
+            .shards
+            .iter()
+            .map(|shard| locked(shard).batch.records.len() as u64);
+        let waits = acked.log.unacked() + open.sum::<u64>();
+        waits > acked.unacked_max.load(Ordering::Relaxed)
+    }
+
+    /// Whether a reply that has waited so long is given up: its connection is
+    /// closed, and what became of its command is unknown.
+    pub fn gives_up(&self, waited: Duration) -> bool {
+        self.acked.is_some() && !self.is_available() && waited >= REPLY_WAIT
     }
 }

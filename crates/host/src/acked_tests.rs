@@ -1,23 +1,23 @@
 //! A host whose log others acknowledge, on a simulated stream and in its time: what a reply waits
 //! for, and what is said while nobody acknowledges.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use quintet_cluster::{ClusterId, Fences, Limits, StreamStore};
+use quintet_cluster::{ClusterId, Fences, Limits, Moment, StreamStore, Ticks, World};
 use quintet_engine::{
     BackTo, Body, Caller, Command, Delivery, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Party, Put,
     Refusal, Settings, Take,
 };
-use quintet_log::{Options, Storage};
+use quintet_log::{LogStore as _, Options, Storage};
 use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
 
 use crate::commit::Ending;
 use crate::{
-    Access, Core, Decided, Farewell, Layout, Need, Panics, Post, Room, SyncPolicy, Trail, locked,
-    open,
+    Access, Core, Decided, Farewell, Layout, Need, Panics, Post, Room, Sharing, SyncPolicy, Trail,
+    locked, open,
 };
 
 /// Counts how often replies may have become free.
@@ -34,8 +34,107 @@ impl Post for Rung {
     }
 }
 
+/// The time of a machine that can stand still, its clock with it, while others go on.
+struct Machine {
+    world: SimWorld,
+    clock: Arc<Stands>,
+    /// What it drives, in its own time.
+    driven: Mutex<Vec<Arc<Own>>>,
+}
+
+/// A clock that can stand.
+#[derive(Default)]
+struct Stands {
+    since: Mutex<Option<Moment>>,
+    behind: Mutex<Moment>,
+}
+
+struct Own {
+    ticks: Weak<dyn Ticks>,
+    clock: Arc<Stands>,
+}
+
+impl Ticks for Own {
+    fn deadline(&self) -> Option<Moment> {
+        if locked(&self.clock.since).is_some() {
+            return None;
+        }
+        let due = self.ticks.upgrade()?.deadline()?;
+        Some(due + *locked(&self.clock.behind))
+    }
+
+    fn tick(&self, now: Moment) {
+        let behind = *locked(&self.clock.behind);
+        if let Some(ticks) = self.ticks.upgrade() {
+            ticks.tick(now.saturating_sub(behind));
+        }
+    }
+}
+
+impl Machine {
+    fn stand(&self) {
+        *locked(&self.clock.since) = Some(self.now());
+    }
+
+    fn go_on(&self) {
+        if let Some(stood) = locked(&self.clock.since).take() {
+            *locked(&self.clock.behind) = self.world.now() - stood;
+        }
+    }
+}
+
+impl World for Machine {
+    fn now(&self) -> Moment {
+        let stands = *locked(&self.clock.since);
+        stands.unwrap_or_else(|| self.world.now() - *locked(&self.clock.behind))
+    }
+
+    fn drive(&self, ticks: Weak<dyn Ticks>) {
+        let own = Arc::new(Own {
+            ticks,
+            clock: Arc::clone(&self.clock),
+        });
+        let driven: Weak<Own> = Arc::downgrade(&own);
+        locked(&self.driven).push(own);
+        self.world.drive(driven);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.world.wall_ms()
+    }
+
+    fn wait(&self, until: Option<Moment>, ready: &mut dyn FnMut() -> bool) {
+        let behind = *locked(&self.clock.behind);
+        self.world.wait(until.map(|until| until + behind), ready);
+    }
+
+    fn wake(&self) {
+        self.world.wake();
+    }
+
+    fn remind(&self) {
+        self.world.remind();
+    }
+}
+
+fn store(link: &Link, disk: u64, node: &str, world: Arc<dyn World>) -> StreamStore {
+    StreamStore {
+        stream: Arc::new(link.share()),
+        mirror: Arc::new(SimDisk::new(disk)),
+        options: Options::default(),
+        cluster: ClusterId(7),
+        node: node.to_owned(),
+        link: String::new(),
+        limits: Limits::default(),
+        world,
+        fences: Fences::default(),
+    }
+}
+
 struct Fixture {
     world: SimWorld,
+    machine: Arc<Machine>,
+    stream: SimStream,
     link: Link,
     rung: Arc<Rung>,
     core: Core,
@@ -46,17 +145,12 @@ impl Fixture {
         let world = SimWorld::new();
         let stream = SimStream::new(world.clone(), 1, Faults::none());
         let link = stream.link();
-        let store = StreamStore {
-            stream: Arc::new(link.share()),
-            mirror: Arc::new(SimDisk::new(1)),
-            options: Options::default(),
-            cluster: ClusterId(7),
-            node: "one".to_owned(),
-            link: String::new(),
-            limits: Limits::default(),
-            world: Arc::new(world.clone()),
-            fences: Fences::default(),
-        };
+        let machine = Arc::new(Machine {
+            world: world.clone(),
+            clock: Arc::default(),
+            driven: Mutex::default(),
+        });
+        let store = store(&link, 1, "one", Arc::<Machine>::clone(&machine));
         let layout = Layout {
             shards: 2,
             segment_bytes: 1 << 20,
@@ -77,6 +171,8 @@ impl Fixture {
         );
         Self {
             world,
+            machine,
+            stream,
             link,
             rung,
             core,
@@ -85,6 +181,12 @@ impl Fixture {
 
     /// What is decided, and what its reply waits for; what it recorded is sent.
     fn ask(&self, command: Command) -> (Outcome, Need) {
+        let decided = self.decide(command);
+        locked(&self.core.committer).commit(&self.core, Ending::IfFull);
+        decided
+    }
+
+    fn decide(&self, command: Command) -> (Outcome, Need) {
         let caller = Caller {
             party: Party(1),
             ..Caller::default()
@@ -95,7 +197,6 @@ impl Fixture {
         let Decided::Now(outcome, _, need) = decided else {
             panic!("nothing here waits");
         };
-        locked(&self.core.committer).commit(&self.core, Ending::IfFull);
         (outcome, need)
     }
 
@@ -122,6 +223,12 @@ impl Fixture {
 
     fn may_leave(&self, need: Need) -> bool {
         self.core.reached().satisfies(need)
+    }
+
+    /// As the log thread does.
+    fn turn(&self) {
+        let acked = self.core.acked.as_ref().expect("others acknowledge");
+        self.core.window_turn(acked, Duration::from_secs(1));
     }
 
     fn pass(&self, ms: u64) {
@@ -187,6 +294,7 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     host.core.beat();
     let (refused, need) = host.put();
     assert_eq!(refused, Outcome::Refused(Refusal::Unavailable));
+    assert_eq!(host.core.unavailable(), 1);
     assert!(host.may_leave(need), "that it is so can be said");
     assert!(!host.may_leave(held));
     host.link.cut(false, false);
@@ -225,4 +333,108 @@ fn a_farewell_is_waited_for_and_no_longer_than_told() {
     host.link.cut(true, true);
     let within = Duration::from_millis(20);
     assert_eq!(host.core.farewell("", within), Farewell::Unknown);
+}
+
+/// What an owner says is in a queue when its machine goes on that stood still, clock and all, while
+/// another took the queue over; whether it may say it at once, and after its log was asked.
+fn looks_after_a_frozen_clock(reads_by_log: bool) -> (bool, bool) {
+    let host = Fixture::new();
+    host.core.share(Sharing {
+        reads_by_log,
+        ..Sharing::default()
+    });
+    let (_, put) = host.put();
+    host.pass(10);
+    assert!(host.may_leave(put));
+    host.machine.stand();
+    host.link.cut(true, true);
+    host.pass(60_000);
+    let other = host.stream.link();
+    let other = store(&other, 3, "two", Arc::new(host.world.clone()));
+    let claimed = Box::new(other).open(&mut |_| Ok(()));
+    assert!(claimed.is_ok(), "another owns it now");
+    host.machine.go_on();
+    host.link.cut(false, false);
+    let (_, looked) = host.lease("empty");
+    let at_once = host.may_leave(looked);
+    for _ in 0..20 {
+        host.turn();
+        host.pass(100);
+    }
+    (at_once, host.may_leave(looked))
+}
+
+#[test]
+fn what_is_read_by_the_log_is_not_believed_of_a_clock_that_stood() {
+    // The known hole, which costs nothing to leave open.
+    assert!(looks_after_a_frozen_clock(false).0);
+    assert_eq!(looks_after_a_frozen_clock(true), (false, false));
+}
+
+#[test]
+fn what_is_read_by_the_log_waits_for_an_entry_sent_after_it_and_no_longer() {
+    let host = Fixture::new();
+    host.core.share(Sharing {
+        reads_by_log: true,
+        ..Sharing::default()
+    });
+    let (_, put) = host.put();
+    host.pass(10);
+    assert!(host.may_leave(put));
+    let (empty, first) = host.lease("empty");
+    assert_eq!(empty, Outcome::Empty);
+    assert!(!host.may_leave(first), "its entry is on its way");
+    let (_, second) = host.decide(Command::Take(Take {
+        queues: std::iter::once("other".into()).collect(),
+        ..Take::default()
+    }));
+    host.pass(10);
+    assert!(host.may_leave(first));
+    assert!(
+        !host.may_leave(second),
+        "the entry before it says nothing of it"
+    );
+    // One entry is enough for all that was asked by then, and nothing is appended without.
+    host.turn();
+    host.pass(10);
+    assert!(host.may_leave(second));
+    let durable = host.core.durable();
+    host.turn();
+    host.pass(10);
+    assert_eq!(host.core.durable(), durable);
+}
+
+#[test]
+fn clients_are_read_no_further_while_too_much_waits_and_replies_are_given_up_in_time() {
+    let host = Fixture::new();
+    host.core.share(Sharing {
+        unacked_max: 1000,
+        ..Sharing::default()
+    });
+    host.link.cut(true, true);
+    for _ in 0..100 {
+        host.put();
+    }
+    assert!(
+        !host.core.is_choked(),
+        "an acknowledgement may be about to come"
+    );
+    host.pass(100);
+    assert!(host.core.is_choked());
+    let wait = Duration::from_secs(30);
+    assert!(
+        !host.core.gives_up(wait),
+        "an election may take so long that it seems"
+    );
+    for _ in 0..20 {
+        host.pass(500);
+        host.core.beat();
+    }
+    host.pass(500);
+    host.core.beat();
+    assert!(!host.core.is_available());
+    assert!(host.core.gives_up(wait) && !host.core.gives_up(wait - Duration::from_millis(1)));
+    host.link.cut(false, false);
+    host.pass(2_000);
+    assert!(!host.core.is_choked() && !host.core.gives_up(wait));
 }

@@ -103,6 +103,17 @@ impl Committer {
                 epoch: self.epoch,
                 time_ms: core.clock.now().0,
             };
+            if self.frame.count == 0 {
+                // Only replies wait for it.
+                match self.log.beat(stamp) {
+                    Ok(()) => break,
+                    Err(LogError::NoSpace { .. }) => {
+                        core.set_stuck(true);
+                        return Committed::Full;
+                    }
+                    Err(error) => return core.failed_to_commit(&error),
+                }
+            }
             let expected = self.log.end();
             match self.log.append(expected, stamp, &mut self.frame) {
                 Ok(_) => core.set_stuck(false),
@@ -137,7 +148,8 @@ impl Committer {
     fn take(&mut self, core: &Core, ending: Ending) -> bool {
         let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
             core.shards.iter().map(locked).collect();
-        if shards.iter().all(|shard| shard.batch.is_empty()) {
+        let asked = core.acked.as_ref().is_some_and(|acked| acked.take_asked());
+        if !asked && shards.iter().all(|shard| shard.batch.is_empty()) {
             if ending == Ending::Now && !self.fresh && self.may_end(core, &mut shards) {
                 let home = self.home_after();
                 begin_segment(core, &mut shards, home);

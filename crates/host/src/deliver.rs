@@ -8,9 +8,8 @@ impl Core {
     /// Says what the deliveries of a step wait for, and passes on what the
     /// shard's engine asks for.
     pub(super) fn collect(&self, shard: &mut Shard, trail: &mut Trail) {
-        let waits = self.waits_for_disk();
         let deliveries = trail.scratch.drain(..).map(|delivery| {
-            let need = shard.need(self.hold(delivery.hold), &self.progress, waits);
+            let need = self.need(shard, self.hold(delivery.hold));
             (delivery, need)
         });
         trail.mail.extend(deliveries);

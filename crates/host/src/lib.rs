@@ -58,6 +58,7 @@ use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError}
 use access::Inside;
 pub use access::{Access, Decided, Trail};
 use acked::Acked;
+pub use acked::Sharing;
 pub(crate) use bodies::Bodies;
 pub use bodies::{ChunkError, begin_chunk};
 pub use clock::Clock;
@@ -135,6 +136,8 @@ pub struct Core {
     pub(crate) permits_asked: AtomicBool,
     /// Commands refused for want of a right.
     pub(crate) not_permitted: AtomicU64,
+    /// Commands refused while nobody acknowledged.
+    pub(crate) unavailable: AtomicU64,
     /// What happens by itself and hooks are to decide, for the hooks thread.
     pub(crate) intents: Mutex<Vec<Intent>>,
     /// Wakes that thread.
@@ -252,6 +255,7 @@ impl Core {
             looks: Looks::default(),
             permits_asked: AtomicBool::new(false),
             not_permitted: AtomicU64::new(0),
+            unavailable: AtomicU64::new(0),
             intents: Mutex::default(),
             hooks_work: Signal::default(),
         }
@@ -365,6 +369,11 @@ impl Core {
     /// False while commands are refused for want of a place to keep them.
     pub fn is_available(&self) -> bool {
         self.available.load(Ordering::Relaxed)
+    }
+
+    /// Commands refused for that, so far.
+    pub fn unavailable(&self) -> u64 {
+        self.unavailable.load(Ordering::Relaxed)
     }
 
     /// True if nothing is written any more.

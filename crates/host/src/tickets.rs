@@ -101,6 +101,15 @@ impl Reached {
         (self.leased || !need.lease) && self.written >= need.written && self.durable >= need.durable
     }
 
+    /// Everything up to this batch is, and the lease is there.
+    pub fn durable_up_to(batch: u64) -> Self {
+        Self {
+            written: batch,
+            durable: batch,
+            leased: true,
+        }
+    }
+
     /// The same, where nothing may be answered unless `leased`.
     pub(crate) fn under_lease(self, leased: bool) -> Self {
         Self { leased, ..self }

@@ -174,6 +174,9 @@ pub trait Shared: Send + Sync {
     /// For how long the oldest frame that is not durable has been on its way; none: all are.
     fn waits(&self) -> Option<Duration>;
 
+    /// Bytes appended that are not durable.
+    fn unacked(&self) -> u64;
+
     /// Has `told` called from now on after each acknowledgement, by any thread and without locks,
     /// and when none will come any more.
     fn listen(&self, told: Arc<dyn Fn() + Send + Sync>);

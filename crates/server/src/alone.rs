@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use quintet_host::{Layout, Opened, Owner};
@@ -13,6 +12,7 @@ use quintet_tls::Secure;
 use quintet_web::Links;
 
 use crate::config::Config;
+use crate::metrics::ClusterNumbers;
 use crate::server::{End, Order, Server, Threads};
 
 /// A node: there is none.
@@ -74,19 +74,7 @@ impl Node {
         match self.0 {}
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
-        match self.0 {}
-    }
-
-    pub(crate) fn is_owner(&self) -> bool {
-        match self.0 {}
-    }
-
-    pub(crate) fn since(&self) -> Duration {
-        match self.0 {}
-    }
-
-    pub(crate) fn drained_nodes(&self) -> u64 {
+    pub(crate) fn numbers(&self) -> ClusterNumbers {
         match self.0 {}
     }
 

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{Arrive, Door, Exposition, OnOutcome, StoreError, Visit};
@@ -22,6 +23,9 @@ use crate::io::{Mail, Upload};
 use crate::metrics;
 use crate::server::Server;
 
+/// While something is held that others acknowledge it is looked so often whether it is given up.
+const HELD_LOOK: Duration = Duration::from_secs(1);
+
 /// Those who came in, and what they are still to be told.
 #[derive(Default)]
 pub(crate) struct Desk {
@@ -33,7 +37,8 @@ struct Inside {
     visitors: HashMap<Party, Visitor>,
     entered: u64,
     /// In the order they were decided.
-    held: Vec<(Need, Told)>,
+    /// What waits for what it needs, and since when.
+    held: Vec<(Need, Told, Instant)>,
     /// Nobody is told anything any more.
     closed: bool,
 }
@@ -310,7 +315,7 @@ impl Server {
             drop(inside);
             return;
         }
-        inside.held.push((need, told));
+        inside.held.push((need, told, Instant::now()));
         drop(inside);
         self.core.write(need.written);
         self.mail[self.threads.len()].wake();
@@ -323,7 +328,7 @@ impl Server {
         let mut mail = Vec::new();
         let mut stops = false;
         while !stops {
-            if let Err(error) = poll.poll(&mut events, None)
+            if let Err(error) = poll.poll(&mut events, self.desk_timeout())
                 && error.kind() != ErrorKind::Interrupted
             {
                 tracing::error!("cannot wait for deliveries: {error}");
@@ -343,6 +348,7 @@ impl Server {
                 }
             }
             self.say_reached();
+            self.give_up_at_desk();
         }
         // Who still waits is told by its reply being dropped, without the lock.
         let inside = {
@@ -419,9 +425,27 @@ impl Server {
         let mut inside = locked(&self.desk.inside);
         let (free, held) = std::mem::take(&mut inside.held)
             .into_iter()
-            .partition::<Vec<_>, _>(|(need, _)| reached.satisfies(*need));
+            .partition::<Vec<_>, _>(|(need, ..)| reached.satisfies(*need));
         inside.held = held;
-        free.into_iter().map(|(_, told)| told).collect()
+        free.into_iter().map(|(_, told, _)| told).collect()
+    }
+
+    /// How long nothing has to be looked at without a bell.
+    fn desk_timeout(&self) -> Option<Duration> {
+        let held = self.core.is_shared() && !locked(&self.desk.inside).held.is_empty();
+        held.then_some(HELD_LOOK)
+    }
+
+    /// Gives up replies that nobody acknowledges: who waits for one is told by its being dropped.
+    fn give_up_at_desk(&self) {
+        let mut inside = locked(&self.desk.inside);
+        let (late, held) = std::mem::take(&mut inside.held)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, _, since)| self.core.gives_up(since.elapsed()));
+        inside.held = held;
+        // Without the lock.
+        drop(inside);
+        drop(late);
     }
 
     fn read_large(&self, body: &LargeBody, from: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -3,6 +3,7 @@
 //! voices, whose statistics are looked up in what [`samples`] read. What is told
 //! of each queue is in `queues`, the formats are in `exposition`.
 
+mod cluster;
 mod exposition;
 mod queues;
 
@@ -13,11 +14,12 @@ use quintet_door::Exposition;
 use quintet_engine::{QueueStats, ShardStats};
 use quintet_host::Distribution;
 
-use crate::cluster::Node;
 use crate::server::Server;
 use crate::stats::Process;
+use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
+pub(crate) use cluster::{ClusterNumbers, NodeNumbers};
 pub(crate) use queues::largest;
 
 /// How a number behaves.
@@ -71,6 +73,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) traffic: (u64, u64),
     /// What the host tells of runs.
     pub(crate) cold: Vec<(&'static str, u64)>,
+    /// Of a node of a cluster.
+    pub(crate) cluster: Option<ClusterNumbers>,
 }
 
 impl Reading<'_> {
@@ -102,6 +106,8 @@ fn of(counter: &AtomicU64) -> u64 {
 }
 
 metrics! {
+    Gauge "build_info" ("build_info_{}") "1, by the program's version."
+        =; ["version"] |_r| vec![(vec![Cow::Borrowed(env!("CARGO_PKG_VERSION"))], 1.0)];
     Gauge "uptime_seconds" ("uptime_s") "Since the server was ready."
         = |r| r.server.started.elapsed().as_secs();
     Gauge "process_id" ("pid") "Process id."
@@ -231,13 +237,60 @@ metrics! {
         = |r| r.server.core.clock.ahead().0.min(0).unsigned_abs();
 
     Gauge "cluster_epoch" ("cluster_epoch") "The epoch of the cluster's log."
-        =; [] |r| of_node(r, Node::epoch);
+        =; [] |r| of_node(r, |n| n.epoch);
     Gauge "cluster_owner" ("cluster_owns") "1 while this node owns the queues, else 0."
-        =; [] |r| of_node(r, |node| u64::from(node.is_owner()));
+        =; [] |r| of_node(r, |n| u64::from(n.owns));
     Gauge "cluster_role_seconds" ("cluster_role_s") "Since this node is what it is."
-        =; [] |r| of_node(r, |node| node.since().as_secs());
+        =; [] |r| of_node(r, |n| n.role_s);
     Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Nodes that are drained: others should own the queues."
-        =; [] |r| of_node(r, Node::drained_nodes);
+        =; [] |r| of_node(r, |n| n.drained_nodes);
+    Gauge "cluster_survives" ("cluster_survives")
+        "1 while the loss of any one machine would be survived, as the owner saw it lately, else 0."
+        =; [] |r| of_some(r, |n| n.survives.map(u64::from));
+    Gauge "cluster_node_role" ("cluster_node_{}_{}") "1, by node and what it is, as the owner saw it lately."
+        =; ["node", "role"] cluster::roles;
+    Gauge "cluster_node_drained" ("cluster_node_{}_drained") "1 if others should own rather than this node, else 0."
+        =; ["node"] |r| of_each(r, |n| Some(u64::from(n.drained)));
+    Gauge "cluster_standby_ready" ("cluster_standby_{}_ready") "1 if the node could take over at once, else 0."
+        =; ["node"] |r| of_each(r, |n| Some(u64::from(n.ready)));
+    Gauge "cluster_standby_lag_entries" ("cluster_standby_{}_lag_entries") "Entries of the log a node has still to apply."
+        =; ["node"] |r| of_each(r, |n| n.lag_entries);
+    Gauge "cluster_standby_lag_seconds" ("cluster_standby_{}_lag_ms")
+        "Within which 99 of 100 of the newest frames were applied, since their owner's stamp."
+        =; ["node"] |r| of_each(r, |n| n.lag_ms);
+    Gauge "cluster_standby_runs_missing" ("cluster_standby_{}_runs_missing") "Runs a node has still to fetch."
+        =; ["node"] |r| of_each(r, |n| n.runs_missing);
+    Counter "cluster_divergences_total" ("cluster_node_{}_divergences")
+        "Times that what a node had read was not what the stream has."
+        =; ["node"] |r| of_each(r, |n| n.divergences);
+    Gauge "cluster_spliced_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
+        =; ["node"] |r| of_each(r, |n| n.spliced);
+    Counter "cluster_takeovers_total" ("cluster_takeovers")
+        "Changes of owner behind silence, since this node first stood by."
+        =; [] |r| of_node(r, |n| n.takeovers);
+    Counter "cluster_handovers_total" ("cluster_handovers")
+        "Changes of owner in good order, since this node first stood by."
+        =; [] |r| of_node(r, |n| n.handovers);
+    Counter "cluster_entries_appended_total" ("cluster_entries_appended") "Entries this owner has appended."
+        =; [] |r| of_node(r, |n| n.appended);
+    Counter "cluster_entries_acked_total" ("cluster_entries_acked") "Of them, those acknowledged."
+        =; [] |r| of_node(r, |n| n.acknowledged);
+    Gauge "cluster_window_entries" ("cluster_window_entries") "Entries sent and not acknowledged (window)."
+        =; [] |r| of_node(r, |n| n.on_way);
+    Gauge "cluster_unacked_bytes" ("cluster_unacked_bytes") "Appended and not acknowledged."
+        =; [] |r| of_node(r, |n| n.unacked_bytes);
+    Gauge "cluster_last_ack_age_seconds" ("cluster_last_ack_age_ms")
+        "Since the newest acknowledged entry was sent."
+        =; [] |r| of_some(r, |n| n.last_ack_ms);
+    Counter "cluster_resolves_total" ("cluster_resolves") "Times it was asked what became of an entry."
+        =; [] |r| of_node(r, |n| n.resolves);
+    Gauge "cluster_log_entries" ("cluster_log_entries") "Entries of the stream, as the owner saw it lately."
+        =; [] |r| of_some(r, |n| Some(n.log?.0));
+    Gauge "cluster_log_bytes" ("cluster_log_bytes") "Their bytes, once."
+        =; [] |r| of_some(r, |n| Some(n.log?.1));
+    Counter "commands_unavailable_total" ("commands_unavailable")
+        "Commands refused for want of a quorum of the log's servers."
+        = |r| r.server.core.unavailable();
 
     Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
         = |r| r.shard.gauges.ready;
@@ -438,12 +491,6 @@ pub(crate) fn samples(reading: &Reading<'_>) -> Vec<(Cow<'static, str>, f64)> {
         }
     }
     all
-}
-
-/// A number of this server as a node of a cluster, if it is one.
-fn of_node(reading: &Reading<'_>, read: fn(&Node) -> u64) -> Vec<Point> {
-    let node = reading.server.node.iter();
-    node.map(|node| (Vec::new(), read(node) as f64)).collect()
 }
 
 /// All numbers of the table, and those of `queues` if they are told of.

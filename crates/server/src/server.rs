@@ -447,6 +447,7 @@ fn open(
             Some(_) => Box::new(StepsDown),
         },
     );
+    core.share(config.cluster.sharing());
     let server = Server {
         core,
         mail,

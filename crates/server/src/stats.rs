@@ -210,6 +210,7 @@ impl Server {
             process: Process::read(),
             traffic,
             cold: self.core.cold_numbers(&shard.cold),
+            cluster: self.node.as_ref().map(|node| node.numbers()),
         }
     }
 

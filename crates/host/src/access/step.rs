@@ -93,8 +93,7 @@ impl<'a> Access<'a> {
     /// What a reply decided by the last step in a shard waits for.
     pub(super) fn need(&mut self, shard: usize, hold: Hold) -> Need {
         let core = self.core;
-        self.shard(shard)
-            .need(hold, &core.progress, core.waits_for_disk())
+        core.need(self.shard(shard), hold)
     }
 
     /// A shard, locked.

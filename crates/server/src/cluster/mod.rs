@@ -10,6 +10,7 @@ mod fill;
 mod lags;
 mod leave;
 mod mirror;
+mod numbers;
 mod orders;
 mod registry;
 mod report;
@@ -25,9 +26,7 @@ use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use quintet_cluster::{
-    Fences, Limits, Member, Membership, Owned, Role, Status, Threads, Timing, World, Writer,
-};
+use quintet_cluster::{Fences, Limits, Member, Membership, Owned, Status, Threads, Timing, Writer};
 use quintet_front::{Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
@@ -84,6 +83,8 @@ pub(crate) struct Node {
     drained: AtomicBool,
     /// Nodes that are, as far as this one knows.
     drained_nodes: AtomicU64,
+    /// The cluster as this node saw it last, while it owned.
+    seen: Mutex<Option<report::ClusterReport>>,
     /// Has it looked after at once.
     nudges: Mutex<Sender<()>>,
     /// A farewell waits so long for its acknowledgement.
@@ -149,22 +150,6 @@ impl Node {
         self.member.status()
     }
 
-    /// The reigning epoch, as far as it knows.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.status().epoch.0
-    }
-
-    /// Whether it owns the queues.
-    pub(crate) fn is_owner(&self) -> bool {
-        self.status().role == Role::Owner
-    }
-
-    /// For how long it has been what it is.
-    pub(crate) fn since(&self) -> Duration {
-        let since = self.member.status().since;
-        self.world.now().saturating_sub(since)
-    }
-
     /// The server decides from now on: it is what beats, and its threads accept clients, also those
     /// that other nodes bring; `http` takes HTTP's.
     pub(crate) fn serves(&self, server: &Arc<Server>, http: Option<Links>) {
@@ -195,11 +180,6 @@ impl Node {
 
     fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
-    }
-
-    /// Nodes that are drained, as far as this one knows.
-    pub(crate) fn drained_nodes(&self) -> u64 {
-        self.drained_nodes.load(Ordering::Relaxed)
     }
 
     /// What is seen to now and then is seen to at once.
@@ -353,6 +333,7 @@ pub(crate) fn follow(
         heir: Mutex::default(),
         drained: AtomicBool::new(drained),
         drained_nodes: AtomicU64::new(u64::from(drained)),
+        seen: Mutex::default(),
         nudges: Mutex::new(nudges),
         handover_wait: Duration::from_millis(cluster.handover_wait_ms),
     });

@@ -205,6 +205,10 @@ impl Teller {
             let why = format!("{} does not own the queues now", self.cluster.node());
             return Err((Fault::NoOwner, why));
         }
+        if !registry::is_name(to) {
+            let why = "a node's name has 1 to 255 bytes".to_owned();
+            return Err((Fault::UnknownNode, why));
+        }
         self.node.hand_over_to(to);
         Ok(Reply::Done)
     }

@@ -23,6 +23,9 @@ const GONE: Duration = Duration::from_secs(30);
 /// One that was not for so long is listed no more.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
+/// Bytes of a node's name, at most: what a claim or a farewell has room for.
+const NAME_MAX: usize = 255;
+
 /// What nodes agree on.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Made {
@@ -113,6 +116,11 @@ fn now_ms() -> u64 {
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Whether a node may be called so.
+pub(super) fn is_name(node: &str) -> bool {
+    (1..=NAME_MAX).contains(&node.len())
+}
+
 fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain fields are JSON")
 }
@@ -171,7 +179,7 @@ fn agree(
     let ours = Made {
         id: writer.0,
         made_ms: now_ms(),
-        groups: 1,
+        groups: cluster.groups,
         shards,
         format: FORMAT,
     };
@@ -186,19 +194,24 @@ fn agree(
         Ok(made) => made,
         Err(refusal) => return Ok(Err(refusal)),
     };
+    Ok(fits(&cluster.name, &made, &ours).map(|()| ClusterId(made.id)))
+}
+
+/// Whether a node may be one of a cluster that was made so.
+fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Refusal> {
     for (what, is, wanted) in [
         ("groups", made.groups, ours.groups),
         ("shards", made.shards, ours.shards),
         ("format", made.format, ours.format),
     ] {
         if is != wanted {
-            return Ok(Err(format!(
-                "the cluster {:?} was made with {what} = {is}, not {wanted}",
-                cluster.name
-            )));
+            return Err(format!(
+                "the cluster {name:?} was made with {what} = {is}, not {wanted}: set what it was \
+                 made with, or give this node another cluster (cluster.name)"
+            ));
         }
     }
-    Ok(Ok(ClusterId(made.id)))
+    Ok(())
 }
 
 /// A log that is being filled.
@@ -472,8 +485,9 @@ pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>
             continue;
         };
         let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
-        if age < FORGOTTEN {
-            let node = key.strip_prefix("node.").unwrap_or(&key).to_owned();
+        let node = key.strip_prefix("node.").unwrap_or(&key).to_owned();
+        // A farewell could not name it: no node wrote that.
+        if age < FORGOTTEN && is_name(&node) {
             nodes.push(Listed {
                 drained: drained_in(&bucket, &node)?,
                 node,
@@ -484,4 +498,47 @@ pub(super) fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>
         }
     }
     Ok(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> Made {
+        Made {
+            id: 1,
+            made_ms: 2,
+            groups: 1,
+            shards: 4,
+            format: FORMAT,
+        }
+    }
+
+    #[test]
+    fn a_node_with_other_groups_or_shards_is_refused() {
+        let other = Made {
+            id: 9,
+            made_ms: 9,
+            ..made()
+        };
+        assert_eq!(fits("q", &made(), &other), Ok(()));
+        type Change = fn(&mut Made);
+        let cases: [(Change, &str); 3] = [
+            (|made| made.groups = 2, "groups = 1, not 2"),
+            (|made| made.shards = 8, "shards = 4, not 8"),
+            (|made| made.format = 2, "format = 1, not 2"),
+        ];
+        for (change, says) in cases {
+            let mut ours = made();
+            change(&mut ours);
+            let refused = fits("q", &made(), &ours).expect_err(says);
+            assert!(refused.contains(says), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_farewell_has_room_for_is_nobodys() {
+        assert!(is_name("a") && is_name(&"x".repeat(255)));
+        assert!(!is_name("") && !is_name(&"x".repeat(256)));
+    }
 }

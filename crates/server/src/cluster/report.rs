@@ -43,8 +43,17 @@ pub(crate) struct NodeReport {
     /// Of an owner: entries and bytes sent and not acknowledged.
     pub(crate) unacked_entries: u64,
     pub(crate) unacked_bytes: u64,
+    /// Of an owner: entries it has appended and had acknowledged, and those sent that are not yet.
+    pub(crate) appended: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) on_way: u64,
     /// Of an owner: times it had to ask what became of an entry.
     pub(crate) resolves: u64,
+    /// Changes of owner it has seen happen: behind silence, and behind a farewell.
+    pub(crate) takeovers: u64,
+    pub(crate) handovers: u64,
+    /// Times that what it had read was not what the stream has.
+    pub(crate) divergences: u64,
     /// Clients spliced to the owner, and waiting for one.
     pub(crate) spliced: u64,
     pub(crate) waiting: u64,

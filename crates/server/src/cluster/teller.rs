@@ -40,6 +40,8 @@ impl Teller {
         let owns = status.role == Role::Owner;
         let acks = self.node.told.acks.get().filter(|_| owns);
         let (unacked_entries, unacked_bytes) = acks.map(Acks::unacked).unwrap_or_default();
+        let (appended, acknowledged) = acks.map(Acks::totals).unwrap_or_default();
+        let on_way = acks.map(Acks::on_way).unwrap_or_default();
         let (spliced, waiting) = self.node.doors.counts();
         NodeReport {
             node: self.cluster.node(),
@@ -66,6 +68,12 @@ impl Teller {
                 .map(|sent| ms(now.saturating_sub(sent))),
             unacked_entries,
             unacked_bytes,
+            appended,
+            acknowledged,
+            on_way: on_way as u64,
+            takeovers: status.tally.takeovers,
+            handovers: status.tally.handovers,
+            divergences: status.tally.divergences,
             resolves: acks.map(Acks::resolves).unwrap_or_default(),
             spliced,
             waiting,
@@ -168,6 +176,17 @@ impl Teller {
         }
     }
 
+    /// The cluster, with what its nodes say of themselves.
+    pub(super) fn report_of_all(&self, nodes: Vec<Heard>) -> ClusterReport {
+        ClusterReport {
+            cluster: self.cluster.name.clone(),
+            id: format!("{:016x}", self.settings.cluster),
+            told_by: self.cluster.node(),
+            groups: vec![self.group()],
+            nodes,
+        }
+    }
+
     /// All nodes of the registry.
     fn nodes(&self) -> Vec<Heard> {
         self.nodes_of(registry::nodes(&self.stream, &self.cluster).unwrap_or_default())
@@ -217,13 +236,7 @@ pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
 
 impl Asked for Teller {
     fn status(&self) -> String {
-        line(&ClusterReport {
-            cluster: self.cluster.name.clone(),
-            id: format!("{:016x}", self.settings.cluster),
-            told_by: self.cluster.node(),
-            groups: vec![self.group()],
-            nodes: self.nodes(),
-        })
+        line(&self.report_of_all(self.nodes()))
     }
 
     fn order(&self, words: &[String]) -> String {

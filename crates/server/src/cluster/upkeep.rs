@@ -1,5 +1,5 @@
-//! What a node sees to now and then: whether it is drained, and, while it owns, that the stream's
-//! leader is where its loss would cost least.
+//! What a node sees to now and then: whether it is drained, and, while it owns, how the others
+//! stand, and that the stream's leader is where its loss would cost least.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quintet_cluster::{Acks, Role};
+use quintet_host::locked;
 use quintet_jetstream::Error;
 
 use super::registry;
@@ -55,6 +56,8 @@ impl Teller {
         if self.node.status().role != Role::Owner || !self.node.serves_now() {
             return Ok(());
         }
+        let report = self.report_of_all(self.nodes_of(nodes.clone()));
+        *locked(&self.node.seen) = Some(report);
         if drained && let Some(heir) = self.node.best_heir() {
             tracing::info!("this node is drained: {heir} is to own the queues");
             self.node.hand_over_to(&heir);

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use quintet_host::Sharing;
+
 use super::schema::{Field, Spec};
 use super::units::show_duration;
 
@@ -22,6 +24,10 @@ pub(crate) struct Cluster {
     pub(crate) lease_ms: u64,
     pub(crate) takeover_after_ms: u64,
     pub(crate) window: u64,
+    pub(crate) groups: u64,
+    pub(crate) unacked_max: u64,
+    /// `lease` or `log`.
+    pub(crate) reads: String,
     pub(crate) credentials: String,
     pub(crate) user: String,
     pub(crate) password_file: String,
@@ -53,6 +59,9 @@ impl Default for Cluster {
             lease_ms: 2000,
             takeover_after_ms: 3000,
             window: 32,
+            groups: 1,
+            unacked_max: 16 << 20,
+            reads: "lease".to_owned(),
             credentials: String::new(),
             user: String::new(),
             password_file: String::new(),
@@ -152,6 +161,28 @@ pub(crate) const CLUSTER: &[Spec] = &[
         field: |c| Field::Number(&mut c.cluster.window, 1, 64),
     },
     Spec {
+        key: "unacked_max",
+        help: "With more bytes of requests decided and not acknowledged, nothing further is read \
+               from clients.",
+        reload: false,
+        field: |c| Field::Bytes(&mut c.cluster.unacked_max, 1 << 20, 1 << 40),
+    },
+    Spec {
+        key: "reads",
+        help: "What is answered without an append (that there is nothing, refusals, looks, \
+               statistics): \"lease\": at once while the owner holds its lease; \"log\": when an \
+               entry sent after the decision is acknowledged, which takes a round trip and \
+               believes no clock.",
+        reload: false,
+        field: |c| Field::Text(&mut c.cluster.reads),
+    },
+    Spec {
+        key: "groups",
+        help: "Groups of queues, each with an owner of its own. This version knows 1.",
+        reload: false,
+        field: |c| Field::Number(&mut c.cluster.groups, 1, 256),
+    },
+    Spec {
         key: "near",
         help: "Name of the NATS server on this node's machine (server_name): it is connected to \
                first, and does not lead the stream while this node owns or is drained, so that no \
@@ -244,6 +275,14 @@ impl Cluster {
         !self.nats.is_empty()
     }
 
+    /// How the log is used.
+    pub(crate) fn sharing(&self) -> Sharing {
+        Sharing {
+            unacked_max: self.unacked_max,
+            reads_by_log: self.reads == "log",
+        }
+    }
+
     /// This node's name.
     pub(crate) fn node(&self) -> String {
         if self.node.is_empty() {
@@ -300,6 +339,18 @@ impl Cluster {
                 self.replicas
             ));
         }
+        if !["lease", "log"].contains(&self.reads.as_str()) {
+            faults.push(format!(
+                "reads = {:?} takes \"lease\" or \"log\"",
+                self.reads
+            ));
+        }
+        if self.groups != 1 {
+            faults.push(format!(
+                "groups = {}: this version knows one group of queues, groups = 1",
+                self.groups
+            ));
+        }
         if self.user.is_empty() != self.password_file.is_empty() {
             faults.push("user and password_file go together".to_owned());
         }
@@ -343,6 +394,8 @@ mod tests {
             ("beat = 0", "beat"),
             ("takeover_after = '2s'", "takeover_after"),
             ("replicas = 1", "allow_unsafe"),
+            ("reads = 'disk'", "reads"),
+            ("groups = 2", "groups = 1"),
             ("user = 'a'", "password_file"),
             ("tls_key = 'a'", "tls_cert"),
             ("link_tls_key = 'a'", "link_tls_ca"),

@@ -31,6 +31,8 @@ pub(super) enum Pause {
     No,
     /// Its client does not read its replies.
     Stalled,
+    /// Too much that was decided waits to be acknowledged.
+    Unacked,
     /// All connections together hold too much memory, and this one holds some
     /// of it.
     Starved,

@@ -70,7 +70,7 @@ pub(crate) struct VoiceCounts {
 }
 
 impl VoiceCounts {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             tally: Tally::new(),
             commands: Own::new(),

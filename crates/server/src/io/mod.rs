@@ -19,6 +19,7 @@ mod slab;
 mod stream;
 mod thread;
 mod turn;
+mod unacked;
 mod upload;
 
 pub(crate) use counts::{Family, ThreadCounts, VoiceCounts};

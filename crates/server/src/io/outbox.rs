@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::{Duration, Instant};
 
 use quintet_engine::{Handed, LargeBody, Message};
 use quintet_host::BodySource;
@@ -28,6 +29,8 @@ pub(super) struct Outbox {
     free: (usize, usize),
     /// Ends of replies that wait, rising.
     marks: VecDeque<Mark>,
+    /// Since when the first of them waits, or an earlier one could leave.
+    waits_since: Option<Instant>,
     /// Messages to go back if their reply never begins to leave, with its
     /// offset.
     kept: VecDeque<(usize, Handed)>,
@@ -107,17 +110,31 @@ impl Outbox {
         }
     }
 
-    /// Lets go what has been reached. True if replies still wait.
-    pub(super) fn release(&mut self, reached: Reached, now: Read, counts: &VoiceCounts) -> bool {
+    /// Lets go what has been reached by `at`, which counts `now`. True if replies still wait.
+    pub(super) fn release(
+        &mut self,
+        reached: Reached,
+        at: Instant,
+        now: Read,
+        counts: &VoiceCounts,
+    ) -> bool {
         while let Some(&mark) = self.marks.front() {
             if !reached.satisfies(mark.need) {
+                self.waits_since.get_or_insert(at);
                 return true;
             }
             self.free = mark.end;
             mark.replies.released(now, counts);
             self.marks.pop_front();
+            self.waits_since = None;
         }
         false
+    }
+
+    /// For how long the first reply that waits has.
+    pub(super) fn waited(&self, now: Instant) -> Duration {
+        let since = self.waits_since.filter(|_| !self.marks.is_empty());
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// The newest batch a reply waits for; 0: none.
@@ -360,5 +377,37 @@ impl Sending {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_counts_from_when_a_reply_could_leave_last() {
+        let (mut out, start) = (Outbox::default(), Instant::now());
+        let at = |s| start + Duration::from_secs(s);
+        let needs = |durable| Need {
+            durable,
+            ..Need::default()
+        };
+        for durable in [1, 2] {
+            out.output.put(b"yes");
+            out.end_reply(0, needs(durable), None, Replies::none());
+        }
+        assert_eq!(out.waited(at(5)), Duration::ZERO, "nobody looked");
+        let counts = VoiceCounts::new();
+        let release = |out: &mut Outbox, durable, at| {
+            let reached = Reached::durable_up_to(durable);
+            out.release(reached, at, Read::at(at, start), &counts)
+        };
+        assert!(release(&mut out, 0, at(1)));
+        assert!(release(&mut out, 0, at(20)));
+        assert_eq!(out.waited(at(31)), Duration::from_secs(30));
+        assert!(release(&mut out, 1, at(31)));
+        assert_eq!(out.waited(at(40)), Duration::from_secs(9));
+        assert!(!release(&mut out, 2, at(41)));
+        assert_eq!(out.waited(at(90)), Duration::ZERO, "all have left");
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct IoThread {
     /// Connections with something to send.
     dirty: Vec<u32>,
     /// Connections with replies that wait.
-    held: Vec<u32>,
+    pub(super) held: Vec<u32>,
     /// Connections that have more to do without an event.
     again: VecDeque<u32>,
     /// The same for those in the middle of a large body.
@@ -76,6 +76,12 @@ pub(crate) struct IoThread {
     pub(super) starved: Vec<u32>,
     /// Those that a limit of their address or user makes wait.
     pub(super) waiting: Waiting,
+    /// So much waits to be acknowledged that none is read further.
+    pub(super) choked: bool,
+    /// Connections that go on when that is over.
+    pub(super) unread: Vec<u32>,
+    /// When it was looked last whose replies are given up.
+    pub(super) unanswered_checked: Instant,
     /// Since when memory is short.
     tight_since: Option<Instant>,
     mail: Vec<Mail>,
@@ -134,6 +140,9 @@ impl IoThread {
             handshakes: VecDeque::new(),
             starved: Vec::new(),
             waiting: Waiting::default(),
+            choked: false,
+            unread: Vec::new(),
+            unanswered_checked: Instant::now(),
             tight_since: None,
             mail: Vec::new(),
             trail: Trail::default(),
@@ -163,6 +172,7 @@ impl IoThread {
             }
             self.now = self.server.core.clock.now();
             self.instant = Instant::now();
+            self.choked = self.server.core.is_choked();
             self.renew_hooks();
             let idle = events.is_empty() && !self.has_more();
             for event in &events {
@@ -189,6 +199,7 @@ impl IoThread {
             self.flush();
             self.keep_memory();
             self.keep_quotas();
+            self.see_to_unacked();
             self.close_idle();
             self.end_late_handshakes();
             if self.is_stopped() {
@@ -215,6 +226,7 @@ impl IoThread {
             self.stop_at.map(until),
             idle,
             starved,
+            self.next_look_at_unacked(),
             self.next_late(),
             self.next_limited(),
         ];
@@ -535,7 +547,7 @@ impl IoThread {
         conn.listed.dirty = false;
         let counts = &server.threads[self.index];
         let voice = &counts.voices[server.listeners[conn.listener].tally];
-        let waits = conn.out.release(self.reached, now, voice);
+        let waits = conn.out.release(self.reached, self.instant, now, voice);
         let mut written = 0;
         let flushed = conn.out.flush(
             &mut conn.stream,

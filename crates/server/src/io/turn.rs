@@ -94,6 +94,13 @@ impl IoThread {
                 }
                 break Stop::Quiet;
             }
+            if self.choked && !server.is_operator(conn.listener) {
+                if conn.pause != Pause::Unacked {
+                    conn.pause = Pause::Unacked;
+                    self.unread.push(slot);
+                }
+                break Stop::Quiet;
+            }
             let tight = server.connection_memory.is_tight();
             let crowded = conn.meter.is_tight().is_some();
             if (tight || crowded) && conn.charged > 0 && !server.is_operator(conn.listener) {

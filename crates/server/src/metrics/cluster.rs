@@ -1,0 +1,76 @@
+//! What is told of a cluster: by any node of itself, and by the owner of all, as it saw them lately.
+
+use super::{Point, Reading};
+
+/// A node, and how it saw the others.
+#[derive(Default)]
+pub(crate) struct ClusterNumbers {
+    pub(crate) epoch: u64,
+    pub(crate) owns: bool,
+    /// Since it is what it is.
+    pub(crate) role_s: u64,
+    pub(crate) drained_nodes: u64,
+    pub(crate) appended: u64,
+    pub(crate) acknowledged: u64,
+    /// Sent and not acknowledged.
+    pub(crate) on_way: u64,
+    /// Appended and not acknowledged, sent or not.
+    pub(crate) unacked_bytes: u64,
+    /// Since the newest acknowledged entry was sent.
+    pub(crate) last_ack_ms: Option<u64>,
+    pub(crate) resolves: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) handovers: u64,
+    pub(crate) survives: Option<bool>,
+    /// Entries and bytes of the stream.
+    pub(crate) log: Option<(u64, u64)>,
+    pub(crate) nodes: Vec<NodeNumbers>,
+}
+
+/// One of all nodes; absent is what it has not said, or has not.
+#[derive(Default)]
+pub(crate) struct NodeNumbers {
+    pub(crate) node: String,
+    /// As `quintet cluster status` has it; `silent`: it does not answer.
+    pub(crate) role: String,
+    /// It could take over at once.
+    pub(crate) ready: bool,
+    pub(crate) drained: bool,
+    pub(crate) lag_entries: Option<u64>,
+    pub(crate) lag_ms: Option<u64>,
+    pub(crate) runs_missing: Option<u64>,
+    pub(crate) divergences: Option<u64>,
+    pub(crate) spliced: Option<u64>,
+}
+
+/// A number of this server as a node of a cluster, if it is one.
+pub(super) fn of_node(reading: &Reading<'_>, read: fn(&ClusterNumbers) -> u64) -> Vec<Point> {
+    of_some(reading, |numbers| Some(read(numbers)))
+}
+
+/// The same, if there is such a number.
+pub(super) fn of_some(
+    reading: &Reading<'_>,
+    read: impl Fn(&ClusterNumbers) -> Option<u64>,
+) -> Vec<Point> {
+    let number = reading.cluster.as_ref().and_then(read);
+    number
+        .map(|number| (Vec::new(), number as f64))
+        .into_iter()
+        .collect()
+}
+
+/// A number of each node that has it, by its name.
+pub(super) fn of_each(reading: &Reading<'_>, read: fn(&NodeNumbers) -> Option<u64>) -> Vec<Point> {
+    let nodes = reading.cluster.iter().flat_map(|numbers| &numbers.nodes);
+    let points =
+        nodes.filter_map(|node| Some((vec![node.node.clone().into()], read(node)? as f64)));
+    points.collect()
+}
+
+/// What each node is, by its name and that.
+pub(super) fn roles(reading: &Reading<'_>) -> Vec<Point> {
+    let nodes = reading.cluster.iter().flat_map(|numbers| &numbers.nodes);
+    let labels = nodes.map(|node| vec![node.node.clone().into(), node.role.clone().into()]);
+    labels.map(|labels| (labels, 1.0)).collect()
+}
