@@ -1,9 +1,9 @@
 //! A host whose log others acknowledge, on a simulated stream and in its time: what a reply waits
 //! for, and what is said while nobody acknowledges.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quintet_cluster::{ClusterId, Fences, Limits, Moment, StreamStore, Ticks, World};
 use quintet_engine::{
@@ -137,6 +137,8 @@ struct Fixture {
     stream: SimStream,
     link: Link,
     rung: Arc<Rung>,
+    /// Where runs are kept.
+    runs: Arc<SimDisk>,
     core: Core,
 }
 
@@ -157,8 +159,9 @@ impl Fixture {
             spares: 0,
             memory: 64 << 20,
         };
-        let runs: Arc<dyn Storage> = Arc::new(SimDisk::new(2));
-        let opened = open(Box::new(store), &runs, &layout, &Settings::default());
+        let runs = Arc::new(SimDisk::new(2));
+        let kept: Arc<dyn Storage> = Arc::<SimDisk>::clone(&runs);
+        let opened = open(Box::new(store), &kept, &layout, &Settings::default());
         let rung = Arc::new(Rung::default());
         let mail: Vec<Arc<dyn Post>> = vec![Arc::<Rung>::clone(&rung)];
         let room = Room::new("/".into(), 1 << 20);
@@ -175,6 +178,7 @@ impl Fixture {
             stream,
             link,
             rung,
+            runs,
             core,
         }
     }
@@ -437,4 +441,30 @@ fn clients_are_read_no_further_while_too_much_waits_and_replies_are_given_up_in_
     host.link.cut(false, false);
     host.pass(2_000);
     assert!(!host.core.is_choked() && !host.core.gives_up(wait));
+}
+
+#[test]
+fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
+    const LOG: u64 = 1 << 20;
+    let host = Fixture::new();
+    let never = AtomicBool::new(false);
+    let shorten = || {
+        let mut over = Instant::now().checked_sub(Duration::from_secs(2));
+        host.core.retire_one(LOG, &mut over, &never)
+    };
+    host.runs.set_capacity(0);
+    let body = vec![7; 64 << 10];
+    for number in 0..200_u8 {
+        let (put, need) = host.ask(Command::Put(Put {
+            queue: "q".into(),
+            body: Body::new(&body),
+            ..Put::default()
+        }));
+        assert!(matches!(put, Outcome::Put { .. }), "{number}: {put:?}");
+        host.pass(10);
+        assert!(host.may_leave(need), "{number}");
+    }
+    // Segments in which nothing lives go; no run can be stored.
+    while shorten() {}
+    assert!(host.core.is_overgrown(LOG) && !host.core.is_overgrown(2 * LOG));
 }

@@ -19,6 +19,9 @@ const IDLE: Duration = Duration::from_secs(1);
 const FULL: Duration = Duration::from_millis(100);
 /// How long the log may be longer than it should, though not twice as long.
 const GRACE: Duration = Duration::from_secs(1);
+/// A log that others keep is so many times as long as it should be at most: what lives in its oldest
+/// segments cannot leave, as where runs are kept there is no room, or it takes too long.
+const OVERGROWN: u64 = 8;
 /// Slots of messages looked at in one hold of a shard's lock.
 const SLOTS: u32 = 512;
 
@@ -58,19 +61,39 @@ impl Core {
                 true => Space::NoTakes,
                 false if !whole && self.room.is_short() => Space::NoPuts,
                 false if spares.is_some_and(Spares::low) || self.room.is_tight() => Space::NoPuts,
+                false if self.is_overgrown(log_bytes()) => Space::NoPuts,
                 false => Space::Enough,
             };
             if space != told || self.is_full() != (space != Space::Enough) {
                 self.set_space(space);
             }
             if (space == Space::Enough) != (told == Space::Enough) {
-                tell(space, &spares.map(Spares::why).unwrap_or_default());
+                let why = match self.is_overgrown(log_bytes()) {
+                    true => self.why_overgrown(),
+                    false => spares.map(Spares::why).unwrap_or_default(),
+                };
+                tell(space, &why);
             }
             told = space;
             if self.retire_one(log_bytes(), &mut over, stop) {
                 pause = PACE;
             }
         }
+    }
+
+    /// Whether the log is far longer than it should be. Nothing else bounds one whose disks are
+    /// others': a disk of its own gets full.
+    pub(super) fn is_overgrown(&self, log_bytes: u64) -> bool {
+        let most = log_bytes.saturating_mul(OVERGROWN);
+        self.is_shared() && self.counts.log_bytes.load(Ordering::Relaxed) > most
+    }
+
+    fn why_overgrown(&self) -> String {
+        format!(
+            "the log has {} MiB, as messages in its oldest segments cannot be stored as runs, or \
+             not as fast as others come",
+            self.counts.log_bytes.load(Ordering::Relaxed) >> 20
+        )
     }
 
     /// Leaves a segment that was not made ahead as soon as there is one that
