@@ -108,6 +108,8 @@ struct Turn {
     bare: Published,
     /// Within how many ms 99 of 100 frames were applied on the slower standby.
     lag_ms: f64,
+    /// Within how many ms 99 of 100 were acknowledged, which is a part of that.
+    ack_ms: f64,
 }
 
 impl Turn {
@@ -216,6 +218,7 @@ fn table(turns: &[Turn]) -> Sheet {
             ("bare entries/s", whole),
             ("bare bytes/s", bytes),
             ("bare p50", us),
+            ("owner's p99, ms", whole),
             ("standby's p99, ms", whole),
         ],
     );
@@ -231,6 +234,7 @@ fn table(turns: &[Turn]) -> Sheet {
                 turn.bare_entries(),
                 turn.bare_bytes(),
                 turn.bare.p50_us,
+                turn.ack_ms,
                 turn.lag_ms,
             ],
         );
@@ -297,7 +301,7 @@ impl Lab {
                 sizes.look(now);
             }
         })?;
-        let lag_ms = self.lag()?;
+        let (ack_ms, lag_ms) = self.lag()?;
         let after = Stored::of(&mut self.log)?;
         sizes.look(after);
         let entries = after.last - before.last;
@@ -312,17 +316,22 @@ impl Lab {
             size,
             bare: Published::default(),
             lag_ms,
+            ack_ms,
         })
     }
 
-    /// The slower standby's.
-    fn lag(&self) -> Result<f64> {
+    /// The owner's acknowledgements, and the slower standby's lag.
+    fn lag(&self) -> Result<(f64, f64)> {
         let status = self.fleet.status(self.owner)?;
         let nodes = status["nodes"].as_array().context("no nodes")?;
         let reports = nodes.iter().map(|node| &node["report"]);
+        let owner = reports
+            .clone()
+            .find_map(|report| report["ack_p99_ms"].as_f64());
         let standbys = reports.filter(|report| report["role"] == "standby");
         let lags = standbys.filter_map(|report| report["lag_p99_ms"].as_f64());
-        lags.reduce(f64::max).context("no standby")
+        let lag = lags.reduce(f64::max).context("no standby")?;
+        Ok((owner.context("no owner")?, lag))
     }
 }
 

@@ -82,6 +82,12 @@ impl Acks {
         self.0.look(Window::totals)
     }
 
+    /// Within so much of their being appended 99 of 100 of the newest frames were acknowledged;
+    /// none: there was none.
+    pub fn took_p99(&self) -> Option<Duration> {
+        self.0.look(Window::took_p99)
+    }
+
     /// Sends nothing from now on, or goes on; what is appended meanwhile waits. For a moment only:
     /// nothing is acknowledged, and the lease runs out.
     pub fn hold(&self, held: bool) {

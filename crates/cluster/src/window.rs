@@ -38,6 +38,8 @@ const DEADLINE_MIN: Duration = Duration::from_millis(100);
 const DEADLINE_MAX: Duration = Duration::from_secs(1);
 /// After how many times the usual time of an acknowledgement.
 const DEADLINE_TIMES: u32 = 8;
+/// Acknowledgements that are kept in mind: some seconds of a load.
+const TOOK_KEPT: usize = 1024;
 /// How long a question is left without an answer, and how long a full stream is left alone.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -71,6 +73,7 @@ struct Pending {
     /// Where the log ends with it; absent of what completes no frame.
     end: Option<Position>,
     stored: bool,
+    pushed: Moment,
     sent_at: Moment,
     /// When it was sent for the first time.
     sent_first: Option<Moment>,
@@ -100,6 +103,8 @@ pub(crate) struct Window {
     /// Everything before is durable.
     acked: Position,
     usual: Duration,
+    /// Of the newest frames: from their being pushed to their acknowledgement.
+    took: VecDeque<Duration>,
     /// When the newest frame that is acknowledged, with all before it, was sent first.
     acked_sent: Option<Moment>,
     /// When an entry was pushed last.
@@ -131,6 +136,7 @@ impl Window {
             full: None,
             acked: end,
             usual: DEADLINE_MAX / DEADLINE_TIMES,
+            took: VecDeque::new(),
             acked_sent: None,
             pushed: Moment::ZERO,
             stop: None,
@@ -214,6 +220,7 @@ impl Window {
             kind,
             end,
             stored: false,
+            pushed: now,
             sent_at: now,
             sent_first: None,
         });
@@ -279,7 +286,7 @@ impl Window {
     /// Takes off the front what is stored, and sends what there is room for.
     fn settle(&mut self, now: Moment) {
         while self.pending.front().is_some_and(|front| front.stored) {
-            self.pop();
+            self.pop(now);
         }
         if self.sent == 0 {
             self.resolve = None;
@@ -287,7 +294,7 @@ impl Window {
         self.send(now);
     }
 
-    fn pop(&mut self) {
+    fn pop(&mut self, now: Moment) {
         let Some(front) = self.pending.pop_front() else {
             return;
         };
@@ -302,7 +309,19 @@ impl Window {
         }
         if let Some(end) = front.end {
             self.acked = self.acked.max(end);
+            if self.took.len() == TOOK_KEPT {
+                self.took.pop_front();
+            }
+            self.took.push_back(now.saturating_sub(front.pushed));
         }
+    }
+
+    /// Within so much 99 of 100 of the newest frames were acknowledged; none: there was none.
+    pub(crate) fn took_p99(&self) -> Option<Duration> {
+        let mut took: Vec<Duration> = self.took.iter().copied().collect();
+        took.sort_unstable();
+        let at = (took.len() * 99).div_ceil(100);
+        at.checked_sub(1).map(|at| took[at])
     }
 
     /// Sends in order as far as the window reaches.
@@ -368,7 +387,7 @@ impl Window {
             Found::Entry(entry) => {
                 match resolve::judge(&self.ours, &front.entry, front.kind, entry) {
                     Verdict::Settled => {
-                        self.pop();
+                        self.pop(now);
                         // Acknowledgements that came meanwhile count now.
                         self.settle(now);
                         if self.resolve.is_some() {

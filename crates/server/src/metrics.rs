@@ -282,6 +282,9 @@ metrics! {
     Gauge "cluster_last_ack_age_seconds" ("cluster_last_ack_age_ms")
         "Since the newest acknowledged entry was sent."
         =; [] |r| of_some(r, |n| n.last_ack_ms);
+    Gauge "cluster_append_seconds" ("cluster_append_p99_ms")
+        "Within which 99 of 100 of the newest frames were acknowledged, since they were appended."
+        =; [] |r| of_some(r, |n| n.ack_p99_ms);
     Counter "cluster_resolves_total" ("cluster_resolves") "Times it was asked what became of an entry."
         =; [] |r| of_node(r, |n| n.resolves);
     Gauge "cluster_log_entries" ("cluster_log_entries") "Entries of the stream, as the owner saw it lately."

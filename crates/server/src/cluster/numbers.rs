@@ -34,6 +34,7 @@ fn of_this(numbers: &mut ClusterNumbers, report: &NodeReport) {
     numbers.on_way = report.on_way;
     numbers.unacked_bytes = report.unacked_bytes;
     numbers.last_ack_ms = report.last_ack_ms;
+    numbers.ack_p99_ms = report.ack_p99_ms;
     numbers.resolves = report.resolves;
     numbers.takeovers = report.takeovers;
     numbers.handovers = report.handovers;

@@ -40,6 +40,9 @@ pub(crate) struct NodeReport {
     pub(crate) runs_missing: u64,
     /// Of an owner: since its newest acknowledged entry was sent.
     pub(crate) last_ack_ms: Option<u64>,
+    /// Of an owner: within how many ms of their being appended 99 of 100 of the newest frames were
+    /// acknowledged. A standby's lag holds that as well.
+    pub(crate) ack_p99_ms: Option<u64>,
     /// Of an owner: entries and bytes sent and not acknowledged.
     pub(crate) unacked_entries: u64,
     pub(crate) unacked_bytes: u64,
@@ -358,6 +361,9 @@ impl NodeReport {
         }
         if self.drained {
             more("drained".to_owned());
+        }
+        if let Some(ms) = self.ack_p99_ms {
+            more(format!("99 % acknowledged within {ms} ms"));
         }
         if let Some(ms) = self.lag_p99_ms {
             more(format!("99 % applied within {ms} ms"));

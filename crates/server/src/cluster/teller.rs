@@ -66,6 +66,7 @@ impl Teller {
             last_ack_ms: acks
                 .and_then(Acks::sent)
                 .map(|sent| ms(now.saturating_sub(sent))),
+            ack_p99_ms: acks.and_then(Acks::took_p99).map(ms),
             unacked_entries,
             unacked_bytes,
             appended,

@@ -18,6 +18,8 @@ pub(crate) struct ClusterNumbers {
     pub(crate) unacked_bytes: u64,
     /// Since the newest acknowledged entry was sent.
     pub(crate) last_ack_ms: Option<u64>,
+    /// Within which 99 of 100 of the newest frames were acknowledged.
+    pub(crate) ack_p99_ms: Option<u64>,
     pub(crate) resolves: u64,
     pub(crate) takeovers: u64,
     pub(crate) handovers: u64,
