@@ -11,7 +11,9 @@ mod budget;
 use std::io::{self, Read};
 use std::sync::mpsc;
 
-use quintet_engine::{Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Refusal, WallAhead};
+use quintet_engine::{
+    Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal, WallAhead,
+};
 
 pub use budget::{ByteBudget, Share};
 
@@ -59,6 +61,29 @@ pub trait Door: Send + Sync {
         None
     }
 
+    /// Tells of every connection, as a list in JSON; perhaps later, from another
+    /// thread. Dropped untold where there are none, or the server stops.
+    fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        drop(tell);
+    }
+
+    /// Closes a connection; told, perhaps later, whether there was one of this
+    /// number.
+    fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
+        let _ = id;
+        drop(tell);
+    }
+
+    /// Orders something of the server, for this principal or for nobody in
+    /// particular. It is done in a moment.
+    ///
+    /// # Errors
+    /// It is stopping.
+    fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
+        let _ = (order, principal);
+        Err("there is nothing to order".to_owned())
+    }
+
     /// A new party, to hold leases and to wait. `arrive` gets what its standing
     /// take brings.
     fn enter(&self, arrive: Arrive) -> Party;
@@ -87,6 +112,17 @@ pub trait Door: Send + Sync {
     /// # Errors
     /// [`StoreError`]; nothing is kept then.
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
+}
+
+/// What is ordered of the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Puts are refused from now on.
+    Drain,
+    /// They are taken again.
+    Undrain,
+    /// The configuration is read again.
+    Reload,
 }
 
 /// How numbers are written for those who scrape them.

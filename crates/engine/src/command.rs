@@ -488,6 +488,14 @@ pub enum Command {
     },
     /// Starts the lease's time again, from its ttr.
     Touch(MessageId),
+    /// Lets a lease end so many ms from now (`None`: as long as it was given
+    /// for), whoever holds it: for leases that are known by what was seen of the
+    /// message ([`crate::Guard`]). No effect on one without deadline.
+    Extend {
+        id: MessageId,
+        /// At least 1.
+        ms: Option<u64>,
+    },
     /// Leases this very message if it is ready, delayed or buried; a pause
     /// does not stop it.
     ReserveId { id: MessageId, lease: LeaseAsk },

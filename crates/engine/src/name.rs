@@ -19,6 +19,35 @@ impl Name {
         Self(SmallVec::from_slice(bytes))
     }
 
+    /// The name that is shown so ([`fmt::Display`]): `\xNN` is a byte, `\\` a
+    /// backslash, all else stands for itself.
+    pub fn of_shown(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let mut out = SmallVec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let hex = (bytes[at..].starts_with(b"\\x"))
+                .then(|| text.get(at + 2..at + 4))
+                .flatten()
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            match hex {
+                Some(byte) => {
+                    out.push(byte);
+                    at += 4;
+                }
+                None if bytes[at..].starts_with(b"\\\\") => {
+                    out.push(b'\\');
+                    at += 2;
+                }
+                None => {
+                    out.push(bytes[at]);
+                    at += 1;
+                }
+            }
+        }
+        Self(out)
+    }
+
     /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -30,7 +59,7 @@ impl Name {
     }
 
     /// True if a queue can have it.
-    pub(crate) fn is_possible(&self) -> bool {
+    pub fn is_possible(&self) -> bool {
         !self.is_empty() && self.0.len() <= 65_535
     }
 }

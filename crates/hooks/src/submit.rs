@@ -64,6 +64,7 @@ impl HookState {
             Command::StopWaiting
             | Command::Refer { .. }
             | Command::Touch(_)
+            | Command::Extend { .. }
             | Command::Peek(_)
             | Command::Kick { .. }
             | Command::KickId(_)

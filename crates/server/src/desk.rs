@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use quintet_door::{Arrive, Door, Exposition, OnOutcome, StoreError, Visit};
+use quintet_door::{Arrive, Door, Exposition, OnOutcome, Order, StoreError, Visit};
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
 };
@@ -100,6 +100,22 @@ impl Door for ServerDoor {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let queues = metrics::largest(&Visit::new(self), most);
         Some(self.0.metrics(Some(&queues), exposition, names))
+    }
+
+    fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
+        self.0.list_clients(Box::new(move |clients| {
+            // Nothing in it is no JSON.
+            tell(serde_json::to_string(&clients).unwrap_or_default());
+        }));
+    }
+
+    fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
+        self.0.close_client(id, tell);
+    }
+
+    fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
+        let principal = principal.unwrap_or(Principal::SERVER);
+        self.0.ordered(order, principal)
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

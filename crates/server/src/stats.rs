@@ -178,6 +178,20 @@ impl Server {
         texts
     }
 
+    /// What comes in through the door is ordered as over a connection.
+    pub(crate) fn ordered(
+        &self,
+        order: quintet_door::Order,
+        principal: Principal,
+    ) -> Result<(), String> {
+        let order = match order {
+            quintet_door::Order::Drain => Order::Drain(true),
+            quintet_door::Order::Undrain => Order::Drain(false),
+            quintet_door::Order::Reload => Order::Reload(client(principal)),
+        };
+        self.order(order).map(|_| ())
+    }
+
     fn order(&self, order: Order) -> Result<String, String> {
         self.orders
             .send(order)

@@ -132,7 +132,8 @@ impl Visitor {
         known.is_none_or(|(who, gate)| gate.may(*who, verb, &Name::from(queue)))
     }
 
-    fn may_server(&self) -> bool {
+    /// True if it may do what concerns all queues.
+    pub(crate) fn may_server(&self) -> bool {
         let known = self.known.as_ref();
         known.is_none_or(|(who, gate)| gate.may_server(*who))
     }
@@ -186,6 +187,8 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let reads = *method == Method::GET || *method == Method::HEAD;
     match parts[..] {
+        // The shards look at each command.
+        ["api", "v1", ..] => Needs::Nothing,
         // Lists show what may be seen; a search and an act say of what queue in
         // their form.
         ["" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
@@ -209,6 +212,11 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
 /// True for what an operator does, and is written down.
 pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;
+    if let Some(act) = path.strip_prefix("/api/v1/") {
+        // What clients do all day is not.
+        let (puts, reserves) = (act.ends_with("/messages"), act.ends_with("/reserve"));
+        return !reads && !puts && !reserves && !act.starts_with("leases/");
+    }
     !reads
         && match needs(method, path) {
             Needs::Server => true,

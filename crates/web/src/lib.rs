@@ -8,6 +8,7 @@
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
+mod api;
 mod app;
 pub mod builtin;
 mod files;

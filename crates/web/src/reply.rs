@@ -54,7 +54,7 @@ impl Problem {
         Problem::said(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
 
-    fn status_and_text(&self) -> (StatusCode, String) {
+    pub(crate) fn status_and_text(&self) -> (StatusCode, String) {
         match self {
             Problem::TooManyFields(max) => (
                 StatusCode::PAYLOAD_TOO_LARGE,

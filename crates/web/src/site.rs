@@ -16,6 +16,7 @@ use quintet_engine::{Command, Outcome};
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
 
+use crate::api;
 use crate::app::App;
 use crate::gate::{self, Counted};
 use crate::guard::{Denied, Guard};
@@ -59,7 +60,8 @@ impl Site {
             hosts: settings.hosts.clone(),
         };
         let app = Arc::new(App::new(settings, rq));
-        let router = routes::router(Arc::clone(&app));
+        let api = api::router(Arc::clone(&app), Arc::clone(&door));
+        let router = routes::router(Arc::clone(&app)).nest("/api/v1", api);
         Arc::new(Self {
             app,
             guard,

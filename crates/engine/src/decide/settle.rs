@@ -328,6 +328,21 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
+    pub(crate) fn extend<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        id: MessageId,
+        ms: Option<u64>,
+    ) -> Result<Outcome, Refusal> {
+        let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
+        let lease = self.store.leases.get(&slot).ok_or(Refusal::NotFound)?;
+        if let Some(ms) = lease.until.map(|_| ms.unwrap_or(lease.span_ms)) {
+            let (at, until) = (self.store.messages.at(slot).at(), self.after(ms));
+            self.fact(cx, Fact::Touched { at, until });
+        }
+        Ok(Outcome::Done)
+    }
+
     pub(crate) fn delete<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,

@@ -113,30 +113,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
 /// A queue name of the command line: any text, with `\xNN` for other bytes,
 /// as names are shown.
 pub(crate) fn name(text: &str) -> Name {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = (bytes[at..].starts_with(b"\\x"))
-            .then(|| text.get(at + 2..at + 4))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match hex {
-            Some(byte) => {
-                out.push(byte);
-                at += 4;
-            }
-            None if bytes[at..].starts_with(b"\\\\") => {
-                out.push(b'\\');
-                at += 2;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    Name::new(&out)
+    Name::of_shown(text)
 }
 
 fn queue(of: &Value) -> Result<Name, String> {

@@ -169,9 +169,18 @@ fn default_ports() -> File {
 
 #[test]
 fn the_readmes_sessions_work_from_top_to_bottom() {
+    work_from_top_to_bottom(include_str!("../../../../README.md"));
+}
+
+#[test]
+fn the_api_pages_session_works() {
+    work_from_top_to_bottom(include_str!("../../../../docs/api.md"));
+}
+
+fn work_from_top_to_bottom(page: &str) {
     let _ports = default_ports();
-    let sessions = sessions(include_str!("../../../../README.md"));
-    assert!(sessions.len() > 10, "{sessions:#?}");
+    let sessions = sessions(page);
+    assert!(sessions.len() > 9, "{sessions:#?}");
     let folder = tempfile::tempdir().expect("a folder");
     // As after a build, in a clean folder.
     let release = folder.path().join("target/release");

@@ -177,6 +177,7 @@ impl Model {
             Command::Settle { id, by, how } => self.settle(party, id, by, how)?,
             Command::SettleHeld { queue, how, max } => self.settle_held(party, queue, how, max),
             Command::Touch(id) => self.touch(party, id)?,
+            Command::Extend { id, ms } => self.extend(id, ms)?,
             Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
             Command::Delete { id, by } => self.delete(party, id, by)?,

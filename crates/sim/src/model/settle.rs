@@ -56,6 +56,17 @@ impl Model {
         self.settle(party, id, by, How::Finish)
     }
 
+    pub(super) fn extend(&mut self, id: MessageId, ms: Option<u64>) -> Result<Outcome, Refusal> {
+        let now = self.now;
+        let item = self.items.iter_mut().find(|item| item.message.id == id);
+        let lease = item.and_then(|item| item.lease.as_mut());
+        let lease = lease.ok_or(Refusal::NotFound)?;
+        if lease.until.is_some() {
+            lease.until = Some(now + ms.unwrap_or(lease.span_ms));
+        }
+        Ok(Outcome::Done)
+    }
+
     pub(super) fn touch(&mut self, party: Party, id: MessageId) -> Result<Outcome, Refusal> {
         self.message(id)?;
         if !self.allows(party, id, By::Owner) {

@@ -42,6 +42,7 @@ pub(crate) enum Op {
 pub(crate) enum On {
     Settle(By, How),
     Touch,
+    Extend(Option<u64>),
     Reserve(LeaseAsk),
     Peek,
     Delete(By),
@@ -56,6 +57,7 @@ impl On {
         match self {
             On::Settle(by, how) => Command::Settle { id, by, how },
             On::Touch => Command::Touch(id),
+            On::Extend(ms) => Command::Extend { id, ms },
             On::Reserve(lease) => Command::ReserveId { id, lease },
             On::Peek => Command::Peek(Peek::Id(id)),
             On::Delete(by) => Command::Delete { id, by },
@@ -443,6 +445,7 @@ fn on() -> impl Strategy<Value = On> {
     prop_oneof![
         8 => (by(), how()).prop_map(|(by, how)| On::Settle(by, how)),
         1 => Just(On::Touch),
+        1 => of(&[None, Some(1), Some(40)]).prop_map(On::Extend),
         3 => ask().prop_map(On::Reserve),
         1 => Just(On::Peek),
         2 => by().prop_map(On::Delete),

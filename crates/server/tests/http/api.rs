@@ -1,0 +1,365 @@
+//! `/api/v1` over the real binary, and through the other voices.
+
+use crate::common::{Server, Start, text};
+use serde_json::{Value, json};
+
+/// A reply's status, head and document.
+struct Reply {
+    status: u16,
+    head: String,
+    json: Value,
+}
+
+fn served(dir: &tempfile::TempDir) -> Server {
+    let start = Start {
+        listen: &["memcache=0", "http=0"],
+        ..Start::default()
+    };
+    Server::start_with(&dir.path().join("data"), start)
+}
+
+fn ask(server: &Server, head: &str, headers: &str, body: &str) -> Reply {
+    let mut client = server.client_of("http");
+    let (method, path) = head.split_once(' ').unwrap();
+    let typed = match body {
+        "" => "",
+        _ => "content-type: application/json\r\n",
+    };
+    let request = format!(
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{typed}{headers}\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.send(request.as_bytes());
+    let reply = text(&client.exact(usize::MAX));
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
+    Reply {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        json: serde_json::from_str(body).unwrap_or(Value::Null),
+        head: head.to_ascii_lowercase(),
+    }
+}
+
+fn post(server: &Server, path: &str, body: &Value) -> Reply {
+    ask(server, &format!("POST {path}"), "", &body.to_string())
+}
+
+fn get(server: &Server, path: &str) -> Reply {
+    ask(server, &format!("GET {path}"), "", "")
+}
+
+/// Puts texts; answers their ids.
+fn put(server: &Server, queue: &str, bodies: &[&str]) -> Vec<u64> {
+    let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
+    let reply = post(
+        server,
+        &format!("/queues/{queue}/messages"),
+        &json!({ "messages": messages }),
+    );
+    assert_eq!(reply.status, 201, "{}", reply.json);
+    let ids = reply.json["ids"].as_array().unwrap().iter();
+    ids.map(|id| id.as_u64().unwrap()).collect()
+}
+
+fn reserve(server: &Server, body: &Value) -> Vec<Value> {
+    let reply = post(server, "/queues/work/reserve", body);
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    reply.json["messages"].as_array().unwrap().clone()
+}
+
+fn number(server: &Server, queue: &str, what: &str) -> u64 {
+    get(server, &format!("/queues/{queue}")).json[what]
+        .as_u64()
+        .unwrap()
+}
+
+#[test]
+fn a_message_goes_in_is_reserved_and_finished_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(&server, "work", &["one", "two", "three"]);
+    // What came in here leaves by another voice.
+    server.client().take("work", b"one");
+    let held = reserve(&server, &json!({ "max": 2, "lease_ms": 60_000 }));
+    let bodies: Vec<&str> = held.iter().map(|m| m["body"].as_str().unwrap()).collect();
+    assert_eq!(bodies, ["two", "three"]);
+    assert_eq!(number(&server, "work", "reserved"), 2);
+    let lease = |at: usize| held[at]["lease"].as_str().unwrap().to_owned();
+    let end = |lease: &str, how: &str| {
+        let path = format!("/leases/{lease}/{how}");
+        ask(&server, &format!("POST {path}"), "", "").status
+    };
+    assert_eq!(end(&lease(0), "extend"), 204);
+    assert_eq!(end(&lease(0), "finish"), 204);
+    assert_eq!(end(&lease(0), "finish"), 409);
+    // A lease outlives the server; what it was for does not come twice.
+    let data = server.data.clone();
+    server.kill();
+    let start = Start {
+        listen: &["memcache=0", "http=0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&data, start);
+    assert_eq!(number(&server, "work", "reserved"), 1);
+    let path = format!("POST /leases/{}/release", lease(1));
+    assert_eq!(ask(&server, &path, "", "{\"rank\": 5}").status, 204);
+    assert_eq!(ask(&server, &path, "", "").status, 409);
+    let again = reserve(&server, &json!({}));
+    assert_eq!(
+        (again[0]["rank"].as_u64(), again[0]["attempts"].as_u64()),
+        (Some(5), Some(2))
+    );
+    let path = format!("POST /leases/{}/bury", again[0]["lease"].as_str().unwrap());
+    assert_eq!(
+        ask(&server, &path, "", "{\"reason\": \"broken\"}").status,
+        204
+    );
+    let buried = get(&server, "/queues/work/messages?state=buried").json;
+    assert_eq!(buried["messages"][0]["status"], "broken");
+}
+
+#[test]
+fn a_reserve_waits_for_what_another_voice_puts() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let waits = "POST /api/v1/queues/work/reserve HTTP/1.1\r\nhost: localhost\r\n\
+                 content-type: application/json\r\ncontent-length: 18\r\n\r\n{\"wait_ms\": 60000}";
+    let mut client = server.client_of("http");
+    client.send(waits.as_bytes());
+    server.await_number("waiters", |n| n == 1);
+    server.client().put("work", b"at last");
+    let reply = text(&client.until(b"}]"));
+    assert!(reply.contains("at last") && reply.contains("\"lease\""), "{reply}");
+    assert_eq!(number(&server, "work", "reserved"), 1);
+}
+
+#[test]
+fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let body = "{\"messages\": [{\"body\": \"a\", \"headers\": {\"to\": \"7\"}, \"key\": \"k\"}]}";
+    let once = || {
+        ask(
+            &server,
+            "POST /queues/work/messages",
+            "idempotency-key: x1\r\n",
+            body,
+        )
+    };
+    let (first, again) = (once(), once());
+    assert_eq!((first.status, again.status), (201, 201));
+    assert_eq!(first.json["ids"], again.json["ids"]);
+    assert_eq!(number(&server, "work", "ready"), 1);
+    let path = format!("/messages/{}", first.json["ids"][0]);
+    let shown = get(&server, &path);
+    assert_eq!(shown.json["headers"], json!({ "to": "7" }));
+    let tag = shown.json["version"].as_str().unwrap().to_owned();
+    assert!(
+        shown.head.contains(&format!("etag: \"{tag}\"")),
+        "{}",
+        shown.head
+    );
+    let guard = format!("if-match: \"{tag}\"\r\n");
+    let edit = || ask(&server, &format!("PATCH {path}"), &guard, "{\"rank\": 3}").status;
+    assert_eq!((edit(), edit()), (200, 412));
+    assert_eq!(
+        ask(&server, &format!("DELETE {path}"), &guard, "").status,
+        412
+    );
+    let moved = ask(&server, &format!("PATCH {path}"), "", "{\"body\": \"b\"}");
+    let path = format!("/messages/{}", moved.json["ids"][0]);
+    let shown = get(&server, &path).json;
+    assert_eq!(
+        (shown["body"].as_str(), shown["rank"].as_u64()),
+        (Some("b"), Some(3))
+    );
+    assert_eq!(ask(&server, &format!("DELETE {path}"), "", "").status, 204);
+    assert_eq!(get(&server, &path).status, 404);
+}
+
+#[test]
+fn acts_lists_and_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let bodies: Vec<String> = (0..30)
+        .map(|n| format!("number {n} of {}", n % 3))
+        .collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    put(&server, "work", &bodies);
+    let act = |act: &str, body: Value| post(&server, &format!("/queues/work/acts/{act}"), &body);
+    let dry = act("purge", json!({ "contains": "of 1", "dry_run": true }));
+    assert_eq!(dry.json, json!({ "messages": 10, "cursor": null }));
+    assert_eq!(
+        act("purge", json!({ "contains": "of 1" })).json["messages"],
+        10
+    );
+    assert_eq!(
+        act("move", json!({ "contains": "of 2", "to": "..%2f" })).json["messages"],
+        10
+    );
+    assert_eq!(number(&server, "work", "ready"), 10);
+    let mut seen = 0;
+    let mut cursor = String::new();
+    loop {
+        let page = get(&server, &format!("/queues/work/messages?max=4{cursor}")).json;
+        seen += page["messages"].as_array().unwrap().len();
+        match page["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 10);
+    // A name of any bytes, as it is shown.
+    put(&server, "%5Cxff%2F..", &["x"]);
+    let queues = get(&server, "/queues").json;
+    let names: Vec<&str> = queues["queues"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|queue| queue["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"\\xff/.."), "{names:?}");
+    assert_eq!(ask(&server, "POST /queues/work/pause", "", "").status, 204);
+    assert_eq!(reserve(&server, &json!({})).len(), 0);
+    assert_eq!(ask(&server, "POST /queues/work/resume", "", "").status, 204);
+    assert_eq!(reserve(&server, &json!({})).len(), 1);
+    assert_eq!(ask(&server, "DELETE /queues/work", "", "").status, 204);
+    assert_eq!(get(&server, "/queues/work").status, 404);
+    let mut client = server.client();
+    client.put("other", b"x");
+    let connections = get(&server, "/connections").json;
+    let voice = |c: &&Value| c["voice"] == "memcache";
+    let id = connections.as_array().unwrap().iter().find(voice).unwrap()["id"].clone();
+    assert_eq!(
+        ask(&server, &format!("DELETE /connections/{id}"), "", "").status,
+        204
+    );
+    client.expect_end();
+    assert_eq!(get(&server, "/stats").json["ready"], 12);
+    let document = get(&server, "/openapi.json").json;
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["paths"]["/api/v1/queues/{queue}/reserve"]["post"].is_object());
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    for (head, body, status, field) in [
+        ("POST /queues/q/messages", "{", 400, None),
+        ("POST /queues/q/messages", "{}", 400, Some("messages")),
+        (
+            "POST /queues/q/messages",
+            "{\"messages\": []}",
+            400,
+            Some("messages"),
+        ),
+        (
+            "POST /queues/q/messages",
+            "{\"messages\": 3}",
+            400,
+            Some("messages"),
+        ),
+        (
+            "POST /queues/q/messages",
+            "{\"messages\": [{\"colour\": 1}]}",
+            400,
+            Some("messages[0].colour"),
+        ),
+        (
+            "POST /queues/q/messages",
+            "{\"messages\": [{\"rank\": -1}]}",
+            400,
+            Some("messages[0].rank"),
+        ),
+        (
+            "POST /queues/q/messages",
+            "{\"messages\": [{\"body\": \"\", \"body\": \"\"}]}",
+            400,
+            Some("messages[0].body"),
+        ),
+        (
+            "POST /queues/q/messages",
+            "{\"messages\": [{\"body_base64\": \"!\"}]}",
+            400,
+            Some("messages[0].body_base64"),
+        ),
+        ("POST /queues/q/reserve", "{\"max\": 101}", 400, Some("max")),
+        (
+            "POST /queues/q/reserve",
+            "{\"wait_ms\": 60001}",
+            400,
+            Some("wait_ms"),
+        ),
+        (
+            "POST /queues/q/reserve",
+            "{\"lease_ms\": 0}",
+            400,
+            Some("lease_ms"),
+        ),
+        ("POST /queues/q/acts/move", "{}", 400, Some("to")),
+        (
+            "POST /queues/q/acts/purge",
+            "{\"state\": \"lost\"}",
+            400,
+            Some("state"),
+        ),
+        ("POST /queues/q/acts/explode", "{}", 404, None),
+        ("POST /leases/nonsense/finish", "", 400, Some("token")),
+        ("GET /messages/0", "", 400, Some("id")),
+        ("GET /queues/q/messages?colour=1", "", 400, Some("colour")),
+        ("GET /queues/q/messages?max=1&max=2", "", 400, Some("max")),
+        ("GET /queues/q", "", 404, None),
+        ("GET /nowhere", "", 404, None),
+        ("PUT /queues/q", "", 405, None),
+    ] {
+        let reply = ask(&server, head, "", body);
+        assert_eq!(reply.status, status, "{head} {body}: {}", reply.json);
+        assert!(
+            reply.head.contains("application/problem+json"),
+            "{head}: {}",
+            reply.head
+        );
+        assert_eq!(
+            reply.json["field"].as_str(),
+            field,
+            "{head} {body}: {}",
+            reply.json
+        );
+    }
+}
+
+#[test]
+fn rights_are_those_of_every_voice() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek']\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    put(&server, "mine", &["x"]);
+    let message = json!({ "messages": [{}] });
+    for (path, body) in [
+        ("/queues/theirs/messages", message),
+        ("/queues/mine/reserve", json!({})),
+        ("/queues/mine/acts/purge", json!({})),
+        ("/queues/mine/pause", json!({})),
+        ("/server/drain", json!({})),
+    ] {
+        let reply = post(&server, path, &body);
+        assert_eq!(
+            (reply.status, reply.json["code"].as_str()),
+            (403, Some("not_permitted")),
+            "{path}"
+        );
+    }
+    assert_eq!(get(&server, "/queues/mine/messages").status, 200);
+    assert_eq!(ask(&server, "DELETE /messages/1", "", "").status, 403);
+    let audit = text(&server.run(&["audit"]).stdout);
+    assert!(
+        audit.contains("POST /api/v1/queues/mine/acts/purge 403"),
+        "{audit}"
+    );
+}

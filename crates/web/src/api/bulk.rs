@@ -1,0 +1,111 @@
+//! Acts on many messages of a queue.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::response::Response;
+use quintet_engine::{Command, Cursor, Filter, MessageId, Outcome, Sweep, SweepAct};
+use serde_json::json;
+
+use super::problem::Problem;
+use super::types::{Act, Acted};
+use super::{Api, read};
+use crate::gate::Visitor;
+use crate::reply;
+
+/// Slices done for one request at most.
+const SLICES: u32 = 64;
+
+/// Reads where a list goes on.
+pub(super) fn cursor(text: &str) -> Result<Cursor, Problem> {
+    let read = || {
+        let mut parts = text.splitn(4, '_');
+        let held_back = match parts.next()? {
+            "0" => false,
+            "1" => true,
+            _ => return None,
+        };
+        let a = parts.next()?.parse().ok()?;
+        let b = parts.next()?.parse().ok()?;
+        let id = parts.next()?.parse().ok()?;
+        let order = (a, b, MessageId(id));
+        Some(Cursor { held_back, order })
+    };
+    read().ok_or_else(|| Problem::field("cursor", "this is no cursor"))
+}
+
+/// See [`cursor`].
+pub(super) fn cursor_text(cursor: Cursor) -> String {
+    let (a, b, id) = cursor.order;
+    format!("{}_{a}_{b}_{}", u8::from(cursor.held_back), id.0)
+}
+
+/// Does something to many messages, in slices that hold nobody up: `purge`,
+/// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
+/// A long act ends with a cursor, to go on with.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", tag = "acts",
+    params(("queue" = String, Path), ("act" = String, Path, description = "purge, kick, redrive or move")),
+    request_body = Act,
+    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn act(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (given, _share): (Act, _) = read::body(&api.app, request).await?;
+    let usual = if act == "kick" { "buried" } else { "ready" };
+    let state = read::state(given.state.as_deref().unwrap_or(usual))?;
+    let bytes = |text: String| text.into_bytes().into_boxed_slice();
+    let attrs = given.headers.into_iter();
+    let filter = Filter {
+        body: given.contains.map(bytes),
+        key: given.key.map(bytes),
+        attrs: attrs
+            .map(|(name, value)| (bytes(name), bytes(value)))
+            .collect(),
+        dead: act == "redrive",
+        older_ms: given.older_ms,
+    };
+    let act = match (act.as_str(), given.to) {
+        ("purge", None) => SweepAct::Delete,
+        ("kick", None) => SweepAct::Kick,
+        ("redrive", None) => SweepAct::Redrive,
+        ("move", Some(to)) => SweepAct::Move(read::queue(&to)?),
+        ("move", None) => return Err(Problem::field("to", "a move goes to a queue")),
+        ("purge" | "kick" | "redrive", Some(_)) => {
+            return Err(Problem::field("to", "only a move goes to a queue"));
+        }
+        _ => return Err(Problem::no_such_page()),
+    };
+    let mut sweep = Sweep {
+        queue,
+        state,
+        filter,
+        act: match given.dry_run {
+            true => SweepAct::Count,
+            false => act,
+        },
+        after: given.cursor.as_deref().map(cursor).transpose()?,
+        max: 0,
+    };
+    let most = given.max.unwrap_or(u64::MAX);
+    let mut messages = 0;
+    for _ in 0..SLICES {
+        sweep.max = u32::try_from(most - messages).unwrap_or(u32::MAX);
+        let asked = api
+            .ask(&visitor, Command::Sweep(Box::new(sweep.clone())))
+            .await?;
+        let (Outcome::Swept(swept), _) = asked else {
+            return Err(Problem::unexpected());
+        };
+        messages += swept.matched;
+        sweep.after = swept.next;
+        if swept.next.is_none() || messages >= most {
+            break;
+        }
+    }
+    let cursor = sweep.after.map(cursor_text);
+    Ok(reply::document(&json!(Acted { messages, cursor })))
+}

@@ -1,0 +1,189 @@
+//! Reserving, and the ends of leases. A lease is named by a token, which is of
+//! no use when it is over.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use quintet_engine::{
+    BackTo, By, Command, Compound, Guard, How, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Take,
+    Wait, When,
+};
+use serde_json::json;
+
+use super::problem::Problem;
+use super::types::{Bury, Extend, Page, Release, Reserve, Shown};
+use super::{Api, read};
+use crate::gate::Visitor;
+use crate::reply;
+
+/// Messages reserved at once at most.
+const BATCH_MAX: u32 = 100;
+/// A request waits so long at most, ms.
+const WAIT_MAX_MS: u64 = 60_000;
+/// A lease lasts so long at most, ms.
+const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+
+fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
+    match given {
+        Some(ms) if !(1..=LEASE_MAX_MS).contains(&ms) => {
+            let detail = format!("a number from 1 to {LEASE_MAX_MS}");
+            Err(Problem::field("lease_ms", detail))
+        }
+        given => Ok(given),
+    }
+}
+
+/// Reserves messages: nobody else gets them until their leases end. Each comes
+/// with a lease, a token for what follows; it survives this connection and a
+/// restart of the server, and ends by itself when its time is over.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", tag = "leases",
+    params(("queue" = String, Path)), request_body = Reserve,
+    responses((status = 200, body = Page, description = "no messages: there were none in time"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn reserve(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (asked, _share): (Reserve, _) = read::body(&api.app, request).await?;
+    let max = asked.max.unwrap_or(1);
+    if !(1..=BATCH_MAX).contains(&max) {
+        return Err(Problem::field(
+            "max",
+            format!("a number from 1 to {BATCH_MAX}"),
+        ));
+    }
+    if asked.wait_ms > WAIT_MAX_MS {
+        return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
+    }
+    let time = lease_ms(asked.lease_ms)?;
+    let take = Take {
+        queues: [queue].into_iter().collect(),
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Time,
+            time: time.map_or(LeaseTime::TtrOrDefault, LeaseTime::Fixed),
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        wait: match asked.wait_ms {
+            0 => Wait::No,
+            ms => Wait::For(ms),
+        },
+        messages_max: max,
+        ..Take::default()
+    };
+    let (outcome, queue) = api.ask(&visitor, Command::Take(take)).await?;
+    let now = api.door.now();
+    // What waits in vain is told that there is nothing.
+    let messages = if let Outcome::Messages(messages) = outcome {
+        let leased = messages.iter();
+        leased
+            .map(|message| Shown::leased(message, &queue, now))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    let cursor = None;
+    Ok(reply::document(&json!(Page { messages, cursor })))
+}
+
+impl Api {
+    /// Does it to the message of a lease, if the lease still is.
+    async fn settle(
+        &self,
+        visitor: &Visitor,
+        token: &str,
+        command: impl FnOnce(quintet_engine::MessageId) -> Command,
+    ) -> Result<Response, Problem> {
+        let (id, seen) = read::lease(token)?;
+        let seen = Some(seen);
+        let compound = Compound {
+            guards: vec![Guard::Message { id, seen }],
+            then: Some(Box::new(command(id))),
+            ..Compound::default()
+        };
+        let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
+        match asked.await {
+            Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+            Err(problem) if matches!(problem.code, "conflict" | "not_found") => {
+                Err(Problem::lease_over())
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// The message is done and gone.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/finish", tag = "leases",
+    params(("token" = String, Path)),
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn finish(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+) -> Result<Response, Problem> {
+    let (by, how) = (By::Anyone, How::Finish);
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The message goes back to its queue.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
+    params(("token" = String, Path)), request_body = Release,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn release(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    let how = How::Release {
+        rank: given.rank,
+        due: given.delay_ms.map_or(When::Now, When::In),
+        back_to: None,
+    };
+    let by = By::Anyone;
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The message is set aside until somebody acts.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/bury", tag = "leases",
+    params(("token" = String, Path)), request_body = Bury,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn bury(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
+    let how = How::Bury {
+        rank: given.rank,
+        reason: given.reason.unwrap_or_default().into_bytes().into(),
+    };
+    let by = By::Anyone;
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The lease lasts longer.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
+    params(("token" = String, Path)), request_body = Extend,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn extend(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
+    let ms = lease_ms(given.lease_ms)?;
+    api.settle(&visitor, &token, |id| Command::Extend { id, ms })
+        .await
+}

@@ -1,0 +1,361 @@
+//! Messages: put, listed, shown, changed, removed.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::{ETAG, HeaderValue};
+use hyper::{HeaderMap, StatusCode, Uri};
+use quintet_door::StoreError;
+use quintet_engine::{
+    Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId, Name,
+    Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, When,
+};
+use serde_json::json;
+
+use super::problem::Problem;
+use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
+use super::{Api, bulk, read};
+use crate::gate::Visitor;
+use crate::reply;
+
+/// Messages of one put at most.
+const PUTS_MAX: usize = 1000;
+/// Messages of a page at most.
+const PAGE_MAX: u64 = 1000;
+/// Bodies up to here are in memory, and can be replaced by one another.
+const SMALL: usize = 64 << 10;
+/// For how long a dedupe id counts if nothing is said.
+const DEDUPE_MS: u64 = 24 * 3600 * 1000;
+
+/// Stores messages, all or none. With `Idempotency-Key` a repeat within a day
+/// stores nothing and is answered as the first was.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Puts,
+    responses((status = 201, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let token = idempotency_key(request.headers())?;
+    let (Puts { messages }, _share) = read::body(&api.app, request).await?;
+    if messages.is_empty() || messages.len() > PUTS_MAX {
+        let detail = format!("1 to {PUTS_MAX} messages are put at once");
+        return Err(Problem::field("messages", detail));
+    }
+    let mut puts = Vec::with_capacity(messages.len());
+    for (at, message) in messages.into_iter().enumerate() {
+        let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
+        puts.push(api.new_put(&queue, message, at, token).await?);
+    }
+    let (Outcome::PutMany(ids), _) = api.ask(&visitor, Command::PutMany(puts)).await? else {
+        return Err(Problem::unexpected());
+    };
+    let ids = ids.iter().map(|id| id.0).collect();
+    let mut response = reply::document(&json!(Stored { ids }));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value
+        .to_str()
+        .ok()
+        .filter(|key| (1..=255).contains(&key.len()));
+    let key = key.ok_or_else(|| Problem::field("Idempotency-Key", "1 to 255 characters"))?;
+    Ok(Some(key.to_owned()))
+}
+
+/// A body that is given as text, or in base64, or not at all.
+fn body_of(text: Option<String>, base64: Option<String>, field: &str) -> Result<Vec<u8>, Problem> {
+    match (text, base64) {
+        (Some(_), Some(_)) => {
+            let detail = "body or body_base64, not both";
+            Err(Problem::field(&format!("{field}body_base64"), detail))
+        }
+        (Some(text), None) => Ok(text.into_bytes()),
+        (None, Some(text)) => BASE64_STANDARD
+            .decode(text)
+            .map_err(|_| Problem::field(&format!("{field}body_base64"), "this is not base64")),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+impl Api {
+    async fn new_put(
+        &self,
+        queue: &Name,
+        message: NewMessage,
+        at: usize,
+        token: Option<Vec<u8>>,
+    ) -> Result<Put, Problem> {
+        let field = format!("messages[{at}].");
+        let bytes = body_of(message.body, message.body_base64, &field)?;
+        let attrs = message.headers.into_iter();
+        let more = PutMore {
+            key: message.key.map(|key| key.into_bytes().into()),
+            attrs: attrs
+                .map(|(name, value)| (name.into_bytes().into(), value.into_bytes().into()))
+                .collect(),
+            dedupe: message.dedupe.map(|dedupe| Dedupe {
+                id: dedupe.id.into_bytes().into(),
+                window_ms: dedupe.window_ms.unwrap_or(DEDUPE_MS),
+                return_first: false,
+            }),
+            token: token.map(Vec::into_boxed_slice),
+            ..PutMore::default()
+        };
+        Ok(Put {
+            queue: queue.clone(),
+            body: self.stored(queue, bytes).await?,
+            rank: message.rank,
+            flags: 0,
+            due: message.delay_ms.map_or(When::Now, When::In),
+            expires: message.ttl_ms.map_or(Expiry::Default, Expiry::In),
+            ttr_ms: message.ttr_ms,
+            more: (more != PutMore::default()).then(|| Box::new(more)),
+        })
+    }
+
+    /// A long body goes to the log beforehand.
+    async fn stored(&self, queue: &Name, bytes: Vec<u8>) -> Result<Body, Problem> {
+        if bytes.len() <= SMALL {
+            return Ok(Body::new(&bytes));
+        }
+        let (door, queue) = (Arc::clone(&self.door), queue.clone());
+        let stored = tokio::task::spawn_blocking(move || {
+            let len = bytes.len() as u64;
+            door.store(&queue, len, &mut bytes.as_slice())
+        });
+        match stored.await {
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(StoreError::Refused(refusal))) => Err(Problem::refused(refusal)),
+            Ok(Err(StoreError::Source(error))) => Err(Problem::internal(error.to_string())),
+            Err(error) => Err(Problem::internal(error.to_string())),
+        }
+    }
+
+    async fn message(&self, visitor: &Visitor, id: MessageId) -> Result<(Message, Name), Problem> {
+        let (outcome, queue) = self.ask(visitor, Command::Peek(Peek::Id(id))).await?;
+        let message = if let Outcome::Messages(messages) = outcome {
+            messages.into_iter().next()
+        } else {
+            None
+        };
+        Ok((message.ok_or_else(Problem::not_found)?, queue))
+    }
+
+    /// Does it, if the message still is as `version` says.
+    async fn guarded(
+        &self,
+        visitor: &Visitor,
+        id: MessageId,
+        version: Option<String>,
+        command: Command,
+    ) -> Result<Outcome, Problem> {
+        let Some(version) = version else {
+            return Ok(self.ask(visitor, command).await?.0);
+        };
+        let (message, _) = self.message(visitor, id).await?;
+        if read::version(&message) != version {
+            return Err(Problem::changed());
+        }
+        let seen = Some(Seen::of(&message));
+        let compound = Compound {
+            guards: vec![Guard::Message { id, seen }],
+            then: Some(Box::new(command)),
+            ..Compound::default()
+        };
+        let asked = self.ask(visitor, Command::Compound(Box::new(compound)));
+        match asked.await {
+            Ok((outcome, _)) => Ok(outcome.of_command()),
+            Err(problem) if problem.code == "conflict" => Err(Problem::changed()),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// Lists messages of one state in their order, those that fit. A page may have
+/// fewer than asked for, or none, and yet a cursor: so much was looked at.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/messages", tag = "messages",
+    params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed, reserved, buried, prepared or archived"),
+        ("contains" = Option<String>, Query), ("key" = Option<String>, Query),
+        ("header" = Option<Vec<String>>, Query, description = "NAME=VALUE"),
+        ("older_ms" = Option<u64>, Query), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
+        ("cursor" = Option<String>, Query)),
+    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn browse(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = ["state", "contains", "key", "older_ms", "max", "cursor"];
+    let query = read::Query::of(&uri, &known, &["header"])?;
+    let pair = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        Some((name.as_bytes().into(), value.as_bytes().into()))
+    };
+    let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
+    let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
+    let max = query.number("max", PAGE_MAX)?.unwrap_or(100);
+    if max == 0 {
+        return Err(Problem::field(
+            "max",
+            format!("a number from 1 to {PAGE_MAX}"),
+        ));
+    }
+    let sweep = Sweep {
+        queue: read::queue(&queue)?,
+        state: read::state(query.get("state").unwrap_or("ready"))?,
+        filter: Filter {
+            body: bytes("contains"),
+            key: bytes("key"),
+            attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
+            older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
+            dead: false,
+        },
+        act: SweepAct::Show,
+        after: query.get("cursor").map(bulk::cursor).transpose()?,
+        max: u32::try_from(max).unwrap_or(u32::MAX),
+    };
+    let name = sweep.queue.clone();
+    let asked = api.ask(&visitor, Command::Sweep(Box::new(sweep))).await?;
+    let (Outcome::Swept(swept), _) = asked else {
+        return Err(Problem::unexpected());
+    };
+    let now = api.door.now();
+    let shown = swept.messages.iter();
+    let page = Page {
+        messages: shown
+            .map(|message| Shown::of(message, &name, now))
+            .collect(),
+        cursor: swept.next.map(bulk::cursor_text),
+    };
+    Ok(reply::document(&json!(page)))
+}
+
+/// A message, whatever its state.
+#[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 200, body = Shown, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let (message, queue) = api.message(&visitor, read::message(&id)?).await?;
+    let shown = Shown::of(&message, &queue, api.door.now());
+    let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
+    let mut response = reply::document(&json!(shown));
+    if let Ok(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// Changes a message that is not reserved; with `If-Match` only if it still is
+/// as it was seen. With another body it has another id.
+#[utoipa::path(patch, path = "/api/v1/messages/{id}", tag = "messages",
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), request_body = Changes,
+    responses((status = 200, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = 507, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn edit(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let version = read::if_match(request.headers());
+    let (changes, _share): (Changes, _) = read::body(&api.app, request).await?;
+    let has_body = changes.body.is_some() || changes.body_base64.is_some();
+    let bytes = body_of(changes.body, changes.body_base64, "")?;
+    if bytes.len() > SMALL {
+        return Err(Problem::field("body", "a new body has 65536 bytes at most"));
+    }
+    let edit = Edit {
+        body: has_body.then(|| Body::new(&bytes)),
+        rank: changes.rank,
+        due: changes.delay_ms.map(When::In),
+        ..Edit::default()
+    };
+    if edit == Edit::default() {
+        return Err(Problem::field(
+            "rank",
+            "say what changes: rank, delay_ms or body",
+        ));
+    }
+    let command = Command::Edit(id, Box::new(edit));
+    let outcome = api.guarded(&visitor, id, version, command).await?;
+    let stored = if let Outcome::Put { id: anew, .. } = outcome {
+        anew
+    } else {
+        id
+    };
+    let ids = vec![stored.0];
+    Ok(reply::document(&json!(Stored { ids })))
+}
+
+/// Removes a message whatever its state; with `If-Match` only if it still is as
+/// it was seen.
+#[utoipa::path(delete, path = "/api/v1/messages/{id}", tag = "messages",
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let by = By::Anyone;
+    let command = Command::Delete { id, by };
+    api.guarded(&visitor, id, read::if_match(&headers), command)
+        .await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Makes a buried or delayed message ready.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/kick", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn kick(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    api.ask(&visitor, Command::KickId(id)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Moves a message that is not reserved to the end of a queue.
+#[utoipa::path(post, path = "/api/v1/messages/{id}/move", tag = "messages",
+    params(("id" = u64, Path)), request_body = Target,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn transfer(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = read::message(&id)?;
+    let (Target { to }, _share) = read::body(&api.app, request).await?;
+    let to = read::queue(&to).map_err(|_| Problem::field("to", "a name has 1 to 65535 bytes"))?;
+    api.ask(&visitor, Command::Move { id, to }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

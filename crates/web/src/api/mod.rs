@@ -1,0 +1,110 @@
+//! `/api/v1`: queues, messages, leases and the server as JSON.
+//!
+//! Each request is one command, or a few, of the visitor's own principal: what
+//! it may do the shards know, as for every voice. A lease belongs to whoever
+//! has its token, not to a connection.
+
+mod bulk;
+mod leases;
+mod messages;
+mod openapi;
+mod problem;
+mod queues;
+mod read;
+mod server;
+mod types;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{delete, get, post};
+use quintet_door::Door;
+use quintet_engine::{Caller, Command, Name, Outcome, Party, Principal};
+use tokio::sync::oneshot;
+
+use crate::app::App;
+use crate::gate::Visitor;
+use problem::Problem;
+
+/// What all handlers share.
+pub(crate) struct Api {
+    app: Arc<App>,
+    door: Arc<dyn Door>,
+}
+
+/// A request's party: it waits no longer when the request is over.
+struct Seat {
+    door: Arc<dyn Door>,
+    party: Party,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.door.leave(self.party);
+    }
+}
+
+impl Api {
+    /// Asks the shards on behalf of whoever asks.
+    ///
+    /// # Errors
+    /// Their refusal.
+    async fn ask(&self, visitor: &Visitor, command: Command) -> Result<(Outcome, Name), Problem> {
+        let door = Arc::clone(&self.door);
+        let party = door.enter(Box::new(|_, _| {}));
+        let seat = Seat { door, party };
+        let principal = visitor.known.as_ref().map(|(principal, _)| *principal);
+        let caller = Caller {
+            party,
+            // Who is let in where nobody is known may do everything.
+            principal: principal.unwrap_or(Principal::SERVER),
+        };
+        let (tell, told) = oneshot::channel();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            let _heard = tell.send((outcome, name));
+        });
+        seat.door.submit(caller, command, reply);
+        let (outcome, name) = told.await.map_err(|_| Problem::stopping())?;
+        match outcome {
+            Outcome::Refused(refusal) => Err(Problem::refused(refusal)),
+            Outcome::Denied(why) => Err(Problem::denied(&why)),
+            outcome => Ok((outcome, name)),
+        }
+    }
+}
+
+/// Everything below `/api/v1`.
+pub(crate) fn router(app: Arc<App>, door: Arc<dyn Door>) -> Router {
+    Router::new()
+        .route("/openapi.json", get(openapi::document))
+        .route("/queues", get(queues::list))
+        .route("/queues/{queue}", get(queues::show).delete(queues::remove))
+        .route("/queues/{queue}/pause", post(queues::pause))
+        .route("/queues/{queue}/resume", post(queues::resume))
+        .route(
+            "/queues/{queue}/messages",
+            get(messages::browse).post(messages::put),
+        )
+        .route("/queues/{queue}/reserve", post(leases::reserve))
+        .route("/queues/{queue}/acts/{act}", post(bulk::act))
+        .route(
+            "/messages/{id}",
+            get(messages::show)
+                .patch(messages::edit)
+                .delete(messages::remove),
+        )
+        .route("/messages/{id}/kick", post(messages::kick))
+        .route("/messages/{id}/move", post(messages::transfer))
+        .route("/leases/{token}/finish", post(leases::finish))
+        .route("/leases/{token}/release", post(leases::release))
+        .route("/leases/{token}/bury", post(leases::bury))
+        .route("/leases/{token}/extend", post(leases::extend))
+        .route("/stats", get(server::stats))
+        .route("/connections", get(server::connections))
+        .route("/connections/{id}", delete(server::close))
+        .route("/server/{act}", post(server::act))
+        .fallback(async || Problem::no_such_page())
+        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .with_state(Arc::new(Api { app, door }))
+}

@@ -1,0 +1,162 @@
+//! Why a request is not done, as `application/problem+json` (RFC 9457).
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use quintet_engine::Refusal;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What is wrong, and with what.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// A word for programs, the same in every version.
+    pub(crate) code: &'static str,
+    /// The status' own words.
+    pub(crate) title: &'static str,
+    /// The status again.
+    pub(crate) status: u16,
+    /// What happened, for people.
+    pub(crate) detail: String,
+    /// The field of the body, the query or the address it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
+    /// The message that was put before, where this one is a duplicate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duplicate_of: Option<u64>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: detail.into(),
+            field: None,
+            duplicate_of: None,
+        }
+    }
+
+    /// A field is not what it should be.
+    pub(crate) fn field(field: &str, detail: impl Into<String>) -> Self {
+        Self {
+            field: Some(field.to_owned()),
+            ..Self::new(StatusCode::BAD_REQUEST, "bad_field", detail)
+        }
+    }
+
+    pub(crate) fn no_such_page() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no_such_address",
+            "there is nothing at this address",
+        )
+    }
+
+    pub(crate) fn wrong_method() -> Self {
+        let detail = "this address has no such method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
+    }
+
+    pub(crate) fn wrong_type() -> Self {
+        let detail = "the body is JSON: say content-type: application/json";
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "wrong_content_type",
+            detail,
+        )
+    }
+
+    pub(crate) fn not_json(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "not_json", detail)
+    }
+
+    pub(crate) fn stopping() -> Self {
+        let detail = "the server is stopping";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
+    }
+
+    pub(crate) fn denied(why: &str) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
+    }
+
+    pub(crate) fn internal(why: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why)
+    }
+
+    /// The message is another than the client has seen.
+    pub(crate) fn changed() -> Self {
+        let detail = "the message has changed: get it again";
+        Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail)
+    }
+
+    /// A lease's token is of no lease there is.
+    pub(crate) fn lease_over() -> Self {
+        Self::new(StatusCode::CONFLICT, "lease_over", "the lease is over")
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::refused(Refusal::NotFound)
+    }
+
+    /// An answer to another question.
+    pub(crate) fn unexpected() -> Self {
+        Self::internal("the shards gave another answer")
+    }
+
+    /// The engine's no.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        let status = match refusal {
+            Refusal::NotFound | Refusal::QueueNotFound => StatusCode::NOT_FOUND,
+            Refusal::MessageTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::BadName => StatusCode::BAD_REQUEST,
+            Refusal::NotPermitted => StatusCode::FORBIDDEN,
+            Refusal::Duplicate(_) | Refusal::Conflict | Refusal::HeldLimit => StatusCode::CONFLICT,
+            Refusal::TooManyWaiters | Refusal::TooManyQueues => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::QueueFull
+            | Refusal::NoSpace
+            | Refusal::NoMemory
+            | Refusal::TablesFull
+            | Refusal::SnapshotFull => StatusCode::INSUFFICIENT_STORAGE,
+            Refusal::QueueDown | Refusal::Draining | Refusal::Unavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        };
+        let mut problem = Self::new(status, refusal.code(), refusal.text());
+        if let Refusal::Duplicate(id) = refusal {
+            problem.duplicate_of = Some(id.0);
+        }
+        problem
+    }
+}
+
+impl From<crate::reply::Problem> for Problem {
+    fn from(problem: crate::reply::Problem) -> Self {
+        let (status, text) = problem.status_and_text();
+        let code = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
+            StatusCode::REQUEST_TIMEOUT => "too_slow",
+            StatusCode::SERVICE_UNAVAILABLE => "no_memory",
+            _ => "bad_request",
+        };
+        Self::new(status, code, text)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status);
+        let json = serde_json::to_string(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(json));
+        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let typed = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, typed);
+        if self.code == Refusal::Unavailable.code() {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(RETRY_AFTER, soon);
+        }
+        response
+    }
+}

@@ -1,0 +1,118 @@
+//! Queues: lists, numbers, pauses, an end.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::{StatusCode, Uri};
+use quintet_engine::{Command, Outcome, StatsOf, StatsReply};
+
+use super::problem::Problem;
+use super::types::{PauseFor, Queues};
+use super::{Api, read, types};
+use crate::gate::Visitor;
+use crate::reply;
+
+/// Lists queues in the order they were made, some hundred at a time.
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues",
+    params(("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Queues), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["cursor"], &[])?;
+    let from = match query.get("cursor") {
+        None => (0, 0),
+        Some(text) => {
+            let parts = text.split_once('.');
+            let parts = parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+            parts.ok_or_else(|| Problem::field("cursor", "this is no cursor"))?
+        }
+    };
+    let command = Command::Stats(StatsOf::Queues { from });
+    let (Outcome::Stats(stats), _) = api.ask(&visitor, command).await? else {
+        return Err(Problem::unexpected());
+    };
+    let StatsReply::Queues(page) = *stats else {
+        return Err(Problem::unexpected());
+    };
+    let page = Queues {
+        queues: page.queues.iter().map(types::queue).collect(),
+        cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
+    };
+    Ok(reply::document(&serde_json::json!(page)))
+}
+
+/// Numbers of a queue: what it holds, and what went through it.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let of = StatsOf::Queue(read::queue(&queue)?);
+    let (Outcome::Stats(stats), _) = api.ask(&visitor, Command::Stats(of)).await? else {
+        return Err(Problem::unexpected());
+    };
+    match *stats {
+        StatsReply::Queue(stats) => Ok(reply::document(&types::queue(&stats))),
+        StatsReply::Shard(_) | StatsReply::Queues(_) | StatsReply::Message(_) => {
+            Err(Problem::unexpected())
+        }
+    }
+}
+
+/// Removes a queue and all in it; what is reserved vanishes when it is
+/// released.
+#[utoipa::path(delete, path = "/api/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    api.ask(&visitor, Command::Drop(queue)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Lets takes wait; puts go on.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/pause", tag = "queues",
+    params(("queue" = String, Path)), request_body = PauseFor,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn pause(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (PauseFor { for_ms }, _share) = read::body(&api.app, request).await?;
+    if for_ms == Some(0) {
+        return Err(Problem::field("for_ms", "at least 1; resume ends a pause"));
+    }
+    api.ask(&visitor, Command::Pause { queue, for_ms }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Ends a pause.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/resume", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn resume(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let for_ms = Some(0);
+    api.ask(&visitor, Command::Pause { queue, for_ms }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

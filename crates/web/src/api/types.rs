@@ -1,0 +1,286 @@
+//! What is read and told, from which the OpenAPI document is made.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use quintet_engine::{Message, Name, QueueStats, State};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::read::{token, version};
+
+/// A new message.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewMessage {
+    /// The body as text. This or `body_base64`; neither: an empty body.
+    pub(super) body: Option<String>,
+    /// The body in base64.
+    pub(super) body_base64: Option<String>,
+    /// Grouping key.
+    pub(super) key: Option<String>,
+    /// Attributes: names and values.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    /// 0 is the most urgent; left out: the queue's default.
+    pub(super) rank: Option<u32>,
+    /// Not taken before so many ms are over.
+    pub(super) delay_ms: Option<u64>,
+    /// Gone after so many ms.
+    pub(super) ttl_ms: Option<u64>,
+    /// Time to run of its leases, ms; 0: no deadline.
+    pub(super) ttr_ms: Option<u64>,
+    /// Refused where a message with the same id was put before.
+    pub(super) dedupe: Option<Dedupe>,
+}
+
+/// What makes a put a repeat.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Dedupe {
+    /// Compared within the queue.
+    pub(super) id: String,
+    /// For how long the first put is remembered, ms; a day if left out.
+    pub(super) window_ms: Option<u64>,
+}
+
+/// One message, or several that are stored together or not at all.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Puts {
+    /// 1 to 1000 of them.
+    pub(super) messages: Vec<NewMessage>,
+}
+
+/// What was stored.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Stored {
+    /// In the order of the messages.
+    pub(super) ids: Vec<u64>,
+}
+
+/// How to reserve.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reserve {
+    /// Wait so long for a message, ms, 60000 at most; 0: not at all.
+    #[serde(default)]
+    pub(super) wait_ms: u64,
+    /// Messages at most, 1 to 100; left out: 1.
+    pub(super) max: Option<u32>,
+    /// The lease ends by itself after so many ms, 1 to a week; left out: as
+    /// the message or its queue says.
+    pub(super) lease_ms: Option<u64>,
+}
+
+/// How a message goes back.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Release {
+    /// New rank.
+    pub(super) rank: Option<u32>,
+    /// Not taken before so many ms are over.
+    pub(super) delay_ms: Option<u64>,
+}
+
+/// How a message is set aside.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bury {
+    /// New rank.
+    pub(super) rank: Option<u32>,
+    /// Why, for the operator.
+    pub(super) reason: Option<String>,
+}
+
+/// How a lease goes on.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Extend {
+    /// It ends so many ms from now; left out: as long as it was given for.
+    pub(super) lease_ms: Option<u64>,
+}
+
+/// Changes to a message.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Changes {
+    /// New rank.
+    pub(super) rank: Option<u32>,
+    /// Not taken before so many ms are over; 0: ready at once.
+    pub(super) delay_ms: Option<u64>,
+    /// New body as text, 64 KiB at most; the message has another id then.
+    pub(super) body: Option<String>,
+    /// New body in base64.
+    pub(super) body_base64: Option<String>,
+}
+
+/// Where a message goes.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Target {
+    /// Name of the queue.
+    pub(super) to: String,
+}
+
+/// How long a pause lasts.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PauseFor {
+    /// So many ms; left out: until it is resumed.
+    pub(super) for_ms: Option<u64>,
+}
+
+/// Which messages an act is about; all of it has to fit.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Act {
+    /// Their state; left out: what the act is mostly about.
+    pub(super) state: Option<String>,
+    /// Their body, of 64 KiB at most, contains this.
+    pub(super) contains: Option<String>,
+    /// Their key.
+    pub(super) key: Option<String>,
+    /// Attributes they have.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    /// They were put so many ms ago, or earlier.
+    #[serde(default)]
+    pub(super) older_ms: u64,
+    /// So many at most.
+    pub(super) max: Option<u64>,
+    /// Only count them.
+    #[serde(default)]
+    pub(super) dry_run: bool,
+    /// Of a move: where to.
+    pub(super) to: Option<String>,
+    /// Go on where the act before ended.
+    pub(super) cursor: Option<String>,
+}
+
+/// What an act came to.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Acted {
+    /// Messages it was done to, or would be.
+    pub(super) messages: u64,
+    /// Go on with this; null: all were looked at.
+    pub(super) cursor: Option<String>,
+}
+
+/// A stored message.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Shown {
+    pub(super) id: u64,
+    pub(super) queue: String,
+    pub(super) state: &'static str,
+    pub(super) rank: u32,
+    pub(super) created_ms: u64,
+    pub(super) due_ms: Option<u64>,
+    pub(super) expires_ms: Option<u64>,
+    pub(super) ttr_ms: Option<u64>,
+    pub(super) key: Option<String>,
+    pub(super) headers: BTreeMap<String, String>,
+    /// What was last said about it, such as why it was buried.
+    pub(super) status: String,
+    /// Leases so far.
+    pub(super) attempts: u32,
+    /// Length of the body.
+    pub(super) bytes: u64,
+    /// The body, if it is text and has at most 64 KiB.
+    pub(super) body: Option<String>,
+    /// Any other body of at most 64 KiB, in base64.
+    pub(super) body_base64: Option<String>,
+    /// What `If-Match` compares.
+    pub(super) version: String,
+    /// Of a message that was just reserved: names its lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease: Option<String>,
+}
+
+/// Messages of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Page {
+    pub(super) messages: Vec<Shown>,
+    /// Go on with this; null: that was all.
+    pub(super) cursor: Option<String>,
+}
+
+/// Queues of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Queues {
+    /// Each as the queue's own address tells it.
+    #[schema(value_type = Vec<Object>)]
+    pub(super) queues: Vec<Value>,
+    /// Go on with this; null: that was all.
+    pub(super) cursor: Option<String>,
+}
+
+/// Text, with what is none replaced.
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Shown {
+    pub(super) fn of(message: &Message, queue: &Name, now: quintet_engine::Ms) -> Self {
+        let extra = message.extra.as_deref();
+        let attrs = extra.map_or(&[][..], |extra| &extra.attrs);
+        let small = message.body.as_small();
+        let text = small.and_then(|bytes| std::str::from_utf8(bytes).ok());
+        Self {
+            id: message.id.0,
+            queue: queue.to_string(),
+            state: match message.state {
+                State::Ready if message.is_delayed(now) => "delayed",
+                State::Ready => "ready",
+                State::Reserved => "reserved",
+                State::Buried => "buried",
+                State::Prepared => "prepared",
+                State::Done | State::Relayed => "archived",
+            },
+            rank: message.rank,
+            created_ms: message.created.0,
+            due_ms: message.due().map(|at| at.0),
+            expires_ms: message.expires().map(|at| at.0),
+            ttr_ms: message.ttr_ms,
+            key: message.key().map(|key| lossy(key)),
+            headers: attrs.iter().map(|(n, v)| (lossy(n), lossy(v))).collect(),
+            status: extra.map_or_else(String::new, |extra| lossy(&extra.status)),
+            attempts: message.reserves,
+            bytes: message.body.len(),
+            body: text.map(str::to_owned),
+            body_base64: match (small, text) {
+                (Some(bytes), None) => Some(BASE64_STANDARD.encode(bytes)),
+                _ => None,
+            },
+            version: version(message),
+            lease: None,
+        }
+    }
+
+    /// With the token of the lease it was just given.
+    pub(super) fn leased(message: &Message, queue: &Name, now: quintet_engine::Ms) -> Self {
+        Self {
+            lease: Some(token(message)),
+            ..Self::of(message, queue, now)
+        }
+    }
+}
+
+/// A queue's numbers.
+pub(super) fn queue(stats: &QueueStats) -> Value {
+    let mut map = serde_json::Map::new();
+    map.insert("name".into(), stats.name.to_string().into());
+    map.insert("created_ms".into(), stats.created.0.into());
+    map.insert("oldest_ms".into(), stats.oldest_ms.into());
+    map.insert("paused".into(), stats.paused.into());
+    map.insert("down".into(), stats.down.into());
+    let gauges = quintet_engine::QueueGauges::NAMES.iter();
+    let totals = quintet_engine::QueueTotals::NAMES.iter();
+    let gauges = gauges.zip(stats.gauges.values());
+    map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
+    let totals = totals.zip(stats.totals.values());
+    map.extend(totals.map(|(name, value)| (format!("total_{name}"), value.into())));
+    Value::Object(map)
+}
