@@ -129,7 +129,10 @@ fn a_reserve_waits_for_what_another_voice_puts() {
     server.await_number("waiters", |n| n == 1);
     server.client().put("work", b"at last");
     let reply = text(&client.until(b"}]"));
-    assert!(reply.contains("at last") && reply.contains("\"lease\""), "{reply}");
+    assert!(
+        reply.contains("at last") && reply.contains("\"lease\""),
+        "{reply}"
+    );
     assert_eq!(number(&server, "work", "reserved"), 1);
 }
 

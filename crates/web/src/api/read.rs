@@ -33,16 +33,20 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let why = error.into_inner();
-        match (why.is_data(), path.as_str()) {
-            (false, _) => Problem::not_json(why.to_string()),
-            // A field that is unknown, missing or doubled is in the sentence.
-            (true, ".") => {
-                let text = why.to_string();
-                let named = text.split('`').nth(1).unwrap_or_default().to_owned();
-                Problem::field(&named, text)
-            }
-            (true, path) => Problem::field(path, why.to_string()),
+        let text = why.to_string();
+        if !why.is_data() {
+            return Problem::not_json(text);
         }
+        // One that is missing or doubled is in the sentence, not in the path.
+        let named = ["missing field `", "duplicate field `"];
+        let named = named.iter().find_map(|says| text.strip_prefix(says));
+        let named = named.and_then(|rest| rest.split('`').next());
+        let field = match (path.as_str(), named) {
+            (".", Some(name)) => name.to_owned(),
+            (path, Some(name)) => format!("{path}.{name}"),
+            (path, None) => path.to_owned(),
+        };
+        Problem::field(&field, text)
     })?;
     json.end()
         .map_err(|error| Problem::not_json(error.to_string()))?;
