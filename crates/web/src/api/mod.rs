@@ -66,11 +66,13 @@ impl Api {
         });
         seat.door.submit(caller, command, reply);
         let (outcome, name) = told.await.map_err(|_| Problem::stopping())?;
-        match outcome {
-            Outcome::Refused(refusal) => Err(Problem::refused(refusal)),
-            Outcome::Denied(why) => Err(Problem::denied(&why)),
-            outcome => Ok((outcome, name)),
+        if let Outcome::Refused(refusal) = outcome {
+            return Err(Problem::refused(refusal));
         }
+        if let Outcome::Denied(why) = &outcome {
+            return Err(Problem::denied(why));
+        }
+        Ok((outcome, name))
     }
 }
 
