@@ -4,6 +4,7 @@ mod circles;
 mod clients;
 mod cluster;
 mod compare;
+mod crates;
 mod deny;
 mod documented;
 mod mutants;
@@ -30,7 +31,7 @@ Tasks:
             for before it is installed, or not with --yes or where CI is set.
             cargo xtask test --list tells the parts, how long each takes and what
             is missing; cargo xtask test NAME... runs some
-  lint      Of these: format check, house rules, clippy
+  lint      Of these: format check, house rules, clippy, crates of others
   clients   Of these: real client libraries against the real binary
   tidy, unit, ...  Each part is a task of its own too
   repeat    Tests that wait or race, 200 times on a busy machine;
@@ -39,7 +40,7 @@ Tasks:
             takes options: cargo xtask plant --help
   mutants   Changes by chance to functions of the engine, the log and the host of
             the queues: do the tests notice? takes options: cargo xtask mutants --help
-  deny      Licences, duplicates and sources of the crates of others (deny.toml);
+  deny      What the part crates looks at, and texts of licences, with cargo-deny;
             builds cargo-deny first, for some minutes, below the target directory
   sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
   package   What is published: static program, Debian package, sums; options:

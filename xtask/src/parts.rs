@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::cluster::PIP;
 use crate::needs::{self, Need, program};
-use crate::{cargo, clients, cluster, package, tidy, torment};
+use crate::{cargo, clients, cluster, crates, package, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -70,6 +70,14 @@ pub(crate) const PARTS: &[Part] = &[
         needs: &[BUILD],
         fetches: "",
         run: |_| cargo(&CLIPPY).and_then(|()| cargo(&CLIPPY_ALONE)),
+    },
+    Part {
+        name: "crates",
+        what: "licences, duplicates and sources of crates of others, by deny.toml",
+        minutes: 1,
+        needs: &[],
+        fetches: "",
+        run: crates::check,
     },
     Part {
         name: "unit",
@@ -151,7 +159,7 @@ const CLIPPY_ALONE: [&str; 7] = [
 ];
 
 /// What `cargo xtask lint` runs.
-pub(crate) const LINT: [&str; 3] = ["tidy", "format", "clippy"];
+pub(crate) const LINT: [&str; 4] = ["tidy", "format", "clippy", "crates"];
 /// What `cargo xtask clients` runs.
 pub(crate) const CLIENTS: [&str; 2] = ["python", "node"];
 

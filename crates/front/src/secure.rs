@@ -29,7 +29,7 @@ pub(crate) async fn run(shared: Arc<Shared>, client: Plain, mut splice: Splice, 
             splice.principal = identity.map_or_else(String::new, |who| who.to_text());
             splice::run(shared, client, splice).await;
         }
-        Err(error) => tls.shared.failed(&splice.voice, splice.peer, &error),
+        Err(error) => tls.shared.failed(&splice.voice, None, splice.peer, &error),
     }
 }
 

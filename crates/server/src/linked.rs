@@ -84,6 +84,7 @@ impl Intake for Linking {
         };
         let identity = identity(&splice).filter(|_| self.certified);
         let arrival = Arrival {
+            number: 0,
             stream: match stream {
                 Stream::Tcp(stream) => stream.into(),
                 Stream::Unix(stream) => stream.into(),

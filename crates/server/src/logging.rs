@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
 /// Changes the level while the server runs.
 pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
@@ -17,17 +17,23 @@ impl Level {
     }
 }
 
-/// Starts logging at a level of the configuration.
+/// The forms `log_format` takes.
+pub(crate) const FORMATS: &[&str] = &["text", JSON];
+const JSON: &str = "json";
+
+/// Starts logging at a level and in a form of the configuration.
 ///
 /// # Errors
 /// Logging was started before.
-pub(crate) fn start(level: &str) -> Result<Level> {
+pub(crate) fn start(level: &str, format: &str) -> Result<Level> {
     let (filter, handle) = reload::Layer::new(filter(level));
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let lines = fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(colours);
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = match format {
+        // An object a line, with the fields beside the message.
+        JSON => lines.json().flatten_event(true).boxed(),
+        _ => lines.with_target(false).with_ansi(colours).boxed(),
+    };
     tracing_subscriber::registry()
         .with(filter)
         .with(lines)

@@ -163,7 +163,7 @@ pub(crate) enum End {
 /// # Errors
 /// It could not start; nothing was answered to anyone.
 pub(crate) fn run(config: Config, given: Given) -> Result<()> {
-    let level = logging::start(&config.log_level)?;
+    let level = logging::start(&config.log_level, &config.log_format)?;
     if config.cluster.is_on() {
         // All listeners, the control socket, and where other nodes come in.
         again::reserve(config.listen.len() + 2)?;

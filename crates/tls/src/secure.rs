@@ -67,12 +67,19 @@ impl Shared {
     }
 
     /// TLS has ended a connection: counts and logs it.
-    pub fn failed(&self, listener: &str, peer: Option<SocketAddr>, error: &io::Error) {
+    pub fn failed(
+        &self,
+        listener: &str,
+        conn: Option<u64>,
+        peer: Option<SocketAddr>,
+        error: &io::Error,
+    ) {
         let reason = Reason::of(error);
         self.count(reason);
         let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
         tracing::debug!(
             listener,
+            conn,
             peer,
             reason = reason.name(),
             "TLS refused: {error}"

@@ -30,6 +30,7 @@ rights! {
     Settle = "settle", "Ending and prolonging leases, deleting messages by id.";
     Peek = "peek", "Looking at messages without taking them.";
     Admin = "admin", "Changing messages that are there, settings, flushing, dropping.";
+    Metrics = "metrics", "Reading the server's numbers over HTTP.";
     Server = "server", "What concerns all queues, and the server's own commands.";
 }
 
@@ -67,7 +68,18 @@ impl Rights {
     /// Those that are about queues.
     #[must_use]
     pub fn on_queues(self) -> Self {
-        Self(self.0 & !Self::from(Right::Server).0)
+        Self(self.0 & !Self::of_the_server().0)
+    }
+
+    /// Those that are about none in particular.
+    pub(crate) fn of_the_server() -> Self {
+        Self::from(Right::Server).and(Right::Metrics.into())
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub(crate) fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 }
 
@@ -148,10 +160,11 @@ mod tests {
         assert_eq!(Right::by_name("Put"), None);
     }
 
-    /// Every right but none is of no use.
+    /// Every right but none is of no use; numbers over HTTP are no command.
     #[test]
     fn every_right_is_needed_for_something() {
-        for &right in Right::ALL {
+        let commands = Right::ALL.iter().filter(|right| **right != Right::Metrics);
+        for &right in commands {
             let needed = Verb::ALL
                 .iter()
                 .any(|verb| needs(*verb) == Needs::On(right));
@@ -162,6 +175,7 @@ mod tests {
     #[test]
     fn the_server_s_right_is_none_on_a_queue() {
         assert!(!Needs::Any.met_by(Right::Server.into()));
+        assert!(!Needs::Any.met_by(Right::Metrics.into()));
         assert!(Needs::Any.met_by(Right::Peek.into()));
         assert!(Needs::Nothing.met_by(Rights::NONE));
     }

@@ -154,9 +154,8 @@ impl Register {
 
 impl Granted {
     fn add(&mut self, grant: &Grant) {
-        if grant.rights.has(Right::Server) {
-            self.everywhere = self.everywhere.and(Right::Server.into());
-        }
+        let of_the_server = grant.rights.common(Rights::of_the_server());
+        self.everywhere = self.everywhere.and(of_the_server);
         let rights = grant.rights.on_queues();
         for pattern in &grant.queues {
             match pattern {

@@ -40,6 +40,9 @@ pub trait Gate: Send + Sync {
     /// True if it may do what concerns all queues.
     fn may_server(&self, principal: Principal) -> bool;
 
+    /// True if it may read `/metrics`.
+    fn may_read_metrics(&self, principal: Principal) -> bool;
+
     /// Writes down what a client has done to a queue or the server.
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16);
 }
@@ -138,6 +141,11 @@ impl Visitor {
         known.is_none_or(|(who, gate)| gate.may_server(*who))
     }
 
+    fn may_read_metrics(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_none_or(|(who, gate)| gate.may_read_metrics(*who))
+    }
+
     /// Refuses what it may not do to a queue.
     ///
     /// # Errors
@@ -158,6 +166,7 @@ impl Visitor {
         let may = match needs(method, path) {
             Needs::Nothing => true,
             Needs::Server => self.may_server(),
+            Needs::Metrics => self.may_read_metrics(),
             Needs::Of(verbs, queue) => {
                 let queue = percent_encoding::percent_decode_str(queue).decode_utf8_lossy();
                 verbs.iter().all(|verb| self.may(*verb, &queue))
@@ -180,6 +189,7 @@ enum Needs<'a> {
     /// Nothing, or its handler knows.
     Nothing,
     Of(&'a [Verb], &'a str),
+    Metrics,
     Server,
 }
 
@@ -192,6 +202,7 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
         // Lists show what may be seen; a search and an act say of what queue in
         // their form.
         ["" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
+        ["metrics"] if reads => Needs::Metrics,
         ["q", last] if reads => match last.split_once('.') {
             Some((queue, "txt")) => Needs::Of(&[Verb::Stats], queue),
             Some((queue, _)) => Needs::Of(&[Verb::Peek], queue),
@@ -221,7 +232,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
         && match needs(method, path) {
             Needs::Server => true,
             Needs::Of(verbs, _) => verbs.contains(&Verb::Configure),
-            Needs::Nothing => false,
+            Needs::Nothing | Needs::Metrics => false,
         }
 }
 
@@ -236,6 +247,8 @@ mod tests {
             ("GET", "/", Needs::Nothing),
             ("GET", "/q.json", Needs::Nothing),
             ("GET", "/assets/rq.css", Needs::Nothing),
+            ("GET", "/metrics", Needs::Metrics),
+            ("POST", "/metrics", Needs::Server),
             ("GET", "/q/work", peek("work")),
             ("GET", "/q/work.json", peek("work")),
             ("HEAD", "/q/work.txt", Needs::Of(&[Verb::Stats], "work")),

@@ -352,7 +352,7 @@ async fn begin(
             connection(stream, from, &site, watcher, seat, Some(opened));
         }
         Err(error) => {
-            tls.shared.failed("http", from.peer, &error);
+            tls.shared.failed("http", None, from.peer, &error);
             site.failed(from.address());
             seat.leave();
         }

@@ -109,10 +109,25 @@ impl Site {
         peer: Option<IpAddr>,
         request: hyper::Request<Incoming>,
     ) -> Response {
+        let asked = tracing::enabled!(tracing::Level::DEBUG)
+            .then(|| format!("{} {}", request.method(), request.uri().path()));
         let response = match self.route(peer, request).await {
             Ok(response) => response,
             Err(problem) => problem.into_response(),
         };
+        if let Some(asked) = asked
+            && response.status().as_u16() >= 400
+        {
+            let peer = peer.map(|peer| peer.to_string());
+            let reason = response.status().as_u16();
+            tracing::debug!(
+                peer,
+                voice = "http",
+                reason,
+                "refused: {}",
+                asked.escape_debug()
+            );
+        }
         let mut response = held::count(response, self.settings()).await;
         reply::protect(response.headers_mut());
         response
@@ -155,11 +170,6 @@ impl Site {
         let visitor = match visitor {
             Ok(visitor) => visitor,
             Err(denied) => {
-                tracing::debug!(
-                    ?peer,
-                    "http: {} {path} refused: {denied:?}",
-                    request.method()
-                );
                 return Ok(self.deny(denied));
             }
         };

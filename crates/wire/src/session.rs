@@ -44,6 +44,10 @@ pub trait Session: Send {
     /// without line breaks or other control characters, 400 bytes at most.
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next;
 
+    /// True if a reply it has written tells its client no: bad input, or what
+    /// was refused. That there is nothing is no refusal.
+    fn says_no(&self, reply: &[u8]) -> bool;
+
     /// A large body announced by [`Step::Stream`] has been stored (`Ok`), or
     /// could not be (`Err`: its bytes were read and dropped). The next
     /// `decode` sees the bytes behind it.

@@ -218,6 +218,10 @@ impl Session for AdminSession {
         }
     }
 
+    fn says_no(&self, reply: &[u8]) -> bool {
+        reply.starts_with(b"{\"error\"")
+    }
+
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         let import = matches!(self.due.pop_front(), Some(Due::Import));
         let value = match said {

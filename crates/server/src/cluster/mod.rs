@@ -34,6 +34,7 @@ use quintet_log::{LogError, Options};
 use quintet_web::Links;
 
 use crate::again;
+use crate::audit::Audit;
 use crate::config::Config;
 use crate::server::{Order, Server};
 use doors::Doors;
@@ -344,6 +345,7 @@ pub(crate) fn follow(
         cluster: cluster.clone(),
         address: link.address.clone(),
         settings: settings.clone(),
+        audit: Audit::new(&config.data),
     });
     node.teller.get_or_init(|| Arc::downgrade(&teller));
     let owners = node.told.owners.subscribe();

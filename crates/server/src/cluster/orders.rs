@@ -129,6 +129,14 @@ impl Teller {
                 ))
             }
         };
+        if let [act @ (MOVE | DRAIN | UNDRAIN | HAND_OVER), what @ ..] = words {
+            let result = match &done {
+                Ok(_) => "ok".to_owned(),
+                Err((fault, _)) => fault.to_string(),
+            };
+            let act = format!("cluster {act}");
+            self.audit.note("", None, &act, &what.join(" "), &result);
+        }
         line(&done.unwrap_or_else(|(fault, why)| Reply::Refused { fault, why }))
     }
 

@@ -13,6 +13,7 @@ use super::Node;
 use super::orders::REPORT;
 use super::registry;
 use super::report::{ClusterReport, GroupReport, Heard, NodeReport, Replica, StreamReport};
+use crate::audit::Audit;
 use crate::config::Cluster;
 
 /// Everything about this node that is told.
@@ -23,6 +24,8 @@ pub(super) struct Teller {
     /// Where other nodes reach this one.
     pub(super) address: String,
     pub(super) settings: Settings,
+    /// Who ordered what.
+    pub(super) audit: Audit,
 }
 
 fn ms(time: std::time::Duration) -> u64 {

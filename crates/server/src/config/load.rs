@@ -429,6 +429,8 @@ mod tests {
             ("shards = 65", "1 to 64"),
             ("segment_bytes = '1KiB'", "4MiB to 1GiB"),
             ("log_level = 'loud'", "debug"),
+            ("log_format = 'xml'", "text, json"),
+            ("login_threads = 0", "1 to 64"),
             ("stop_wait = true", "duration"),
             ("[[queue]]\nmessages_max = 1", "needs name"),
             ("queue = 3", "two brackets"),

@@ -61,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) log_bytes: u64,
     pub(crate) stop_wait_ms: u64,
     pub(crate) log_level: String,
+    pub(crate) log_format: String,
     /// Empty: `quintet.sock` in the data directory; `none`: no such socket.
     pub(crate) admin_socket: String,
     pub(crate) queues_max: u64,
@@ -74,6 +75,10 @@ pub(crate) struct Config {
     pub(crate) memory: u64,
     pub(crate) memory_max: u64,
     pub(crate) allow_shutdown: bool,
+    /// Passwords checked at once.
+    pub(crate) login_threads: u64,
+    /// Logins that wait for that at most.
+    pub(crate) logins_waiting_max: u64,
     pub(crate) tls: TlsMode,
     /// Files; empty: none.
     pub(crate) tls_cert: String,
@@ -175,6 +180,7 @@ impl Default for Config {
             log_bytes: 128 << 20,
             stop_wait_ms: 5000,
             log_level: "info".to_owned(),
+            log_format: "text".to_owned(),
             admin_socket: String::new(),
             queues_max: 100_000,
             waiters_max: 1_000_000,
@@ -185,6 +191,8 @@ impl Default for Config {
             memory: 256 << 20,
             memory_max: 0,
             allow_shutdown: false,
+            login_threads: 2,
+            logins_waiting_max: 256,
             tls: TlsMode::Auto,
             tls_cert: String::new(),
             tls_key: String::new(),

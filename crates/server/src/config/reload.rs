@@ -41,6 +41,7 @@ mod tests {
             toml::Value::String("512KiB".to_owned()),
             toml::Value::String("17s".to_owned()),
             toml::Value::String("debug".to_owned()),
+            toml::Value::String("json".to_owned()),
             toml::Value::String("self-signed".to_owned()),
             toml::Value::String("some/where".to_owned()),
         ];

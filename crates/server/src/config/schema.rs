@@ -6,6 +6,7 @@ use quintet_hooks::{Event, Events};
 
 use super::units::{parse_bytes, parse_duration_ms, show_bytes, show_duration};
 use super::{Config, SyncPolicy, TlsMode};
+use crate::logging::FORMATS;
 
 /// One setting.
 pub(crate) struct Spec {
@@ -35,6 +36,8 @@ pub(crate) enum Field<'a> {
     Path(&'a mut PathBuf),
     Sync(&'a mut SyncPolicy),
     Level(&'a mut String),
+    /// One of these words.
+    Choice(&'a mut String, &'static [&'static str]),
     Tls(&'a mut TlsMode),
 }
 
@@ -139,6 +142,12 @@ pub(crate) const SETTINGS: &[Spec] = &[
         help: "What is written to standard error: off, error, warn, info, debug or trace.",
         reload: true,
         field: |c| Field::Level(&mut c.log_level),
+    },
+    Spec {
+        key: "log_format",
+        help: "How: \"text\", or \"json\", an object a line with its fields beside the message.",
+        reload: false,
+        field: |c| Field::Choice(&mut c.log_format, FORMATS),
     },
     Spec {
         key: "admin_socket",
@@ -308,6 +317,20 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Flag(&mut c.allow_shutdown),
     },
     Spec {
+        key: "login_threads",
+        help: "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds, and \
+               memory, by design 19MiB.",
+        reload: false,
+        field: |c| Field::Number(&mut c.login_threads, 1, 64),
+    },
+    Spec {
+        key: "logins_waiting_max",
+        help: "Logins that wait to be checked at most; the next are told that there are too many at \
+               once.",
+        reload: false,
+        field: |c| Field::Number(&mut c.logins_waiting_max, 1, 100_000),
+    },
+    Spec {
         key: "tls",
         help: "TLS of the TCP listeners that do not say else: \"auto\" (where tls_cert is set), \
                \"off\", \"on\", or \"self-signed\" with a key and a certificate that the server \
@@ -352,6 +375,7 @@ impl Field<'_> {
             | (Field::Duration(a), Field::Duration(b))
             | (Field::Number(a, ..), Field::Number(b, ..)) => swap(a, b),
             (Field::Text(a), Field::Text(b)) | (Field::Level(a), Field::Level(b)) => swap(a, b),
+            (Field::Choice(a, _), Field::Choice(b, _)) => swap(a, b),
             (Field::Flag(a), Field::Flag(b)) => swap(a, b),
             (Field::List(a), Field::List(b)) => swap(a, b),
             (Field::Events(a), Field::Events(b)) => swap(a, b),
@@ -399,6 +423,13 @@ impl Field<'_> {
             }
             Field::Sync(at) => *at = parse_sync(text(value)?)?,
             Field::Tls(at) => *at = TlsMode::read(value)?,
+            Field::Choice(at, words) => {
+                let word = text(value)?;
+                if !words.contains(&word) {
+                    return Err(format!("takes one of {}", words.join(", ")));
+                }
+                word.clone_into(at);
+            }
             Field::Level(at) => {
                 let level = text(value)?.to_ascii_lowercase();
                 if !LEVELS.contains(&level.as_str()) {
@@ -416,7 +447,7 @@ impl Field<'_> {
             Field::Bytes(bytes, _, _) => quoted(&show_bytes(**bytes)),
             Field::Duration(ms) => quoted(&show_duration(**ms)),
             Field::Number(number, _, _) => number.to_string(),
-            Field::Text(text) | Field::Level(text) => quoted(text),
+            Field::Text(text) | Field::Level(text) | Field::Choice(text, _) => quoted(text),
             Field::List(texts) => {
                 let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
                 format!("[{}]", texts.join(", "))

@@ -119,7 +119,7 @@ pub(crate) const GRANT: &[TrustSpec<GrantTable>] = &[
     },
     TrustSpec {
         key: "rights",
-        help: "put, take, settle, peek, admin; and server for what concerns all.",
+        help: "put, take, settle, peek, admin; server for what concerns all, metrics for /metrics alone.",
         field: |grant| TrustField::List(&mut grant.rights),
     },
 ];

@@ -39,9 +39,7 @@ impl Server {
                 }
             }
         }
-        if !self.guests.admit(arrival.origin, operator) {
-            return None;
-        }
+        arrival.number = self.guests.admit(arrival.origin, operator)?;
         let load = |thread: &usize| self.mail[*thread].connections.load(Ordering::Relaxed);
         let others = (0..self.threads.len()).filter(|thread| Some(*thread) != first);
         let thread = first.into_iter().chain(others).min_by_key(load)?;
@@ -108,6 +106,7 @@ impl IoThread {
     fn place(&mut self, stream: Stream, listener: usize) {
         let origin = Origin::new(stream.peer(), listener);
         let arrival = Arrival {
+            number: 0,
             stream,
             origin,
             listener,
@@ -133,7 +132,12 @@ impl IoThread {
         };
         let token = Token((key.generation as usize) << 24 | key.slot as usize);
         if let Err(error) = arrival.stream.register(self.poll.registry(), token) {
-            tracing::warn!("cannot watch a connection: {error}");
+            let peer = arrival.address().map(|address| address.to_string());
+            tracing::warn!(
+                conn = arrival.number,
+                peer,
+                "cannot watch a connection: {error}"
+            );
             self.conns.release(key);
             self.server.dismiss(self.index, origin);
             return;

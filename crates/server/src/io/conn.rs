@@ -25,6 +25,9 @@ use crate::quotas::Meter;
 /// connections.
 pub(super) const FREE_BYTES: usize = 8 << 10;
 
+/// Bytes of a refusal that are shown in the log.
+const REFUSAL_SHOWN: usize = 100;
+
 /// Why a connection's requests are not decided although they are there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pause {
@@ -126,6 +129,8 @@ pub(super) struct Standing {
 
 /// What the thread knows of a connection.
 pub(super) struct Conn {
+    /// As log lines name it.
+    pub(super) number: u64,
     pub(super) stream: Stream,
     pub(super) way: Way,
     pub(super) secrecy: Secrecy,
@@ -227,6 +232,7 @@ impl Spoken {
 impl Conn {
     pub(super) fn new(arrival: Arrival, session: Box<dyn Session>, caller: Caller) -> Self {
         let Arrival {
+            number,
             stream,
             origin,
             listener,
@@ -236,6 +242,7 @@ impl Conn {
             meter,
         } = arrival;
         Self {
+            number,
             secrecy: match stream.is_handshaking() {
                 true => Secrecy::Handshake,
                 false => Secrecy::Plain,
@@ -266,6 +273,22 @@ impl Conn {
     /// Where its client is; a unix socket has no address.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.way.peer(&self.stream)
+    }
+
+    /// The same, as log lines show it.
+    pub(super) fn peer_text(&self) -> Option<String> {
+        self.peer().map(|peer| peer.to_string())
+    }
+
+    /// Says in the log that its client was told no, in the words it was told:
+    /// the reply that begins at `start`.
+    pub(super) fn tell_refused(&self, voice: &str, start: usize) {
+        let reply = self.out.output.bytes().get(start..).unwrap_or_default();
+        if self.session.says_no(reply) {
+            let words = reply[..reply.len().min(REFUSAL_SHOWN)].trim_ascii_end();
+            let (conn, peer) = (self.number, self.peer_text());
+            tracing::debug!(conn, peer, voice, reason = %words.escape_ascii(), "refused");
+        }
     }
 
     /// True if more requests may be decided now.

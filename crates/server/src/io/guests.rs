@@ -52,17 +52,17 @@ impl Guests {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Counts a new connection. False: there are too many, so it is closed.
-    /// An operator always gets in.
-    pub(crate) fn admit(&self, origin: Origin, is_operator: bool) -> bool {
-        self.total.fetch_add(1, Ordering::Relaxed);
+    /// Counts a new connection and answers its number, from 1 on. `None`: there
+    /// are too many, so it is closed. An operator always gets in.
+    pub(crate) fn admit(&self, origin: Origin, is_operator: bool) -> Option<u64> {
+        let number = self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let mut by_origin = locked(&self.by_origin);
         let (before, most) = (self.open(), self.most.load(Ordering::Relaxed));
         let newcomer = before < most + RESERVE && !by_origin.contains_key(&origin);
         if before < most || newcomer || is_operator {
             self.open.fetch_add(1, Ordering::Relaxed);
             *by_origin.entry(origin).or_default() += 1;
-            return true;
+            return Some(number);
         }
         drop(by_origin);
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
@@ -70,7 +70,7 @@ impl Guests {
         if refused.is_power_of_two() {
             tracing::warn!("{refused} connections closed: connections_max is reached");
         }
-        false
+        None
     }
 
     /// An admitted connection is gone.
@@ -108,20 +108,21 @@ mod tests {
     #[test]
     fn who_has_none_gets_one_beyond_the_bound() {
         let guests = Guests::new(2);
+        let admit = |origin, operator| guests.admit(origin, operator).is_some();
         let origin = |last: u8| Origin::Address(IpAddr::from([127, 0, 0, last]));
-        assert!(guests.admit(origin(1), false) && guests.admit(origin(1), false));
-        assert!(!guests.admit(origin(1), false));
+        assert!(admit(origin(1), false) && admit(origin(1), false));
+        assert!(!admit(origin(1), false));
         for last in 2..2 + u8::try_from(RESERVE).expect("small") {
-            assert!(guests.admit(origin(last), false), "{last}");
-            assert!(!guests.admit(origin(last), false), "{last}");
+            assert!(admit(origin(last), false), "{last}");
+            assert!(!admit(origin(last), false), "{last}");
         }
-        assert!(!guests.admit(origin(255), false));
-        assert!(guests.admit(Origin::Listener(3), true));
+        assert!(!admit(origin(255), false));
+        assert!(admit(Origin::Listener(3), true));
         assert_eq!(guests.open(), 2 + RESERVE + 1);
         // Whoever leaves makes room for those who have none.
         guests.dismiss(origin(1));
         guests.dismiss(Origin::Listener(3));
-        assert!(guests.admit(origin(255), false) && !guests.admit(origin(1), false));
+        assert!(admit(origin(255), false) && !admit(origin(1), false));
         assert_eq!(
             (guests.open(), guests.refused()),
             (2 + RESERVE, 2 + RESERVE + 1)

@@ -159,9 +159,10 @@ impl IoThread {
         self.server.quotas.refuse(Limited::BytesInFlight, of);
         let (bytes, slot) = largest;
         if let Some(conn) = self.conns.get_mut(slot) {
-            let peer = conn.peer().map(|peer| peer.to_string());
+            let peer = conn.peer_text();
             tracing::debug!(
                 bytes,
+                conn = conn.number,
                 peer,
                 "connection closed: {}",
                 Limited::BytesInFlight.text(of)

@@ -34,6 +34,8 @@ pub(crate) enum Mail {
 
 /// A connection that was admitted and has no thread yet.
 pub(crate) struct Arrival {
+    /// As log lines name the connection; 0 until it was admitted.
+    pub(crate) number: u64,
     pub(crate) stream: Stream,
     pub(crate) origin: Origin,
     /// Number of the listener it came by.

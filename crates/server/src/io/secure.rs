@@ -113,7 +113,7 @@ impl IoThread {
         conn.secrecy = Secrecy::Failed;
         let listener = &self.server.listeners[conn.listener];
         let shared = &self.server.tls.shared;
-        shared.failed(listener.voice, conn.peer(), error);
+        shared.failed(listener.voice, Some(conn.number), conn.peer(), error);
         if Failure::of(error) != Some(&Failure::Plain) {
             // The alert, if there is one; whoever is gone does not read it.
             if conn.stream.flush().is_ok() {

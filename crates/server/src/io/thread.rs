@@ -663,10 +663,11 @@ impl IoThread {
             }
             let closed = budget.turn_away();
             if closed.is_power_of_two() {
-                let peer = self.conns.get_mut(slot).and_then(|conn| conn.peer());
+                let conn = self.conns.get_mut(slot);
                 tracing::warn!(
                     bytes,
-                    peer = peer.map(|peer| peer.to_string()),
+                    conn = conn.as_ref().map(|conn| conn.number),
+                    peer = conn.and_then(|conn| conn.peer_text()),
                     "connection closed, {closed} so far: connection_memory is used up, and it held \
                      the most"
                 );

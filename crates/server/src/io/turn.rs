@@ -521,6 +521,9 @@ impl IoThread {
                 Next::Again(command) => conn.inbox.pending.push_front(Ask::EngineAlone(*command)),
                 Next::Close => closes = true,
             }
+            if tracing::enabled!(tracing::Level::DEBUG) {
+                conn.tell_refused(listener.voice, start);
+            }
             let undone = reply.take_undone();
             let replies = Replies::one(read, reply.family);
             conn.out.end_reply(start, reply.need, undone, replies);

@@ -137,6 +137,11 @@ impl Gate for HttpGate {
         server.is_some_and(|server| server.trust.may_server(principal))
     }
 
+    fn may_read_metrics(&self, principal: Principal) -> bool {
+        let server = self.server.upgrade();
+        server.is_some_and(|server| server.trust.may_read_metrics(principal))
+    }
+
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {
         if let Some(server) = self.server.upgrade() {
             let who = server.trust.table().name_of(principal);

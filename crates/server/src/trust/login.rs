@@ -15,11 +15,6 @@ use quintet_wire::LoginRefused;
 use super::{random, wall_ms};
 use crate::server::Server;
 
-/// Passwords checked at once: each takes 19 MiB and one core for tens of
-/// milliseconds.
-const AT_ONCE: usize = 2;
-/// Logins that wait for that at most.
-const WAITING_MAX: usize = 256;
 /// Bytes of a name that are written down.
 const NAME_SHOWN: usize = 128;
 
@@ -79,14 +74,15 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    /// With its threads running.
+    /// With so many threads running, for which so many logins may wait.
     ///
     /// # Errors
     /// The system has no threads or random numbers to give.
-    pub(crate) fn new() -> Result<Self> {
-        let (jobs, inbox) = sync_channel(WAITING_MAX);
+    pub(crate) fn new(threads: u64, waiting_max: u64) -> Result<Self> {
+        let waiting_max = usize::try_from(waiting_max).unwrap_or(usize::MAX);
+        let (jobs, inbox) = sync_channel(waiting_max);
         let inbox = Arc::new(Mutex::new(inbox));
-        for number in 0..AT_ONCE {
+        for number in 0..threads {
             let inbox = Arc::clone(&inbox);
             let thread = std::thread::Builder::new().name(format!("login-{number}"));
             thread

@@ -54,7 +54,7 @@ impl Trust {
             lets_anonymous: AtomicBool::new(table.lets_anonymous()),
             register: Mutex::new(register),
             table: RwLock::new(Arc::new(table)),
-            checker: Checker::new()?,
+            checker: Checker::new(config.login_threads, config.logins_waiting_max)?,
             counts: TrustCounts::default(),
         })
     }
@@ -132,6 +132,18 @@ impl Trust {
     pub(crate) fn may_server(&self, principal: Principal) -> bool {
         let may = !self.used.load(Ordering::Relaxed)
             || self.table().everywhere(principal).has(Right::Server);
+        if !may {
+            self.counts.forbidden.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// True if `principal` may read the server's numbers.
+    pub(crate) fn may_read_metrics(&self, principal: Principal) -> bool {
+        let may = !self.is_used() || {
+            let rights = self.table().everywhere(principal);
+            rights.has(Right::Metrics) || rights.has(Right::Server)
+        };
         if !may {
             self.counts.forbidden.fetch_add(1, Ordering::Relaxed);
         }

@@ -8,6 +8,7 @@ mod bench;
 mod commands;
 mod contract;
 mod defaults;
+mod logs;
 mod readme;
 mod remembered;
 mod rq_command;

@@ -30,8 +30,11 @@ fn users(ann: &str) -> String {
          rights = ['put', 'take', 'settle']\n\
          [[grant]]\nuser = 'bob'\nqueues = ['*']\n\
          rights = ['put', 'take', 'settle', 'peek', 'admin', 'server']\n\
-         [[grant]]\nuser = 'cyd'\nqueues = ['mails']\nrights = ['put']\n",
-        hash.as_str()
+         [[grant]]\nuser = 'cyd'\nqueues = ['mails']\nrights = ['put']\n\
+         [[user]]\nname = 'scraper'\ntokens = ['{}']\n\
+         [[grant]]\nuser = 'scraper'\nrights = ['metrics']\n",
+        hash.as_str(),
+        NewToken::of([3; 32]).id.show()
     )
 }
 
@@ -165,6 +168,7 @@ fn each_voice_has_its_way() {
     jobs.expect(b"OK\0ADDED\0");
     let code = BASE64_STANDARD.encode("ann:hush");
     let bearer = format!("Bearer {}", token());
+    let scraper = format!("Bearer {}", NewToken::of([3; 32]).text);
     for (path, login, status) in [
         ("/q.txt", None, 401),
         ("/q.txt", Some("Basic !".to_owned()), 401),
@@ -173,6 +177,9 @@ fn each_voice_has_its_way() {
         ("/metrics", Some(format!("Basic {code}")), 403),
         ("/q/relay.json", Some(bearer.clone()), 200),
         ("/metrics", Some(bearer), 200),
+        ("/metrics", Some(scraper.clone()), 200),
+        ("/q/mails.json", Some(scraper.clone()), 403),
+        ("/new_queue", Some(scraper), 403),
         ("/q.txt", Some("Bearer qt_x".to_owned()), 401),
         ("/healthz", None, 200),
     ] {

@@ -292,6 +292,21 @@ impl Session for BeanstalkSession {
         }
     }
 
+    fn says_no(&self, reply: &[u8]) -> bool {
+        let words: [&[u8]; 9] = [
+            reply::BAD_FORMAT,
+            reply::OUT_OF_MEMORY,
+            reply::INTERNAL_ERROR,
+            reply::JOB_TOO_BIG,
+            b"UNKNOWN_COMMAND",
+            b"EXPECTED_CRLF",
+            b"DRAINING",
+            b"NOT_PERMITTED",
+            b"TOO_MANY_",
+        ];
+        words.iter().any(|word| reply.starts_with(word))
+    }
+
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         match (self.owed.pop(), said) {
             (Some(BeanstalkReply::Silent), _) => {}

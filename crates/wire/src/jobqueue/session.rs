@@ -308,6 +308,10 @@ impl Session for JobqueueSession {
         reply.write(given, env, output)
     }
 
+    fn says_no(&self, reply: &[u8]) -> bool {
+        reply.starts_with(b"ERROR\0")
+    }
+
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         let _instead = self.owed.pop();
         match said {

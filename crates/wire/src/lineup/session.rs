@@ -257,6 +257,10 @@ impl Session for LineupSession {
         reply.write(given, env, output)
     }
 
+    fn says_no(&self, reply: &[u8]) -> bool {
+        reply.starts_with(b"-")
+    }
+
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         let _instead = self.owed.pop();
         match said {

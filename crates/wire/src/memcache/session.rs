@@ -248,6 +248,11 @@ impl Session for MemcacheSession {
         next
     }
 
+    fn says_no(&self, reply: &[u8]) -> bool {
+        let words: [&[u8]; 4] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"NOT_STORED"];
+        words.iter().any(|word| reply.starts_with(word))
+    }
+
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         match (self.owed.pop(), said) {
             (Some(MemcacheReply::Stored { noreply: true }), _) => {}

@@ -247,6 +247,11 @@ impl Session for PinpriqSession {
     }
 
     /// There are no texts; a pop that is refused has nothing.
+    /// It has no word for it.
+    fn says_no(&self, _: &[u8]) -> bool {
+        false
+    }
+
     fn say(&mut self, _: Said<'_>, output: &mut Output) -> Next {
         if let Some(PinpriqReply::Popped) = self.owed.pop() {
             frame::group(&[], output);

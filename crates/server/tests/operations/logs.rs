@@ -1,0 +1,85 @@
+//! What is written to standard error, in the form of `log_format`.
+
+use std::fs::{self, File};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::common::{PATIENCE, Server, Start};
+
+/// Waits for a line whose `key` is this.
+fn line_with(log: &std::path::Path, key: &str, value: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let text = fs::read_to_string(log).expect("read");
+        // The last one may be half written.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let lines = whole.lines().map(|line| {
+            let parsed = serde_json::from_str::<Value>(line);
+            parsed.unwrap_or_else(|error| panic!("{error}: {line}"))
+        });
+        let mut fitting = lines.filter(|line| line[key] == value);
+        if let Some(line) = fitting.next() {
+            return line;
+        }
+        assert!(began.elapsed() < PATIENCE, "no {key} {value} in {text}");
+    }
+}
+
+#[test]
+fn each_line_is_an_object_that_names_the_client() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, log) = (dir.path().join("data"), dir.path().join("log"));
+    let voices = ["beanstalk", "memcache", "lineup", "jobqueue", "http"];
+    let listen = voices.map(|voice| format!("{voice}=127.0.0.1:0"));
+    let start = Start {
+        listen: &listen.each_ref().map(String::as_str),
+        config: Some("log_format = 'json'\nlog_level = 'debug'\n"),
+        ..Start::default()
+    };
+    let mut command = Server::command(&data, &start);
+    command.stderr(File::create(&log).expect("made"));
+    let server = Server::await_ready(&data, command);
+    let mut seen = Vec::new();
+    for (voice, sent, reason) in [
+        ("beanstalk", "fly\r\n", "UNKNOWN_COMMAND"),
+        ("memcache", "fly\r\n", "ERROR"),
+        ("lineup", "FLY\r\n", "-"),
+    ] {
+        let mut client = server.client_of(voice);
+        client.send(sent.as_bytes());
+        let told = client.until(b"\r\n");
+        let told = String::from_utf8_lossy(told.trim_ascii_end()).into_owned();
+        assert!(told.starts_with(reason), "{told}");
+        let line = line_with(&log, "reason", &told);
+        assert_eq!(line["level"], "DEBUG");
+        assert_eq!(line["voice"], voice);
+        assert!(
+            line["peer"]
+                .as_str()
+                .is_some_and(|peer| peer.starts_with("127.0.0.1:"))
+        );
+        seen.push(line["conn"].as_u64().expect("a number"));
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 3, "each connection has its number");
+    // What went well is no line.
+    let mut fine = server.client_of("beanstalk");
+    fine.send(b"use q\r\nreserve-with-timeout 0\r\n");
+    fine.expect(b"USING q\r\nTIMED_OUT\r\n");
+    let mut http = server.client_of("http");
+    http.send(b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    http.expect(b"HTTP/1.1 404 ");
+    let line = line_with(&log, "voice", "http");
+    assert_eq!(
+        (&line["reason"], &line["peer"]),
+        (&404.into(), &"127.0.0.1".into())
+    );
+    server.stop();
+    assert_eq!(line_with(&log, "act", "stop")["target"], "audit");
+    let text = fs::read_to_string(&log).expect("read");
+    assert!(
+        !text.contains("TIMED_OUT") && !text.contains("USING"),
+        "{text}"
+    );
+}
