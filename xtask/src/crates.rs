@@ -275,12 +275,12 @@ mod tests {
         let packages = ["0.2.17", "0.4.1", "1.0.0"].map(|version| package("a", version, "MIT"));
         assert_eq!(
             duplicates(&packages, &[("a", "0.2"), ("a", "0.4.1")]),
-            [String::new(); 0]
+            Vec::<String>::new()
         );
         let said = duplicates(&packages, &[("a", "0"), ("b", "1")]);
         assert_eq!(
             said,
-            [String::new(); 0],
+            Vec::<String>::new(),
             "a leading number stands for all of its versions"
         );
         let said = duplicates(&packages, &[("a", "0.2.1")]);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn what_is_from_elsewhere_is_named() {
         let mut packages = [package("a", "1.0.0", "MIT"), package("b", "1.0.0", "MIT")];
-        assert_eq!(sources(&packages), [String::new(); 0]);
+        assert_eq!(sources(&packages), Vec::<String>::new());
         "git+there".clone_into(&mut packages[1].source);
         assert_eq!(sources(&packages), ["b 1.0.0 comes from git+there"]);
     }
