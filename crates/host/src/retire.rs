@@ -22,6 +22,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A log that others keep is so many times as long as it should be at most: what lives in its oldest
 /// segments cannot leave, as where runs are kept there is no room, or it takes too long.
 const OVERGROWN: u64 = 8;
+/// Bytes of a segment from which on also a few messages in it are worth a run.
+const WORTH: u64 = 256 << 10;
 /// Slots of messages looked at in one hold of a shard's lock.
 const SLOTS: u32 = 512;
 
@@ -174,12 +176,16 @@ impl Core {
         // as is asked for, and no more: else a log of which more than half
         // lives would be copied for ever.
         let counts = &self.counts;
-        if counts.log_copied.load(Ordering::Relaxed) > counts.log_asked() + log_bytes {
+        let copied = counts.log_copied.load(Ordering::Relaxed);
+        let copies = copied <= counts.log_asked() + log_bytes;
+        // What waits in it leaves for a run, also a few long messages once they
+        // were copied enough; the few that are reserved, and what a run cannot
+        // hold, go to the end of the log.
+        let spills = self.lives_much_in(number) || !copies && oldest.bytes >= WORTH;
+        if spills && !self.spill_home(Home(number), stop) {
             return false;
         }
-        // What waits in it leaves for a run; the few that are reserved, and
-        // what a run cannot hold, go to the end of the log.
-        if self.lives_much_in(number) && !self.spill_home(Home(number), stop) {
+        if !copies && self.lives_in(number) {
             return false;
         }
         if !self.copy_bodies(number, stop)
