@@ -66,7 +66,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "clippy",
         what: "its lints, all of them errors, also of a server without the feature cluster",
-        minutes: 6,
+        minutes: 5,
         needs: &[BUILD],
         fetches: "",
         run: |_| cargo(&CLIPPY).and_then(|()| cargo(&CLIPPY_ALONE)),
