@@ -92,11 +92,12 @@ impl VoiceCounts {
     }
 
     /// Replies could leave so long after their requests were there to be read, by family.
-    fn replied(&self, took: Duration, replies: [u16; Family::ALL.len()]) {
+    fn replied(&self, took: Duration, by_family: u64) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        for (latency, count) in self.latencies.iter().zip(replies) {
+        for (family, latency) in self.latencies.iter().enumerate() {
+            let count = (by_family >> (family * LANE)) & u64::from(u16::MAX);
             if count > 0 {
-                latency.add(took, u64::from(count));
+                latency.add(took, count);
             }
         }
     }
@@ -157,17 +158,20 @@ impl Read {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Replies {
     pub(super) read: Read,
-    by_family: [u16; Family::ALL.len()],
+    /// Sixteen bits for each family, the first lowest: every reply adds to one of them.
+    by_family: u64,
 }
+
+/// Bits that a family's replies are counted in.
+const LANE: usize = 16;
+/// The highest bit of each family: where none is set, a sum overflows no lane.
+const HIGHEST: u64 = 0x8000_8000_8000_8000;
+const _: () = assert!(Family::ALL.len() * LANE == u64::BITS as usize);
 
 impl Replies {
     pub(super) fn one(read: Read, family: Family) -> Self {
-        let mut one = Self {
-            read,
-            ..Self::default()
-        };
-        one.by_family[family as usize] = 1;
-        one
+        let by_family = 1 << (family as usize * LANE);
+        Self { read, by_family }
     }
 
     /// Nothing that is counted: what a server says without being asked.
@@ -177,16 +181,16 @@ impl Replies {
 
     /// Both, if they were read in one turn and can be counted together.
     pub(super) fn and(self, other: Self) -> Option<Self> {
-        let mut both = self;
-        for (sum, more) in both.by_family.iter_mut().zip(other.by_family) {
-            *sum = sum.checked_add(more)?;
-        }
-        (self.read == other.read).then_some(both)
+        let fits = (self.by_family | other.by_family) & HIGHEST == 0;
+        (fits && self.read == other.read).then_some(Self {
+            by_family: self.by_family + other.by_family,
+            ..self
+        })
     }
 
     /// They may leave.
     pub(super) fn released(self, now: Read, counts: &VoiceCounts) {
-        if self.by_family != Self::default().by_family {
+        if self.by_family != 0 {
             counts.replied(self.read.until(now), self.by_family);
         }
     }
@@ -224,7 +228,7 @@ mod tests {
             many = more;
         }
         many.released(Read(10), &counts);
-        let most = u64::from(u16::MAX);
+        let most = 1 << (LANE - 1);
         assert_eq!(counted(&counts, Family::Put), (most, most * 20));
     }
 

@@ -373,7 +373,8 @@ impl IoThread {
             let or_close = matches!(ask, Ask::EngineOrClose(_));
             let synced = matches!(ask, Ask::EngineSynced(_));
             let mut family = Family::Other;
-            let mut reply = match ask {
+            // Each arm writes its reply where it stays: replies are long, and moved at a cost.
+            match ask {
                 Ask::Engine(command)
                 | Ask::EngineOrClose(command)
                 | Ask::EngineAlone(command)
@@ -389,34 +390,40 @@ impl IoThread {
                     let verb = command.about().verb;
                     voice.command(verb);
                     family = Family::of(verb);
-                    let decided = match hooks {
+                    let before = self.replies.len();
+                    match hooks {
                         Some(runner) if !runner.state.ignores(&command) => {
-                            hooked::submit(runner, conn, server, command, undone, &mut access)
+                            let reply =
+                                hooked::submit(runner, conn, server, command, undone, &mut access);
+                            self.replies.extend(reply);
                         }
-                        _ => match access.submit(conn.caller, command) {
-                            Decided::Later => None,
-                            Decided::Now(outcome, queue, need) => Some(DueReply {
-                                given: Given::Engine(outcome, queue),
-                                need,
-                                undone,
-                                ..DueReply::own()
-                            }),
-                        },
-                    };
+                        _ => {
+                            if let Decided::Now(outcome, queue, need) =
+                                access.submit(conn.caller, command)
+                            {
+                                self.replies.push(DueReply {
+                                    given: Given::Engine(outcome, queue),
+                                    need,
+                                    undone,
+                                    ..DueReply::own()
+                                });
+                            }
+                        }
+                    }
+                    let later = self.replies.len() == before;
                     if let Some((act, what)) = act {
-                        let given = decided.as_ref().map(|reply| &reply.given);
-                        let result = given.map_or("later", result_of);
+                        let given = self.replies.last().filter(|_| !later);
+                        let result = given.map_or("later", |reply| result_of(&reply.given));
                         server.audit_conn(conn, act, &what, result);
                     }
-                    let Some(reply) = decided else {
+                    if later {
                         conn.phase.wait(Wait { undone, family });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
-                    };
-                    reply
+                    }
                 }
                 Ask::Login(login) => match server.log_in_conn(self.index, conn, &login) {
-                    Some(reply) => reply,
+                    Some(reply) => self.replies.push(reply),
                     None => {
                         conn.phase.wait(Wait {
                             undone: false,
@@ -440,20 +447,24 @@ impl IoThread {
                     conn.inbox.pending.extend(asks.by_ref());
                     break;
                 }
-                Ask::Host(host) => DueReply {
+                Ask::Host(host) => self.replies.push(DueReply {
                     host: Some(host),
                     ..DueReply::own()
-                },
-                Ask::Own => DueReply::own(),
-                Ask::Unknown(line) => match hooks {
+                }),
+                Ask::Own => self.replies.push(DueReply::own()),
+                Ask::Unknown(line) => self.replies.push(match hooks {
                     Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
                     None => DueReply::own(),
-                },
-                Ask::Close => DueReply {
+                }),
+                Ask::Close => self.replies.push(DueReply {
                     closes: true,
                     ..DueReply::own()
-                },
-            };
+                }),
+            }
+            let reply = self
+                .replies
+                .last_mut()
+                .expect("each ask that does not wait has one");
             if synced {
                 reply.need.durable = reply.need.written;
                 self.wants_sync = true;
@@ -463,9 +474,7 @@ impl IoThread {
             if let Given::Engine(outcome, _) = &reply.given {
                 bytes += bytes_in(outcome);
             }
-            let ends = reply.closes;
-            self.replies.push(reply);
-            if ends {
+            if reply.closes {
                 break;
             }
             if bytes > server.limits.output_bytes_max {
