@@ -4,6 +4,7 @@ mod accept;
 mod census;
 mod conn;
 mod counts;
+mod decide;
 mod gather;
 mod gone;
 mod guests;

@@ -8,17 +8,17 @@ use quintet_engine::{
     Command, Delivery, LeaseOwner, Name, Outcome, Principal, Refusal, State, Take, Verb,
 };
 use quintet_hooks::Decided as Hooked;
-use quintet_host::{Access, Decided, Need};
+use quintet_host::Need;
 use quintet_tls::Scratch;
 use quintet_wire::{
     Ask, Env, Foreign, Given, HalfClose, HostAsk, Http, Logins, Next, Session, Step,
 };
 
-use super::conn::{Conn, DueReply, FREE_BYTES, Pause, Standing, Wait};
+use super::conn::{Conn, DueReply, FREE_BYTES, Pause};
 use super::counts::{Family, Replies};
-use super::hooked::{self, reply};
+use super::decide::{changes_server, result_of};
+use super::hooked::reply;
 use super::inbox::Feed;
-use super::login::administers;
 use super::secure::Secrecy;
 use super::stream::Got;
 use super::thread::IoThread;
@@ -356,137 +356,6 @@ impl IoThread {
         }
     }
 
-    /// Decides `self.asks` in order, with the events of hooks around each where
-    /// there are any, then writes their replies.
-    fn decide(&mut self, slot: u32, server: &Arc<Server>) {
-        // What was read in this turn may have been sent since it began.
-        self.now = server.core.clock.now();
-        let Some(conn) = self.conns.get_mut(slot) else {
-            return;
-        };
-        let hooks = &mut self.hooks;
-        let voice = &server.threads[self.index].voices[server.listeners[conn.listener].tally];
-        let mut access = Access::new(&server.core, self.now, &mut self.trail);
-        let mut bytes = 0;
-        let mut asks = self.asks.drain(..);
-        while let Some(ask) = asks.next() {
-            let or_close = matches!(ask, Ask::EngineOrClose(_));
-            let synced = matches!(ask, Ask::EngineSynced(_));
-            let mut family = Family::Other;
-            // Each arm writes its reply where it stays: replies are long, and moved at a cost.
-            match ask {
-                Ask::Engine(command)
-                | Ask::EngineOrClose(command)
-                | Ask::EngineAlone(command)
-                | Ask::EngineSynced(command) => {
-                    let undone = matches!(&command, Command::Take(take) if is_undone(take));
-                    if let Command::Watch(take) = &command {
-                        conn.standing = take.as_ref().map(|take| Standing {
-                            leased: take.lease.is_some(),
-                        });
-                    }
-                    let operator = server.is_operator(conn.listener);
-                    let act = administers(&command, operator);
-                    let verb = command.about().verb;
-                    voice.command(verb);
-                    family = Family::of(verb);
-                    let before = self.replies.len();
-                    match hooks {
-                        Some(runner) if !runner.state.ignores(&command) => {
-                            let reply =
-                                hooked::submit(runner, conn, server, command, undone, &mut access);
-                            self.replies.extend(reply);
-                        }
-                        _ => {
-                            if let Decided::Now(outcome, queue, need) =
-                                access.submit(conn.caller, command)
-                            {
-                                self.replies.push(DueReply {
-                                    given: Given::Engine(outcome, queue),
-                                    need,
-                                    undone,
-                                    ..DueReply::own()
-                                });
-                            }
-                        }
-                    }
-                    let later = self.replies.len() == before;
-                    if let Some((act, what)) = act {
-                        let given = self.replies.last().filter(|_| !later);
-                        let result = given.map_or("later", |reply| result_of(&reply.given));
-                        server.audit_conn(conn, act, &what, result);
-                    }
-                    if later {
-                        conn.phase.wait(Wait { undone, family });
-                        conn.inbox.pending.extend(asks.by_ref());
-                        break;
-                    }
-                }
-                Ask::Login(login) => match server.log_in_conn(self.index, conn, &login) {
-                    Some(reply) => self.replies.push(reply),
-                    None => {
-                        conn.phase.wait(Wait {
-                            undone: false,
-                            family,
-                        });
-                        conn.inbox.pending.extend(asks.by_ref());
-                        break;
-                    }
-                },
-                Ask::Host(ask @ (HostAsk::Clients | HostAsk::CloseClient(_)))
-                    if server.trust.may_server(conn.caller.principal) =>
-                {
-                    if changes_server(ask) {
-                        server.audit_conn(conn, ask.name(), &subject_of(ask), "ok");
-                    }
-                    server.ask_threads(self.index, conn.caller.party, ask);
-                    conn.phase.wait(Wait {
-                        undone: false,
-                        family,
-                    });
-                    conn.inbox.pending.extend(asks.by_ref());
-                    break;
-                }
-                Ask::Host(host) => self.replies.push(DueReply {
-                    host: Some(host),
-                    ..DueReply::own()
-                }),
-                Ask::Own => self.replies.push(DueReply::own()),
-                Ask::Unknown(line) => self.replies.push(match hooks {
-                    Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
-                    None => DueReply::own(),
-                }),
-                Ask::Close => self.replies.push(DueReply {
-                    closes: true,
-                    ..DueReply::own()
-                }),
-            }
-            let reply = self
-                .replies
-                .last_mut()
-                .expect("each ask that does not wait has one");
-            if synced {
-                reply.need.durable = reply.need.written;
-                self.wants_sync = true;
-            }
-            reply.family = family;
-            reply.closes |= or_close && reply.is_refusal();
-            if let Given::Engine(outcome, _) = &reply.given {
-                bytes += bytes_in(outcome);
-            }
-            if reply.closes {
-                break;
-            }
-            if bytes > server.limits.output_bytes_max {
-                conn.inbox.pending.extend(asks.by_ref());
-                break;
-            }
-        }
-        drop(asks);
-        drop(access);
-        self.encode(slot, server);
-    }
-
     /// Writes the replies in `self.replies` to the connection's outbox.
     pub(super) fn encode(&mut self, slot: u32, server: &Server) {
         let read = self.read_at();
@@ -653,51 +522,6 @@ pub(super) fn is_undone(take: &Take) -> bool {
             LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
             LeaseOwner::Connection | LeaseOwner::Process => false,
         })
-}
-
-/// True for what is written down whoever asks.
-fn changes_server(ask: HostAsk) -> bool {
-    match ask {
-        HostAsk::Reload
-        | HostAsk::Shutdown
-        | HostAsk::Drain(_)
-        | HostAsk::CloseClient(_)
-        | HostAsk::Listener => true,
-        HostAsk::Stats
-        | HostAsk::Metrics
-        | HostAsk::Config
-        | HostAsk::Clients
-        | HostAsk::Foreign(_) => false,
-    }
-}
-
-/// What it is done to.
-fn subject_of(ask: HostAsk) -> String {
-    match ask {
-        HostAsk::CloseClient(id) => id.to_string(),
-        HostAsk::Reload
-        | HostAsk::Shutdown
-        | HostAsk::Drain(_)
-        | HostAsk::Listener
-        | HostAsk::Stats
-        | HostAsk::Metrics
-        | HostAsk::Config
-        | HostAsk::Clients
-        | HostAsk::Foreign(_) => String::new(),
-    }
-}
-
-/// What is written down of what came of an act.
-fn result_of(given: &Given) -> &'static str {
-    match given {
-        Given::Engine(Outcome::Refused(refusal), _) => refusal.code(),
-        Given::Host(Err(_)) | Given::Login(Err(_)) => "refused",
-        Given::Engine(..)
-        | Given::Server(_)
-        | Given::Host(Ok(_))
-        | Given::Login(Ok(()))
-        | Given::Own => "ok",
-    }
 }
 
 /// Bytes of the bodies in an outcome that are copied to the output.

@@ -1,0 +1,193 @@
+//! What a connection asked, decided in order.
+
+use std::sync::Arc;
+
+use quintet_engine::{Command, Outcome};
+use quintet_host::{Access, Decided};
+use quintet_wire::{Ask, Given, HostAsk};
+
+use super::conn::{DueReply, Standing, Wait};
+use super::counts::Family;
+use super::hooked;
+use super::login::administers;
+use super::thread::IoThread;
+use super::turn::{bytes_in, is_undone};
+use crate::server::Server;
+
+impl IoThread {
+    /// Decides `self.asks` in order, with the events of hooks around each where
+    /// there are any, then writes their replies.
+    pub(super) fn decide(&mut self, slot: u32, server: &Arc<Server>) {
+        // What was read in this turn may have been sent since it began.
+        self.now = server.core.clock.now();
+        let Some(conn) = self.conns.get_mut(slot) else {
+            return;
+        };
+        let hooks = &mut self.hooks;
+        let voice = &server.threads[self.index].voices[server.listeners[conn.listener].tally];
+        let mut access = Access::new(&server.core, self.now, &mut self.trail);
+        let mut bytes = 0;
+        let mut asks = self.asks.drain(..);
+        while let Some(ask) = asks.next() {
+            let or_close = matches!(ask, Ask::EngineOrClose(_));
+            let synced = matches!(ask, Ask::EngineSynced(_));
+            let mut family = Family::Other;
+            // Each arm writes its reply where it stays: replies are long, and moved at a cost.
+            match ask {
+                Ask::Engine(command)
+                | Ask::EngineOrClose(command)
+                | Ask::EngineAlone(command)
+                | Ask::EngineSynced(command) => {
+                    let undone = matches!(&command, Command::Take(take) if is_undone(take));
+                    if let Command::Watch(take) = &command {
+                        conn.standing = take.as_ref().map(|take| Standing {
+                            leased: take.lease.is_some(),
+                        });
+                    }
+                    let operator = server.is_operator(conn.listener);
+                    let act = administers(&command, operator);
+                    let verb = command.about().verb;
+                    voice.command(verb);
+                    family = Family::of(verb);
+                    let before = self.replies.len();
+                    match hooks {
+                        Some(runner) if !runner.state.ignores(&command) => {
+                            let reply =
+                                hooked::submit(runner, conn, server, command, undone, &mut access);
+                            self.replies.extend(reply);
+                        }
+                        _ => {
+                            if let Decided::Now(outcome, queue, need) =
+                                access.submit(conn.caller, command)
+                            {
+                                self.replies.push(DueReply {
+                                    given: Given::Engine(outcome, queue),
+                                    need,
+                                    undone,
+                                    ..DueReply::own()
+                                });
+                            }
+                        }
+                    }
+                    let later = self.replies.len() == before;
+                    if let Some((act, what)) = act {
+                        let given = self.replies.last().filter(|_| !later);
+                        let result = given.map_or("later", |reply| result_of(&reply.given));
+                        server.audit_conn(conn, act, &what, result);
+                    }
+                    if later {
+                        conn.phase.wait(Wait { undone, family });
+                        conn.inbox.pending.extend(asks.by_ref());
+                        break;
+                    }
+                }
+                Ask::Login(login) => match server.log_in_conn(self.index, conn, &login) {
+                    Some(reply) => self.replies.push(reply),
+                    None => {
+                        conn.phase.wait(Wait {
+                            undone: false,
+                            family,
+                        });
+                        conn.inbox.pending.extend(asks.by_ref());
+                        break;
+                    }
+                },
+                Ask::Host(ask @ (HostAsk::Clients | HostAsk::CloseClient(_)))
+                    if server.trust.may_server(conn.caller.principal) =>
+                {
+                    if changes_server(ask) {
+                        server.audit_conn(conn, ask.name(), &subject_of(ask), "ok");
+                    }
+                    server.ask_threads(self.index, conn.caller.party, ask);
+                    conn.phase.wait(Wait {
+                        undone: false,
+                        family,
+                    });
+                    conn.inbox.pending.extend(asks.by_ref());
+                    break;
+                }
+                Ask::Host(host) => self.replies.push(DueReply {
+                    host: Some(host),
+                    ..DueReply::own()
+                }),
+                Ask::Own => self.replies.push(DueReply::own()),
+                Ask::Unknown(line) => self.replies.push(match hooks {
+                    Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
+                    None => DueReply::own(),
+                }),
+                Ask::Close => self.replies.push(DueReply {
+                    closes: true,
+                    ..DueReply::own()
+                }),
+            }
+            let reply = self
+                .replies
+                .last_mut()
+                .expect("each ask that does not wait has one");
+            if synced {
+                reply.need.durable = reply.need.written;
+                self.wants_sync = true;
+            }
+            reply.family = family;
+            reply.closes |= or_close && reply.is_refusal();
+            if let Given::Engine(outcome, _) = &reply.given {
+                bytes += bytes_in(outcome);
+            }
+            if reply.closes {
+                break;
+            }
+            if bytes > server.limits.output_bytes_max {
+                conn.inbox.pending.extend(asks.by_ref());
+                break;
+            }
+        }
+        drop(asks);
+        drop(access);
+        self.encode(slot, server);
+    }
+}
+
+/// True for what is written down whoever asks.
+pub(super) fn changes_server(ask: HostAsk) -> bool {
+    match ask {
+        HostAsk::Reload
+        | HostAsk::Shutdown
+        | HostAsk::Drain(_)
+        | HostAsk::CloseClient(_)
+        | HostAsk::Listener => true,
+        HostAsk::Stats
+        | HostAsk::Metrics
+        | HostAsk::Config
+        | HostAsk::Clients
+        | HostAsk::Foreign(_) => false,
+    }
+}
+
+/// What it is done to.
+fn subject_of(ask: HostAsk) -> String {
+    match ask {
+        HostAsk::CloseClient(id) => id.to_string(),
+        HostAsk::Reload
+        | HostAsk::Shutdown
+        | HostAsk::Drain(_)
+        | HostAsk::Listener
+        | HostAsk::Stats
+        | HostAsk::Metrics
+        | HostAsk::Config
+        | HostAsk::Clients
+        | HostAsk::Foreign(_) => String::new(),
+    }
+}
+
+/// What is written down of what came of an act.
+pub(super) fn result_of(given: &Given) -> &'static str {
+    match given {
+        Given::Engine(Outcome::Refused(refusal), _) => refusal.code(),
+        Given::Host(Err(_)) | Given::Login(Err(_)) => "refused",
+        Given::Engine(..)
+        | Given::Server(_)
+        | Given::Host(Ok(_))
+        | Given::Login(Ok(()))
+        | Given::Own => "ok",
+    }
+}
