@@ -20,6 +20,8 @@ pub struct ShardPermits {
     table: Arc<Table>,
     remembered: HashMap<Principal, HashMap<Name, Rights>>,
     count: usize,
+    /// The last answer: what one connection asks in a row is mostly about one queue.
+    last: Option<(Principal, Name, Rights)>,
 }
 
 impl ShardPermits {
@@ -29,10 +31,25 @@ impl ShardPermits {
             table,
             remembered: HashMap::new(),
             count: 0,
+            last: None,
         }
     }
 
     fn rights(&mut self, principal: Principal, queue: &Name) -> Rights {
+        if let Some((who, name, rights)) = &self.last
+            && *who == principal
+            && name == queue
+        {
+            return *rights;
+        }
+        let rights = self.looked_up(principal, queue);
+        if queue.as_bytes().len() <= NAME_MAX {
+            self.last = Some((principal, queue.clone(), rights));
+        }
+        rights
+    }
+
+    fn looked_up(&mut self, principal: Principal, queue: &Name) -> Rights {
         let known = self.remembered.get(&principal);
         if let Some(rights) = known.and_then(|known| known.get(queue)) {
             return *rights;
