@@ -1,10 +1,13 @@
 """Clients that speak TLS, by their own means or over a socket that does."""
 
+import resource
 import socket
 import ssl
+import urllib.request
 
 import greenstalk
 import pytest
+from conftest import PATIENCE_S
 from pymemcache.client.base import Client
 
 
@@ -62,3 +65,52 @@ def test_openssl_agrees_on(version, secret, context):
             tls.sendall(b"version\r\n")
             assert tls.recv(100).startswith(b"VERSION")
             assert tls.version() == {"TLSv1_2": "TLSv1.2", "TLSv1_3": "TLSv1.3"}[version.name]
+
+
+# Enough for 5,000 sockets here, and as many in the server.
+FILES = 6000
+UNFINISHED = 5000
+
+
+@pytest.fixture
+def many_files():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(FILES, before[0]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def hello_of(context):
+    """The bytes a client begins with."""
+    sent = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
+    return sent.read()
+
+
+def test_five_thousand_handshakes_that_nobody_finishes(many_files, start, tmp_path):
+    config = tmp_path / "quintet.toml"
+    config.write_text('tls_handshake_time = "3s"\nconnections_max = 5100\n')
+    memcache = "memcache=127.0.0.1:0,tls=self-signed"
+    server = start("--config", config, "--listen", memcache, "--listen", "http=127.0.0.1:0")
+    context = ssl.create_default_context(cafile=tmp_path / "data" / "tls-self-signed.crt")
+    beside = Client(("localhost", server.ports["memcache"]), tls_context=context)
+    beside.set("q", b"1")
+    half = hello_of(context)[:100]
+    silent = []
+    for _ in range(UNFINISHED):
+        silent.append(socket.create_connection(server.address))
+        silent[-1].sendall(half)
+    assert beside.get("q") == b"1"
+    beside.set("q", b"2")
+    for client in silent:
+        client.settimeout(PATIENCE_S)
+        while client.recv(4096):
+            pass
+        client.close()
+    assert beside.get("q") == b"2"
+    beside.close()
+    metrics = f"http://127.0.0.1:{server.ports['http']}/metrics"
+    with urllib.request.urlopen(metrics, timeout=PATIENCE_S) as answer:
+        lines = answer.read().decode().splitlines()
+    assert f'quintet_tls_failures_total{{reason="timeout"}} {UNFINISHED}' in lines
