@@ -1,4 +1,4 @@
-//! What is tested over real NATS servers.
+//! The NATS servers that tests run over.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,19 +66,4 @@ pub(crate) fn next_program(root: &Path) -> Result<PathBuf> {
             Some(".tests/nats-server-next"),
         ),
     }
-}
-
-/// Runs the tests that need real servers.
-///
-/// # Errors
-/// The servers cannot be had, or a test fails.
-pub(crate) fn run_real(root: &Path) -> Result<()> {
-    let program = program(root)?;
-    // Each test has three servers, which sync each entry: more at a time would
-    // wait for each other's elections.
-    run(Command::new(env!("CARGO"))
-        .args(["test", "--workspace", "--test", "real", "--"])
-        .args(["--ignored", "--test-threads", "2"])
-        .env("QUINTET_NATS_SERVER", program)
-        .current_dir(root))
 }

@@ -12,6 +12,7 @@ mod needs;
 mod package;
 mod parts;
 mod plant;
+mod real;
 mod repeat;
 mod sbom;
 mod tidy;

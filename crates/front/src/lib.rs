@@ -27,7 +27,7 @@ pub mod tls;
 
 pub use counts::Counts;
 pub use front::{Door, Front};
-pub use shared::{Client, Intake, Node, Settings, Stream};
+pub use shared::{Client, Held, Intake, Node, Settings, Stream};
 pub use socket::Socket;
 pub use splice::ask_node;
 /// How a front is told who owns.

@@ -10,18 +10,25 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::line::Splice;
-use crate::shared::Shared;
+use crate::shared::{Held, Shared};
 use crate::socket::Plain;
 use crate::splice;
 
-/// Sees to one client, from its handshake on.
-pub(crate) async fn run(shared: Arc<Shared>, client: Plain, mut splice: Splice, tls: Secure) {
+/// Sees to one client, from its handshake on, until which it is `counted` here.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    client: Plain,
+    mut splice: Splice,
+    tls: Secure,
+    counted: Option<Held>,
+) {
     let stream = match client {
         // A unix socket is on this machine.
         Plain::Right(_) => return splice::run(shared, client, splice).await,
         Plain::Left(stream) => stream,
     };
     let shaken = timeout(tls.shared.handshake_time(), handshake(stream, &tls)).await;
+    drop(counted);
     match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(client) => {
             let _opened = tls.shared.open_until_dropped();
@@ -29,7 +36,12 @@ pub(crate) async fn run(shared: Arc<Shared>, client: Plain, mut splice: Splice, 
             splice.principal = identity.map_or_else(String::new, |who| who.to_text());
             splice::run(shared, client, splice).await;
         }
-        Err(error) => tls.shared.failed(&splice.voice, None, splice.peer, &error),
+        Err(error) => {
+            tls.shared.failed(&splice.voice, None, splice.peer, &error);
+            if let Some(peer) = splice.peer {
+                shared.node.handshake_failed(peer);
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a front is told, what it asks of its node, and what its tasks share.
 
+use std::any::Any;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -59,7 +61,20 @@ pub trait Node: Send + Sync {
 
     /// Does what is asked by a verb and its words, and says how it went: a line, without its end.
     fn order(&self, words: &[String]) -> String;
+
+    /// A client comes from there by TCP. What counts it for as long as it is held, which is until
+    /// its handshake is over: from then on the owner counts it. `None`: it is to be closed. Must
+    /// not wait.
+    fn arrive(&self, _peer: SocketAddr) -> Option<Held> {
+        Some(Box::new(()))
+    }
+
+    /// A client's handshake has failed. Must not wait.
+    fn handshake_failed(&self, _peer: SocketAddr) {}
 }
+
+/// Something that has its effect when it is dropped.
+pub type Held = Box<dyn Any + Send>;
 
 /// What all tasks share.
 pub(crate) struct Shared {

@@ -1,15 +1,19 @@
 //! Fronts and owners over real sockets of this machine, in one process.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use quintet_front::line::Splice;
 use quintet_front::tls::{Files, LinkTls};
-use quintet_front::{Client, Door, Front, Hint, Intake, Node, Owners, Settings, Socket, Stream};
+use quintet_front::{
+    Client, Door, Front, Held, Hint, Intake, Node, Owners, Settings, Socket, Stream,
+};
+use quintet_tls::Secure;
 use tokio::sync::watch;
 
 const CLUSTER: u64 = 0xc0ffee;
@@ -386,6 +390,97 @@ fn files(dir: &std::path::Path, name: &str) -> Files {
         cert: write("cert", cert.pem()),
         key: write("key", key.serialize_pem()),
     }
+}
+
+/// A node at which two clients' handshakes may fail, and one client at a time may be at it.
+#[derive(Default)]
+struct Strict {
+    failed: AtomicUsize,
+    shaking: Arc<AtomicUsize>,
+}
+
+/// Somebody at a handshake.
+struct Shaking(Arc<AtomicUsize>);
+
+impl Drop for Shaking {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Node for Strict {
+    fn status(&self) -> String {
+        String::new()
+    }
+
+    fn order(&self, _: &[String]) -> String {
+        String::new()
+    }
+
+    fn arrive(&self, _: SocketAddr) -> Option<Held> {
+        if self.failed.load(Ordering::SeqCst) == 2 || self.shaking.load(Ordering::SeqCst) == 1 {
+            return None;
+        }
+        self.shaking.fetch_add(1, Ordering::SeqCst);
+        Some(Box::new(Shaking(Arc::clone(&self.shaking))))
+    }
+
+    fn handshake_failed(&self, _: SocketAddr) {
+        self.failed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn clients_count_at_the_front_for_as_long_as_their_handshake_and_if_it_fails() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let door = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = door.local_addr().expect("an address").to_string();
+    let acceptor = quintet_tls::Acceptor::load(quintet_tls::Settings {
+        source: quintet_tls::Source::SelfSigned {
+            dir: dir.path().to_owned(),
+            names: Vec::new(),
+        },
+        client_ca: None,
+        protocols: Vec::new(),
+    });
+    let tls = Secure {
+        acceptor: Arc::new(acceptor.expect("a certificate")),
+        shared: Arc::default(),
+    };
+    // Only a defect waits for it.
+    tls.shared.set_handshake_ms(PATIENCE.as_millis() as u64);
+    let doors = vec![Door {
+        tls: Some(tls),
+        voice: "lineup".to_owned(),
+        nth: 0,
+        socket: Socket::Tcp(door),
+    }];
+    let node = Arc::new(Strict::default());
+    let (_owners, seen) = watch::channel(Owners::Nobody);
+    let front = Front::start(doors, Vec::new(), seen, Arc::clone(&node) as _, settings());
+    let front = front.expect("a front");
+    let until = |what: &str, is: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is() {
+            assert!(began.elapsed() < PATIENCE, "in vain: {what}");
+            std::thread::yield_now();
+        }
+    };
+    for failed in 1..=2 {
+        let client = connect(&address);
+        until("a handshake", &|| node.shaking.load(Ordering::SeqCst) == 1);
+        assert_eq!(rest(&connect(&address)), "", "one at a time");
+        // What begins as TLS does, and is none.
+        (&client)
+            .write_all(b"\x16\x03\x01\x00\x05hello")
+            .expect("it is open");
+        until("a failure", &|| {
+            node.failed.load(Ordering::SeqCst) == failed
+        });
+        until("its end", &|| node.shaking.load(Ordering::SeqCst) == 0);
+    }
+    assert_eq!(rest(&connect(&address)), "", "too many have failed");
+    drop(front);
 }
 
 #[test]

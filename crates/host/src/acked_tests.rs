@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quintet_cluster::{ClusterId, Fences, Limits, Moment, StreamStore, Ticks, World};
 use quintet_engine::{
     BackTo, Body, Caller, Command, Delivery, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Party, Put,
-    Refusal, Settings, Take,
+    Refusal, Settings, Space, Take,
 };
 use quintet_log::{LogStore as _, Options, Storage};
 use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
@@ -467,7 +467,23 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     // Segments in which nothing lives go; no run can be stored.
     while shorten() {}
     assert!(host.core.is_overgrown(LOG) && !host.core.is_overgrown(2 * LOG));
+    // What makes it longer is refused, as on a full disk; what makes it shorter goes on.
+    let mut told = Space::Enough;
+    host.core.see_to_overgrown(&mut told, 2 * LOG);
+    assert!(matches!(host.put().0, Outcome::Put { .. }));
+    host.core.see_to_overgrown(&mut told, LOG);
+    let (refused, need) = host.put();
+    assert_eq!(refused, Outcome::Refused(Refusal::NoSpace));
+    host.pass(10);
+    assert!(host.may_leave(need));
+    let (taken, _) = host.ask(Command::Take(Take {
+        queues: std::iter::once("q".into()).collect(),
+        ..Take::default()
+    }));
+    assert!(matches!(taken, Outcome::Messages(_)), "{taken:?}");
     host.runs.set_capacity(u64::MAX);
     while shorten() {}
     assert!(host.core.counts.log_bytes.load(Ordering::Relaxed) <= 2 * LOG);
+    host.core.see_to_overgrown(&mut told, LOG);
+    assert!(matches!(host.put().0, Outcome::Put { .. }));
 }

@@ -62,25 +62,43 @@ impl Core {
             let space = match stuck {
                 true => Space::NoTakes,
                 false if !whole && self.room.is_short() => Space::NoPuts,
-                false if spares.is_some_and(Spares::low) || self.room.is_tight() => Space::NoPuts,
-                false if self.is_overgrown(log_bytes()) => Space::NoPuts,
-                false => Space::Enough,
+                false => self.space(spares, log_bytes()),
             };
-            if space != told || self.is_full() != (space != Space::Enough) {
-                self.set_space(space);
-            }
-            if (space == Space::Enough) != (told == Space::Enough) {
-                let why = match self.is_overgrown(log_bytes()) {
-                    true => self.why_overgrown(),
-                    false => spares.map(Spares::why).unwrap_or_default(),
-                };
-                tell(space, &why);
-            }
-            told = space;
+            self.go_by_space(space, &mut told, spares, log_bytes());
             if self.retire_one(log_bytes(), &mut over, stop) {
                 pause = PACE;
             }
         }
+    }
+
+    /// What there is room for, where the log can be written.
+    fn space(&self, spares: Option<&Spares>, log_bytes: u64) -> Space {
+        let low = spares.is_some_and(Spares::low) || self.room.is_tight();
+        match low || self.is_overgrown(log_bytes) {
+            true => Space::NoPuts,
+            false => Space::Enough,
+        }
+    }
+
+    /// There is `space`: commands go by it, and where others were `told` the log says so.
+    fn go_by_space(&self, space: Space, told: &mut Space, spares: Option<&Spares>, log_bytes: u64) {
+        if space != *told || self.is_full() != (space != Space::Enough) {
+            self.set_space(space);
+        }
+        if (space == Space::Enough) != (*told == Space::Enough) {
+            let why = match self.is_overgrown(log_bytes) {
+                true => self.why_overgrown(),
+                false => spares.map(Spares::why).unwrap_or_default(),
+            };
+            tell(space, &why);
+        }
+        *told = space;
+    }
+
+    /// Sees to what an overgrown log has room for, as [`Core::run_upkeep`] does.
+    #[cfg(test)]
+    pub(super) fn see_to_overgrown(&self, told: &mut Space, log_bytes: u64) {
+        self.go_by_space(self.space(None, log_bytes), told, None, log_bytes);
     }
 
     /// Whether the log is far longer than it should be. Nothing else bounds one whose disks are

@@ -13,6 +13,7 @@ use quintet_web::Links;
 
 use crate::config::Config;
 use crate::metrics::ClusterNumbers;
+use crate::quotas::Quotas;
 use crate::server::{End, Order, Server, Threads};
 
 /// A node: there is none.
@@ -46,6 +47,7 @@ pub(crate) fn follow(
     _: &Config,
     _: Vec<Door>,
     _: u64,
+    _: &Arc<Quotas>,
     _: &Sender<Order>,
     _: &Receiver<Order>,
 ) -> Result<Option<Seat>> {

@@ -42,7 +42,7 @@ pub(crate) struct Server {
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
     /// What addresses and users use, and may.
-    pub(crate) quotas: Quotas,
+    pub(crate) quotas: Arc<Quotas>,
     pub(crate) listeners: Vec<Listening>,
     /// By number of the I/O thread.
     pub(crate) threads: Vec<ThreadCounts>,
@@ -170,7 +170,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     }
     scripts::check(&config)?;
     let trust = Trust::new(&config, given.config.as_deref())?;
-    let quotas = Quotas::new(&config, Instant::now())?;
+    let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
     raise_file_limit();
     let places = fit(&config);
     let _lock = DirLock::acquire(&config.data)?;
@@ -192,11 +192,14 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         announce(&addresses)?;
     }
     let seat = match config.cluster.is_on() {
-        true => match cluster::follow(&config, doors, places.connections, &orders, &inbox)? {
-            Some(seat) => Some(seat),
-            // Told to stop before it owned anything.
-            None => return Ok(()),
-        },
+        true => {
+            let connections = places.connections;
+            match cluster::follow(&config, doors, connections, &quotas, &orders, &inbox)? {
+                Some(seat) => Some(seat),
+                // Told to stop before it owned anything.
+                None => return Ok(()),
+            }
+        }
         false => None,
     };
     let place = (places, trust, quotas);
@@ -390,7 +393,7 @@ fn open(
     given: Given,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
-    (places, trust, quotas): (Places, Trust, Quotas),
+    (places, trust, quotas): (Places, Trust, Arc<Quotas>),
     seat: Option<Seat>,
     tls: Arc<Tls>,
 ) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {

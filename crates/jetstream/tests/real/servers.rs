@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    hash::{BuildHasher as _, RandomState},
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     path::PathBuf,
@@ -67,9 +68,15 @@ fn program() -> PathBuf {
     given.map_or_else(|| "nats-server".into(), PathBuf::from)
 }
 
+/// A port nobody has, below those that the system gives to clients: one of those could take it
+/// before its server does, or while that is away.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
+    until("a port is free", || {
+        // The standard library's hash keys are random.
+        let random = RandomState::new().hash_one(0);
+        let port = 11_000 + (random % 21_000) as u16;
+        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+    })
 }
 
 impl Fleet {

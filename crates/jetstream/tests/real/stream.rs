@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, TailEvent, Told};
-use quintet_jetstream::{JetStream, Names};
+use quintet_jetstream::{JetStream, Names, Servers};
 
 use crate::servers::{Fleet, LONG, Lonely, until};
 
@@ -175,6 +175,39 @@ fn append_or_unknown(stream: &JetStream, expected: u64, entry: &str) -> Answer {
     let told = Box::new(move |answer| drop(tell.send(answer)));
     stream.append(Seq(expected), entry, told);
     answer.recv_timeout(SOON).unwrap_or(Answer::Unknown)
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask test cluster"]
+fn the_near_server_is_the_first_and_what_is_asked_goes_to_another() {
+    let mut fleet = Fleet::start(3);
+    drop(fleet.stream("near"));
+    let connect = |fleet: &Fleet, near: &str| {
+        let servers = Servers {
+            near: near.to_owned(),
+            ..fleet.addresses(0)
+        };
+        JetStream::connect(&servers, Names::of("near", 0)).expect("they are there")
+    };
+    let names = |stream: &JetStream| -> Vec<String> {
+        let servers = stream.servers().into_iter();
+        servers.map(|server| server.name).collect()
+    };
+    for near in ["n0", "n1", "n2"] {
+        let names = names(&connect(&fleet, near));
+        assert_eq!(names[0], near);
+        assert_ne!(names[1], near);
+    }
+    // A name that no server has prefers none.
+    let stream = connect(&fleet, "n9");
+    assert_eq!(names(&stream)[0], "n0");
+    // Without the near one another does.
+    let stream = connect(&fleet, "n2");
+    fleet.kill(2);
+    let end = ends(&stream).last.0;
+    let stored = append(&stream, end, "over another");
+    assert_eq!(stored, Answer::Stored(Seq(end + 1)));
+    assert_ne!(names(&stream)[0], "n2");
 }
 
 #[test]

@@ -36,6 +36,7 @@ use quintet_web::Links;
 use crate::again;
 use crate::audit::Audit;
 use crate::config::Config;
+use crate::quotas::Quotas;
 use crate::server::{Order, Server};
 use doors::Doors;
 use duty::{Told, Work};
@@ -235,7 +236,7 @@ fn say(line: &str) {
 }
 
 /// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
-/// brought to the owner, so many at once. `None`: it was told to stop before.
+/// brought to the owner, so many at once and within `quotas`. `None`: it was told to stop before.
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.
@@ -243,6 +244,7 @@ pub(crate) fn follow(
     config: &Config,
     doors: Vec<Door>,
     connections: u64,
+    quotas: &Arc<Quotas>,
     orders: &Sender<Order>,
     inbox: &Receiver<Order>,
 ) -> Result<Option<Seat>> {
@@ -346,6 +348,7 @@ pub(crate) fn follow(
         address: link.address.clone(),
         settings: settings.clone(),
         audit: Audit::new(&config.data),
+        quotas: Arc::clone(quotas),
     });
     node.teller.get_or_init(|| Arc::downgrade(&teller));
     let owners = node.told.owners.subscribe();

@@ -1,11 +1,12 @@
 //! What this node tells others and tools: of itself, and of the cluster as it sees it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
 use quintet_front::line::Question;
-use quintet_front::{Hint, Node as Asked, Settings, ask_node};
+use quintet_front::{Held, Hint, Node as Asked, Settings, ask_node};
 use quintet_jetstream::JetStream;
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ use super::registry;
 use super::report::{ClusterReport, GroupReport, Heard, NodeReport, Replica, StreamReport};
 use crate::audit::Audit;
 use crate::config::Cluster;
+use crate::quotas::Quotas;
 
 /// Everything about this node that is told.
 pub(super) struct Teller {
@@ -26,6 +28,8 @@ pub(super) struct Teller {
     pub(super) settings: Settings,
     /// Who ordered what.
     pub(super) audit: Audit,
+    /// What clients' addresses may, before a node that owns counts them.
+    pub(super) quotas: Arc<Quotas>,
 }
 
 fn ms(time: std::time::Duration) -> u64 {
@@ -246,5 +250,14 @@ impl Asked for Teller {
     fn order(&self, words: &[String]) -> String {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.obey(&words)
+    }
+
+    fn arrive(&self, peer: SocketAddr) -> Option<Held> {
+        let stay = self.quotas.stay(Some(peer.ip().to_canonical()));
+        stay.ok().map(|stay| Box::new(stay) as Held)
+    }
+
+    fn handshake_failed(&self, peer: SocketAddr) {
+        self.quotas.failed(Some(peer.ip().to_canonical()));
     }
 }

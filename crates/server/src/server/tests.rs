@@ -31,7 +31,7 @@ impl Running {
         let (server, polls, spares) = {
             let places = fit(&config);
             let trust = Trust::new(&config, None).expect("nobody");
-            let quotas = Quotas::new(&config, Instant::now()).expect("none");
+            let quotas = Arc::new(Quotas::new(&config, Instant::now()).expect("none"));
             let places = (places, trust, quotas);
             open(
                 config,

@@ -3,6 +3,8 @@
 
 mod files;
 mod handover;
+mod limits;
+mod near;
 mod node;
 mod refused;
 #[allow(dead_code, reason = "the log's own tests use the rest")]

@@ -1,12 +1,13 @@
 //! Nodes, as processes, and a client.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -269,8 +270,23 @@ impl Node {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let stream = TcpStream::connect(&self.address).expect("it listens");
+        self.client_from(Ipv4Addr::LOCALHOST)
+    }
+
+    /// A connection from that address of this machine.
+    pub(crate) fn stream_from(&self, from: Ipv4Addr) -> TcpStream {
+        let to: SocketAddr = self.address.parse().expect("an address");
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&socket, &SocketAddr::from((from, 0))).expect("an address of this machine");
+        connect(&socket, &to).expect("it listens");
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(LONG)).expect("set");
+        stream
+    }
+
+    /// A client at that address of this machine.
+    pub(crate) fn client_from(&self, from: Ipv4Addr) -> Client {
+        let stream = self.stream_from(from);
         Client {
             from: BufReader::new(stream.try_clone().expect("another hold on it")),
             stream,
@@ -327,12 +343,12 @@ impl Client {
 
     /// Everything that still comes until the connection is closed.
     pub(crate) fn rest(mut self) -> String {
-        let mut rest = String::new();
-        match self.from.read_to_string(&mut rest) {
+        let mut rest = Vec::new();
+        match self.from.read_to_end(&mut rest) {
             Ok(_) => {}
             // Closed with requests unread.
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
         }
-        rest
+        String::from_utf8_lossy(&rest).into_owned()
     }
 }

@@ -67,7 +67,9 @@ struct View {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let seed = args.seed();
     let (minutes, command) = (args.minutes, &args.command);
-    let repeat = format!("{command} --minutes {minutes} --seed {seed}");
+    let only = args.only.as_deref();
+    let only = only.map_or_else(String::new, |kind| format!(" --only {kind:?}"));
+    let repeat = format!("{command} --minutes {minutes} --seed {seed}{only}");
     println!("cluster: seed {seed}, {minutes} minutes; to repeat: {repeat}");
     let folder = args
         .scratch
