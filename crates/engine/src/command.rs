@@ -315,6 +315,9 @@ pub enum By {
     Anyone,
 }
 
+/// Bytes that are kept of what a failure is said to be about.
+pub const ERROR_BYTES_MAX: usize = 4096;
+
 /// The end of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
@@ -335,6 +338,13 @@ pub enum How {
         due: When,
         /// Where in its rank; `None`: as the lease says.
         back_to: Option<BackTo>,
+    },
+    /// Back into the queue, as its try failed: it rests and is tried again, or not, as the queue's
+    /// policy says ([`crate::QueueSettings::retry_after_ms`]).
+    Fail {
+        /// What went wrong, for the operator; kept with the message. Up to [`ERROR_BYTES_MAX`]
+        /// bytes are.
+        error: Box<[u8]>,
     },
     /// Set aside.
     Bury {

@@ -142,6 +142,8 @@ pub enum Fact {
         /// How long that is, ms.
         delay_ms: u64,
         why: Return,
+        /// Its try failed, which counts; what is known of why, perhaps nothing.
+        failed: Option<Box<[u8]>>,
     },
     /// A message was set aside.
     Buried {
@@ -385,6 +387,15 @@ coded! {
         DeadLetter = 1,
         /// Its time ran out and the queue says where such messages go.
         Expired = 2,
+        /// By the dead-letter rule, as it failed too often.
+        Failures = 3,
+    }
+}
+
+impl Transfer {
+    /// True if it went by the dead-letter rule.
+    pub fn is_dead_letter(self) -> bool {
+        matches!(self, Self::DeadLetter | Self::Failures)
     }
 }
 

@@ -32,6 +32,7 @@ mod outcome;
 mod pace;
 mod permits;
 mod referrers;
+mod retry;
 mod settings;
 mod shards;
 mod stats;
@@ -49,9 +50,10 @@ pub use cold::{
     Written,
 };
 pub use command::{
-    About, AttrChange, BackTo, By, Caller, Command, Cursor, Dedupe, Edit, End, Expiry, Filter,
-    GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP, Party, Past,
-    Peek, Principal, Put, PutMore, StatsOf, Subject, Sweep, SweepAct, Take, Verb, Wait, When,
+    About, AttrChange, BackTo, By, Caller, Command, Cursor, Dedupe, ERROR_BYTES_MAX, Edit, End,
+    Expiry, Filter, GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP,
+    Party, Past, Peek, Principal, Put, PutMore, StatsOf, Subject, Sweep, SweepAct, Take, Verb,
+    Wait, When,
 };
 pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,
@@ -67,6 +69,7 @@ pub use message::{
 pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal, Swept};
 pub use permits::Permits;
+pub use retry::RetryOn;
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{

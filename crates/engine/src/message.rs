@@ -154,6 +154,8 @@ pub struct Extra {
     pub buries: u32,
     /// Times it was kicked.
     pub kicks: u32,
+    /// Tries that failed, as its queue counts them, since it came there or was put.
+    pub failures: u32,
 }
 
 /// A file beside the log, named by a fact.
@@ -223,6 +225,11 @@ impl Message {
     /// Due time, if it was put or released with a delay.
     pub fn due(&self) -> Option<Ms> {
         self.extra.as_ref()?.due
+    }
+
+    /// Tries that failed.
+    pub fn failures(&self) -> u32 {
+        self.extra.as_ref().map_or(0, |extra| extra.failures)
     }
 
     /// Expiry time, if any.

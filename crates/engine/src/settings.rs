@@ -2,6 +2,7 @@
 //! from facts; `decide` reads them, `apply` never does.
 
 use crate::name::Name;
+use crate::retry::RetryOn;
 
 /// What a put to a full queue does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,6 +94,19 @@ pub struct QueueSettings {
     pub take_rate: Rate,
     /// How many may be handed out at once after a rest; 1 at least.
     pub take_burst: u32,
+    /// How long a message rests after its first failure, ms; 0: not at all.
+    pub retry_delay_ms: u64,
+    /// How many times longer each further rest is than the one before; 1 at least.
+    pub retry_factor: u32,
+    /// The longest rest, ms, jitter not counted.
+    pub retry_delay_max_ms: u64,
+    /// What is added to each rest at most, percent of it.
+    pub retry_jitter: u32,
+    /// Failures after which a message is tried again; the next one ends it by the dead-letter
+    /// rule. 0: no limit.
+    pub retry_max: u32,
+    /// What counts as a failure, besides its holder saying so.
+    pub retry_on: RetryOn,
 }
 
 impl Default for QueueSettings {
@@ -119,6 +133,12 @@ impl Default for QueueSettings {
             in_flight_max: 0,
             take_rate: Rate::default(),
             take_burst: 1,
+            retry_delay_ms: 0,
+            retry_factor: 2,
+            retry_delay_max_ms: 3600 * 1000,
+            retry_jitter: 10,
+            retry_max: 0,
+            retry_on: RetryOn::ALL,
         }
     }
 }
@@ -169,6 +189,18 @@ pub struct Overrides {
     pub take_rate: Option<Rate>,
     /// See [`QueueSettings::take_burst`].
     pub take_burst: Option<u32>,
+    /// See [`QueueSettings::retry_delay_ms`].
+    pub retry_delay_ms: Option<u64>,
+    /// See [`QueueSettings::retry_factor`].
+    pub retry_factor: Option<u32>,
+    /// See [`QueueSettings::retry_delay_max_ms`].
+    pub retry_delay_max_ms: Option<u64>,
+    /// See [`QueueSettings::retry_jitter`].
+    pub retry_jitter: Option<u32>,
+    /// See [`QueueSettings::retry_max`].
+    pub retry_max: Option<u32>,
+    /// See [`QueueSettings::retry_on`].
+    pub retry_on: Option<RetryOn>,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
@@ -197,6 +229,12 @@ macro_rules! each_override {
             in_flight_max,
             take_rate,
             take_burst,
+            retry_delay_ms,
+            retry_factor,
+            retry_delay_max_ms,
+            retry_jitter,
+            retry_max,
+            retry_on,
         );
     };
 }

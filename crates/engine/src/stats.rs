@@ -95,6 +95,8 @@ counters! {
         pauses,
         /// Deletes by id (beanstalkd cmd-delete), leases finished included. Not durable.
         delete_commands,
+        /// Tries that failed.
+        failures,
     }
 }
 

@@ -340,6 +340,7 @@ fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table>
             How::Finish => "finish",
             How::Archive { .. } => "archive",
             How::Release { .. } => "release",
+            How::Fail { .. } => "fail",
             How::Bury { .. } => "bury",
         };
     }

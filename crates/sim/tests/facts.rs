@@ -93,10 +93,13 @@ fn extra() -> impl Strategy<Value = Extra> {
             attachments(),
             bytes(),
         ),
-        (ms(), number(), small(), small(), small(), small(), number()),
+        (
+            (ms(), number(), small(), small(), small(), small(), number()),
+            small(),
+        ),
     )
         .prop_map(
-            |((key, due, expires), (attrs, attachments, status), counts)| Extra {
+            |((key, due, expires), (attrs, attachments, status), (counts, failures))| Extra {
                 key: key.map(Into::into),
                 due,
                 expires,
@@ -110,6 +113,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 buries: counts.4,
                 kicks: counts.5,
                 delay_ms: counts.6,
+                failures,
             },
         )
 }
@@ -190,9 +194,17 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             rate(),
             prop::option::of(small()),
         ),
+        (
+            n(),
+            prop::option::of(small()),
+            n(),
+            prop::option::of(small()),
+            prop::option::of(small()),
+            retry_on(),
+        ),
     )
         .prop_map(
-            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c)| Overrides {
+            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry)| Overrides {
                 default_rank: a.0,
                 default_ttr_ms: a.1,
                 messages_max: a.2,
@@ -220,8 +232,24 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 in_flight_max: c.7,
                 take_rate: c.8,
                 take_burst: c.9,
+                retry_delay_ms: retry.0,
+                retry_factor: retry.1,
+                retry_delay_max_ms: retry.2,
+                retry_jitter: retry.3,
+                retry_max: retry.4,
+                retry_on: retry.5,
             },
         )
+}
+
+fn retry_on() -> impl Strategy<Value = Option<RetryOn>> {
+    let one = prop::sample::select(vec![
+        RetryOn::NONE,
+        RetryOn::RELEASE,
+        RetryOn::TIMEOUT.and(RetryOn::LOST),
+        RetryOn::ALL,
+    ]);
+    prop::option::of(one)
 }
 
 fn rate() -> impl Strategy<Value = Option<Rate>> {
@@ -321,16 +349,19 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             small(),
             any::<i64>(),
             (prop::option::of(ms()), number()),
-            one_of(Return::ALL),
+            (one_of(Return::ALL), prop::option::of(bytes())),
         )
-            .prop_map(|(at, rank, place, (due, delay_ms), why)| Fact::Released {
-                at,
-                rank,
-                place,
-                due,
-                delay_ms,
-                why,
-            })
+            .prop_map(
+                |(at, rank, place, (due, delay_ms), (why, failed))| Fact::Released {
+                    at,
+                    rank,
+                    place,
+                    due,
+                    delay_ms,
+                    why,
+                    failed,
+                },
+            )
             .boxed(),
         Kind::Buried => (at(), small(), ms(), any::<bool>(), bytes())
             .prop_map(|(at, rank, now, dead, reason)| Fact::Buried {

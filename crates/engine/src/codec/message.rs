@@ -118,6 +118,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.buries != 0,
         extra.kicks != 0,
         extra.delay_ms != 0,
+        extra.failures != 0,
     ];
     w.number(
         bits.iter()
@@ -144,7 +145,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     for number in [extra.changed.0, extra.bury_order]
         .into_iter()
         .chain(counts)
-        .chain([extra.delay_ms])
+        .chain([extra.delay_ms, u64::from(extra.failures)])
     {
         if number != 0 {
             w.number(number);
@@ -210,7 +211,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
 
 fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     let bits = r.number()?;
-    if bits >= 1 << 13 {
+    if bits >= 1 << 14 {
         return Err(FactError::BadField("extra"));
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
@@ -236,5 +237,6 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         buries: if has(10) { r.small("buries")? } else { 0 },
         kicks: if has(11) { r.small("kicks")? } else { 0 },
         delay_ms: if has(12) { r.number()? } else { 0 },
+        failures: if has(13) { r.small("failures")? } else { 0 },
     })
 }

@@ -51,6 +51,8 @@ impl std::error::Error for FactError {}
 
 /// Beside why a message was released: the length of its delay follows.
 const DELAYED: u8 = 4;
+/// The same of the byte of a failure: its error follows.
+const FAILED: u8 = 8;
 
 impl Fact {
     /// Appends the record to `out`.
@@ -76,18 +78,20 @@ impl Fact {
                 due,
                 delay_ms,
                 why,
+                failed,
             } => {
                 w.at(at);
                 w.number(u64::from(*rank));
                 w.signed(place.wrapping_sub(at.place));
                 w.time(*due);
-                let why = why.byte();
-                match *delay_ms {
-                    0 => w.byte(why),
-                    delay_ms => {
-                        w.byte(why | DELAYED);
-                        w.number(delay_ms);
-                    }
+                let delayed = if *delay_ms > 0 { DELAYED } else { 0 };
+                let counts = if failed.is_some() { FAILED } else { 0 };
+                w.byte(why.byte() | delayed | counts);
+                if *delay_ms > 0 {
+                    w.number(*delay_ms);
+                }
+                if let Some(error) = failed {
+                    w.bytes(error);
                 }
             }
             Fact::Touched { at, until } => {
@@ -377,10 +381,15 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 rank,
                 place,
                 due,
-                why: Coded::of(byte & !DELAYED).ok_or(FactError::BadField(Return::FIELD))?,
+                why: Coded::of(byte & !(DELAYED | FAILED))
+                    .ok_or(FactError::BadField(Return::FIELD))?,
                 delay_ms: match byte & DELAYED {
                     0 => 0,
                     _ => r.number()?,
+                },
+                failed: match byte & FAILED {
+                    0 => None,
+                    _ => Some(r.bytes()?.into()),
                 },
             }
         }

@@ -4,6 +4,7 @@ use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
 use crate::name::Name;
+use crate::retry::RetryOn;
 use crate::settings::{DeadLetter, Overrides, Rate, WhenFull, each_override};
 
 /// A value that can stand in the list.
@@ -89,6 +90,15 @@ impl Field for Rate {
             count: r.small("setting")?,
             per_ms: r.number()?,
         })
+    }
+}
+
+impl Field for RetryOn {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.number(u64::from(self.bits()));
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        RetryOn::of_bits(r.small("setting")?)
     }
 }
 

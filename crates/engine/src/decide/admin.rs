@@ -8,7 +8,7 @@ use super::cold::{Cold, MANY, Stop};
 use crate::body::Body;
 use crate::cold::{Lane, Order};
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Bound, Change, Fact, Journal, Pause, Removal, Return, Transfer};
+use crate::fact::{Bound, Change, Fact, Journal, Pause, Removal, Transfer};
 use crate::message::{At, Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Dropped, Outcome, Refusal};
@@ -591,7 +591,7 @@ impl Engine {
         if heard_of {
             return false;
         }
-        self.give_back(cx, id, Return::Lost);
+        self.give_back_unheard(cx, id);
         cx.wake(queue);
         true
     }

@@ -241,7 +241,7 @@ impl Engine {
         match effect {
             Effect::Conclude(_) => withheld,
             Effect::Settle {
-                how: How::Release { .. },
+                how: How::Release { .. } | How::Fail { .. },
                 ..
             } => reserved,
             Effect::Edit(_, edit) => !reserved || edit.rank.is_none() && edit.due.is_none(),
@@ -300,7 +300,7 @@ impl Engine {
                 Effect::Move { id, to } => {
                     let why = match self.withheld.remove(&id) {
                         Some(IntentKind::Expire) => Transfer::Expired,
-                        Some(IntentKind::DeadLetter) => Transfer::DeadLetter,
+                        Some(IntentKind::DeadLetter) => self.why_dead(id),
                         Some(IntentKind::LeaseEnd) | None => Transfer::Command,
                     };
                     if self.belongs_elsewhere(&to) {
@@ -472,15 +472,18 @@ impl Engine {
             return;
         }
         let at = message.at();
+        // One that failed rests on.
+        let due = message.due().filter(|due| *due > self.now);
         self.fact(
             cx,
             Fact::Released {
                 at,
                 rank: at.rank,
                 place: at.place,
-                due: None,
+                due,
                 delay_ms: 0,
                 why: Return::Withheld,
+                failed: None,
             },
         );
         cx.wake(at.queue);

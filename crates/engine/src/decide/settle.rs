@@ -1,7 +1,7 @@
 //! Ending leases, by their holder or by themselves.
 
 use super::Stop;
-use crate::command::{BackTo, By, How, Party};
+use crate::command::{BackTo, By, ERROR_BYTES_MAX, How, Party};
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Removal, Return, Transfer};
@@ -10,6 +10,53 @@ use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::settings::DeadLetter;
 use crate::time::Ms;
+
+/// How a message goes back.
+struct Back<'a> {
+    rank: u32,
+    /// Not taken before.
+    due: Option<Ms>,
+    /// Where in its rank; `None`: as the lease says.
+    to: Option<BackTo>,
+    /// Whether its try failed; `None`: nothing was tried, or it has a delay of its own.
+    failed: Option<Failed<'a>>,
+}
+
+/// Who says that a try failed.
+#[derive(Clone, Copy)]
+enum Failed<'a> {
+    /// Its holder, and why.
+    Said(&'a [u8]),
+    /// The queue's policy, if it counts the reason.
+    ByPolicy,
+}
+
+/// What is kept of a failure that nobody said anything of; nothing: what was said last stays.
+fn words_of(why: Return) -> &'static [u8] {
+    match why {
+        Return::Timeout => b"its lease ran out",
+        Return::Lost => b"its connection was lost",
+        Return::Released | Return::Withheld => b"",
+    }
+}
+
+impl Back<'_> {
+    fn at(rank: u32) -> Self {
+        Self {
+            rank,
+            due: None,
+            to: None,
+            failed: None,
+        }
+    }
+}
+
+impl How {
+    /// True if the message goes back to its queue, which only one under a lease can.
+    pub(crate) fn gives_back(&self) -> bool {
+        matches!(self, How::Release { .. } | How::Fail { .. })
+    }
+}
 
 impl Engine {
     pub(crate) fn settle<J: Journal>(
@@ -26,7 +73,7 @@ impl Engine {
         }
         let message = self.store.messages.at(slot);
         // Giving back makes sense only for what was taken.
-        if message.state != State::Reserved && matches!(how, How::Release { .. }) {
+        if message.state != State::Reserved && how.gives_back() {
             return Err(Refusal::NotFound.into());
         }
         let queue = message.queue;
@@ -59,7 +106,7 @@ impl Engine {
             .collect();
         queues.dedup();
         // Those going to the head go newest first, so that they keep their order.
-        if matches!(how, How::Release { .. }) {
+        if how.gives_back() {
             ids.reverse();
         }
         for id in ids {
@@ -122,14 +169,20 @@ impl Engine {
             }
             How::Release { rank, due, back_to } => {
                 let due = self.due(*due);
-                self.give_back_as(
-                    cx,
-                    id,
-                    Return::Released,
-                    rank.unwrap_or(at.rank),
+                let back = Back {
+                    rank: rank.unwrap_or(at.rank),
                     due,
-                    *back_to,
-                );
+                    to: *back_to,
+                    failed: due.is_none().then_some(Failed::ByPolicy),
+                };
+                self.give_back_as(cx, id, Return::Released, back);
+            }
+            How::Fail { error } => {
+                let back = Back {
+                    failed: Some(Failed::Said(error)),
+                    ..Back::at(at.rank)
+                };
+                self.give_back_as(cx, id, Return::Released, back);
             }
             How::Bury { rank, reason } => {
                 let rank = rank.unwrap_or(at.rank);
@@ -153,8 +206,19 @@ impl Engine {
         let Some(message) = self.store.message(id) else {
             return;
         };
-        let rank = message.rank;
-        self.give_back_as(cx, id, why, rank, None, None);
+        let back = Back {
+            failed: Some(Failed::ByPolicy),
+            ..Back::at(message.rank)
+        };
+        self.give_back_as(cx, id, why, back);
+    }
+
+    /// Its holder never heard of its lease, so nothing was tried.
+    pub(crate) fn give_back_unheard<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if let Some(message) = self.store.message(id) {
+            let back = Back::at(message.rank);
+            self.give_back_as(cx, id, Return::Lost, back);
+        }
     }
 
     /// Back into the queue, unless its queue or its time is gone or it has
@@ -164,9 +228,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         id: MessageId,
         why: Return,
-        rank: u32,
-        due: Option<Ms>,
-        back_to: Option<BackTo>,
+        back: Back<'_>,
     ) {
         let Some(slot) = self.store.slot(id) else {
             return;
@@ -196,21 +258,38 @@ impl Engine {
             .leases
             .get(&slot)
             .map_or(BackTo::Place, |lease| lease.back_to);
-        let place = match back_to.unwrap_or(lease_says) {
+        let place = match back.to.unwrap_or(lease_says) {
             BackTo::Place => at.place,
             BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
         };
+        let settings = &self.store.seated(at.queue).live.settings;
+        let failed: Option<Box<[u8]>> = match back.failed {
+            Some(Failed::Said(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
+            Some(Failed::ByPolicy) if settings.fails_by(why) => Some(words_of(why).into()),
+            Some(Failed::ByPolicy) | None => None,
+        };
+        let (mut due, mut enough) = (back.due, false);
+        if failed.is_some() {
+            let failures = self.store.messages.at(slot).failures().saturating_add(1);
+            enough = settings.failed_enough(failures);
+            let rest = settings.retry_after_ms(id, failures);
+            due = (rest > 0).then(|| self.after(rest));
+        }
         self.fact(
             cx,
             Fact::Released {
                 at,
-                rank,
+                rank: back.rank,
                 place,
                 due,
                 delay_ms: due.map_or(0, |due| self.left(due)),
                 why,
+                failed,
             },
         );
+        if enough {
+            self.dead_letter(cx, id);
+        }
     }
 
     fn is_spent(&self, id: MessageId) -> bool {
@@ -235,6 +314,35 @@ impl Engine {
         }
     }
 
+    /// Which limit a message that goes by the dead-letter rule has reached.
+    pub(crate) fn why_dead(&self, id: MessageId) -> Transfer {
+        let failed = self
+            .store
+            .message(id)
+            .is_some_and(|message| message.failures() > 0);
+        match failed && !self.is_spent(id) {
+            true => Transfer::Failures,
+            false => Transfer::DeadLetter,
+        }
+    }
+
+    /// How often it failed, and what was said of the last time.
+    fn failures_said(&self, id: MessageId) -> Vec<u8> {
+        let extra = self
+            .store
+            .message(id)
+            .and_then(|message| message.extra.as_ref());
+        let Some(extra) = extra else {
+            return Vec::new();
+        };
+        let mut said = format!("failed {} times", extra.failures).into_bytes();
+        if !extra.status.is_empty() {
+            said.extend_from_slice(b": ");
+            said.extend_from_slice(&extra.status);
+        }
+        said
+    }
+
     /// What the dead-letter rule says.
     pub(crate) fn dead_letter_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
@@ -244,20 +352,26 @@ impl Engine {
         let queue = self.store.seated(at.queue);
         let rule = queue.live.settings.dead_letter.clone();
         let now = self.now;
+        let why = self.why_dead(id);
         if let DeadLetter::To(name) = &rule
             && self.belongs_elsewhere(name)
         {
-            self.send(cx, id, name.clone(), Transfer::DeadLetter);
+            self.send(cx, id, name.clone(), why);
             return;
         }
         if let DeadLetter::To(name) = rule
             && let Ok(to) = self.find_or_make(&name)
             && to != at.queue
         {
-            self.transfer(cx, id, to, Transfer::DeadLetter);
+            self.transfer(cx, id, to, why);
             return;
         }
-        let reason = format!("reserved {reserves} times without finish").into_bytes();
+        let reason = match why {
+            Transfer::Failures => self.failures_said(id),
+            Transfer::DeadLetter | Transfer::Command | Transfer::Expired => {
+                format!("reserved {reserves} times without finish").into_bytes()
+            }
+        };
         let reason = reason.into_boxed_slice();
         self.fact(
             cx,

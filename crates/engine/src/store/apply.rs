@@ -34,7 +34,8 @@ impl Durable {
                 due,
                 delay_ms,
                 why,
-            } => self.release(at, rank, place, (due, delay_ms), why),
+                failed,
+            } => self.release(at, rank, place, (due, delay_ms), why, failed),
             Fact::Touched { at, until } => self.touch(at.id, until),
             Fact::Buried {
                 at,
@@ -289,12 +290,23 @@ impl Durable {
         self.lease_ends.insert((until, id));
     }
 
-    fn release(&mut self, at: At, rank: u32, place: i64, wait: (Option<Ms>, u64), why: Return) {
-        self.count(at.queue, |totals| match why {
-            Return::Released => totals.releases += 1,
-            Return::Timeout => totals.timeouts += 1,
-            Return::Lost => totals.cancels += 1,
-            Return::Withheld => {}
+    fn release(
+        &mut self,
+        at: At,
+        rank: u32,
+        place: i64,
+        wait: (Option<Ms>, u64),
+        why: Return,
+        failed: Option<Box<[u8]>>,
+    ) {
+        self.count(at.queue, |totals| {
+            match why {
+                Return::Released => totals.releases += 1,
+                Return::Timeout => totals.timeouts += 1,
+                Return::Lost => totals.cancels += 1,
+                Return::Withheld => {}
+            }
+            totals.failures += u64::from(failed.is_some());
         });
         if let Some(queue) = self.queue_mut(at.queue) {
             queue.head = queue.head.min(place);
@@ -307,7 +319,7 @@ impl Durable {
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).
             let told = matches!(why, Return::Released | Return::Timeout);
-            if due.is_some() || message.extra.is_some() || told {
+            if due.is_some() || message.extra.is_some() || told || failed.is_some() {
                 let extra = message.extra_mut();
                 extra.due = due;
                 if why == Return::Released {
@@ -315,6 +327,12 @@ impl Durable {
                     extra.delay_ms = delay_ms;
                 }
                 extra.timeouts += u32::from(why == Return::Timeout);
+                if let Some(error) = failed {
+                    extra.failures = extra.failures.saturating_add(1);
+                    if !error.is_empty() {
+                        extra.status = error;
+                    }
+                }
             }
         });
     }
@@ -347,7 +365,7 @@ impl Durable {
     pub(super) fn count_out(&mut self, queue: QueueId, why: Transfer) -> Option<Name> {
         self.count_in(queue, |totals| {
             totals.moved_out += 1;
-            totals.dead_letters += u64::from(why == Transfer::DeadLetter);
+            totals.dead_letters += u64::from(why.is_dead_letter());
             totals.expired += u64::from(why == Transfer::Expired);
         });
         self.queue(queue).map(|queue| queue.name.clone())
@@ -459,7 +477,7 @@ impl Durable {
         } else {
             at.place
         };
-        self.release(at, at.rank, place, (None, 0), Return::Lost);
+        self.release(at, at.rank, place, (None, 0), Return::Lost, None);
     }
 
     fn queue_made(&mut self, id: QueueId, name: Name, parent: Option<QueueId>, created: Ms) {
@@ -600,8 +618,20 @@ impl Message {
             Transfer::Command => return,
             Transfer::DeadLetter => b"attempts",
             Transfer::Expired => b"expired",
+            Transfer::Failures => b"failures",
         };
         extra.expires = None;
+        extra
+            .attrs
+            .retain(|(name, _)| !name.starts_with(DEAD_LETTER));
+        if extra.failures > 0 {
+            let failures = std::mem::take(&mut extra.failures).to_string();
+            set_attr(extra, b"dead_letter_failures", failures.as_bytes());
+            if !extra.status.is_empty() {
+                let error = std::mem::take(&mut extra.status);
+                set_attr(extra, b"dead_letter_error", &error);
+            }
+        }
         set_attr(extra, b"dead_letter_reason", reason);
         let attempts = attempts.to_string();
         set_attr(extra, b"dead_letter_attempts", attempts.as_bytes());
@@ -611,6 +641,9 @@ impl Message {
         self.reserves = 0;
     }
 }
+
+/// Names of the attributes that tell where a dead letter came from begin so.
+const DEAD_LETTER: &[u8] = b"dead_letter_";
 
 fn set_attr(extra: &mut crate::message::Extra, name: &[u8], value: &[u8]) {
     match extra

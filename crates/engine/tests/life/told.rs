@@ -211,6 +211,12 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
             per_ms: 86_400_000,
         }),
         take_burst: Some(1000),
+        retry_delay_ms: Some(86_400_000),
+        retry_factor: Some(1000),
+        retry_delay_max_ms: Some(86_400_000),
+        retry_jitter: Some(100),
+        retry_max: Some(1000),
+        retry_on: Some(RetryOn::TIMEOUT),
     };
     for number in 0..100_000 {
         let configure = Command::Configure {

@@ -333,9 +333,11 @@ fn as_tables<'a>(value: &'a toml::Value, place: &str) -> Result<Vec<&'a toml::Ta
 /// What other systems call a setting, and what it is called here.
 const SYNONYMS: &[(&str, &str)] = &[
     ("max_attempts", "attempts_max"),
-    ("max_retries", "attempts_max"),
+    ("max_retries", "retry_max"),
     ("max_receive_count", "attempts_max"),
-    ("retries", "attempts_max"),
+    ("retries", "retry_max"),
+    ("backoff", "retry_delay"),
+    ("max_backoff", "retry_delay_max"),
     ("workers", "num_workers"),
     ("concurrency", "num_workers"),
     ("timeout", "default_ttr"),
@@ -407,7 +409,7 @@ mod tests {
             ("[defaults]\nmesages_max = 1", "\"messages_max\""),
             ("[[queue]]\nname='a'\npuased = true", "\"paused\""),
             ("[[lissten]]\nvoice='memcache'", "\"listen\""),
-            ("[[queue]]\nname='a'\nmax_retries = 3", "\"attempts_max\""),
+            ("[[queue]]\nname='a'\nmax_retries = 3", "\"retry_max\""),
             (
                 "[[queue]]\nname='a'\nscript='/x'\nworkers = 3",
                 "\"num_workers\"",

@@ -1,6 +1,6 @@
 //! The settings of queues: `[defaults]` and `[[queue]]`.
 
-use quintet_engine::{DeadLetter, Name, Overrides, QueueSettings, Rate, WhenFull};
+use quintet_engine::{DeadLetter, Name, Overrides, QueueSettings, Rate, RetryOn, WhenFull};
 
 use super::schema::{bytes, duration, flag, number, quoted, text};
 use super::units::{parse_rate, show_bytes, show_duration, show_rate};
@@ -214,7 +214,92 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         burst_of,
         |v: u32| v.to_string()
     ),
+    spec!(
+        "retry_delay",
+        "How long a message rests after its first failure before it may be taken again; 0: not at all.",
+        retry_delay_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "retry_factor",
+        "How many times longer each further rest is than the one before, 1 to 1000; 1: all are alike.",
+        retry_factor,
+        factor_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_delay_max",
+        "The longest rest, jitter not counted.",
+        retry_delay_max_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "retry_jitter",
+        "What is added to each rest at most, 0 to 100 percent of it, so that messages that failed \
+         together do not come back together.",
+        retry_jitter,
+        percent_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_max",
+        "Failures after which a message is tried again; the next one sends it where `dead_letter` \
+         says. Beside `attempts_max`, which counts leases: whichever comes first. 0: no limit.",
+        retry_max,
+        u32_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
+        "retry_on",
+        "What is a failure, if there is a `retry_delay` or `retry_max`, besides its holder saying so: \
+         \"release\" without a delay of its own, \"timeout\" of the lease, \"lost\" connection or process.",
+        retry_on,
+        retry_on_of,
+        |v: RetryOn| shown_causes(v)
+    ),
 ];
+
+/// The causes of failures by name.
+const CAUSES: [(&str, RetryOn); 3] = [
+    ("release", RetryOn::RELEASE),
+    ("timeout", RetryOn::TIMEOUT),
+    ("lost", RetryOn::LOST),
+];
+
+fn retry_on_of(value: &toml::Value) -> Result<RetryOn, String> {
+    let wrong = || "takes a list of \"release\", \"timeout\", \"lost\"".to_owned();
+    let mut causes = RetryOn::NONE;
+    for name in value.as_array().ok_or_else(wrong)? {
+        let known = CAUSES
+            .iter()
+            .find(|(known, _)| name.as_str() == Some(known));
+        causes = causes.and(known.ok_or_else(wrong)?.1);
+    }
+    Ok(causes)
+}
+
+fn shown_causes(causes: RetryOn) -> String {
+    let named = CAUSES.iter().filter(|(_, cause)| causes.has(*cause));
+    let names: Vec<String> = named.map(|(name, _)| quoted(name)).collect();
+    format!("[{}]", names.join(", "))
+}
+
+fn between(value: &toml::Value, least: u32, most: u32) -> Result<u32, String> {
+    let given = u32_of(value)
+        .ok()
+        .filter(|given| (least..=most).contains(given));
+    given.ok_or_else(|| format!("takes a whole number, {least} to {most}"))
+}
+
+fn factor_of(value: &toml::Value) -> Result<u32, String> {
+    between(value, 1, 1000)
+}
+
+fn percent_of(value: &toml::Value) -> Result<u32, String> {
+    between(value, 0, 100)
+}
 
 fn burst_of(value: &toml::Value) -> Result<u32, String> {
     match u32_of(value)? {

@@ -37,6 +37,8 @@ rows! {
     Counter "queue_taken_total" "Messages removed by takes." = |q| whole(q.totals.taken);
     Counter "queue_leases_total" "Leases given." = |q| whole(q.totals.leases);
     Counter "queue_finished_total" "Leases finished." = |q| whole(q.totals.finished);
+    Counter "queue_failures_total" "Tries that failed, as the queue's policy counts them."
+        = |q| whole(q.totals.failures);
     Counter "queue_releases_total" "Messages given back by their holder."
         = |q| whole(q.totals.releases);
     Counter "queue_timeouts_total" "Leases that ran out." = |q| whole(q.totals.timeouts);

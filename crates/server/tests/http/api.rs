@@ -119,6 +119,74 @@ fn a_message_goes_in_is_reserved_and_finished_once() {
 }
 
 #[test]
+fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let config = "[[queue]]\nname = \"work\"\nretry_delay = \"1h\"\nretry_delay_max = \"1h\"\n\
+                  retry_max = 1\ndead_letter = \"dead\"\n";
+    let start = |stop: Option<Server>| {
+        drop(stop);
+        let start = Start {
+            listen: &["memcache=0", "http=0", "beanstalk=0"],
+            config: Some(config),
+            ..Start::default()
+        };
+        Server::start_with(&data, start)
+    };
+    let server = start(None);
+    let id = put(&server, "work", &["a"])[0];
+    // Without a delay of its own: the queue says how long.
+    let mut client = server.client_of("beanstalk");
+    client.send(b"watch work\r\nreserve\r\n");
+    client.expect(format!("WATCHING 2\r\nRESERVED {id} 1\r\na\r\n").as_bytes());
+    client.send(format!("release {id} 0 0\r\n").as_bytes());
+    client.expect(b"RELEASED\r\n");
+    let rests = get(&server, &format!("/messages/{id}")).json;
+    assert_eq!(
+        (&rests["state"], &rests["failures"]),
+        (&json!("delayed"), &json!(1))
+    );
+    let due = rests["due_ms"].as_u64().expect("it rests");
+    let server = start(Some(server));
+    let kept = get(&server, &format!("/messages/{id}")).json;
+    assert_eq!(
+        (kept["due_ms"].as_u64(), &kept["failures"]),
+        (Some(due), &json!(1))
+    );
+    assert_eq!(
+        post(&server, &format!("/messages/{id}/kick"), &json!({})).status,
+        204
+    );
+    let lease = &reserve(&server, &json!({}))[0]["lease"];
+    let fail = format!("/leases/{}/fail", lease.as_str().unwrap());
+    let wrong = post(&server, &fail, &json!({"eror": "x"}));
+    assert_eq!((wrong.status, &wrong.json["field"]), (400, &json!("eror")));
+    assert_eq!(
+        post(&server, &fail, &json!({"error": "no route"})).status,
+        204
+    );
+    assert_eq!(
+        post(&server, &fail, &json!({})).status,
+        409,
+        "the lease is over"
+    );
+    let dead = get(&server, &format!("/messages/{id}")).json;
+    assert_eq!(dead["queue"], "dead");
+    for (name, value) in [
+        ("reason", "failures"),
+        ("failures", "2"),
+        ("error", "no route"),
+        ("queue", "work"),
+    ] {
+        assert_eq!(
+            dead["headers"][format!("dead_letter_{name}")],
+            value,
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_reserve_waits_for_what_another_voice_puts() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use quintet_engine::{
-    BackTo, By, DeadLetter, How, MessageId, Ms, Name, Outcome, Party, QueueId, Refusal, Return,
-    State, Transfer,
+    BackTo, By, DeadLetter, How, MessageId, Ms, Name, Outcome, Party, QueueId, Refusal, RetryOn,
+    Return, State, Transfer,
 };
 
 use super::put::due;
@@ -19,7 +19,7 @@ impl Model {
         how: How,
     ) -> Result<Outcome, Refusal> {
         let reserved = self.message(id)?.state == State::Reserved;
-        let releases = matches!(how, How::Release { .. });
+        let releases = matches!(how, How::Release { .. } | How::Fail { .. });
         if !self.allows(party, id, by) || (releases && !reserved) {
             return Err(Refusal::NotFound);
         }
@@ -38,7 +38,7 @@ impl Model {
         let mut ids = self.held(party);
         ids.retain(|&id| queue.as_ref().is_none_or(|name| self.name_of(id) == *name));
         ids.truncate(max as usize);
-        if matches!(how, How::Release { .. }) {
+        if matches!(how, How::Release { .. } | How::Fail { .. }) {
             ids.reverse();
         }
         for &id in &ids {
@@ -126,7 +126,13 @@ impl Model {
                 back_to,
             } => {
                 let rank = rank.unwrap_or(item.message.rank);
-                self.give_back_as(id, Return::Released, rank, due(when, now), back_to);
+                let due = due(when, now);
+                let failed = self.fails(id, Return::Released, due);
+                self.give_back_as(id, Return::Released, (rank, due), back_to, failed);
+            }
+            How::Fail { error } => {
+                let rank = item.message.rank;
+                self.give_back_as(id, Return::Released, (rank, None), None, Some(error));
             }
             How::Bury { rank, reason } => {
                 let rank = rank.unwrap_or(item.message.rank);
@@ -154,16 +160,54 @@ impl Model {
 
     pub(super) fn give_back(&mut self, id: MessageId, why: Return) {
         let rank = self.item_mut(id).message.rank;
-        self.give_back_as(id, why, rank, None, None);
+        let failed = self.fails(id, why, None);
+        self.give_back_as(id, why, (rank, None), None, failed);
+    }
+
+    /// What is kept of a failure, if it is one that the queue counts.
+    fn fails(&self, id: MessageId, why: Return, due: Option<Ms>) -> Option<Box<[u8]>> {
+        let message = &self.item(id).expect("it is there").message;
+        let settings = self.settings_of(message.queue);
+        let policy = settings.retry_delay_ms > 0 || settings.retry_max > 0;
+        let (cause, words) = match why {
+            Return::Released => (RetryOn::RELEASE, ""),
+            Return::Timeout => (RetryOn::TIMEOUT, "its lease ran out"),
+            Return::Lost => (RetryOn::LOST, "its connection was lost"),
+            Return::Withheld => return None,
+        };
+        let counts = policy && due.is_none() && settings.retry_on.has(cause);
+        counts.then(|| words.as_bytes().into())
+    }
+
+    /// Counts a failure; answers until when it rests, and whether it failed often enough.
+    fn failed(&mut self, id: MessageId, error: Box<[u8]>) -> (Option<Ms>, bool) {
+        let now = self.now;
+        let queue = self.item_mut(id).message.queue;
+        let settings = self.settings_of(queue);
+        self.totals(queue).failures += 1;
+        let extra = self.item_mut(id).message.extra_mut();
+        extra.failures += 1;
+        if !error.is_empty() {
+            extra.status = error;
+        }
+        let failures = extra.failures;
+        // With no jitter, which the engine's own tests look at.
+        let mut rest = settings.retry_delay_ms.min(settings.retry_delay_max_ms);
+        for _ in 1..failures {
+            let longer = rest * u64::from(settings.retry_factor);
+            rest = longer.min(settings.retry_delay_max_ms);
+        }
+        let enough = settings.retry_max > 0 && failures > settings.retry_max;
+        ((rest > 0).then(|| now + rest), enough)
     }
 
     fn give_back_as(
         &mut self,
         id: MessageId,
         why: Return,
-        rank: u32,
-        due: Option<Ms>,
+        (rank, due): (u32, Option<Ms>),
         back_to: Option<BackTo>,
+        failed: Option<Box<[u8]>>,
     ) {
         let now = self.now;
         let message = self.item_mut(id).message.clone();
@@ -173,6 +217,12 @@ impl Model {
             self.expire(id);
         } else if self.is_spent(id) {
             self.dead_letter(id);
+        } else if let Some(error) = failed {
+            let (due, enough) = self.failed(id, error);
+            self.release(id, why, rank, due, back_to);
+            if enough {
+                self.dead_letter(id);
+            }
         } else {
             self.release(id, why, rank, due, back_to);
         }
@@ -243,10 +293,21 @@ impl Model {
             && let Ok(to) = self.find_or_make(&name)
             && to != message.queue
         {
-            self.transfer(id, to, Transfer::DeadLetter);
+            let why = match message.failures() > 0 && !self.is_spent(id) {
+                true => Transfer::Failures,
+                false => Transfer::DeadLetter,
+            };
+            self.transfer(id, to, why);
             return;
         }
-        let reason = format!("reserved {} times without finish", message.reserves);
+        let mut reason = format!("reserved {} times without finish", message.reserves);
+        if message.failures() > 0 && !self.is_spent(id) {
+            let status = message.extra.map(|extra| extra.status).unwrap_or_default();
+            reason = format!("failed {} times", self.item_mut(id).message.failures());
+            if !status.is_empty() {
+                reason += &format!(": {}", String::from_utf8_lossy(&status));
+            }
+        }
         self.bury(id, message.rank, reason.into_bytes().into());
         self.totals(message.queue).dead_letters += 1;
     }
@@ -266,20 +327,31 @@ impl Model {
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);
         if why != Transfer::Command {
-            let reason = if why == Transfer::DeadLetter {
-                "attempts"
-            } else {
-                "expired"
+            let reason = match why {
+                Transfer::DeadLetter => "attempts",
+                Transfer::Failures => "failures",
+                Transfer::Expired | Transfer::Command => "expired",
             };
             extra.expires = None;
             extra
                 .attrs
                 .retain(|(name, _)| !name.starts_with(b"dead_letter_"));
+            let failures = std::mem::take(&mut extra.failures).to_string();
+            let error = match failures.as_str() {
+                "0" => Box::default(),
+                _ => std::mem::take(&mut extra.status),
+            };
             for (name, value) in [
                 ("attempts", reserves.to_string().as_bytes()),
+                ("error", &error),
+                ("failures", failures.as_bytes()),
                 ("queue", from_name.as_bytes()),
                 ("reason", reason.as_bytes()),
             ] {
+                let none = name == "error" && error.is_empty();
+                if none || name == "failures" && failures == "0" {
+                    continue;
+                }
                 let name = format!("dead_letter_{name}").into_bytes().into();
                 extra.attrs.push((name, value.into()));
             }
@@ -288,7 +360,7 @@ impl Model {
         }
         let totals = self.totals(from);
         totals.moved_out += 1;
-        totals.dead_letters += u64::from(why == Transfer::DeadLetter);
+        totals.dead_letters += u64::from(why.is_dead_letter());
         totals.expired += u64::from(why == Transfer::Expired);
         self.totals(to).moved_in += 1;
     }

@@ -257,6 +257,7 @@ fn how() -> impl Strategy<Value = How> {
         4 => (rank(), when(), prop::option::of(back_to()))
             .prop_map(|(rank, due, back_to)| How::Release { rank, due, back_to }),
         2 => (rank(), text()).prop_map(|(rank, reason)| How::Bury { rank, reason }),
+        1 => text().prop_map(|error| How::Fail { error }),
     ]
 }
 
@@ -326,6 +327,14 @@ fn overrides() -> impl Strategy<Value = Overrides> {
         (of(&[0, 1, 3]), of(&[10, 25]), of(&[1, 2])).prop_map(|(count, per_ms, burst)| Overrides {
             take_rate: Some(Rate { count, per_ms }),
             take_burst: Some(burst),
+            ..Overrides::default()
+        }),
+        (of(&[0, 5, 20]), of(&[1, 2]), of(&[0, 1, 2])).prop_map(|(delay, factor, max)| Overrides {
+            retry_delay_ms: Some(delay),
+            retry_factor: Some(factor),
+            retry_delay_max_ms: Some(30),
+            retry_jitter: Some(0),
+            retry_max: Some(max),
             ..Overrides::default()
         }),
         any::<bool>().prop_map(|b| Overrides {
@@ -530,6 +539,10 @@ fn all_settings() -> [Settings; 5] {
                 dedupe_by_key_ms: Some(25),
                 ttl_max_ms: Some(50),
                 in_flight_max: Some(1),
+                dead_letter: Some(DeadLetter::To("a".into())),
+                retry_delay_ms: Some(5),
+                retry_jitter: Some(0),
+                retry_max: Some(1),
                 ..none()
             },
         ),

@@ -13,7 +13,7 @@ use quintet_engine::{
 use serde_json::json;
 
 use super::problem::Problem;
-use super::types::{Bury, Extend, Page, Release, Reserve, Shown};
+use super::types::{Bury, Extend, Fail, Page, Release, Reserve, Shown};
 use super::{Api, read};
 use crate::gate::Visitor;
 use crate::reply;
@@ -148,6 +148,23 @@ pub(super) async fn release(
         back_to: None,
     };
     let by = By::Anyone;
+    let settle = |id| Command::Settle { id, by, how };
+    api.settle(&visitor, &token, settle).await
+}
+
+/// The try failed: the message rests and is tried again, or not, as the queue's policy says.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
+    params(("token" = String, Path)), request_body = Fail,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn fail(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
+    let error = given.error.unwrap_or_default().into_bytes().into();
+    let (by, how) = (By::Anyone, How::Fail { error });
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }

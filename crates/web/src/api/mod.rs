@@ -100,6 +100,7 @@ pub(crate) fn router(app: Arc<App>, door: Arc<dyn Door>) -> Router {
         .route("/messages/{id}/move", post(messages::transfer))
         .route("/leases/{token}/finish", post(leases::finish))
         .route("/leases/{token}/release", post(leases::release))
+        .route("/leases/{token}/fail", post(leases::fail))
         .route("/leases/{token}/bury", post(leases::bury))
         .route("/leases/{token}/extend", post(leases::extend))
         .route("/stats", get(server::stats))

@@ -29,6 +29,7 @@ use crate::reply;
         leases::reserve,
         leases::finish,
         leases::release,
+        leases::fail,
         leases::bury,
         leases::extend,
         bulk::act,

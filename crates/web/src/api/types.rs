@@ -85,6 +85,14 @@ pub(super) struct Release {
     pub(super) delay_ms: Option<u64>,
 }
 
+/// How a try failed.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fail {
+    /// What went wrong, for the operator; the first 4096 bytes are kept.
+    pub(super) error: Option<String>,
+}
+
 /// How a message is set aside.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -186,6 +194,8 @@ pub(super) struct Shown {
     pub(super) status: String,
     /// Leases so far.
     pub(super) attempts: u32,
+    /// Tries that failed, as the queue's policy counts them.
+    pub(super) failures: u32,
     /// Length of the body.
     pub(super) bytes: u64,
     /// The body, if it is text and has at most 64 KiB.
@@ -248,6 +258,7 @@ impl Shown {
             headers: attrs.iter().map(|(n, v)| (lossy(n), lossy(v))).collect(),
             status: extra.map_or_else(String::new, |extra| lossy(&extra.status)),
             attempts: message.reserves,
+            failures: message.failures(),
             bytes: message.body.len(),
             body: text.map(str::to_owned),
             body_base64: match (small, text) {

@@ -1,0 +1,237 @@
+//! Messages whose tries fail: they rest, longer each time, and are tried often enough.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, plain, reserve};
+
+fn world(policy: Overrides) -> World {
+    let mut w = World::new();
+    let (queue, overrides) = ("q".into(), Some(Box::new(policy)));
+    w.ask(9, Command::Configure { queue, overrides });
+    w
+}
+
+fn policy() -> Overrides {
+    Overrides {
+        retry_delay_ms: Some(100),
+        retry_factor: Some(3),
+        retry_delay_max_ms: Some(500),
+        retry_jitter: Some(0),
+        ..Overrides::default()
+    }
+}
+
+fn settle(w: &mut World, party: u64, id: MessageId, how: How) {
+    let by = By::Owner;
+    w.ask(party, Command::Settle { id, by, how });
+}
+
+fn fail(error: &str) -> How {
+    How::Fail {
+        error: error.as_bytes().into(),
+    }
+}
+
+fn release(due: When) -> How {
+    How::Release {
+        rank: None,
+        due,
+        back_to: None,
+    }
+}
+
+fn message(w: &mut World, id: MessageId) -> Message {
+    match w.ask(9, Command::Peek(Peek::Id(id))) {
+        Some(Outcome::Messages(mut messages)) => messages.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a message's attributes say.
+fn attr(w: &mut World, id: MessageId, name: &str) -> Option<String> {
+    let message = message(w, id);
+    let attrs = &message.extra.as_ref()?.attrs;
+    let (_, value) = attrs
+        .iter()
+        .find(|(known, _)| **known == *name.as_bytes())?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+#[test]
+fn a_message_rests_longer_after_each_failure_and_never_comes_early() {
+    let mut w = world(policy());
+    let id = w.put("q", "a");
+    for rest in [100, 300, 500, 500] {
+        assert_eq!(w.take(1, reserve("q")), "a");
+        settle(&mut w, 1, id, fail("no route"));
+        w.wait(rest - 1);
+        assert_eq!(w.take(1, reserve("q")), "empty", "after {rest} ms");
+        w.wait(1);
+    }
+    assert_eq!(message(&mut w, id).failures(), 4);
+    let extra = message(&mut w, id).extra.expect("it failed");
+    assert_eq!(*extra.status, *b"no route");
+}
+
+#[test]
+fn its_rest_survives_a_restart() {
+    let mut w = world(policy());
+    let id = w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, fail(""));
+    w.wait(40);
+    w.restart();
+    w.wait(59);
+    assert_eq!(w.take(1, reserve("q")), "empty");
+    w.wait(1);
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, fail(""));
+    w.wait(299);
+    assert_eq!(w.take(1, reserve("q")), "empty", "it has failed twice");
+    w.wait(1);
+    assert_eq!(w.take(1, reserve("q")), "a");
+}
+
+#[test]
+fn every_cause_counts_but_those_that_are_left_out() {
+    for (on, counted) in [
+        (RetryOn::ALL, 3),
+        (RetryOn::TIMEOUT, 1),
+        (RetryOn::RELEASE.and(RetryOn::LOST), 2),
+        (RetryOn::NONE, 0),
+    ] {
+        let mut w = world(Overrides {
+            retry_on: Some(on),
+            ..policy()
+        });
+        let id = w.put("q", "a");
+        let take = |w: &mut World, party| {
+            w.wait(1000);
+            let lease = LeaseAsk {
+                time: LeaseTime::Fixed(50),
+                ..reserve("q").lease.expect("a lease")
+            };
+            let take = Take {
+                lease: Some(lease),
+                ..reserve("q")
+            };
+            assert_eq!(w.take(party, take), "a");
+        };
+        take(&mut w, 1);
+        settle(&mut w, 1, id, release(When::Now));
+        take(&mut w, 1);
+        w.wait(50);
+        take(&mut w, 2);
+        w.hang_up(2);
+        assert_eq!(message(&mut w, id).failures(), counted, "{on:?}");
+    }
+}
+
+#[test]
+fn a_delay_of_its_own_is_no_failure() {
+    let mut w = world(policy());
+    let id = w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, release(When::In(7)));
+    assert_eq!(message(&mut w, id).failures(), 0);
+    w.wait(7);
+    assert_eq!(w.take(1, reserve("q")), "a");
+}
+
+#[test]
+fn one_that_failed_too_often_is_buried_with_what_was_said() {
+    let mut w = world(Overrides {
+        retry_max: Some(1),
+        ..policy()
+    });
+    let id = w.put("q", "a");
+    for _ in 0..2 {
+        w.wait(500);
+        assert_eq!(w.take(1, reserve("q")), "a");
+        settle(&mut w, 1, id, fail("no route"));
+    }
+    let buried = message(&mut w, id);
+    assert_eq!(buried.state, State::Buried);
+    let status = buried.extra.expect("it was buried").status;
+    assert_eq!(*status, *b"failed 2 times: no route");
+    // One more try after each kick.
+    w.ask(9, Command::KickId(id));
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, fail("still none"));
+    assert_eq!(message(&mut w, id).state, State::Buried);
+}
+
+#[test]
+fn a_dead_letter_tells_how_often_it_failed_why_and_where() {
+    let mut w = world(Overrides {
+        retry_max: Some(1),
+        dead_letter: Some(DeadLetter::To("dead".into())),
+        ..policy()
+    });
+    let id = w.put("q", "a");
+    for _ in 0..2 {
+        w.wait(500);
+        assert_eq!(w.take(1, reserve("q")), "a");
+        settle(&mut w, 1, id, fail("no route"));
+    }
+    let mut told = |name: &str| attr(&mut w, id, &format!("dead_letter_{name}"));
+    let all = ["reason", "failures", "attempts", "error", "queue"].map(&mut told);
+    let expected = ["failures", "2", "2", "no route", "q"];
+    assert_eq!(all.map(Option::unwrap), expected.map(str::to_owned));
+    assert_eq!(message(&mut w, id).failures(), 0, "it begins anew there");
+    assert_eq!(w.pop("dead"), "a");
+}
+
+#[test]
+fn whichever_limit_comes_first_ends_it() {
+    for (attempts_max, retry_max, reason) in [(2, 5, "attempts"), (5, 1, "failures")] {
+        let mut w = world(Overrides {
+            attempts_max: Some(attempts_max),
+            retry_max: Some(retry_max),
+            dead_letter: Some(DeadLetter::To("dead".into())),
+            ..policy()
+        });
+        let id = w.put("q", "a");
+        for _ in 0..2 {
+            w.wait(500);
+            assert_eq!(w.take(1, reserve("q")), "a");
+            settle(&mut w, 1, id, fail("no route"));
+        }
+        let told = attr(&mut w, id, "dead_letter_reason");
+        assert_eq!(told.as_deref(), Some(reason));
+    }
+}
+
+#[test]
+fn without_a_policy_only_what_is_said_to_have_failed_counts() {
+    let mut w = World::new();
+    let id = w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, release(When::Now));
+    assert_eq!(message(&mut w, id).failures(), 0);
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, fail(&"x".repeat(5000)));
+    assert_eq!(message(&mut w, id).failures(), 1);
+    let kept = message(&mut w, id).extra.expect("it failed").status.len();
+    assert_eq!(kept, ERROR_BYTES_MAX);
+    assert_eq!(w.take(1, plain("q")), "a");
+}
+
+#[test]
+fn a_policy_that_changes_counts_from_the_next_failure_on() {
+    let mut w = world(policy());
+    let id = w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, fail(""));
+    let none = Overrides {
+        retry_delay_ms: Some(0),
+        ..policy()
+    };
+    let (queue, overrides) = ("q".into(), Some(Box::new(none)));
+    w.ask(9, Command::Configure { queue, overrides });
+    w.wait(99);
+    assert_eq!(w.take(1, reserve("q")), "empty", "it rests as was said");
+    w.wait(1);
+    assert_eq!(w.take(1, reserve("q")), "a");
+    settle(&mut w, 1, id, release(When::Now));
+    assert_eq!(w.take(1, reserve("q")), "a");
+}
