@@ -131,8 +131,13 @@ impl Visitor {
 
     /// True if it may do this to a queue.
     pub(crate) fn may(&self, verb: Verb, queue: &str) -> bool {
+        self.may_to(verb, &Name::from(queue))
+    }
+
+    /// True if it may do this to a queue.
+    pub(crate) fn may_to(&self, verb: Verb, queue: &Name) -> bool {
         let known = self.known.as_ref();
-        known.is_none_or(|(who, gate)| gate.may(*who, verb, &Name::from(queue)))
+        known.is_none_or(|(who, gate)| gate.may(*who, verb, queue))
     }
 
     /// True if it may do what concerns all queues.
@@ -199,9 +204,13 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     match parts[..] {
         // The shards look at each command.
         ["api", "v1", ..] => Needs::Nothing,
+        [
+            "queues" | "messages" | "acts" | "connections" | "put" | "find",
+            ..,
+        ] => Needs::Nothing,
         // Lists show what may be seen; a search and an act say of what queue in
         // their form.
-        ["" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
+        ["" | "q" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
         ["metrics"] if reads => Needs::Metrics,
         ["q", last] if reads => match last.split_once('.') {
             Some((queue, "txt")) => Needs::Of(&[Verb::Stats], queue),
@@ -228,6 +237,12 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
         let (puts, reserves) = (act.ends_with("/messages"), act.ends_with("/reserve"));
         return !reads && !puts && !reserves && !act.starts_with("leases/");
     }
+    // What the console's buttons do, apart from putting messages.
+    if let [_, "queues" | "messages" | "acts" | "connections", ..] =
+        path.split('/').collect::<Vec<_>>()[..]
+    {
+        return !reads;
+    }
     !reads
         && match needs(method, path) {
             Needs::Server => true,
@@ -247,6 +262,9 @@ mod tests {
             ("GET", "/", Needs::Nothing),
             ("GET", "/q.json", Needs::Nothing),
             ("GET", "/assets/rq.css", Needs::Nothing),
+            ("GET", "/q", Needs::Nothing),
+            ("POST", "/queues/a/do/purge", Needs::Nothing),
+            ("POST", "/put", Needs::Nothing),
             ("GET", "/metrics", Needs::Metrics),
             ("POST", "/metrics", Needs::Server),
             ("GET", "/q/work", peek("work")),

@@ -11,6 +11,7 @@
 mod api;
 mod app;
 pub mod builtin;
+mod console;
 mod files;
 mod flash;
 mod form;

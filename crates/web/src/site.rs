@@ -18,6 +18,7 @@ use quintet_tls::Identity;
 
 use crate::api;
 use crate::app::App;
+use crate::console;
 use crate::gate::{self, Counted};
 use crate::guard::{Denied, Guard};
 use crate::held;
@@ -60,8 +61,11 @@ impl Site {
             hosts: settings.hosts.clone(),
         };
         let app = Arc::new(App::new(settings, rq));
-        let api = api::router(Arc::clone(&app), Arc::clone(&door));
-        let router = routes::router(Arc::clone(&app)).nest("/api/v1", api);
+        let api = api::Api::new(Arc::clone(&app), Arc::clone(&door));
+        let console = console::router(Arc::clone(&app), Arc::clone(&api));
+        let router = routes::router(Arc::clone(&app))
+            .merge(console)
+            .nest("/api/v1", api::router(api));
         Arc::new(Self {
             app,
             guard,

@@ -10,7 +10,7 @@ fn the_first_page_and_the_lists_of_queues() {
     let world = World::new();
     world.queue("b-2", "echo done >&3");
     world.queue("a_1", "echo done >&3");
-    let page = world.get("/");
+    let page = world.get("/q");
     assert_eq!(page.status, 200);
     assert!(
         page.text().contains("QUEUEMGR: OPERATIONAL")

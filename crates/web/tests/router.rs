@@ -202,7 +202,7 @@ fn with_bad_rules_messages_wait_and_the_page_says_why() {
         let text = world.get("/q/rq_router.txt").text();
         text.contains("status: SCRIPTERROR").then_some(())
     });
-    let page = world.get("/").text();
+    let page = world.get("/q").text();
     for part in [
         "role=\"alert\"",
         "rule 1 (a): src: unclosed group",
@@ -223,13 +223,13 @@ fn with_bad_rules_messages_wait_and_the_page_says_why() {
         "done - done relay of 1 messages"
     );
     assert_eq!(all(&world, "in").len(), 1);
-    assert!(!world.get("/").text().contains("role=\"alert\""));
+    assert!(!world.get("/q").text().contains("role=\"alert\""));
     // RQ's own file beside it is nobody's business; alone it is told of.
     let ruby = world.root().join("config/rq_router_rules.rb");
     fs::write(ruby, "rule 'default'\naction :err\n").expect("written");
-    assert!(!world.get("/").text().contains("role=\"alert\""));
+    assert!(!world.get("/q").text().contains("role=\"alert\""));
     fs::remove_file(rules(&world)).expect("removed");
-    let page = world.get("/").text();
+    let page = world.get("/q").text();
     assert!(
         page.contains("write them as rq_router_rules.toml"),
         "{page}"

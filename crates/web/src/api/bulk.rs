@@ -17,7 +17,7 @@ use crate::reply;
 const SLICES: u32 = 64;
 
 /// Reads where a list goes on.
-pub(super) fn cursor(text: &str) -> Result<Cursor, Problem> {
+pub(crate) fn cursor(text: &str) -> Result<Cursor, Problem> {
     let read = || {
         let mut parts = text.splitn(4, '_');
         let held_back = match parts.next()? {
@@ -35,7 +35,7 @@ pub(super) fn cursor(text: &str) -> Result<Cursor, Problem> {
 }
 
 /// See [`cursor`].
-pub(super) fn cursor_text(cursor: Cursor) -> String {
+pub(crate) fn cursor_text(cursor: Cursor) -> String {
     let (a, b, id) = cursor.order;
     format!("{}_{a}_{b}_{}", u8::from(cursor.held_back), id.0)
 }

@@ -93,7 +93,8 @@ fn body_of(text: Option<String>, base64: Option<String>, field: &str) -> Result<
 }
 
 impl Api {
-    async fn new_put(
+    /// A put of what a client has said; `at` is its place in what it sent.
+    pub(crate) async fn new_put(
         &self,
         queue: &Name,
         message: NewMessage,

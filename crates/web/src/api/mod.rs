@@ -24,7 +24,9 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::gate::Visitor;
-use problem::Problem;
+pub(crate) use bulk::{cursor, cursor_text};
+pub(crate) use problem::Problem;
+pub(crate) use types::{Dedupe, NewMessage};
 
 /// What all handlers share.
 pub(crate) struct Api {
@@ -45,11 +47,23 @@ impl Drop for Seat {
 }
 
 impl Api {
+    pub(crate) fn new(app: Arc<App>, door: Arc<dyn Door>) -> Arc<Self> {
+        Arc::new(Self { app, door })
+    }
+
+    pub(crate) fn door(&self) -> Arc<dyn Door> {
+        Arc::clone(&self.door)
+    }
+
     /// Asks the shards on behalf of whoever asks.
     ///
     /// # Errors
     /// Their refusal.
-    async fn ask(&self, visitor: &Visitor, command: Command) -> Result<(Outcome, Name), Problem> {
+    pub(crate) async fn ask(
+        &self,
+        visitor: &Visitor,
+        command: Command,
+    ) -> Result<(Outcome, Name), Problem> {
         let door = Arc::clone(&self.door);
         let party = door.enter(Box::new(|_, _| {}));
         let seat = Seat { door, party };
@@ -77,7 +91,7 @@ impl Api {
 }
 
 /// Everything below `/api/v1`.
-pub(crate) fn router(app: Arc<App>, door: Arc<dyn Door>) -> Router {
+pub(crate) fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::document))
         .route("/queues", get(queues::list))
@@ -109,5 +123,5 @@ pub(crate) fn router(app: Arc<App>, door: Arc<dyn Door>) -> Router {
         .route("/server/{act}", post(server::act))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method())
-        .with_state(Arc::new(Api { app, door }))
+        .with_state(api)
 }

@@ -101,6 +101,11 @@ impl Problem {
         Self::refused(Refusal::NotFound)
     }
 
+    /// It may not be done, whoever the visitor is.
+    pub(crate) fn forbidden(detail: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
     /// An answer to another question.
     pub(crate) fn unexpected() -> Self {
         Self::internal("the shards gave another answer")
@@ -157,6 +162,8 @@ impl IntoResponse for Problem {
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(RETRY_AFTER, soon);
         }
+        // For the console, which makes a page of it.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -14,36 +14,36 @@ use super::read::{token, version};
 /// A new message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewMessage {
+pub(crate) struct NewMessage {
     /// The body as text. This or `body_base64`; neither: an empty body.
-    pub(super) body: Option<String>,
+    pub(crate) body: Option<String>,
     /// The body in base64.
-    pub(super) body_base64: Option<String>,
+    pub(crate) body_base64: Option<String>,
     /// Grouping key.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
     /// Attributes: names and values.
     #[serde(default)]
-    pub(super) headers: BTreeMap<String, String>,
+    pub(crate) headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
-    pub(super) rank: Option<u32>,
+    pub(crate) rank: Option<u32>,
     /// Not taken before so many ms are over.
-    pub(super) delay_ms: Option<u64>,
+    pub(crate) delay_ms: Option<u64>,
     /// Gone after so many ms.
-    pub(super) ttl_ms: Option<u64>,
+    pub(crate) ttl_ms: Option<u64>,
     /// Time to run of its leases, ms; 0: no deadline.
-    pub(super) ttr_ms: Option<u64>,
+    pub(crate) ttr_ms: Option<u64>,
     /// Refused where a message with the same id was put before.
-    pub(super) dedupe: Option<Dedupe>,
+    pub(crate) dedupe: Option<Dedupe>,
 }
 
 /// What makes a put a repeat.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Dedupe {
+pub(crate) struct Dedupe {
     /// Compared within the queue.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// For how long the first put is remembered, ms; a day if left out.
-    pub(super) window_ms: Option<u64>,
+    pub(crate) window_ms: Option<u64>,
 }
 
 /// One message, or several that are stored together or not at all.

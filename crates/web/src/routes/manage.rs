@@ -73,7 +73,7 @@ pub(super) async fn new_queue_link(
 fn made(app: &App, page: &str, result: Result<(), Fault>) -> Response {
     match result {
         Ok(()) => app.redirect(page, "queue created - awesome".to_owned()),
-        Err(fault) => app.redirect("", fault.to_string()),
+        Err(fault) => app.redirect("q", fault.to_string()),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn delete_queue(
         Ok(()) => format!("queue {queue} deleted"),
         Err(fault) => fault.to_string(),
     };
-    Ok(app.redirect("", notice))
+    Ok(app.redirect("q", notice))
 }
 
 /// One of `pause`, `resume`, `down` and `up`, by the name of a field.

@@ -23,7 +23,7 @@ use crate::reply::Problem;
 /// Everything below the site's root.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/", get(queues::main_page))
+        .route("/q", get(queues::main_page))
         .route("/q.txt", get(queues::list_text))
         .route("/q.json", get(queues::list_json))
         .route("/q/{queue}", get(queues::show))
@@ -68,7 +68,10 @@ async fn asset(Path(name): Path<String>) -> Response {
     let (content_type, bytes) = match name.as_str() {
         "rq.css" => ("text/css", include_str!("../../assets/rq.css")),
         "tail.js" => ("text/javascript", include_str!("../../assets/tail.js")),
-        _ => return Problem::not_found("Page").into_response(),
+        name => {
+            let asset = crate::console::asset(name);
+            return asset.unwrap_or_else(|| Problem::not_found("Page").into_response());
+        }
     };
     let headers = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-cache")];
     (StatusCode::OK, headers, bytes).into_response()

@@ -1,0 +1,397 @@
+//! Acts: on a queue, on a message, and long ones, which go on in the server when
+//! their page is left.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{Path, Request};
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_engine::{By, Command, How, MessageId, Name, Refusal, Sweep, SweepAct, When};
+
+use super::ask::{self, Act, Question};
+use super::frame::Frame;
+use super::names::{self, Named};
+use super::{Asked, queue_of, words};
+use crate::api::Problem;
+use crate::form::Form;
+use crate::gate::Visitor;
+use crate::{pages, reply};
+
+/// Long acts that are remembered.
+const JOBS_MAX: usize = 256;
+/// An act that is over by then is told on the page it came from.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// Acts on many messages.
+#[derive(Default)]
+pub(super) struct Jobs {
+    count: AtomicU64,
+    all: Mutex<VecDeque<Arc<Job>>>,
+}
+
+/// One of them.
+pub(super) struct Job {
+    number: u64,
+    visitor: Visitor,
+    act: Act,
+    queue: Name,
+    counted: u64,
+    done: AtomicU64,
+    passed: AtomicU64,
+    stop: AtomicBool,
+    /// Set at its end; with why, if it could not go on.
+    end: OnceLock<Option<String>>,
+}
+
+impl Jobs {
+    fn begin(&self, asked: &Asked, question: &Question) -> Arc<Job> {
+        let job = Arc::new(Job {
+            number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
+            visitor: asked.visitor.clone(),
+            act: question.act,
+            queue: question.queue.clone(),
+            counted: question.counted,
+            done: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            end: OnceLock::new(),
+        });
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= JOBS_MAX {
+            all.pop_front();
+        }
+        all.push_back(Arc::clone(&job));
+        job
+    }
+
+    /// The act of this number, for whoever began it.
+    fn get(&self, number: &str, asked: &Asked) -> Result<Arc<Job>, Problem> {
+        let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
+        let who = ask::who(asked);
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = |job: &&Arc<Job>| {
+            let began = job.visitor.known.as_ref().map(|(principal, _)| *principal);
+            job.number == number && began == who
+        };
+        let job = all.iter().find(mine).cloned();
+        job.ok_or_else(Problem::no_such_page)
+    }
+}
+
+impl Job {
+    /// What it came to so far.
+    fn note(&self) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        let mut note = match (self.act, self.queue.to_string()) {
+            (Act::Drop, name) => format!("The queue {name} is deleted."),
+            (act, _) => format!("{} {}.", words::of(done, "message", "messages"), act.done()),
+        };
+        let passed = self.passed.load(Ordering::Relaxed);
+        if passed > 0 {
+            note += &format!(
+                " {} passed over: they are elsewhere by now.",
+                words::count(passed)
+            );
+        }
+        match self.end.get() {
+            Some(Some(why)) => format!("{note} It could not go on: {why}."),
+            Some(None) if self.stop.load(Ordering::Relaxed) => format!("{note} Stopped."),
+            _ => note,
+        }
+    }
+}
+
+/// `POST /queues/NAME/do/ACT`.
+pub(super) async fn on_queue(
+    asked: Asked,
+    Path((part, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let app = &asked.console.app;
+    let back = format!("queues/{part}");
+    let for_ms = match act.as_str() {
+        "pause" => {
+            let typed = given.form.get("for").unwrap_or_default();
+            match typed.is_empty() {
+                true => None,
+                false => Some(
+                    words::typed_duration(typed)
+                        .ok()
+                        .filter(|ms| *ms > 0)
+                        .ok_or_else(|| Problem::field("for", "Not a duration. Write 10s or 5m."))?,
+                ),
+            }
+        }
+        "resume" => Some(0),
+        _ => return answered(&asked, &queue, &act, &given.form).await,
+    };
+    asked.ask(Command::Pause { queue, for_ms }).await?;
+    let note = match for_ms {
+        Some(0) => "Resumed: takes are served again.".to_owned(),
+        Some(ms) => format!(
+            "Paused for {}: takes wait, puts go on.",
+            words::duration(ms)
+        ),
+        None => "Paused until it is resumed: takes wait, puts go on.".to_owned(),
+    };
+    Ok(app.back(&given.form, &back, note))
+}
+
+/// Does what was asked, if the answer is to that question.
+async fn answered(
+    asked: &Asked,
+    queue: &Name,
+    act: &str,
+    form: &Form,
+) -> Result<Response, Problem> {
+    let console = &asked.console;
+    let part = names::in_address(queue);
+    let token = form.get("token").unwrap_or_default();
+    let now = console.api.door().now();
+    let question = console.questions.take(token, ask::who(asked), now);
+    let Some(mut question) = question.filter(|question| question.queue == *queue) else {
+        let note =
+            "The question was answered already, or is older than 10 minutes: here it is again.";
+        return Ok(console
+            .app
+            .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
+    };
+    if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
+        let note = "Nothing was done: the name that was typed is another.".to_owned();
+        return Ok(console
+            .app
+            .redirect(&format!("queues/{part}/ask/{act}"), note));
+    }
+    let moves = question.act == Act::Move;
+    let to = moves.then(|| target(form, queue)).transpose()?;
+    // Those put after the question stay.
+    let since = now.since(question.asked);
+    question.filter.older_ms = question.filter.older_ms.max(since);
+    if question.ids.is_empty() && question.act != Act::Drop {
+        let mut counted = 0;
+        for state in &question.states {
+            counted += ask::count(asked, &question, *state).await?.0;
+        }
+        if counted > question.counted + question.counted / 10 {
+            let note = "There are more than a tenth more by now: look again.".to_owned();
+            return Ok(console
+                .app
+                .redirect(&format!("queues/{part}/ask/{act}"), note));
+        }
+    }
+    let job = console.jobs.begin(asked, &question);
+    let working = tokio::spawn(work(
+        Asked {
+            console: Arc::clone(console),
+            visitor: asked.visitor.clone(),
+            frame: asked.frame.clone(),
+            uri: asked.uri.clone(),
+        },
+        Arc::clone(&job),
+        question,
+        to,
+    ));
+    let over = tokio::time::timeout(SHORT, working).await.is_ok();
+    let back = match (over, job.act) {
+        (false, _) => {
+            return Ok(reply::redirect(
+                &console.app.link(&format!("acts/{}", job.number)),
+            ));
+        }
+        (true, Act::Drop) => String::new(),
+        (true, _) => format!("queues/{part}"),
+    };
+    Ok(console.app.redirect(&back, job.note()))
+}
+
+/// Where a move goes.
+fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
+    let to = Name::of_shown(form.get("to").unwrap_or_default());
+    if !to.is_possible() {
+        return Err(Problem::field("to", "a name has 1 to 65,535 bytes"));
+    }
+    if to == *queue {
+        return Err(Problem::field("to", "they are in this queue already"));
+    }
+    Ok(to)
+}
+
+/// Does it, slice by slice, to its end.
+async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>) {
+    let ended = match (question.act, question.ids.is_empty()) {
+        (Act::Drop, _) => asked
+            .ask(Command::Drop(question.queue.clone()))
+            .await
+            .map(|_| ()),
+        (_, true) => sweep(&asked, &job, &question, to).await,
+        (_, false) => each(&asked, &job, &question, to).await,
+    };
+    // Nobody else sets it.
+    let _first = job.end.set(ended.err().map(|problem| problem.detail));
+}
+
+async fn sweep(
+    asked: &Asked,
+    job: &Job,
+    question: &Question,
+    to: Option<Name>,
+) -> Result<(), Problem> {
+    let act = match (question.act, to) {
+        (Act::Purge | Act::Delete | Act::Drop, _) => SweepAct::Delete,
+        (Act::Move, Some(to)) => SweepAct::Move(to),
+        (Act::Retry, _) => SweepAct::Kick,
+        (Act::Redrive, _) => SweepAct::Redrive,
+        (Act::Move, None) => return Err(Problem::unexpected()),
+    };
+    for state in &question.states {
+        let mut sweep = Sweep {
+            queue: question.queue.clone(),
+            state: *state,
+            filter: question.filter.clone(),
+            act: act.clone(),
+            after: None,
+            max: u32::MAX,
+        };
+        loop {
+            if job.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let swept = asked.sweep(&sweep).await?;
+            job.done.fetch_add(swept.matched, Ordering::Relaxed);
+            match swept.next {
+                Some(next) => sweep.after = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn each(
+    asked: &Asked,
+    job: &Job,
+    question: &Question,
+    to: Option<Name>,
+) -> Result<(), Problem> {
+    for id in &question.ids {
+        if job.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let id = *id;
+        let command = match (question.act, &to) {
+            (Act::Move, Some(to)) => Command::Move { id, to: to.clone() },
+            (Act::Retry, _) => Command::KickId(id),
+            (Act::Delete | Act::Purge, _) => Command::Delete {
+                id,
+                by: By::OwnerOrFree,
+            },
+            (Act::Move | Act::Redrive | Act::Drop, _) => {
+                return Err(Problem::field("id", "this is done to all, not to some"));
+            }
+        };
+        match asked.ask(command).await {
+            Ok(_) => job.done.fetch_add(1, Ordering::Relaxed),
+            Err(problem) if problem.code == Refusal::NotFound.code() => {
+                job.passed.fetch_add(1, Ordering::Relaxed)
+            }
+            Err(problem) => return Err(problem),
+        };
+    }
+    Ok(())
+}
+
+/// `POST /messages/ID/do/ACT`.
+pub(super) async fn on_message(
+    asked: Asked,
+    Path((id, act)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let (message, _) = asked.message(&id).await?;
+    let id = message.id;
+    let (command, note) = one(id, &act, &given.form).ok_or_else(Problem::no_such_page)?;
+    asked.ask(command).await?;
+    let back = format!("messages/{}", id.0);
+    Ok(asked.console.app.back(&given.form, &back, note.to_owned()))
+}
+
+/// What is done to one message, and what is said of it.
+fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)> {
+    let settle = |how| Command::Settle {
+        id,
+        by: By::Anyone,
+        how,
+    };
+    Some(match act {
+        "retry" => (Command::KickId(id), "Ready now."),
+        "putback" => (
+            settle(How::Release {
+                rank: None,
+                due: When::Now,
+                back_to: None,
+            }),
+            "Put back: its lease is over.",
+        ),
+        "extend" => (Command::Extend { id, ms: None }, "Its lease begins again."),
+        "bury" => (
+            settle(How::Bury {
+                rank: None,
+                reason: form.get("reason").unwrap_or_default().as_bytes().into(),
+            }),
+            "Buried: it stays until somebody retries, moves or deletes it.",
+        ),
+        _ => return None,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "console/act.html")]
+struct Page {
+    frame: Frame,
+    number: u64,
+    queue: Named,
+    heading: String,
+    note: String,
+    done: u64,
+    counted: u64,
+    over: bool,
+}
+
+/// `/acts/N`.
+pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Response, Problem> {
+    let job = asked.console.jobs.get(&number, &asked)?;
+    let queue = Named::new(&job.queue);
+    let page = Page {
+        frame: asked.frame.of(format!("Act {}", job.number), "queues"),
+        number: job.number,
+        heading: format!("Act {} on {}", job.number, queue.plain),
+        queue,
+        note: job.note(),
+        done: job.done.load(Ordering::Relaxed),
+        counted: job.counted.max(1),
+        over: job.end.get().is_some(),
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
+
+/// `POST /acts/N/do/stop`.
+pub(super) async fn stop(
+    asked: Asked,
+    Path(number): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let job = asked.console.jobs.get(&number, &asked)?;
+    job.stop.store(true, Ordering::Relaxed);
+    let note = "It stops behind the slice it is at.".to_owned();
+    Ok(asked.console.app.redirect(&format!("acts/{number}"), note))
+}

@@ -1,0 +1,179 @@
+//! A message's body, as text, JSON and bytes.
+
+use axum::body::Body;
+use axum::extract::Path;
+use axum::response::Response;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use quintet_engine::Verb;
+use serde_json::Value;
+
+use super::Asked;
+use super::names::{self, Piece};
+use crate::api::Problem;
+
+/// Bytes of a body that a page shows at once.
+pub(super) const SHOWN: usize = 64 << 10;
+/// Bytes of it in hex.
+const HEX: usize = 4 << 10;
+/// Arrays and objects in one another.
+const DEPTH: usize = 64;
+
+/// A line of hex: place, bytes, letters.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for (row, bytes) in bytes[..bytes.len().min(HEX)].chunks(16).enumerate() {
+        out.push_str(&format!("{:08x} ", row * 16));
+        for at in 0..16 {
+            if at % 8 == 0 {
+                out.push(' ');
+            }
+            match bytes.get(at) {
+                Some(byte) => out.push_str(&format!("{byte:02x} ")),
+                None => out.push_str("   "),
+            }
+        }
+        out.push(' ');
+        let letter = |byte: &u8| match byte {
+            0x20..=0x7e => char::from(*byte),
+            _ => '.',
+        };
+        out.extend(bytes.iter().map(letter));
+        out.push('\n');
+    }
+    if bytes.len() > HEX {
+        out.push_str("the first 4 KiB\n");
+    }
+    out
+}
+
+/// Text in pieces, lines and tabs as they are.
+pub(super) fn text(bytes: &[u8]) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::new();
+    for part in bytes.split_inclusive(|b| matches!(b, b'\n' | b'\t')) {
+        let (body, end) = match part.split_last() {
+            Some((end @ (b'\n' | b'\t'), body)) => (body, Some(*end)),
+            _ => (part, None),
+        };
+        all.extend(names::pieces(body));
+        if let Some(end) = end {
+            let end = char::from(end).to_string();
+            match all.last_mut() {
+                Some(last) if !last.escaped => last.text.push_str(&end),
+                _ => all.push(Piece {
+                    text: end,
+                    escaped: false,
+                }),
+            }
+        }
+    }
+    all
+}
+
+/// JSON, set out over lines. `None`: it is none, or deeper than anybody reads.
+pub(super) fn json(bytes: &[u8]) -> Option<String> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    if !matches!(first, b'{' | b'[') {
+        return None;
+    }
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    (depth(&value) <= DEPTH).then(|| serde_json::to_string_pretty(&value).unwrap_or_default())
+}
+
+fn depth(value: &Value) -> usize {
+    // serde_json itself goes no deeper than 128.
+    match value {
+        Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),
+        Value::Object(all) => 1 + all.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// `/messages/ID/body`: its bytes, to be kept and never shown.
+pub(super) async fn download(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+    let (message, queue) = asked.message(&id).await?;
+    if !asked.visitor.may_to(Verb::Peek, &queue) {
+        return Err(Problem::not_found());
+    }
+    let door = asked.console.api.door();
+    let body = message.body.clone();
+    let len = body.len();
+    let stream = futures_util::stream::unfold(0, move |from: u64| {
+        let (door, body) = (std::sync::Arc::clone(&door), body.clone());
+        async move {
+            if from >= body.len() {
+                return None;
+            }
+            let read = tokio::task::spawn_blocking(move || {
+                let mut piece = vec![0; SHOWN];
+                let read = door.read(&body, from, &mut piece)?;
+                if read == 0 {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+                piece.truncate(read);
+                Ok(piece)
+            });
+            let piece = read
+                .await
+                .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            let next = piece
+                .as_ref()
+                .map_or(u64::MAX, |piece| from + piece.len() as u64);
+            Some((piece, next))
+        }
+    });
+    let mut response = Response::new(Body::from_stream(stream));
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; sandbox"),
+    );
+    headers.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from(len));
+    let name = format!("attachment; filename=\"message-{}.bin\"", message.id.0);
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        headers.insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_is_as_everybody_writes_it() {
+        assert_eq!(
+            hex(b"{\"job\":\"thumb\x00ails\""),
+            "00000000  7b 22 6a 6f 62 22 3a 22  74 68 75 6d 62 00 61 69  {\"job\":\"thumb.ai\n\
+             00000010  6c 73 22                                          ls\"\n"
+        );
+        assert_eq!(hex(&[0; 5000]).lines().count(), 257);
+    }
+
+    #[test]
+    fn json_is_set_out_unless_it_is_too_deep() {
+        assert_eq!(
+            json(b"{\"a\":[1]}").as_deref(),
+            Some("{\n  \"a\": [\n    1\n  ]\n}")
+        );
+        for none in ["", "7", "hello", "{", "{\"a\":1} x"] {
+            assert_eq!(json(none.as_bytes()), None, "{none}");
+        }
+        let nested = |n| "[".repeat(n) + &"]".repeat(n);
+        assert!(json(nested(64).as_bytes()).is_some());
+        assert_eq!(json(nested(65).as_bytes()), None);
+        assert_eq!(json(nested(100_000).as_bytes()), None);
+    }
+
+    #[test]
+    fn text_keeps_its_lines() {
+        let all = text(b"a\n\tb\x07\n");
+        let joined: String = all.iter().map(|piece| piece.text.as_str()).collect();
+        assert_eq!(joined, "a\n\tb\\x07\n");
+    }
+}

@@ -1,0 +1,165 @@
+//! Quintet's console: pages that show what there is and steer it.
+//!
+//! A page is HTML from the server, each with an address of its own; the script
+//! adds keys, selections and colours. An act is a POST that answers 303 to the
+//! page that shows what came of it. All questions and acts are commands of the
+//! visitor's own principal, as those of `/api/v1` are: what one may do the
+//! shards know.
+
+mod acts;
+mod ask;
+mod assets;
+mod attention;
+mod body;
+mod connections;
+mod frame;
+mod listing;
+mod message;
+mod names;
+mod overview;
+mod put;
+mod queue;
+mod words;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use hyper::Uri;
+use hyper::http::request::Parts;
+use quintet_engine::{
+    Command, Message, MessageId, Name, Outcome, Peek, QueueStats, StatsOf, StatsReply, Sweep, Swept,
+};
+
+use crate::api::{Api, Problem};
+use crate::app::App;
+use crate::form::Form;
+use crate::gate::Visitor;
+pub(crate) use assets::asset;
+use frame::{Frame, Seal};
+
+/// What all pages share.
+pub(crate) struct Console {
+    app: Arc<App>,
+    api: Arc<Api>,
+    seal: Seal,
+    questions: ask::Questions,
+    jobs: acts::Jobs,
+}
+
+/// A request for a page.
+struct Asked {
+    console: Arc<Console>,
+    visitor: Visitor,
+    frame: Frame,
+    uri: Uri,
+}
+
+impl FromRequestParts<Arc<Console>> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<Console>,
+    ) -> Result<Self, Infallible> {
+        let extensions = &parts.extensions;
+        Ok(Self {
+            console: Arc::clone(state),
+            visitor: extensions.get().cloned().unwrap_or_default(),
+            frame: extensions
+                .get()
+                .cloned()
+                .expect("every page is behind frame::around, which puts it there"),
+            uri: parts.uri.clone(),
+        })
+    }
+}
+
+impl Asked {
+    async fn ask(&self, command: Command) -> Result<Outcome, Problem> {
+        Ok(self.console.api.ask(&self.visitor, command).await?.0)
+    }
+
+    async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
+        let of = StatsOf::Queue(queue.clone());
+        if let Outcome::Stats(stats) = self.ask(Command::Stats(of)).await?
+            && let StatsReply::Queue(stats) = *stats
+        {
+            return Ok(stats);
+        }
+        Err(Problem::unexpected())
+    }
+
+    /// The message of an address, and its queue.
+    async fn message(&self, id: &str) -> Result<(Message, Name), Problem> {
+        let id = id.parse().ok().filter(|id| *id > 0);
+        let id = MessageId(id.ok_or_else(Problem::no_such_page)?);
+        let peek = Command::Peek(Peek::Id(id));
+        let (outcome, queue) = self.console.api.ask(&self.visitor, peek).await?;
+        if let Outcome::Messages(messages) = outcome
+            && let Some(message) = messages.into_iter().next()
+        {
+            return Ok((message, queue));
+        }
+        Err(Problem::not_found())
+    }
+
+    /// One slice.
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept, Problem> {
+        let command = Command::Sweep(Box::new(sweep.clone()));
+        if let Outcome::Swept(swept) = self.ask(command).await? {
+            return Ok(*swept);
+        }
+        Err(Problem::unexpected())
+    }
+
+    fn query(&self) -> Result<Form, Problem> {
+        Ok(self.console.app.query(&self.uri)?)
+    }
+
+    /// Refuses a form that does not bring the token its page had.
+    fn must_be_ours(&self, form: &Form) -> Result<(), Problem> {
+        match form.get("csrf") == Some(&self.frame.csrf) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(
+                "the form is older than the server's start, or of another login: load the page \
+                 it was on again",
+            )),
+        }
+    }
+}
+
+/// The queue of an address.
+fn queue_of(part: &str) -> Result<Name, Problem> {
+    names::of_address(part).ok_or_else(Problem::no_such_page)
+}
+
+/// All its pages.
+pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
+    let console = Arc::new(Console {
+        app,
+        api,
+        seal: Seal::default(),
+        questions: ask::Questions::default(),
+        jobs: acts::Jobs::default(),
+    });
+    let around = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/find", get(overview::find))
+        .route("/put", get(put::page).post(put::put))
+        .route("/connections", get(connections::page))
+        .route("/connections/{id}/do/close", post(connections::close))
+        .route("/queues/{queue}", get(queue::page))
+        .route("/queues/{queue}/ask/{act}", get(ask::page))
+        .route("/queues/{queue}/do/{act}", post(acts::on_queue))
+        .route("/messages/{id}", get(message::page))
+        .route("/messages/{id}/body", get(body::download))
+        .route("/messages/{id}/do/{act}", post(acts::on_message))
+        .route("/acts/{number}", get(acts::page))
+        .route("/acts/{number}/do/stop", post(acts::stop))
+        .route_layer(around)
+        .with_state(console)
+}

@@ -1,0 +1,525 @@
+//! The first page: what needs attention, and all queues.
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_engine::{
+    Command, MessageId, Name, Outcome, Peek, QueueGauges, QueuePage, QueueStats, StatsOf,
+    StatsReply,
+};
+
+use super::attention::{self, Level, Way, Worry};
+use super::frame::Frame;
+use super::names::{self, Named};
+use super::{Asked, words};
+use crate::api::Problem;
+use crate::form::Form;
+use crate::{pages, reply};
+
+/// Queues of a page, if nothing else is asked for, and at most.
+const ROWS: usize = 50;
+const ROWS_MAX: usize = 500;
+/// Worries shown.
+const WORRIES: usize = 8;
+
+/// By what queues are ordered. All but the name go from much to little.
+const SORTS: [(&str, &str); 9] = [
+    ("", "worst first"),
+    ("name", "name"),
+    ("ready", "ready"),
+    ("oldest", "oldest"),
+    ("delayed", "delayed"),
+    ("reserved", "reserved"),
+    ("buried", "buried"),
+    ("takers", "takers"),
+    ("size", "size"),
+];
+
+/// Which queues: words of the address, and of the page.
+const ONLY: [(&str, &str); 5] = [
+    ("", "All"),
+    ("need", "Need attention"),
+    ("paused", "Paused"),
+    ("buried", "Buried"),
+    ("idle", "Not taken"),
+];
+
+/// How one is ordered: what is larger comes first, then the name.
+type Key = (u64, Name);
+
+/// What is asked for.
+#[derive(Default)]
+struct Want {
+    sort: usize,
+    only: usize,
+    /// As it was typed.
+    name: String,
+    rows: usize,
+    after: Option<Key>,
+}
+
+impl Want {
+    fn of(form: &Form) -> Self {
+        let word = |name, among: &[(&str, &str)]| {
+            let given = form.get(name).unwrap_or_default();
+            among
+                .iter()
+                .position(|(word, _)| *word == given)
+                .unwrap_or(0)
+        };
+        let rows = form.get("rows").and_then(|text| text.parse().ok());
+        let after = form.get("after").and_then(|text| {
+            let (number, part) = text.split_once('_')?;
+            Some((number.parse().ok()?, names::of_address(part)?))
+        });
+        Self {
+            sort: word("sort", &SORTS),
+            only: word("only", &ONLY),
+            name: form.get("name").unwrap_or_default().trim().to_owned(),
+            rows: rows.unwrap_or(ROWS).clamp(1, ROWS_MAX),
+            after,
+        }
+    }
+
+    fn key(&self, stats: &QueueStats, level: Level) -> Key {
+        let gauges = &stats.gauges;
+        let number = match SORTS[self.sort].0 {
+            "" => level as u64,
+            "ready" => gauges.ready,
+            "oldest" => stats.oldest_ms,
+            "delayed" => gauges.delayed,
+            "reserved" => gauges.reserved,
+            "buried" => gauges.buried,
+            "takers" => takers(gauges),
+            "size" => gauges.bytes,
+            _ => 0,
+        };
+        (number, stats.name.clone())
+    }
+
+    /// True if the name has what was typed; `*` is anything.
+    fn names(&self, name: &Name) -> bool {
+        if self.name.is_empty() {
+            return true;
+        }
+        let shown = names::plain(name.as_bytes()).to_lowercase();
+        let wanted = self.name.to_lowercase();
+        match wanted.contains('*') {
+            true => matches(&shown, &wanted),
+            false => shown.contains(&wanted),
+        }
+    }
+
+    /// The address of the list with one thing changed.
+    fn link(&self, change: (&str, &str)) -> String {
+        let mut pairs = form_urlencoded::Serializer::new(String::new());
+        let sort = SORTS[self.sort].0;
+        let only = ONLY[self.only].0;
+        let rows = self.rows.to_string();
+        let rows = if self.rows == ROWS { "" } else { &rows };
+        let now = [
+            ("sort", sort),
+            ("only", only),
+            ("name", &self.name),
+            ("rows", rows),
+        ];
+        for (name, value) in now {
+            let value = if name == change.0 { change.1 } else { value };
+            if !value.is_empty() {
+                pairs.append_pair(name, value);
+            }
+        }
+        if change.0 == "after" {
+            pairs.append_pair("after", change.1);
+        }
+        format!("?{}", pairs.finish())
+    }
+}
+
+/// True if `text` is as `pattern`, in which `*` stands for anything.
+fn matches(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn takers(gauges: &QueueGauges) -> u64 {
+    gauges.waiters + gauges.lookers
+}
+
+/// What a walk over all queues has found.
+#[derive(Default)]
+struct Found {
+    /// The first of the order, more than are shown, in no order.
+    rows: Vec<(Key, QueueStats)>,
+    worries: Vec<(Name, Worry)>,
+    /// How many fit each word of [`ONLY`].
+    counts: [u64; 5],
+    /// Those that fit all that is asked for.
+    fit: u64,
+    sums: QueueGauges,
+    oldest_ms: u64,
+}
+
+impl Found {
+    fn add(&mut self, want: &Want, stats: QueueStats) {
+        let gauges = &stats.gauges;
+        self.sums.add(gauges);
+        self.oldest_ms = self.oldest_ms.max(stats.oldest_ms);
+        let worry = attention::worry(&stats);
+        let level = worry.as_ref().map_or(Level::Quiet, |worry| worry.level);
+        let is = [
+            true,
+            worry.is_some(),
+            stats.paused,
+            gauges.buried > 0,
+            attention::not_taken(&stats),
+        ];
+        for (count, is) in self.counts.iter_mut().zip(is) {
+            *count += u64::from(is);
+        }
+        if let Some(worry) = worry {
+            self.worries.push((stats.name.clone(), worry));
+        }
+        if !is[want.only] || !want.names(&stats.name) {
+            return;
+        }
+        self.fit += 1;
+        let key = want.key(&stats, level);
+        if want
+            .after
+            .as_ref()
+            .is_some_and(|after| !is_behind(&key, after))
+        {
+            return;
+        }
+        self.rows.push((key, stats));
+        if self.rows.len() > want.rows * 4 + 64 {
+            self.keep_first(want.rows + 1);
+        }
+    }
+
+    /// Forgets all but the first of the order: a partial sort.
+    fn keep_first(&mut self, most: usize) {
+        if self.rows.len() > most {
+            self.rows
+                .select_nth_unstable_by(most, |a, b| order(&a.0, &b.0));
+            self.rows.truncate(most);
+        }
+    }
+}
+
+fn order(a: &Key, b: &Key) -> std::cmp::Ordering {
+    b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1))
+}
+
+fn is_behind(key: &Key, other: &Key) -> bool {
+    order(key, other).is_gt()
+}
+
+/// A number as a table has it.
+pub(super) struct Figure {
+    pub(super) exact: u64,
+    pub(super) text: String,
+}
+
+impl Figure {
+    pub(super) fn new(number: u64) -> Self {
+        Self {
+            exact: number,
+            text: words::short_count(number),
+        }
+    }
+}
+
+struct Row {
+    name: Named,
+    paused: bool,
+    down: bool,
+    memory: bool,
+    fan_out: Option<Named>,
+    ready: Figure,
+    oldest: String,
+    delayed: Figure,
+    reserved: Figure,
+    buried: Figure,
+    takers: Figure,
+    size: String,
+}
+
+impl Row {
+    fn new(stats: &QueueStats) -> Self {
+        let gauges = &stats.gauges;
+        Self {
+            name: Named::new(&stats.name),
+            paused: stats.paused,
+            down: stats.down,
+            memory: stats.memory,
+            fan_out: stats.parent.as_ref().map(Named::new),
+            ready: Figure::new(gauges.ready),
+            oldest: match gauges.ready + gauges.held_back {
+                0 => words::NONE.to_owned(),
+                _ => words::duration(stats.oldest_ms),
+            },
+            delayed: Figure::new(gauges.delayed),
+            reserved: Figure::new(gauges.reserved),
+            buried: Figure::new(gauges.buried),
+            takers: Figure::new(takers(gauges)),
+            size: words::bytes(gauges.bytes),
+        }
+    }
+}
+
+struct WorryRow {
+    name: Named,
+    alarm: bool,
+    worry: Worry,
+}
+
+impl WorryRow {
+    fn resume(&self) -> bool {
+        self.worry.way == Way::Resume
+    }
+
+    fn buried(&self) -> bool {
+        self.worry.way == Way::Buried
+    }
+}
+
+/// A link among others, one of which is where one is.
+struct Choice {
+    word: &'static str,
+    text: &'static str,
+    link: String,
+    count: String,
+    on: bool,
+}
+
+#[derive(Template)]
+#[template(path = "console/overview.html")]
+struct Overview {
+    frame: Frame,
+    worries: Vec<WorryRow>,
+    more_worries: usize,
+    facts: Vec<(&'static str, String)>,
+    only: Vec<Choice>,
+    sorts: Vec<Choice>,
+    name: String,
+    rows: Vec<Row>,
+    all: u64,
+    fit: String,
+    first: Option<String>,
+    next: Option<String>,
+    warning: Option<String>,
+}
+
+/// `/`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    let want = Want::of(&asked.query()?);
+    let mut found = Found::default();
+    let mut from = (0, 0);
+    loop {
+        let page = queues(&asked, from).await?;
+        for stats in page.queues {
+            found.add(&want, stats);
+        }
+        match page.next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    let warning = asked.console.app.ask(|rq| rq.rules_warning()).await?;
+    Ok(pages::show(
+        StatusCode::OK,
+        &shown(&asked, &want, found, warning),
+    ))
+}
+
+async fn queues(asked: &Asked, from: (u8, u32)) -> Result<QueuePage, Problem> {
+    let outcome = asked.ask(Command::Stats(StatsOf::Queues { from })).await?;
+    if let Outcome::Stats(stats) = outcome
+        && let StatsReply::Queues(page) = *stats
+    {
+        return Ok(page);
+    }
+    Err(Problem::unexpected())
+}
+
+fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) -> Overview {
+    found.keep_first(want.rows + 1);
+    found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
+    let more = found.rows.len() > want.rows;
+    found.rows.truncate(want.rows);
+    let last = found.rows.last().filter(|_| more);
+    let next = last.map(|((number, name), _)| {
+        want.link(("after", &format!("{number}_{}", names::in_address(name))))
+    });
+    let worst = |a: &(Name, Worry), b: &(Name, Worry)| {
+        b.1.level.cmp(&a.1.level).then_with(|| a.0.cmp(&b.0))
+    };
+    found.worries.sort_unstable_by(worst);
+    let more_worries = found.worries.len().saturating_sub(WORRIES);
+    let worries = found.worries.into_iter().take(WORRIES);
+    let counts = found.counts;
+    let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
+        word,
+        text,
+        link: want.link(("only", word)),
+        count: words::count(counts[at]),
+        on: at == want.only,
+    });
+    let sorts = SORTS.iter().enumerate().map(|(at, (word, text))| Choice {
+        word,
+        text,
+        link: want.link(("sort", word)),
+        count: String::new(),
+        on: at == want.sort,
+    });
+    let sums = &found.sums;
+    let mut facts = vec![
+        ("Queues", words::count(counts[0])),
+        ("Ready", words::short_count(sums.ready)),
+        ("Oldest", words::duration(found.oldest_ms)),
+        ("Delayed", words::short_count(sums.delayed)),
+        ("Reserved", words::short_count(sums.reserved)),
+        ("Buried", words::short_count(sums.buried)),
+        ("Takers that wait", words::short_count(takers(sums))),
+        ("Size", words::bytes(sums.bytes)),
+    ];
+    if sums.ready == 0 {
+        facts.remove(2);
+    }
+    Overview {
+        worries: worries
+            .map(|(name, worry)| WorryRow {
+                name: Named::new(&name),
+                alarm: worry.level == Level::Alarm,
+                worry,
+            })
+            .collect(),
+        more_worries,
+        facts,
+        only: only.collect(),
+        sorts: sorts.collect(),
+        name: want.name.clone(),
+        rows: found
+            .rows
+            .iter()
+            .map(|(_, stats)| Row::new(stats))
+            .collect(),
+        all: counts[0],
+        fit: words::of(found.fit, "queue", "queues"),
+        first: want.after.is_some().then(|| want.link(("", ""))),
+        next,
+        warning,
+        frame: asked.frame.of("Queues", "queues"),
+    }
+}
+
+/// `/find`: to the queue or the message of this name or id, else to the queues
+/// whose name has it.
+pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
+    let query = asked.query()?;
+    let text = query.get("q").unwrap_or_default().trim().to_owned();
+    let root = &asked.frame.root;
+    let name = Name::of_shown(&text);
+    if name.is_possible() && asked.stats(&name).await.is_ok() {
+        let to = format!("{root}queues/{}", names::in_address(&name));
+        return Ok(reply::redirect(&to));
+    }
+    if let Ok(id @ 1..) = text.parse() {
+        let peek = Command::Peek(Peek::Id(MessageId(id)));
+        if asked.ask(peek).await.is_ok() {
+            return Ok(reply::redirect(&format!("{root}messages/{id}")));
+        }
+    }
+    let want = Want {
+        name: text,
+        rows: ROWS,
+        ..Want::default()
+    };
+    Ok(reply::redirect(&format!("{root}{}", want.link(("", "")))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(name: &str, ready: u64, buried: u64) -> QueueStats {
+        let mut stats = QueueStats {
+            name: Name::from(name),
+            ..QueueStats::default()
+        };
+        stats.gauges.ready = ready;
+        stats.gauges.buried = buried;
+        stats
+    }
+
+    /// Pages of a few rows, one after the other, have what one page of all has.
+    #[test]
+    fn pages_follow_one_another() {
+        for sort in 0..SORTS.len() {
+            let all: Vec<QueueStats> = (0..500)
+                .map(|n| stats(&format!("q{n}"), n * 7919 % 13, u64::from(n % 5 == 0)))
+                .collect();
+            let mut seen = Vec::new();
+            let mut after = None;
+            loop {
+                let want = Want {
+                    sort,
+                    rows: 7,
+                    after: after.take(),
+                    ..Want::default()
+                };
+                let mut found = Found::default();
+                for stats in &all {
+                    found.add(&want, stats.clone());
+                }
+                found.keep_first(want.rows + 1);
+                found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
+                let more = found.rows.len() > want.rows;
+                found.rows.truncate(want.rows);
+                seen.extend(found.rows.iter().map(|(key, _)| key.clone()));
+                if !more {
+                    break;
+                }
+                after = seen.last().cloned();
+            }
+            assert_eq!(seen.len(), all.len(), "{sort}");
+            assert!(
+                seen.windows(2)
+                    .all(|pair| order(&pair[0], &pair[1]).is_lt()),
+                "{sort}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (text, pattern, fits) in [
+            ("mail.outbound", "mail*", true),
+            ("mail.outbound", "*out*", true),
+            ("mail.outbound", "*bound", true),
+            ("mail.outbound", "m*.*d", true),
+            ("mail.outbound", "out*", false),
+            ("mail.outbound", "*mail", false),
+            ("aa", "a*a", true),
+            ("a", "a*a", false),
+        ] {
+            assert_eq!(matches(text, pattern), fits, "{text} {pattern}");
+        }
+    }
+}

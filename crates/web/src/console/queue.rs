@@ -1,0 +1,166 @@
+//! A queue: how it is, and its messages.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_engine::{ListState, QueueGauges, QueueStats, Verb};
+
+use super::attention::{self, Level, Way};
+use super::frame::Frame;
+use super::listing::{self, Line, STATES, Which};
+use super::names::Named;
+use super::{Asked, queue_of, words};
+use crate::api::Problem;
+use crate::gate::Visitor;
+use crate::pages;
+
+/// A state's tab.
+pub(super) struct Tab {
+    pub(super) word: &'static str,
+    pub(super) number: u64,
+    pub(super) count: String,
+    pub(super) on: bool,
+}
+
+/// What the visitor may do to a queue.
+pub(super) struct May {
+    pub(super) put: bool,
+    pub(super) pause: bool,
+    pub(super) kick: bool,
+    pub(super) shift: bool,
+    pub(super) delete: bool,
+    pub(super) drop: bool,
+}
+
+impl May {
+    pub(super) fn of(visitor: &Visitor, queue: &quintet_engine::Name) -> Self {
+        let may = |verb| visitor.may_to(verb, queue);
+        Self {
+            put: may(Verb::Put),
+            pause: may(Verb::Pause),
+            kick: may(Verb::Kick),
+            shift: may(Verb::Move),
+            delete: may(Verb::Delete),
+            drop: may(Verb::Drop),
+        }
+    }
+
+    fn any_more(&self) -> bool {
+        self.kick || self.shift || self.delete || self.drop
+    }
+}
+
+#[derive(Template)]
+#[template(path = "console/queue.html")]
+struct Queue {
+    frame: Frame,
+    name: Named,
+    stats: QueueStats,
+    may: May,
+    why: Option<(bool, String, String)>,
+    offers_buried: bool,
+    facts: Vec<(&'static str, String)>,
+    tabs: Vec<Tab>,
+    state: &'static str,
+    which: Which,
+    lines: Vec<Line>,
+    looked: String,
+    total: String,
+    filtered: bool,
+    /// The query of the list without its place.
+    query: String,
+    first: bool,
+    next: Option<String>,
+    script: bool,
+}
+
+/// How many are in a state.
+pub(super) fn number(gauges: &QueueGauges, state: ListState) -> u64 {
+    match state {
+        ListState::Ready => gauges.ready + gauges.held_back,
+        ListState::Delayed => gauges.delayed,
+        ListState::Reserved => gauges.reserved,
+        ListState::Buried => gauges.buried,
+        ListState::Prepared => gauges.prepared,
+        ListState::Archived => gauges.done + gauges.relayed,
+    }
+}
+
+/// `/queues/NAME`.
+pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+    let queue = queue_of(&part)?;
+    let query = asked.query()?;
+    let which = Which::of(&query)?;
+    let stats = asked.stats(&queue).await?;
+    let after = query.get("after");
+    // Numbers may be seen by some who may not see messages.
+    let list = match asked.visitor.may_to(Verb::Peek, &queue) {
+        true => listing::list(&asked, &queue, &which, after).await?,
+        false => listing::Page {
+            lines: Vec::new(),
+            looked: 0,
+            next: None,
+        },
+    };
+    let shown = queue.to_string();
+    let script = asked
+        .console
+        .app
+        .ask(move |rq| rq.has_queue(&shown))
+        .await?;
+    let tabs = STATES.iter().map(|(state, word)| {
+        let number = number(&stats.gauges, *state);
+        Tab {
+            word,
+            number,
+            count: words::count(number),
+            on: *state == which.state,
+        }
+    });
+    let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
+    let name = Named::new(&queue);
+    let worry = attention::worry(&stats);
+    let page = Queue {
+        frame: asked.frame.of(&name.plain, "queues"),
+        may: May::of(&asked.visitor, &queue),
+        offers_buried: worry.as_ref().is_some_and(|worry| worry.way == Way::Buried),
+        why: worry.map(|worry| (worry.level == Level::Alarm, worry.says, worry.because)),
+        facts: facts(&stats),
+        tabs: tabs.collect(),
+        state: listing::word(which.state),
+        filtered: which.is_filtered(),
+        query: which.query(None),
+        looked: words::count(list.looked),
+        total: words::count(number(&stats.gauges, which.state)),
+        next: list.next.map(|next| which.query(Some(&next))),
+        first: after.is_some(),
+        lines: list.lines,
+        which,
+        stats,
+        name,
+        script,
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
+
+fn facts(stats: &QueueStats) -> Vec<(&'static str, String)> {
+    let (gauges, totals) = (&stats.gauges, &stats.totals);
+    let oldest = match gauges.ready + gauges.held_back {
+        0 => words::NONE.to_owned(),
+        _ => words::duration(stats.oldest_ms),
+    };
+    vec![
+        ("Oldest ready", oldest),
+        ("Put", words::count(totals.puts)),
+        ("Taken", words::count(totals.taken)),
+        ("Finished", words::count(totals.finished)),
+        ("Leases that ran out", words::count(totals.timeouts)),
+        ("Dead letters", words::count(totals.dead_letters)),
+        (
+            "Takers that wait",
+            words::count(gauges.waiters + gauges.lookers),
+        ),
+        ("Size", words::bytes(gauges.bytes)),
+    ]
+}

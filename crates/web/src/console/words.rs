@@ -1,0 +1,201 @@
+//! How numbers, times and sizes are written on a page.
+
+/// Stands where there is nothing to tell.
+pub(super) const NONE: &str = "–";
+
+/// A count in full: `48,210`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count in a table: from a million on with three digits, `1.24 M`.
+pub(super) fn short_count(number: u64) -> String {
+    const STEPS: [(u64, &str); 4] = [
+        (1_000_000_000_000_000, "P"),
+        (1_000_000_000_000, "T"),
+        (1_000_000_000, "G"),
+        (1_000_000, "M"),
+    ];
+    let step = STEPS.iter().find(|(unit, _)| number >= *unit);
+    match step {
+        None => count(number),
+        Some((unit, letter)) => format!("{} {letter}", three_digits(number, *unit)),
+    }
+}
+
+/// `number / unit` with three digits, cut and never rounded up: 999,999 of
+/// 1,000 is `999`.
+fn three_digits(number: u64, unit: u64) -> String {
+    let whole = number / unit;
+    let rest = u128::from(number % unit) * 100 / u128::from(unit);
+    match whole {
+        0..=9 => format!("{whole}.{rest:02}"),
+        10..=99 => format!("{whole}.{}", rest / 10),
+        _ => count(whole),
+    }
+}
+
+/// A duration in two units: `0.3 s`, `16 s`, `47 m 12 s`, `2 h 14 m`,
+/// `3 d 04 h`.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..=9 => format!("{seconds}.{} s", ms % 1000 / 100),
+        10..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{minutes} m {:02} s", seconds % 60),
+        3600..=86_399 => format!("{hours} h {:02} m", minutes % 60),
+        _ => format!("{} d {:02} h", count(days), hours % 24),
+    }
+}
+
+/// A size with three digits: `0 B`, `1.90 KiB`, `92.1 MiB`.
+pub(super) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut unit = 1024_u64;
+    let mut name = 0;
+    while name + 1 < UNITS.len() && number / unit >= 1000 {
+        unit <<= 10;
+        name += 1;
+    }
+    // 1,000 to 1,023 of a unit are 0.97 of the next.
+    format!("{} {}", three_digits(number, unit), UNITS[name])
+}
+
+/// A moment of the wall clock: `2026-11-22 03:12:09 UTC`.
+pub(super) fn moment(ms: u64) -> String {
+    written(ms, "%Y-%m-%d %H:%M:%S UTC")
+}
+
+/// Its time of day: `03:12:09 UTC`.
+pub(super) fn time_of_day(ms: u64) -> String {
+    written(ms, "%H:%M:%S UTC")
+}
+
+fn written(ms: u64, format: &str) -> String {
+    let signed = i64::try_from(ms).unwrap_or(i64::MAX);
+    match chrono::DateTime::from_timestamp_millis(signed) {
+        Some(moment) => moment.format(format).to_string(),
+        None => "beyond all calendars".to_owned(),
+    }
+}
+
+/// `1 message`, `2 messages`.
+pub(super) fn of(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// A duration as people type it: `10s`, `5m`, `2h`, `7d`, `250ms`; a bare number
+/// is seconds. In ms.
+///
+/// # Errors
+/// What to write instead.
+pub(super) fn typed_duration(text: &str) -> Result<u64, &'static str> {
+    const WRONG: &str = "Not a duration. Write 10s, 5m, 2h or 7d.";
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let unit = match unit.trim() {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(WRONG),
+    };
+    let number: u64 = digits.parse().map_err(|_| WRONG)?;
+    number.checked_mul(unit).ok_or(WRONG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        for (number, full, short) in [
+            (0, "0", "0"),
+            (999, "999", "999"),
+            (48_210, "48,210", "48,210"),
+            (999_999, "999,999", "999,999"),
+            (1_240_188, "1,240,188", "1.24 M"),
+            (12_400_000, "12,400,000", "12.4 M"),
+            (999_999_999, "999,999,999", "999 M"),
+            (1_000_000_000, "1,000,000,000", "1.00 G"),
+            (u64::MAX, "18,446,744,073,709,551,615", "18,446 P"),
+        ] {
+            assert_eq!(count(number), full);
+            assert_eq!(short_count(number), short);
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (ms, text) in [
+            (0, "0.0 s"),
+            (349, "0.3 s"),
+            (9_999, "9.9 s"),
+            (16_400, "16 s"),
+            (2_832_000, "47 m 12 s"),
+            (8_040_000, "2 h 14 m"),
+            (273_600_000, "3 d 04 h"),
+            (u64::MAX, "213,503,982,334 d 14 h"),
+        ] {
+            assert_eq!(duration(ms), text);
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (number, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1946, "1.90 KiB"),
+            (96_573_849, "92.0 MiB"),
+            (1_073_741_823, "0.99 GiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn moments() {
+        assert_eq!(moment(1_795_317_129_000), "2026-11-22 03:12:09 UTC");
+        assert_eq!(time_of_day(1_795_317_129_000), "03:12:09 UTC");
+        assert_eq!(moment(u64::MAX), "beyond all calendars");
+    }
+
+    #[test]
+    fn durations_as_they_are_typed() {
+        for (text, ms) in [
+            ("10s", 10_000),
+            ("5 m", 300_000),
+            ("7", 7000),
+            ("250ms", 250),
+        ] {
+            assert_eq!(typed_duration(text), Ok(ms));
+        }
+        for text in [
+            "",
+            "3 weeks",
+            "-1s",
+            "s",
+            "99999999999999999999",
+            "18446744073709551615d",
+        ] {
+            assert!(typed_duration(text).is_err(), "{text}");
+        }
+    }
+}
