@@ -7,6 +7,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod budget;
+mod history;
 
 use std::io::{self, Read};
 use std::sync::mpsc;
@@ -16,6 +17,7 @@ use quintet_engine::{
 };
 
 pub use budget::{ByteBudget, Share};
+pub use history::{History, Rates, Sample, Series};
 
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any
@@ -58,6 +60,20 @@ pub trait Door: Send + Sync {
     /// at the end, if there are any. May take as long as there are queues. `None`: it has none.
     fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {
         let _ = (exposition, names);
+        None
+    }
+
+    /// What became of a queue's numbers. `None`: it has not moved since the server started, or too
+    /// many others had.
+    fn history(&self, queue: &Name) -> Option<History> {
+        let _ = queue;
+        None
+    }
+
+    /// How fast a queue's messages came and left over the last minute that is over. `None`: as of
+    /// [`Door::history`].
+    fn rates(&self, queue: &Name) -> Option<Rates> {
+        let _ = queue;
         None
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use quintet_door::{Arrive, Door, Exposition, OnOutcome, Order, StoreError, Visit};
+use quintet_door::{Arrive, Door, Exposition, History, OnOutcome, Order, Rates, StoreError, Visit};
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
 };
@@ -100,6 +100,14 @@ impl Door for ServerDoor {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let queues = metrics::largest(&Visit::new(self), most);
         Some(self.0.metrics(Some(&queues), exposition, names))
+    }
+
+    fn history(&self, queue: &Name) -> Option<History> {
+        self.0.looks.of(queue)
+    }
+
+    fn rates(&self, queue: &Name) -> Option<Rates> {
+        self.0.looks.rates(queue)
     }
 
     fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {

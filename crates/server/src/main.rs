@@ -16,6 +16,7 @@ mod cluster;
 mod config;
 mod crew;
 mod desk;
+mod history;
 mod hooks;
 mod http;
 mod io;

@@ -216,6 +216,11 @@ metrics! {
 
     Gauge "queues" ("queues") "Queues there are."
         = |r| r.shard.queues;
+    Gauge "history_queues" ("history_queues") "Queues whose history is kept."
+        = |r| r.server.looks.counts().0;
+    Gauge "history_queues_left_out" ("history_queues_left_out")
+        "Queues that moved in the last minute and have none, as history_queues is reached."
+        = |r| r.server.looks.counts().1;
     Counter "queues_made_total" ("queues_made") "Queues made."
         = |r| r.shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."

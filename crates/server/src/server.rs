@@ -20,6 +20,7 @@ use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::crew::Crew;
 use crate::desk::Desk;
+use crate::history::Looks;
 use crate::hooks::Hooks;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
@@ -38,6 +39,8 @@ pub(crate) struct Server {
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) hooks: Hooks,
+    /// What became of each queue's numbers.
+    pub(crate) looks: Looks,
     /// Who clients are and what they may do.
     pub(crate) trust: Trust,
     pub(crate) audit: Audit,
@@ -457,6 +460,7 @@ fn open(
         node,
         desk: Desk::default(),
         hooks,
+        looks: Looks::default(),
         trust,
         audit: Audit::new(&config.data),
         quotas,
@@ -523,6 +527,10 @@ fn start_helpers(
     start(
         "hooks",
         Box::new(|server, ends| server.run_hooks(&ends.stop)),
+    )?;
+    start(
+        "history",
+        Box::new(|server, ends| server.run_history(&ends.stop)),
     )?;
     start(
         "fetch",
@@ -663,6 +671,7 @@ impl Threads {
         server.core.end_looks();
         let desk = self.desk.ends_by(by);
         self.ends.stop.store(true, Ordering::SeqCst);
+        server.looks.stop();
         server.core.stop_threads();
         desk & self.helpers.ends_by(by) & self.io.ends_by(by)
     }

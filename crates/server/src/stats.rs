@@ -34,6 +34,7 @@ impl Server {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats(listening.tally))),
             HostAsk::Metrics => Given::Host(Ok(self.metrics(None, Exposition::Prometheus, &[]))),
+            HostAsk::Rates => Given::Host(Ok(self.looks.all_rates())),
             HostAsk::Foreign(foreign) => {
                 if foreign == Foreign::Tls {
                     self.spoke_tls.fetch_add(1, Ordering::Relaxed);

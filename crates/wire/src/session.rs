@@ -158,6 +158,8 @@ pub enum HostAsk {
     Stats,
     /// The same as Prometheus reads them, as text.
     Metrics,
+    /// How fast each queue moved in the last minute, as JSON: `{"NAME": [IN, OUT]}`, each second.
+    Rates,
     /// Reload hooks and settings (Kestrel `reload`, as SIGHUP).
     Reload,
     /// The effective configuration as text (Kestrel `dump_config`).
@@ -183,6 +185,7 @@ impl HostAsk {
         match self {
             Self::Stats => "stats",
             Self::Metrics => "metrics",
+            Self::Rates => "rates",
             Self::Reload => "reload",
             Self::Config => "config",
             Self::Foreign(_) => "foreign",

@@ -63,6 +63,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
             },
         )),
         "metrics" => Ok(Request::Ask(Ask::Host(HostAsk::Metrics))),
+        "rates" => Ok(Request::Ask(Ask::Host(HostAsk::Rates))),
         "drop" => engine(drop_queues(of)?),
         "move" => engine(moving(of)?),
         "sweep" => {

@@ -141,6 +141,18 @@ impl Client {
         Ok(all)
     }
 
+    /// How fast queues moved in the last minute, `[in, out]` each second by name; nothing where the
+    /// server does not tell this user.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub(super) fn rates(&mut self) -> Result<Value> {
+        self.send(&json!({ "rates": {} }).to_string(), &mut std::io::empty())?;
+        let told = self.receive()?;
+        let told = told.get("done").and_then(Value::as_str).unwrap_or("{}");
+        serde_json::from_str(told).context("the server is of another version")
+    }
+
     /// Sends a request, with the body it announces. Its reply comes in its
     /// turn.
     pub(super) fn send(&mut self, request: &str, body: &mut dyn Read) -> std::io::Result<()> {

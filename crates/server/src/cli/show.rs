@@ -75,7 +75,13 @@ impl Metrics {
 
 /// Arguments of `queues`.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  quintet queues\n  quintet queues --json")]
+#[command(after_help = "\
+oldest is how long the oldest ready message has waited, in/s and out/s how fast messages came and
+left over the last minute that is over; - where that is not known (history_queues).
+
+Examples:
+  quintet queues
+  quintet queues --json")]
 pub(super) struct Queues {
     #[command(flatten)]
     at: Where,
@@ -86,7 +92,14 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let queues = Client::connect(&self.at)?.queues()?;
+        let mut client = Client::connect(&self.at)?;
+        let mut queues = client.queues()?;
+        let rates = client.rates()?;
+        for queue in &mut queues {
+            let known = &rates[queue["name"].as_str().unwrap_or_default()];
+            queue["in_per_s"] = known[0].clone();
+            queue["out_per_s"] = known[1].clone();
+        }
         let mut out = stdout().lock();
         if self.json {
             for queue in queues {
@@ -95,11 +108,14 @@ impl Queues {
             return Ok(ExitCode::SUCCESS);
         }
         let columns = [
-            "name", "ready", "delayed", "reserved", "buried", "oldest", "bytes", "waiters",
+            "name", "ready", "oldest", "delayed", "reserved", "buried", "in/s", "out/s", "bytes",
+            "waiters",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         let cell = |queue: &Value, column: &str| match column {
             "oldest" => age(queue["oldest_ms"].as_u64().unwrap_or(0)),
+            "in/s" => rate(&queue["in_per_s"]),
+            "out/s" => rate(&queue["out_per_s"]),
             key => plain(&queue[key]),
         };
         let row = |queue: &Value| columns.map(|column| cell(queue, column));
@@ -148,6 +164,17 @@ pub(super) fn age(ms: u64) -> String {
     }
     parts.truncate(2);
     parts.join(" ")
+}
+
+/// Messages each second: three digits or so, `-` where it is not known.
+fn rate(value: &Value) -> String {
+    match value.as_f64() {
+        None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(rate) if rate < 0.1 => "<0.1".to_owned(),
+        Some(rate) if rate < 100.0 => format!("{rate:.1}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
 }
 
 /// A JSON value without quotes.

@@ -53,6 +53,7 @@ pub(crate) struct Config {
     /// 0: as much as `memory`.
     pub(crate) connection_memory: u64,
     pub(crate) metrics_queues: u64,
+    pub(crate) history_queues: u64,
     pub(crate) upload_bytes_max: u64,
     pub(crate) output_bytes_max: u64,
     pub(crate) chunk_bytes: u64,
@@ -172,6 +173,7 @@ impl Default for Config {
             connections_max: 10_000,
             connection_memory: 0,
             metrics_queues: 1000,
+            history_queues: 10_000,
             upload_bytes_max: 1 << 30,
             output_bytes_max: 1 << 20,
             chunk_bytes: 256 << 10,

@@ -94,6 +94,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
     },
     Spec {
+        key: "history_queues",
+        help: "Queues whose numbers are kept for an hour by the minute and a day by the quarter of \
+               an hour, those that moved first; each takes up to 3KiB of memory. 0: none.",
+        reload: true,
+        field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
+    },
+    Spec {
         key: "upload_bytes_max",
         help: "Large messages (over 64KiB) on their way in may take this much of the disk, all \
                together, until they are whole; more are refused as if the disk was full.",

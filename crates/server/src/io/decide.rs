@@ -157,6 +157,7 @@ pub(super) fn changes_server(ask: HostAsk) -> bool {
         | HostAsk::Listener => true,
         HostAsk::Stats
         | HostAsk::Metrics
+        | HostAsk::Rates
         | HostAsk::Config
         | HostAsk::Clients
         | HostAsk::Foreign(_) => false,
@@ -173,6 +174,7 @@ fn subject_of(ask: HostAsk) -> String {
         | HostAsk::Listener
         | HostAsk::Stats
         | HostAsk::Metrics
+        | HostAsk::Rates
         | HostAsk::Config
         | HostAsk::Clients
         | HostAsk::Foreign(_) => String::new(),

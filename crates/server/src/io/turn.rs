@@ -603,7 +603,7 @@ fn ends_batch(ask: &Ask) -> bool {
         ) => true,
         // Numbers are gathered when the reply is written: what comes after
         // should not be in them.
-        Ask::Host(HostAsk::Stats | HostAsk::Metrics | HostAsk::Config) => true,
+        Ask::Host(HostAsk::Stats | HostAsk::Metrics | HostAsk::Rates | HostAsk::Config) => true,
         Ask::Engine(_) | Ask::EngineOrClose(_) | Ask::EngineSynced(_) | Ask::Own => false,
     }
 }

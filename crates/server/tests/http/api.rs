@@ -1,6 +1,8 @@
 //! `/api/v1` over the real binary, and through the other voices.
 
-use crate::common::{Server, Start, text};
+use std::time::Instant;
+
+use crate::common::{PATIENCE, Server, Start, text};
 use serde_json::{Value, json};
 
 /// A reply's status, head and document.
@@ -433,4 +435,37 @@ fn rights_are_those_of_every_voice() {
         audit.contains("POST /api/v1/queues/mine/acts/purge 403"),
         "{audit}"
     );
+}
+
+/// Needs a minute to end: how fast a queue moves is told of whole ones.
+#[test]
+fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_rates() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    assert_eq!(get(&server, "/queues/work/history").status, 404);
+    put(&server, "work", &["one"]);
+    let before = get(&server, "/queues/work/history");
+    assert_eq!(before.status, 200, "{}", before.json);
+    assert_eq!(before.json["minutes"]["ready"], json!([]));
+    assert_eq!(get(&server, "/queues/work").json["in_per_s"], Value::Null);
+    let began = Instant::now();
+    let past = loop {
+        put(&server, "work", &["more"]);
+        let past = get(&server, "/queues/work/history").json;
+        if past["minutes"]["ready"] != json!([]) {
+            break past;
+        }
+        assert!(began.elapsed() < PATIENCE * 2, "nobody looks: {past}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    assert_eq!(past["minutes"]["step_ms"], 60_000);
+    assert!(past["minutes"]["ready"][0].as_u64().unwrap() >= 1, "{past}");
+    assert!(
+        past["minutes"]["in_per_s"][0].as_f64().unwrap() > 0.0,
+        "{past}"
+    );
+    let queue = get(&server, "/queues/work").json;
+    assert!(queue["in_per_s"].as_f64().unwrap() > 0.0, "{queue}");
+    assert!(queue["out_per_s"].as_f64().is_some(), "{queue}");
+    assert_eq!(get(&server, "/queues/work/history?cursor=1").status, 400);
 }

@@ -16,6 +16,7 @@ use crate::reply;
     paths(
         queues::list,
         queues::show,
+        queues::history,
         queues::remove,
         queues::pause,
         queues::resume,

@@ -5,13 +5,21 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_engine::{Command, Outcome, StatsOf, StatsReply};
+use quintet_engine::{Command, Outcome, QueueStats, StatsOf, StatsReply, WallAhead};
+use serde_json::Value;
 
 use super::problem::Problem;
-use super::types::{PauseFor, Queues};
+use super::types::{PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
 use crate::gate::Visitor;
 use crate::reply;
+
+impl Api {
+    /// A queue's numbers, and how fast it moves.
+    fn queue(&self, stats: &QueueStats) -> Value {
+        types::queue(stats, self.door.rates(&stats.name))
+    }
+}
 
 /// Lists queues in the order they were made, some hundred at a time.
 #[utoipa::path(get, path = "/api/v1/queues", tag = "queues",
@@ -39,7 +47,7 @@ pub(super) async fn list(
         return Err(Problem::unexpected());
     };
     let page = Queues {
-        queues: page.queues.iter().map(types::queue).collect(),
+        queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
     };
     Ok(reply::document(&serde_json::json!(page)))
@@ -61,11 +69,34 @@ pub(super) async fn show(
         return Err(Problem::unexpected());
     };
     match *stats {
-        StatsReply::Queue(stats) => Ok(reply::document(&types::queue(&stats))),
+        StatsReply::Queue(stats) => Ok(reply::document(&api.queue(&stats))),
         StatsReply::Shard(_) | StatsReply::Queues(_) | StatsReply::Message(_) => {
             Err(Problem::unexpected())
         }
     }
+}
+
+/// How a queue's numbers were: the last hour by the minute, the last day by
+/// the quarter of an hour. Empty for one that has not moved since the server
+/// started, and beyond `history_queues`.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/history", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = PastOfQueue), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn history(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let queue = read::queue(&queue)?;
+    // Whether it is there, and may be seen.
+    let of = StatsOf::Queue(queue.clone());
+    api.ask(&visitor, Command::Stats(of)).await?;
+    let door = &api.door;
+    let ahead = WallAhead::between(door.now(), door.wall());
+    let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
+    Ok(reply::document(&serde_json::json!(past)))
 }
 
 /// Removes a queue and all in it; what is reserved vanishes when it is

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_engine::{Message, Name, QueueStats, State};
+use quintet_door::{History, Rates, Series};
+use quintet_engine::{Message, Ms, Name, QueueStats, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -227,6 +228,63 @@ pub(super) struct Queues {
     pub(super) cursor: Option<String>,
 }
 
+/// How a queue's numbers were.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct PastOfQueue {
+    pub(super) queue: String,
+    /// The last hour, in steps of a minute.
+    pub(super) minutes: Past,
+    /// The last day, in steps of a quarter of an hour: `ready` and `oldest_s`
+    /// at their most.
+    pub(super) quarters: Past,
+}
+
+/// Numbers in steps of the same length, oldest first; null: nobody looked.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Past {
+    /// Length of a step.
+    pub(super) step_ms: u64,
+    /// When the last step ended.
+    pub(super) end_ms: u64,
+    /// Messages ready.
+    pub(super) ready: Vec<Option<u32>>,
+    /// Age of the oldest ready message, s.
+    pub(super) oldest_s: Vec<Option<u32>>,
+    /// Messages that came, each second.
+    pub(super) in_per_s: Vec<Option<f64>>,
+    /// Messages that left, each second.
+    pub(super) out_per_s: Vec<Option<f64>>,
+}
+
+impl PastOfQueue {
+    /// `wall` tells what the wall clock shows at a moment.
+    pub(super) fn of(queue: &Name, history: Option<History>, wall: impl Fn(Ms) -> Ms) -> Self {
+        let (minutes, quarters) = history.map_or_else(Default::default, |history| {
+            let (minutes, quarters) = (&history.minutes, &history.quarters);
+            (Past::of(minutes, &wall), Past::of(quarters, &wall))
+        });
+        Self {
+            queue: queue.to_string(),
+            minutes,
+            quarters,
+        }
+    }
+}
+
+impl Past {
+    fn of(series: &Series, wall: impl Fn(Ms) -> Ms) -> Self {
+        let samples = || series.samples.iter();
+        Self {
+            step_ms: series.step_ms,
+            end_ms: wall(series.end).0,
+            ready: samples().map(|s| s.map(|s| s.ready)).collect(),
+            oldest_s: samples().map(|s| s.map(|s| s.oldest_s)).collect(),
+            in_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[0])).collect(),
+            out_per_s: samples().map(|s| s.map(|s| s.rates.rounded()[1])).collect(),
+        }
+    }
+}
+
 /// Text, with what is none replaced.
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -280,13 +338,16 @@ impl Shown {
 }
 
 /// A queue's numbers.
-pub(super) fn queue(stats: &QueueStats) -> Value {
+pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>) -> Value {
     let mut map = serde_json::Map::new();
     map.insert("name".into(), stats.name.to_string().into());
     map.insert("created_ms".into(), stats.created.0.into());
     map.insert("oldest_ms".into(), stats.oldest_ms.into());
     map.insert("paused".into(), stats.paused.into());
     map.insert("down".into(), stats.down.into());
+    let rates = rates.map(Rates::rounded);
+    map.insert("in_per_s".into(), rates.map(|[into, _]| into).into());
+    map.insert("out_per_s".into(), rates.map(|[_, out]| out).into());
     let gauges = quintet_engine::QueueGauges::NAMES.iter();
     let totals = quintet_engine::QueueTotals::NAMES.iter();
     let gauges = gauges.zip(stats.gauges.values());

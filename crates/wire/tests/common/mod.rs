@@ -344,9 +344,11 @@ impl Host {
     fn host(&mut self, ask: HostAsk) -> Given {
         match ask {
             HostAsk::Stats => Given::Server(Box::new(self.stats())),
-            HostAsk::Metrics | HostAsk::Drain(_) | HostAsk::Clients | HostAsk::CloseClient(_) => {
-                Given::Host(Ok(String::new()))
-            }
+            HostAsk::Metrics
+            | HostAsk::Rates
+            | HostAsk::Drain(_)
+            | HostAsk::Clients
+            | HostAsk::CloseClient(_) => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,
             HostAsk::Reload | HostAsk::Listener => Given::Host(Ok(String::new())),
             HostAsk::Shutdown => Given::Host(Err("shutdown is not allowed".to_owned())),

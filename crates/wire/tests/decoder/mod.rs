@@ -139,6 +139,7 @@ impl Driver<'_> {
             Ask::Host(
                 HostAsk::Reload
                 | HostAsk::Metrics
+                | HostAsk::Rates
                 | HostAsk::Config
                 | HostAsk::Listener
                 | HostAsk::Drain(_)

@@ -1,0 +1,126 @@
+//! What became of each queue's numbers: a thread looks at them once a minute.
+
+mod rings;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quintet_door::{History, Rates, Visit};
+use quintet_engine::{Command, Ms, Name, Outcome, StatsOf, StatsReply};
+use quintet_host::locked;
+
+use crate::desk::ServerDoor;
+use crate::server::Server;
+use rings::{Histories, MINUTE};
+
+/// Between two pages of queues others have the shards and the processor for so many times as long
+/// as the page took.
+const REST: u32 = 9;
+/// And this much at most.
+const REST_MAX: Duration = Duration::from_millis(20);
+/// The minute may be longer than time of the machine: looked at again by then.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+/// The history of all queues, and the bell that ends its thread.
+pub(crate) struct Looks {
+    inside: Mutex<Histories>,
+    stops: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            inside: Mutex::new(Histories::new()),
+            stops: Mutex::new(false),
+            bell: Condvar::new(),
+        }
+    }
+}
+
+impl Looks {
+    /// A queue's history.
+    pub(crate) fn of(&self, queue: &Name) -> Option<History> {
+        locked(&self.inside).of(queue)
+    }
+
+    /// How fast it moved in the last minute.
+    pub(crate) fn rates(&self, queue: &Name) -> Option<Rates> {
+        locked(&self.inside).rates(queue)
+    }
+
+    /// The rates of all queues that have some, as JSON: `{"NAME": [IN, OUT]}`.
+    pub(crate) fn all_rates(&self) -> String {
+        let inside = locked(&self.inside);
+        let all = inside.all_rates();
+        let all = all.map(|(name, rates)| (name.to_string(), rates.rounded().into()));
+        serde_json::Value::Object(all.collect()).to_string()
+    }
+
+    /// Queues that have one, and those that moved and have none.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        locked(&self.inside).counts()
+    }
+
+    /// Its thread ends.
+    pub(crate) fn stop(&self) {
+        *locked(&self.stops) = true;
+        self.bell.notify_all();
+    }
+
+    /// Waits; true: it is to end.
+    fn rest(&self, for_long: Duration) -> bool {
+        let stops = locked(&self.stops);
+        let waited = self
+            .bell
+            .wait_timeout_while(stops, for_long, |stops| !*stops);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Server {
+    /// The thread of histories: runs until `stop`.
+    pub(crate) fn run_history(self: &Arc<Self>, stop: &AtomicBool) {
+        let door = ServerDoor(Arc::clone(self));
+        loop {
+            let minute = self.core.clock.now().0 / MINUTE;
+            let next = Ms((minute + 1) * MINUTE);
+            while self.core.clock.now() < next {
+                let left = Duration::from_millis(next.since(self.core.clock.now()));
+                if self.looks.rest(left.min(LOOK_MAX)) || stop.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+            if !self.look_at_queues(&door) {
+                return;
+            }
+        }
+    }
+
+    /// Looks at all queues once, page by page. False: it is to end.
+    fn look_at_queues(&self, door: &ServerDoor) -> bool {
+        let visit = Visit::new(door);
+        let most = locked(&self.config).history_queues;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        locked(&self.looks.inside).begin(self.core.clock.now());
+        let mut next = Some((0, 0));
+        while let Some(from) = next.take() {
+            let began = Instant::now();
+            let Outcome::Stats(stats) = visit.ask(Command::Stats(StatsOf::Queues { from })) else {
+                // It is stopping, or of no node that owns: an unfinished pass forgets nothing.
+                return !self.looks.rest(Duration::ZERO);
+            };
+            if let StatsReply::Queues(page) = *stats {
+                locked(&self.looks.inside).look(self.core.clock.now(), &page.queues, most);
+                next = page.next;
+            }
+            let rest = (began.elapsed() * REST).min(REST_MAX);
+            if next.is_some() && self.looks.rest(rest) {
+                return false;
+            }
+        }
+        locked(&self.looks.inside).end(self.core.clock.now());
+        true
+    }
+}

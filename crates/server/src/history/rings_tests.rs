@@ -1,0 +1,138 @@
+use quintet_engine::QueueGauges;
+
+use super::*;
+
+const START: u64 = 1_000_000 * QUARTER;
+
+fn queue(name: &str, into: u64, out: u64) -> QueueStats {
+    QueueStats {
+        name: Name::from(name),
+        created: Ms(7),
+        gauges: QueueGauges {
+            ready: into - out,
+            ..QueueGauges::default()
+        },
+        oldest_ms: (into - out) * 1000,
+        totals: QueueTotals {
+            puts: into,
+            taken: out,
+            ..QueueTotals::default()
+        },
+        ..QueueStats::default()
+    }
+}
+
+/// One pass `minute` minutes after the start.
+fn pass(all: &mut Histories, minute: u64, queues: &[QueueStats], most: usize) {
+    let now = Ms(START + minute * MINUTE);
+    all.begin(now);
+    all.look(now, queues, most);
+    all.end(now);
+}
+
+#[test]
+fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
+    let mut all = Histories::new();
+    pass(&mut all, 0, &[queue("a", 600, 0), queue("still", 5, 0)], 9);
+    assert_eq!(all.counts(), (0, 0), "nothing is known to have moved");
+    pass(
+        &mut all,
+        1,
+        &[queue("a", 1200, 60), queue("still", 5, 0)],
+        9,
+    );
+    let rates = all.rates(&Name::from("a")).expect("it moved");
+    assert_eq!((rates.into, rates.out), (10.0, 1.0));
+    assert!(all.of(&Name::from("still")).is_none());
+    pass(&mut all, 2, &[queue("a", 1200, 60)], 9);
+    let rates = all.rates(&Name::from("a")).expect("it has a history");
+    assert_eq!(rates, Rates::default());
+    let history = all.of(&Name::from("a")).expect("one");
+    assert_eq!(history.minutes.end, Ms(START + 2 * MINUTE));
+    let ready = history
+        .minutes
+        .samples
+        .iter()
+        .map(|sample| sample.unwrap().ready);
+    assert_eq!(ready.collect::<Vec<_>>(), [1140, 1140]);
+}
+
+#[test]
+fn a_new_queue_counts_from_its_birth_and_one_made_anew_is_another() {
+    let mut all = Histories::new();
+    pass(&mut all, 0, &[], 9);
+    let mut new = queue("a", 60, 0);
+    new.created = Ms(START + MINUTE / 2);
+    pass(&mut all, 1, std::slice::from_ref(&new), 9);
+    assert_eq!(all.rates(&new.name).expect("it moved").into, 2.0);
+    new.created = Ms(START + MINUTE + MINUTE / 2);
+    new.totals.puts = 30;
+    pass(&mut all, 2, std::slice::from_ref(&new), 9);
+    let history = all.of(&new.name).expect("it moved");
+    assert_eq!(history.minutes.samples.len(), 1, "the old one's is gone");
+    assert_eq!(all.rates(&new.name).expect("it moved").into, 1.0);
+    pass(&mut all, 3, &[], 9);
+    assert_eq!(all.counts(), (0, 0), "gone with its queue");
+    assert!(all.marks.is_empty());
+}
+
+#[test]
+fn gaps_stay_gaps_and_time_that_stands_adds_nothing() {
+    let mut all = Histories::new();
+    let name = Name::from("a");
+    pass(&mut all, 0, &[queue("a", 1, 0)], 9);
+    pass(&mut all, 1, &[queue("a", 2, 0)], 9);
+    pass(&mut all, 4, &[queue("a", 182, 0)], 9);
+    pass(&mut all, 4, &[queue("a", 999, 0)], 9);
+    let history = all.of(&name).expect("one");
+    let there = history.minutes.samples.iter().map(Option::is_some);
+    assert_eq!(there.collect::<Vec<_>>(), [true, false, false, true]);
+    // Over three minutes: what is not known of each is known of all.
+    assert_eq!(all.rates(&name).expect("one").into, 1.0);
+    // Longer than the ring: nothing of before is left, and nothing is made up.
+    pass(&mut all, 1000, &[queue("a", 183, 0)], 9);
+    let history = all.of(&name).expect("one");
+    assert_eq!(history.minutes.samples.len(), MINUTES);
+    assert_eq!(history.minutes.samples.iter().flatten().count(), 1);
+}
+
+#[test]
+fn a_quarter_is_its_minutes_at_their_most_and_in_the_mean() {
+    let mut all = Histories::new();
+    for minute in 0..=30 {
+        let into = 1 + minute * 60 + if minute >= 20 { 6000 } else { 0 };
+        pass(&mut all, minute, &[queue("a", into, 0)], 9);
+    }
+    let quarters = all.of(&Name::from("a")).expect("one").quarters;
+    assert_eq!(quarters.end, Ms(START + 2 * QUARTER));
+    let samples: Vec<_> = quarters.samples.iter().map(|s| s.unwrap()).collect();
+    assert_eq!(samples.len(), 2);
+    assert_eq!(samples[0].ready, 1 + 15 * 60);
+    assert!((samples[0].rates.into - 1.0).abs() < 0.001);
+    assert_eq!(samples[1].oldest_s, 1 + 30 * 60 + 6000);
+    let mean = 1.0 + 100.0 / 15.0;
+    assert!((samples[1].rates.into - mean).abs() < 0.001);
+}
+
+#[test]
+fn rings_are_bounded_in_number_and_in_length_and_idle_ones_are_forgotten() {
+    let mut all = Histories::new();
+    let names = ["a", "b", "c"];
+    pass(&mut all, 0, &names.map(|name| queue(name, 1, 0)), 2);
+    for minute in 1..3 * 24 * 60 {
+        let moved = names.map(|name| queue(name, 1 + minute.min(1500), 0));
+        pass(&mut all, minute, &moved, 2);
+        let (rings, left_out) = all.counts();
+        assert!(rings <= 2);
+        if minute == 5 {
+            assert_eq!((rings, left_out), (2, 1));
+            assert!(all.of(&Name::from("c")).is_none());
+        }
+        if minute == 1500 {
+            let history = all.of(&Name::from("a")).expect("one");
+            assert_eq!(history.minutes.samples.len(), MINUTES);
+            assert_eq!(history.quarters.samples.len(), QUARTERS);
+        }
+    }
+    assert_eq!(all.counts(), (0, 0));
+}
