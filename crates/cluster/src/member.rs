@@ -63,7 +63,8 @@ pub trait Duty: Send {
     /// Takes in the next frame.
     ///
     /// # Errors
-    /// What is wrong with it, in words; the member stops.
+    /// What is wrong with it, in words: it may be that of what was read before, so the log is read
+    /// again, and the member stops if it comes to the same.
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 
     /// Whether what the frames so far led to could be served at once, as far as was found out since
@@ -425,8 +426,10 @@ impl<D: Duty> Inner<D> {
                 }
             }
             // It may be what was read before that is not so: everything is read once more.
-            Err(LogError::BadEntry { entry, .. }) if self.refused != Some(entry) => {
-                self.refused = Some(entry);
+            Err(LogError::BadEntry { .. } | LogError::Replay { .. })
+                if self.refused != Some(seq.0) =>
+            {
+                self.refused = Some(seq.0);
                 self.tally.divergences += 1;
                 self.read_again();
             }

@@ -130,6 +130,11 @@ impl<'a, J> Cx<'a, J> {
 
 /// Forgotten messages freed with each command, and with each tick.
 pub(crate) const REAP_PER_COMMAND: usize = 64;
+/// The same for each fact that is replayed, of which a frame has a thousand that others wait for:
+/// more than a fact can make.
+pub(crate) const REAP_PER_FACT: usize = 2;
+/// And for each frame.
+const REAP_PER_FRAME: usize = 2048;
 const REAP_PER_TICK: usize = 4096;
 /// Leases of parties that are gone, ended in one step.
 const LEASES_PER_STEP: usize = 1024;
@@ -511,6 +516,28 @@ impl Engine {
                 cx.journal.record(&counted);
             }
         }
+    }
+
+    /// Frees a slice of what flushes and drops left. Called for each frame that is replayed, as
+    /// nobody else does it while another process decides.
+    pub fn reap_replayed(&mut self) {
+        if !self.store.graves.is_empty() {
+            self.store.reap(REAP_PER_FRAME);
+        }
+    }
+
+    /// In what the counters of a queue that a snapshot tells of are not those to which the facts
+    /// before it have led here, in words. Nothing is said of what is no [`Fact::QueueCounted`].
+    pub fn contradicts(&self, fact: &Fact) -> Option<String> {
+        let Fact::QueueCounted { queue, .. } = fact else {
+            return None;
+        };
+        let here = self.store.counted(*queue);
+        if here.as_ref() == Some(fact) {
+            return None;
+        }
+        let name = self.store.name_of(*queue);
+        Some(format!("queue {name}: {here:?} here, {fact:?} there"))
     }
 
     /// The segment in which the facts of the next commands will land.

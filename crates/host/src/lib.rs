@@ -35,6 +35,8 @@ mod owner_tests;
 mod party;
 mod post;
 mod recover;
+#[cfg(test)]
+mod recover_tests;
 mod retire;
 mod room;
 mod shard;

@@ -52,6 +52,12 @@ pub struct Replay {
     began: Instant,
     told: Instant,
     bytes: u64,
+    /// By shard: the records that come next are the snapshot of a segment, and something came
+    /// before it.
+    snapshots: Vec<bool>,
+    /// Nothing came yet.
+    fresh: bool,
+    contradiction: Option<String>,
 }
 
 /// A large body as far as the log told.
@@ -307,6 +313,9 @@ impl Replay {
             began: now,
             told: now,
             bytes: 0,
+            snapshots: vec![false; shards],
+            fresh: true,
+            contradiction: None,
         })
     }
 
@@ -338,6 +347,11 @@ impl Replay {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
+        let before = !std::mem::take(&mut self.fresh);
+        if frame.first_in_segment {
+            self.snapshots.fill(before);
+        }
+        self.engines.iter_mut().for_each(Engine::reap_replayed);
         match frame.kind {
             FrameKind::Facts => self.facts(frame.payload, Home(frame.segment.0)),
             FrameKind::Body => self.chunk(frame),
@@ -352,15 +366,24 @@ impl Replay {
         }
     }
 
+    /// In what the newest snapshot's counters are not those that the frames before it led to, if
+    /// that was not asked before. It means something only to who had read everything that was there
+    /// when its first segment became the oldest: of others' messages it may know too little.
+    pub fn take_contradiction(&mut self) -> Option<String> {
+        self.contradiction.take()
+    }
+
     fn facts(&mut self, mut payload: &[u8], home: Home) -> Result<(), String> {
-        let bodies = &mut self.bodies;
+        let (bodies, snapshots) = (&mut self.bodies, &mut self.snapshots);
         while !payload.is_empty() {
             let (shard, mut records) =
                 next_group(&mut payload).ok_or("a group of records is cut short")?;
-            let engine = usize::try_from(shard)
-                .ok()
-                .and_then(|shard| self.engines.get_mut(shard))
-                .ok_or_else(|| format!("records of shard {shard}, which does not exist"))?;
+            let at = usize::try_from(shard).unwrap_or(usize::MAX);
+            let (Some(engine), Some(in_snapshot)) =
+                (self.engines.get_mut(at), snapshots.get_mut(at))
+            else {
+                return Err(format!("records of shard {shard}, which does not exist"));
+            };
             while !records.is_empty() {
                 let fact = Fact::decode(&mut records, &mut |id, len| {
                     let found = bodies.entry(id).or_default();
@@ -374,6 +397,12 @@ impl Replay {
                         .clone()
                 })
                 .map_err(|error| error.to_string())?;
+                if *in_snapshot {
+                    let found = self.contradiction.take();
+                    self.contradiction = found.or_else(|| engine.contradicts(&fact));
+                    // Each ends with these.
+                    *in_snapshot = !matches!(fact, Fact::ShardCounted(_));
+                }
                 engine.replay(fact, home);
             }
         }

@@ -6,6 +6,7 @@
 //! another leader.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,6 +17,9 @@ use tokio::time::sleep;
 /// A server that answers nothing for so long is left. Longer than most elections, while nobody
 /// answers; short of the ten seconds that the longest take.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// The same of one that was left before and has answered nothing since: while the others elect for
+/// longer than it takes to try them all, the one they cannot reach must not cost as much again.
+const PATIENCE_AGAIN: Duration = Duration::from_millis(1500);
 /// The first server is the one to come back to, once another has answered for so long.
 const HOME: Duration = Duration::from_secs(60);
 /// How often it is looked.
@@ -48,6 +52,8 @@ struct Silence {
     left: Option<Instant>,
     /// The server that is tried first.
     first: usize,
+    /// Servers that were left and have answered nothing since.
+    silent: BTreeSet<usize>,
 }
 
 impl Silence {
@@ -57,6 +63,14 @@ impl Silence {
 
     fn answered(&mut self) {
         self.since = None;
+        self.silent.remove(&self.first);
+    }
+
+    fn patience(&self) -> Duration {
+        match self.silent.contains(&self.first) {
+            true => PATIENCE_AGAIN,
+            false => PATIENCE,
+        }
     }
 
     /// What is to be done, out of so many servers.
@@ -64,15 +78,17 @@ impl Silence {
         let over = |since: Option<Instant>, time| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= time)
         };
-        if over(self.since, PATIENCE) {
+        if over(self.since, self.patience()) {
             // What was asked is lost with the connection.
             self.since = None;
+            self.silent.insert(self.first);
             self.first = (self.first + 1) % servers;
             self.left = Some(now);
             return Turn::To(self.first);
         }
         if self.since.is_none() && over(self.left, HOME) {
             (self.left, self.first) = (None, 0);
+            self.silent.clear();
             return Turn::Home;
         }
         Turn::Stay
@@ -115,7 +131,7 @@ impl Line {
             sleep(LOOK).await;
             if !self.is_connected() {
                 // The library looks for another by itself.
-                self.answered();
+                self.silence().since = None;
                 continue;
             }
             let turn = self.silence().turn(Instant::now(), self.addresses.len());
@@ -172,6 +188,29 @@ mod tests {
         assert_eq!(silence.turn(at(200), 3), Turn::Stay);
         silence.asked(at(200));
         assert_eq!(silence.turn(at(204), 3), Turn::To(1));
+    }
+
+    #[test]
+    fn one_that_was_left_is_left_sooner_until_it_has_answered() {
+        let (start, mut silence) = (Instant::now(), Silence::default());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        // All of them, once.
+        for (number, next) in [(0, 1), (1, 2), (2, 0)] {
+            silence.asked(at(number * 4_000));
+            assert_eq!(silence.turn(at(number * 4_000 + 3_999), 3), Turn::Stay);
+            assert_eq!(silence.turn(at(number * 4_000 + 4_000), 3), Turn::To(next));
+        }
+        silence.asked(at(12_000));
+        assert_eq!(silence.turn(at(13_499), 3), Turn::Stay);
+        assert_eq!(silence.turn(at(13_500), 3), Turn::To(1));
+        // This one has a leader now, and is believed again.
+        silence.asked(at(13_500));
+        silence.answered();
+        silence.asked(at(14_000));
+        assert_eq!(silence.turn(at(17_999), 3), Turn::Stay);
+        assert_eq!(silence.turn(at(18_000), 3), Turn::To(2));
+        silence.asked(at(18_000));
+        assert_eq!(silence.turn(at(19_500), 3), Turn::To(0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::queue::Live;
 use super::{CopiedOut, Durable, Queue};
 use crate::cold::{BlockAt, RunId};
 use crate::command::Party;
-use crate::engine::{Cx, Engine, REAP_PER_COMMAND};
+use crate::engine::{Cx, Engine, REAP_PER_FACT};
 use crate::fact::{Fact, Journal};
 use crate::message::{Home, Message, MessageId, QueueId};
 use crate::stats::QueueTotals;
@@ -103,7 +103,7 @@ impl Engine {
             self.resettle(queue);
         }
         if !self.store.graves.is_empty() {
-            self.store.reap(REAP_PER_COMMAND);
+            self.store.reap(REAP_PER_FACT);
         }
     }
 

@@ -84,12 +84,16 @@ impl Duty for Work {
 
     fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
         state.apply(&frame)?;
+        let contradiction = state.take_contradiction();
         if self.ground.watches() {
             let mut oracle = locked(&self.ground.oracle);
             let from = *self.same_from.get_or_insert_with(|| oracle.same_from());
             let bytes = (FRAME_HEADER_BYTES + frame.payload.len()) as u64;
             let end = Position(frame.position.0 + bytes);
             if end >= from {
+                if let Some(why) = contradiction {
+                    panic!("epoch {}, at {:?}: {why}", frame.epoch.0, frame.position);
+                }
                 let replayed = || image(state.engines.iter());
                 oracle.replayed(frame.epoch.0, end, &replayed);
             }

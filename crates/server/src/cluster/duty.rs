@@ -111,13 +111,21 @@ impl Duty for Work {
         if std::mem::replace(&mut self.began, true) {
             tracing::warn!("the log is read again from its first entry");
         }
+        self.stands_by = false;
         Replay::new(self.shards, &self.settings).map_err(|error| format!("{error:#}"))
     }
 
     fn frame(&mut self, state: &mut Replay, frame: ReplayFrame<'_>) -> Result<(), String> {
         state.apply(&frame)?;
+        let contradiction = state.take_contradiction();
         if self.stands_by {
             self.told.lags.applied(frame.time_ms);
+            if let Some(why) = contradiction {
+                let segment = frame.segment.0;
+                let why = format!("what the snapshot of segment {segment} counts is not so: {why}");
+                tracing::warn!("{why}");
+                return Err(why);
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod files;
 mod handover;
+mod interrupted;
 mod limits;
 mod near;
 mod node;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use quintet_jetstream::{JetStream, Names};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -66,12 +67,20 @@ impl Cluster {
         data.with_extension("toml")
     }
 
+    /// The same servers for another cluster.
+    pub(crate) fn rename(&mut self, name: String) {
+        self.name = name;
+    }
+
+    /// The cluster's stream, which need not be there.
+    pub(crate) fn stream(&self) -> JetStream {
+        let names = Names::of(&self.name, 0);
+        JetStream::connect(&self.fleet.addresses(0), names).expect("reached")
+    }
+
     /// Deletes the cluster's stream, as a disaster would.
     pub(crate) fn lose_stream(&self) {
-        let names = quintet_jetstream::Names::of(&self.name, 0);
-        let servers = self.fleet.addresses(0);
-        let stream = quintet_jetstream::JetStream::connect(&servers, names).expect("reached");
-        stream.delete().expect("deleted");
+        self.stream().delete().expect("deleted");
     }
 
     /// Starts a node.

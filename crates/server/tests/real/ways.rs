@@ -7,10 +7,11 @@ use crate::node::{Cluster, Node, alone, quintet, run};
 use crate::servers::until;
 
 /// Most of what is put below leaves memory.
-const SMALL: &str = "memory = '40MiB'\nshards = 2\nsegment_bytes = '8MiB'\nlog_bytes = '24MiB'\n";
+pub(crate) const SMALL: &str =
+    "memory = '40MiB'\nshards = 2\nsegment_bytes = '8MiB'\nlog_bytes = '24MiB'\n";
 
 /// 64 MB, with some bodies that are stored in pieces; in their order.
-fn put_much(client: &mut crate::node::Client, prefix: &str) -> Vec<String> {
+pub(crate) fn put_much(client: &mut crate::node::Client, prefix: &str) -> Vec<String> {
     let long = "x".repeat(32_000);
     let bodies = (0..2000).map(|number| match number % 500 {
         // At both ends of the log.
@@ -21,14 +22,14 @@ fn put_much(client: &mut crate::node::Client, prefix: &str) -> Vec<String> {
 }
 
 /// Nobody wants to read these.
-fn compare(found: &[String], put: &[String]) {
+pub(crate) fn compare(found: &[String], put: &[String]) {
     assert_eq!(found.len(), put.len());
     for (number, (found, put)) in found.iter().zip(put).enumerate() {
         assert!(found == put, "message {number}");
     }
 }
 
-fn stop(node: &mut Node) {
+pub(crate) fn stop(node: &mut Node) {
     node.signal(Signal::TERM);
     assert!(node.wait().success());
 }

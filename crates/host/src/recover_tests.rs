@@ -1,0 +1,78 @@
+//! Replay, frame by frame: what a snapshot's counters say of the frames before it.
+
+use quintet_engine::format::put_group;
+use quintet_engine::{Fact, Ms, QueueId, QueueTotals, Settings};
+use quintet_log::{Epoch, FrameKind, Position, ReplayFrame, SegmentNumber};
+
+use crate::Replay;
+
+fn made() -> Fact {
+    Fact::QueueMade {
+        queue: QueueId(1),
+        name: "q".into(),
+        parent: None,
+        created: Ms(5),
+    }
+}
+
+/// So many were put into the queue.
+fn counted(puts: u64) -> Fact {
+    let totals = QueueTotals {
+        puts,
+        ..QueueTotals::default()
+    };
+    Fact::QueueCounted {
+        queue: QueueId(1),
+        totals: Box::new(totals),
+        head: 0,
+        bury_order: 0,
+    }
+}
+
+/// What is found out by a frame with these facts of a shard.
+fn frame(replay: &mut Replay, segment: Option<u32>, facts: &[Fact]) -> Option<String> {
+    let mut records = Vec::new();
+    facts.iter().for_each(|fact| fact.encode(&mut records));
+    let mut payload = Vec::new();
+    put_group(&mut payload, 1, &records);
+    let frame = ReplayFrame {
+        position: Position(0),
+        epoch: Epoch(1),
+        time_ms: 5,
+        kind: FrameKind::Facts,
+        segment: SegmentNumber(segment.unwrap_or(1)),
+        offset: 0,
+        first_in_segment: segment.is_some(),
+        count: u32::try_from(facts.len()).expect("few"),
+        payload: &payload,
+    };
+    replay.apply(&frame).expect("whole facts");
+    replay.take_contradiction()
+}
+
+#[test]
+fn a_snapshot_that_counts_otherwise_is_told_of_and_believed() {
+    let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
+    let end = || Fact::ShardCounted(Box::default());
+    // Nothing came before the first.
+    assert_eq!(
+        frame(&mut replay, Some(1), &[made(), counted(3), end()]),
+        None
+    );
+    assert_eq!(
+        frame(&mut replay, Some(2), &[made(), counted(3), end()]),
+        None
+    );
+    // Outside of snapshots an owner tells what others may not know.
+    assert_eq!(frame(&mut replay, None, &[counted(4)]), None);
+    // A snapshot may take several frames.
+    assert_eq!(frame(&mut replay, Some(3), &[made()]), None);
+    let found = frame(&mut replay, None, &[counted(5), end()]);
+    let found = found.expect("a contradiction");
+    assert!(found.starts_with("queue q:"), "{found}");
+    assert_eq!(
+        frame(&mut replay, Some(4), &[made(), counted(5), end()]),
+        None
+    );
+    assert_eq!(frame(&mut replay, None, &[counted(6)]), None);
+}
