@@ -351,6 +351,8 @@ metrics! {
         = |r| r.shard.totals.cancels;
     Counter "leases_timed_out_total" ("total_timeouts") "Leases that ran out."
         = |r| r.shard.totals.timeouts;
+    Counter "tries_failed_total" ("total_failures") "Tries that failed, as policies of queues count them."
+        = |r| r.shard.totals.failures;
     Counter "messages_buried_total" ("total_buries") "Messages buried."
         = |r| r.shard.totals.buries;
     Counter "messages_kicked_total" ("total_kicks") "Messages kicked."
