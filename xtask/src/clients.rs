@@ -60,19 +60,27 @@ pub(crate) fn python(root: &Path) -> Result<()> {
 /// # Errors
 /// As [`python`].
 pub(crate) fn node(root: &Path) -> Result<()> {
-    let folder = root.join("clients/node");
+    let how = ["install", "--no-package-lock"];
+    node_tests(root, &root.join("clients/node"), &how)
+}
+
+/// Clicks through the console in Chromium; the packages are those of the lock
+/// file.
+///
+/// # Errors
+/// As [`python`].
+pub(crate) fn browser(root: &Path) -> Result<()> {
+    node_tests(root, &root.join("clients/browser"), &["ci"])
+}
+
+fn node_tests(root: &Path, folder: &Path, install: &[&str]) -> Result<()> {
     run(Command::new("npm")
-        .args([
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--no-package-lock",
-        ])
-        .current_dir(&folder))?;
+        .args(install)
+        .args(["--silent", "--no-audit", "--no-fund"])
+        .current_dir(folder))?;
     let binary = binary(root)?;
     run(Command::new("node")
         .args(["--test", "."])
         .env("QUINTET", &binary)
-        .current_dir(&folder))
+        .current_dir(folder))
 }

@@ -43,6 +43,7 @@ const PEERS: &[Need] = &[
     program("promtool", "prometheus"),
 ];
 const DEBIAN: &[Need] = &[program("dpkg-deb", "dpkg"), program("strip", "binutils")];
+const CHROMIUM: &[Need] = &[program("chromium", "chromium")];
 const NODE: &[Need] = &[program("node", "nodejs"), program("npm", "npm")];
 
 /// All there are, in the order in which they are run. A new one is a line here.
@@ -122,10 +123,18 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "node",
         what: "Node's client libraries against the real binary",
-        minutes: 2,
+        minutes: 1,
         needs: &[BUILD, NODE],
         fetches: "client libraries by npm",
         run: clients::node,
+    },
+    Part {
+        name: "browser",
+        what: "the console, clicked through in Chromium, and read by axe",
+        minutes: 1,
+        needs: &[BUILD, NODE, CHROMIUM],
+        fetches: "puppeteer-core and axe-core by npm",
+        run: clients::browser,
     },
 ];
 
@@ -414,7 +423,7 @@ mod tests {
         announce(&chosen(PARTS, &["node", "tidy"]).unwrap(), &mut out).unwrap();
         let said = String::from_utf8(out).unwrap();
         assert!(
-            said.starts_with("xtask: tidy, node: up to 3 minutes"),
+            said.starts_with("xtask: tidy, node: up to 2 minutes"),
             "{said}"
         );
         assert!(said.contains("node gets client libraries by npm"), "{said}");

@@ -1,0 +1,238 @@
+"use strict";
+// What a person does with the console, each act seen through another voice.
+
+const assert = require("node:assert/strict");
+const { readFileSync } = require("node:fs");
+const { after, before, test } = require("node:test");
+const { Beanstalk, browse, serve } = require("./world.js");
+
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+// Longer than anything takes on a busy machine.
+const PATIENCE_MS = 120_000;
+const WIDTHS = [390, 320];
+const MARKUP = "<script>document.title='owned'</script><img src=x onerror=alert(1)>";
+
+let server, beans, browser, page;
+before(async () => {
+  server = await serve();
+  beans = new Beanstalk(server.beanstalk);
+  browser = await browse();
+  page = await browser.open();
+});
+after(async () => {
+  if (browser) await browser.close();
+  if (beans) beans.close();
+  if (server) await server.stop();
+});
+
+const go = (path) => page.goto(server.site + path);
+/** Clicks, and waits for the page behind it. */
+const follow = (selector) => Promise.all([page.waitForNavigation(), page.click(selector)]);
+/** A button or a link by its words. */
+const named = (text) => `::-p-xpath(//main//*[self::a or self::button][contains(normalize-space(.), ${JSON.stringify(text)})])`;
+const note = () => page.$eval(".note", (p) => p.textContent);
+const text = () => page.$eval("main", (main) => main.innerText);
+
+test("put by the form", async () => {
+  await go("/");
+  await follow("a[data-key=p]");
+  await page.type("#to", "work");
+  await page.type("#body", '{"to":"ana"}');
+  await follow("main form button.main");
+  assert.match(await note(), /^Put as message \d+ into work/);
+  const { body } = await (await beans.ask("use work"), beans.ask("peek-ready"));
+  assert.equal(body, '{"to":"ana"}');
+  assert.match(await text(), /"to": "ana"/);
+});
+
+test("browse: row by row with keys, filtered, one opened", async () => {
+  for (let n = 0; n < 60; n += 1) await beans.put("many", `body ${n}.`);
+  await go("/");
+  await page.keyboard.press("/");
+  await page.keyboard.type("many");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.match(page.url(), /\/queues\/many$/);
+  assert.equal((await page.$$("tbody tr")).length, 50);
+  await follow(named("Next"));
+  assert.equal((await page.$$("tbody tr")).length, 10);
+  await page.type("#has", "body 17.");
+  await page.keyboard.press("Enter");
+  await page.waitForNavigation();
+  assert.equal((await page.$$("tbody tr")).length, 1);
+  await follow("tbody a[data-row]");
+  assert.match(await text(), /body 17\./);
+  // Each way of showing it.
+  await page.click("label[for=way-hex]");
+  assert.match(await page.$eval(".w-hex pre", (pre) => pre.innerText), /^00000000 {2}62 6f 64 79/);
+});
+
+test("bury, and retry what was buried", async () => {
+  const id = await beans.put("fails", "one");
+  await go(`/messages/${id}`);
+  await follow(named("Bury"));
+  assert.equal(await beans.stat("fails", "current-jobs-buried"), 1);
+  await go("/");
+  assert.match(await text(), /fails has 1 message buried/);
+  await follow('a[aria-label="Look at the buried messages of fails"]');
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  assert.match(await page.$eval("[data-count]", (span) => span.textContent), /1 selected/);
+  await follow('button[formaction$="/ask/retry"]');
+  assert.match(await text(), /Retry 1 message\?/);
+  await follow("main form button.main");
+  assert.match(await note(), /1 message ready again/);
+  assert.equal(await beans.stat("fails", "current-jobs-buried"), 0);
+  assert.equal(await beans.stat("fails", "current-jobs-ready"), 1);
+});
+
+test("move all to another queue", async () => {
+  await go("/queues/many");
+  await page.click("th.pick input");
+  await page.click("input[name=scope]");
+  await follow('button[formaction$="/ask/move"]');
+  await page.type("#to", "elsewhere");
+  await follow("main form button.main");
+  assert.match(await note(), /60 messages moved/);
+  assert.equal(await beans.stat("elsewhere", "current-jobs-ready"), 60);
+  assert.equal(await beans.stat("many", "current-jobs-ready"), 0);
+});
+
+test("purge asks, counts, and can be left", async () => {
+  await go("/queues/elsewhere");
+  await page.click("summary");
+  await follow(named("Purge…"));
+  assert.match(await text(), /60 are deleted/);
+  await follow(named("Cancel"));
+  assert.equal(await beans.stat("elsewhere", "current-jobs-ready"), 60);
+  await go("/queues/elsewhere/ask/purge");
+  const later = await beans.put("elsewhere", "later");
+  await follow("button.last");
+  assert.match(await note(), /60 messages deleted/);
+  assert.equal((await beans.ask(`peek ${later}`)).body, "later");
+});
+
+test("a big deletion waits for the name", async () => {
+  for (let n = 0; n < 1001; n += 1) await beans.put("big", "x");
+  await go("/queues/big/ask/purge");
+  assert.equal(await page.$eval("button.last", (button) => button.disabled), true);
+  await page.type("#sure", "big");
+  assert.equal(await page.$eval("button.last", (button) => button.disabled), false);
+  await follow("button.last");
+  assert.equal(await beans.stat("big", "current-jobs-ready"), 0);
+});
+
+test("pause and resume", async () => {
+  await go("/queues/work");
+  await follow(named("Pause"));
+  assert.match(await note(), /^Paused/);
+  await beans.ask("watch work");
+  assert.equal((await beans.ask("reserve-with-timeout 0")).word, "TIMED_OUT");
+  await go("/");
+  await follow('button[aria-label="Resume work"]');
+  assert.equal((await beans.ask("reserve-with-timeout 0")).word, "RESERVED");
+});
+
+test("a lease is put back, a connection closed", async () => {
+  await go("/queues/work?state=reserved");
+  await follow("tbody a[data-row]");
+  await follow(named("Put back"));
+  assert.equal(await beans.stat("work", "current-jobs-ready"), 1);
+  const other = new Beanstalk(server.beanstalk);
+  await other.put("work", "x");
+  const closed = new Promise((resolve) => other.socket.once("close", resolve));
+  await go("/connections");
+  const ids = await page.$$eval("tbody button", (all) => all.map((b) => Number(b.getAttribute("aria-label").split(" ")[2])));
+  await follow(`button[aria-label="Close connection ${Math.max(...ids)}"]`);
+  await closed;
+});
+
+test("a script is watched as it fails, and its log read", async () => {
+  await go("/put?queue=job");
+  await page.type("#body", "one");
+  await follow("main form button.main");
+  const until = Date.now() + PATIENCE_MS;
+  while (!/out of memory/.test(await text())) {
+    assert.ok(Date.now() < until, await text());
+    await page.reload();
+  }
+  await go("/queues/job");
+  await follow(named("script queue: RQ page"));
+  assert.match(await page.$eval("body", (body) => body.innerText), /err: 1/);
+  await follow("ul li a");
+  await follow("::-p-xpath(//h2[.='Log']/following::a[.='follow'])");
+  const red = await page.waitForFunction(() =>
+    [...document.querySelectorAll("pre span")].find((span) => span.textContent.includes("red alert")));
+  assert.notEqual(await red.evaluate((span) => span.className), "");
+});
+
+test("no script runs, whatever a name or a body says", async () => {
+  const id = await beans.put("markup", MARKUP);
+  for (const path of ["/queues/markup", `/messages/${id}`]) {
+    await go(path);
+    assert.match(await text(), /<script>document\.title/);
+    assert.notEqual(await page.title(), "owned");
+  }
+  for (const name of ["../../etc", "\\xff\\x00raw", "<b>bold</b>"]) {
+    await go("/put");
+    await page.type("#to", name);
+    await page.type("#body", "x");
+    await follow("main form button.main");
+    await go("/");
+    await page.type("#find", name);
+    await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+    assert.match(page.url(), /\/queues\/~[0-9a-f]+$/);
+    assert.equal(await page.$eval("h1", (h1) => h1.textContent), name);
+  }
+});
+
+test("every page can be read by all, in both themes and on a phone", async () => {
+  const id = await beans.put("fails", "{}");
+  await go(`/messages/${id}`);
+  await follow(named("Bury"));
+  const long = "long-".repeat(40);
+  await beans.put(long, "y".repeat(3000));
+  const paths = ["/", "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
+    "/queues/fails/ask/purge", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/queues/none"];
+  for (const theme of ["light", "dark"]) {
+    await page.setCookie({ name: "theme", value: theme, url: server.site });
+    for (const path of paths) {
+      await go(path);
+      assert.equal(await page.$eval("html", (html) => html.dataset.theme), theme);
+      // The policy of the pages lets no script in but their own: the test's comes by the protocol.
+      await page.evaluate(AXE);
+      const found = await page.evaluate(() => window.axe.run());
+      const grave = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+      const told = grave.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
+      assert.deepEqual(told, [], `${path}, ${theme}`);
+    }
+  }
+  for (const width of WIDTHS) {
+    await page.setViewport({ width, height: 800 });
+    for (const path of paths) {
+      await go(path);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(wide <= 0, `${path} is ${wide} px too wide at ${width}`);
+    }
+  }
+  await page.setViewport({ width: 1280, height: 900 });
+});
+
+test("without JavaScript all of it works", async () => {
+  await page.setJavaScriptEnabled(false);
+  const id = await beans.put("plain", "x");
+  await go("/queues/plain");
+  await follow('button[formaction$="/ask/delete"]');
+  assert.match(await note(), /Nothing was selected/);
+  await page.click("tbody input[name=id]");
+  await follow('button[formaction$="/ask/delete"]');
+  await follow("button.last");
+  assert.match(await note(), /1 message deleted/);
+  assert.equal((await beans.ask(`peek ${id}`)).word, "NOT_FOUND");
+  await page.setJavaScriptEnabled(true);
+});
+
+test("nothing complained", () => {
+  assert.deepEqual(browser.complaints, []);
+});

@@ -1,0 +1,124 @@
+"use strict";
+// The real binary with its console and a second voice, and a browser that looks at it.
+
+const assert = require("node:assert/strict");
+const { spawn } = require("node:child_process");
+const { mkdtempSync, rmSync, writeFileSync } = require("node:fs");
+const net = require("node:net");
+const { tmpdir } = require("node:os");
+const path = require("node:path");
+const readline = require("node:readline");
+const puppeteer = require("puppeteer-core");
+
+/** A script that says something in colour, and fails. */
+const FAILS = `#!/bin/sh
+printf '\\033[31mred alert\\033[0m\\n'
+echo "err out of memory" >&3
+`;
+
+/** Starts a server that speaks http and beanstalk; resolves when it is ready. */
+async function serve() {
+  const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
+  const script = path.join(data, "job.sh");
+  writeFileSync(script, FAILS, { mode: 0o755 });
+  const tables = ["http", "beanstalk"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
+  const config = path.join(data, "quintet.toml");
+  writeFileSync(config, `[[queue]]\nname = "job"\nscript = "${script}"\nexec_prefix = ""\n${tables.join("")}`);
+  const binary = process.env.QUINTET || "quintet";
+  const args = ["serve", "--config", config, "--data", path.join(data, "data"), "--sync", "50ms"];
+  const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const ports = {};
+  for await (const line of readline.createInterface({ input: child.stdout })) {
+    const words = line.split(" ");
+    if (words[0] === "listening") ports[words[1]] = Number(words[2].split(":")[1]);
+    if (line === "quintet ready") {
+      return {
+        data,
+        site: `http://127.0.0.1:${ports.http}`,
+        beanstalk: ports.beanstalk,
+        async stop() {
+          const ended = new Promise((resolve) => child.once("exit", resolve));
+          child.kill("SIGTERM");
+          assert.equal(await ended, 0);
+          rmSync(data, { recursive: true });
+        },
+      };
+    }
+  }
+  throw new Error("the server ended");
+}
+
+/** The other voice: what the console has done is looked at over beanstalk. */
+class Beanstalk {
+  constructor(port) {
+    this.socket = net.connect(port, "127.0.0.1");
+    this.bytes = "";
+    this.socket.setEncoding("latin1");
+    this.socket.on("data", (text) => {
+      this.bytes += text;
+      if (this.wake) this.wake();
+    });
+  }
+  async line() {
+    while (!this.bytes.includes("\r\n")) await new Promise((wake) => { this.wake = wake; });
+    const at = this.bytes.indexOf("\r\n");
+    const line = this.bytes.slice(0, at);
+    this.bytes = this.bytes.slice(at + 2);
+    return line;
+  }
+  /** Asks; answers the line and the bytes that it announces. */
+  async ask(text) {
+    this.socket.write(text + "\r\n");
+    const words = (await this.line()).split(" ");
+    if (!["OK", "FOUND", "RESERVED"].includes(words[0])) return { word: words[0], words };
+    const length = Number(words.at(-1));
+    while (this.bytes.length < length + 2) await new Promise((wake) => { this.wake = wake; });
+    const body = this.bytes.slice(0, length);
+    this.bytes = this.bytes.slice(length + 2);
+    return { word: words[0], words, body };
+  }
+  async put(tube, body) {
+    await this.ask(`use ${tube}`);
+    const { word, words } = await this.ask(`put 0 0 60 ${Buffer.byteLength(body)}\r\n${body}`);
+    assert.equal(word, "INSERTED");
+    return Number(words[1]);
+  }
+  /** One number of a tube; 0 of one that is not there. */
+  async stat(tube, name) {
+    const { body } = await this.ask(`stats-tube ${tube}`);
+    const found = body && body.match(new RegExp(`^${name}: (.*)$`, "m"));
+    return found ? Number(found[1]) : 0;
+  }
+  close() {
+    this.socket.destroy();
+  }
+}
+
+/** Chromium, and what its pages complain of. */
+async function browse() {
+  const browser = await puppeteer.launch({
+    executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+    // Nothing foreign is loaded; in containers there is no room for its sandbox.
+    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+    protocolTimeout: 120_000,
+  });
+  const complaints = [];
+  const open = async (width = 1280) => {
+    const page = await browser.newPage();
+    await page.setViewport({ width, height: 900 });
+    page.setDefaultTimeout(120_000);
+    page.on("pageerror", (error) => complaints.push(String(error)));
+    page.on("dialog", (dialog) => {
+      complaints.push(`a script said ${dialog.message()}`);
+      dialog.dismiss();
+    });
+    page.on("console", (message) => {
+      // What a page that is refused says of itself is no complaint.
+      if (message.type() === "error" && !/status of 4\d\d/.test(message.text())) complaints.push(message.text());
+    });
+    return page;
+  };
+  return { open, complaints, close: () => browser.close() };
+}
+
+module.exports = { Beanstalk, browse, serve };
