@@ -489,7 +489,7 @@ impl Inner {
                 append.expected.to_string().as_str(),
             );
             let reply = format!("{}.{number}", self.inbox);
-            self.near.asked();
+            self.near.appended();
             let sent = self.near.client.publish_with_reply_and_headers(
                 self.names.log.clone(),
                 reply,
@@ -515,7 +515,7 @@ impl Inner {
                 None => api::ack(&self.names.stream, &message.payload),
             };
             if answer != Answer::Unknown {
-                self.near.answered();
+                self.near.stored();
             }
             self.answer(number, answer);
         }

@@ -46,8 +46,11 @@ enum Turn {
 /// How long a server has been asked in vain. Pure; time comes from outside.
 #[derive(Default, Debug)]
 struct Silence {
-    /// Since when something is unanswered, with nothing answered since.
+    /// Since when a question is unanswered, with none answered since.
     since: Option<Instant>,
+    /// The same of appends, by themselves: a leader that its peers cannot reach answers questions
+    /// for ten seconds, and acknowledges nothing.
+    unstored: Option<Instant>,
     /// Since when it is the server it is, if it is not to be the first.
     left: Option<Instant>,
     /// The server that is tried first.
@@ -59,6 +62,20 @@ struct Silence {
 impl Silence {
     fn asked(&mut self, now: Instant) {
         self.since.get_or_insert(now);
+    }
+
+    fn appended(&mut self, now: Instant) {
+        self.unstored.get_or_insert(now);
+    }
+
+    fn stored(&mut self) {
+        self.unstored = None;
+        self.answered();
+    }
+
+    /// Nothing is asked of a connection that is not there.
+    fn lost(&mut self) {
+        (self.since, self.unstored) = (None, None);
     }
 
     fn answered(&mut self) {
@@ -78,15 +95,16 @@ impl Silence {
         let over = |since: Option<Instant>, time| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= time)
         };
-        if over(self.since, self.patience()) {
+        let patience = self.patience();
+        if over(self.since, patience) || over(self.unstored, patience) {
             // What was asked is lost with the connection.
-            self.since = None;
+            self.lost();
             self.silent.insert(self.first);
             self.first = (self.first + 1) % servers;
             self.left = Some(now);
             return Turn::To(self.first);
         }
-        if self.since.is_none() && over(self.left, HOME) {
+        if self.since.is_none() && self.unstored.is_none() && over(self.left, HOME) {
             (self.left, self.first) = (None, 0);
             self.silent.clear();
             return Turn::Home;
@@ -118,6 +136,16 @@ impl Line {
         self.silence().answered();
     }
 
+    /// An append was sent.
+    pub(crate) fn appended(&self) {
+        self.silence().appended(Instant::now());
+    }
+
+    /// What became of an append was answered.
+    pub(crate) fn stored(&self) {
+        self.silence().stored();
+    }
+
     fn silence(&self) -> MutexGuard<'_, Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,7 +159,7 @@ impl Line {
             sleep(LOOK).await;
             if !self.is_connected() {
                 // The library looks for another by itself.
-                self.silence().since = None;
+                self.silence().lost();
                 continue;
             }
             let turn = self.silence().turn(Instant::now(), self.addresses.len());
@@ -211,6 +239,25 @@ mod tests {
         assert_eq!(silence.turn(at(18_000), 3), Turn::To(2));
         silence.asked(at(18_000));
         assert_eq!(silence.turn(at(19_500), 3), Turn::To(0));
+    }
+
+    #[test]
+    fn one_that_answers_questions_and_no_appends_is_left() {
+        let (start, mut silence) = (Instant::now(), Silence::default());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        silence.appended(at(0));
+        for ms in (0..4_000).step_by(500) {
+            silence.asked(at(ms));
+            silence.answered();
+            assert_eq!(silence.turn(at(ms), 3), Turn::Stay);
+        }
+        assert_eq!(silence.turn(at(4_000), 3), Turn::To(1));
+        // It does, if seldom.
+        for ms in (5_000..60_000).step_by(3_000) {
+            silence.appended(at(ms));
+            assert_eq!(silence.turn(at(ms + 2_900), 3), Turn::Stay);
+            silence.stored();
+        }
     }
 
     #[test]
