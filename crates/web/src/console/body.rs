@@ -6,7 +6,6 @@ use axum::response::Response;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use quintet_engine::Verb;
-use serde_json::Value;
 
 use super::Asked;
 use super::names::{self, Piece};
@@ -70,23 +69,64 @@ pub(super) fn text(bytes: &[u8]) -> Vec<Piece> {
     all
 }
 
-/// JSON, set out over lines. `None`: it is none, or deeper than anybody reads.
+/// JSON, set out over lines with every word of it as it was written. `None`: it
+/// is none, or deeper than anybody reads.
 pub(super) fn json(bytes: &[u8]) -> Option<String> {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
-    if !matches!(first, b'{' | b'[') {
+    let text = std::str::from_utf8(bytes).ok()?.trim();
+    if !text.starts_with(['{', '[']) {
         return None;
     }
-    let value: Value = serde_json::from_slice(bytes).ok()?;
-    (depth(&value) <= DEPTH).then(|| serde_json::to_string_pretty(&value).unwrap_or_default())
+    serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
+    let mut out = String::with_capacity(text.len() * 2);
+    let (mut depth, mut quoted, mut escaped) = (0, false, false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if quoted {
+            out.push(letter);
+            quoted = escaped || letter != '"';
+            escaped = letter == '\\' && !escaped;
+            continue;
+        }
+        match letter {
+            '{' | '[' => {
+                depth += 1;
+                if depth > DEPTH {
+                    return None;
+                }
+                out.push(letter);
+                while letters.next_if(|next| next.is_ascii_whitespace()).is_some() {}
+                match letters.next_if(|next| matches!(next, '}' | ']')) {
+                    Some(end) => {
+                        depth -= 1;
+                        out.push(end);
+                    }
+                    None => new_line(&mut out, depth),
+                }
+            }
+            '}' | ']' => {
+                depth -= 1;
+                new_line(&mut out, depth);
+                out.push(letter);
+            }
+            ',' => {
+                out.push(letter);
+                new_line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            '"' => {
+                quoted = true;
+                out.push(letter);
+            }
+            _ if letter.is_ascii_whitespace() => {}
+            _ => out.push(letter),
+        }
+    }
+    Some(out)
 }
 
-fn depth(value: &Value) -> usize {
-    // serde_json itself goes no deeper than 128.
-    match value {
-        Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),
-        Value::Object(all) => 1 + all.values().map(depth).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.push_str(&"  ".repeat(depth));
 }
 
 /// `/messages/ID/body`: its bytes, to be kept and never shown.
@@ -157,10 +197,18 @@ mod tests {
 
     #[test]
     fn json_is_set_out_unless_it_is_too_deep() {
-        assert_eq!(
-            json(b"{\"a\":[1]}").as_deref(),
-            Some("{\n  \"a\": [\n    1\n  ]\n}")
-        );
+        let shown = json(br#" {"z":[1.50, 99999999999999999999999],"a":{},"s":"a\"},{:"} "#);
+        let lines = [
+            "{",
+            "  \"z\": [",
+            "    1.50,",
+            "    99999999999999999999999",
+            "  ],",
+            "  \"a\": {},",
+            "  \"s\": \"a\\\"},{:\"",
+            "}",
+        ];
+        assert_eq!(shown, Some(lines.join("\n")));
         for none in ["", "7", "hello", "{", "{\"a\":1} x"] {
             assert_eq!(json(none.as_bytes()), None, "{none}");
         }

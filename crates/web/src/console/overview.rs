@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
+use quintet_door::Door;
 use quintet_engine::{
     Command, MessageId, Name, Outcome, Peek, QueueGauges, QueuePage, QueueStats, StatsOf,
     StatsReply,
@@ -10,8 +11,9 @@ use quintet_engine::{
 
 use super::attention::{self, Level, Way, Worry};
 use super::frame::Frame;
+use super::graph::Spark;
 use super::names::{self, Named};
-use super::{Asked, words};
+use super::{Asked, past, words};
 use crate::api::Problem;
 use crate::form::Form;
 use crate::{pages, reply};
@@ -256,12 +258,14 @@ struct Row {
     delayed: Figure,
     reserved: Figure,
     buried: Figure,
+    spark: Option<Spark>,
+    speed: Option<[String; 2]>,
     takers: Figure,
     size: String,
 }
 
 impl Row {
-    fn new(stats: &QueueStats) -> Self {
+    fn new(stats: &QueueStats, door: &dyn Door) -> Self {
         let gauges = &stats.gauges;
         Self {
             name: Named::new(&stats.name),
@@ -277,6 +281,8 @@ impl Row {
             delayed: Figure::new(gauges.delayed),
             reserved: Figure::new(gauges.reserved),
             buried: Figure::new(gauges.buried),
+            spark: door.history(&stats.name).as_ref().and_then(past::spark),
+            speed: door.rates(&stats.name).map(past::speed),
             takers: Figure::new(takers(gauges)),
             size: words::bytes(gauges.bytes),
         }
@@ -388,6 +394,7 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         count: String::new(),
         on: at == want.sort,
     });
+    let door = asked.console.api.door();
     let sums = &found.sums;
     let mut facts = vec![
         ("Queues", words::count(counts[0])),
@@ -418,7 +425,7 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         rows: found
             .rows
             .iter()
-            .map(|(_, stats)| Row::new(stats))
+            .map(|(_, stats)| Row::new(stats, &*door))
             .collect(),
         all: counts[0],
         fit: words::of(found.fit, "queue", "queues"),

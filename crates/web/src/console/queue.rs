@@ -4,13 +4,15 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use hyper::StatusCode;
+use quintet_door::Rates;
 use quintet_engine::{ListState, QueueGauges, QueueStats, Verb};
 
 use super::attention::{self, Level, Way};
 use super::frame::Frame;
+use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
 use super::names::Named;
-use super::{Asked, queue_of, words};
+use super::{Asked, past, queue_of, words};
 use crate::api::Problem;
 use crate::gate::Visitor;
 use crate::pages;
@@ -61,6 +63,9 @@ struct Queue {
     why: Option<(bool, String, String)>,
     offers_buried: bool,
     facts: Vec<(&'static str, String)>,
+    charts: Vec<Chart>,
+    /// Of the last day, not of the last hour.
+    day: bool,
     tabs: Vec<Tab>,
     state: &'static str,
     which: Which,
@@ -120,13 +125,20 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     });
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
     let name = Named::new(&queue);
+    let door = asked.console.api.door();
+    let history = door.history(&queue);
+    let day = query.get("span") == Some("24h");
     let worry = attention::worry(&stats);
     let page = Queue {
         frame: asked.frame.of(&name.plain, "queues"),
         may: May::of(&asked.visitor, &queue),
         offers_buried: worry.as_ref().is_some_and(|worry| worry.way == Way::Buried),
         why: worry.map(|worry| (worry.level == Level::Alarm, worry.says, worry.because)),
-        facts: facts(&stats),
+        facts: facts(&stats, door.rates(&queue)),
+        charts: history
+            .map(|history| past::charts(&*door, &history, day))
+            .unwrap_or_default(),
+        day,
         tabs: tabs.collect(),
         state: listing::word(which.state),
         filtered: which.is_filtered(),
@@ -144,14 +156,20 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     Ok(pages::show(StatusCode::OK, &page))
 }
 
-fn facts(stats: &QueueStats) -> Vec<(&'static str, String)> {
+fn facts(stats: &QueueStats, rates: Option<Rates>) -> Vec<(&'static str, String)> {
     let (gauges, totals) = (&stats.gauges, &stats.totals);
     let oldest = match gauges.ready + gauges.held_back {
         0 => words::NONE.to_owned(),
         _ => words::duration(stats.oldest_ms),
     };
-    vec![
-        ("Oldest ready", oldest),
+    let mut all = vec![("Oldest ready", oldest)];
+    if let Some(rates) = rates {
+        let [into, out] = past::speed(rates);
+        all.push(("In, per second", into));
+        all.push(("Out, per second", out));
+        all.push(("Empty in", past::empty_in(stats, rates)));
+    }
+    all.extend([
         ("Put", words::count(totals.puts)),
         ("Taken", words::count(totals.taken)),
         ("Finished", words::count(totals.finished)),
@@ -162,5 +180,6 @@ fn facts(stats: &QueueStats) -> Vec<(&'static str, String)> {
             words::count(gauges.waiters + gauges.lookers),
         ),
         ("Size", words::bytes(gauges.bytes)),
-    ]
+    ]);
+    all
 }

@@ -43,6 +43,15 @@ fn three_digits(number: u64, unit: u64) -> String {
     }
 }
 
+/// A rate by its tenths, each second: `61.2`, `4,812`, `0`.
+pub(super) fn rate(tenths: u64) -> String {
+    match tenths {
+        0 => "0".to_owned(),
+        1..=999 => format!("{}.{}", tenths / 10, tenths % 10),
+        _ => count(tenths / 10),
+    }
+}
+
 /// A duration in two units: `0.3 s`, `16 s`, `47 m 12 s`, `2 h 14 m`,
 /// `3 d 04 h`.
 pub(super) fn duration(ms: u64) -> String {
@@ -81,6 +90,11 @@ pub(super) fn moment(ms: u64) -> String {
 /// Its time of day: `03:12:09 UTC`.
 pub(super) fn time_of_day(ms: u64) -> String {
     written(ms, "%H:%M:%S UTC")
+}
+
+/// The same without seconds: `03:12`.
+pub(super) fn hour_and_minute(ms: u64) -> String {
+    written(ms, "%H:%M")
 }
 
 fn written(ms: u64, format: &str) -> String {
@@ -137,6 +151,19 @@ mod tests {
         ] {
             assert_eq!(count(number), full);
             assert_eq!(short_count(number), short);
+        }
+    }
+
+    #[test]
+    fn rates() {
+        for (tenths, text) in [
+            (0, "0"),
+            (1, "0.1"),
+            (612, "61.2"),
+            (1000, "100"),
+            (48_123, "4,812"),
+        ] {
+            assert_eq!(rate(tenths), text);
         }
     }
 

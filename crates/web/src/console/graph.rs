@@ -1,0 +1,218 @@
+//! Graphs from plain numbers: paths made of integers, which is why templates
+//! may take them as they are.
+
+use super::words;
+
+/// Steps of a row's graph; each is 3 wide.
+const STEPS: usize = 32;
+/// Height of a row's graph, to its ground.
+const GROUND: u64 = 25;
+/// What fills a row's graph at least: an idle queue is a line, not a mountain
+/// range.
+const PEAK_MIN: u64 = 25;
+
+/// A graph in a row.
+pub(super) struct Spark {
+    /// Of 96 x 26.
+    pub(super) path: String,
+    /// The same in words.
+    pub(super) label: String,
+}
+
+/// Of samples, oldest first; what was not looked at counts as nothing.
+pub(super) fn spark(samples: &[Option<u64>]) -> Option<Spark> {
+    let last = samples.len().checked_sub(1)?;
+    let values: Vec<u64> = samples.iter().map(|value| value.unwrap_or(0)).collect();
+    let peak = values.iter().copied().max().unwrap_or(0);
+    let top = peak.saturating_add(peak / 20).max(PEAK_MIN);
+    let height = |step: usize| {
+        let value = values[step * last / (STEPS - 1)];
+        let share = u128::from(value) * u128::from(GROUND - 1) / u128::from(top);
+        i64::try_from(share).unwrap_or(0)
+    };
+    let ground = i64::try_from(GROUND).unwrap_or(0);
+    let mut at = ground - height(0);
+    let mut path = format!("M-3 27V{at}h3l");
+    for step in 1..STEPS {
+        let next = ground - height(step);
+        if step > 1 {
+            path.push(' ');
+        }
+        path.push_str(&format!("3 {}", next - at));
+        at = next;
+    }
+    path.push_str("h3V27");
+    let (first, now) = (values[0], values[last]);
+    let way = match now.cmp(&first) {
+        _ if now.abs_diff(first) <= peak / 20 => "level",
+        std::cmp::Ordering::Greater => "rising",
+        std::cmp::Ordering::Less | std::cmp::Ordering::Equal => "falling",
+    };
+    let least = values.iter().copied().min().unwrap_or(0);
+    Some(Spark {
+        path,
+        label: format!(
+            "1 hour: {} to {}, {way}",
+            words::count(least),
+            words::count(peak)
+        ),
+    })
+}
+
+/// How a chart's values are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unit {
+    Count,
+    /// Tenths, each second.
+    Rate,
+    Seconds,
+}
+
+impl Unit {
+    fn text(self, value: u64) -> String {
+        match self {
+            Self::Count => words::short_count(value),
+            Self::Rate => words::rate(value),
+            Self::Seconds => words::duration(value.saturating_mul(1000)),
+        }
+    }
+
+    /// The least round number that is not below `peak`.
+    fn top(self, peak: u64) -> u64 {
+        const SECONDS: [u64; 13] = [
+            3, 6, 15, 30, 60, 180, 300, 900, 1800, 3600, 7200, 10_800, 21_600,
+        ];
+        if self == Self::Seconds
+            && let Some(top) = SECONDS.iter().find(|top| **top >= peak)
+        {
+            return *top;
+        }
+        let mut unit = 10_u64;
+        loop {
+            let steps = [10, 15, 20, 30, 40, 50, 60, 75];
+            let tops = steps.iter().map(|step| (unit / 10).saturating_mul(*step));
+            if let Some(top) = tops.into_iter().find(|top| *top >= peak) {
+                return top;
+            }
+            unit = unit.saturating_mul(10);
+        }
+    }
+}
+
+/// One line of a chart.
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    /// Oldest first; `None`: nobody looked, and the line has a gap.
+    pub(super) values: Vec<Option<u64>>,
+}
+
+/// A chart of 600 x 112; words stand around it.
+pub(super) struct Chart {
+    pub(super) title: &'static str,
+    pub(super) now: String,
+    /// From the top down.
+    pub(super) levels: Vec<String>,
+    pub(super) paths: Vec<String>,
+    /// Under the only line.
+    pub(super) area: Option<String>,
+    pub(super) moments: Vec<String>,
+    pub(super) names: Vec<&'static str>,
+    /// Time and values, for those who read them, and for the read-out.
+    pub(super) rows: Vec<(String, Vec<String>)>,
+}
+
+/// Of lines as long as one another; `moment` tells when a step ended.
+pub(super) fn chart(
+    title: &'static str,
+    unit: Unit,
+    lines: &[Line],
+    moment: impl Fn(usize) -> String,
+) -> Option<Chart> {
+    let steps = lines.first()?.values.len();
+    let last = steps.checked_sub(1).filter(|last| *last > 0)?;
+    let values = || lines.iter().flat_map(|line| line.values.iter().flatten());
+    let top = unit.top(values().copied().max().unwrap_or(0).max(1));
+    let y = |value: u64| 112 - u128::from(value) * 112 / u128::from(top);
+    let x = |step: usize| step * 600 / last;
+    let path = |line: &Line| {
+        let mut path = String::new();
+        let mut pen = 'M';
+        for (step, value) in line.values.iter().enumerate() {
+            match value {
+                Some(value) => {
+                    path.push_str(&format!("{pen}{} {}", x(step), y(*value)));
+                    pen = 'L';
+                }
+                None => pen = 'M',
+            }
+        }
+        path
+    };
+    let paths: Vec<String> = lines.iter().map(path).collect();
+    let only = (lines.len() == 1 && lines[0].values.iter().all(Option::is_some)).then_some(());
+    let text = |value: &Option<u64>| value.map_or_else(|| words::NONE.to_owned(), |v| unit.text(v));
+    let now = lines.iter().map(|line| {
+        let now = text(line.values.last().unwrap_or(&None));
+        match lines.len() {
+            1 => now,
+            _ => format!("{now} {}", line.name),
+        }
+    });
+    let row = |step: usize| {
+        let values = lines.iter().map(|line| text(&line.values[step]));
+        (moment(step), values.collect())
+    };
+    Some(Chart {
+        title,
+        now: now.collect::<Vec<_>>().join(", "),
+        levels: [3, 2, 1]
+            .map(|third| unit.text(top * third / 3))
+            .into_iter()
+            .chain(["0".to_owned()])
+            .collect(),
+        area: only.map(|()| format!("{}L600 112L0 112z", paths[0])),
+        paths,
+        moments: (0..5).map(|part| moment(part * last / 4)).collect(),
+        names: lines.iter().map(|line| line.name).collect(),
+        rows: (0..steps).map(row).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_s_graph_is_short_and_idle_queues_are_flat() {
+        let flat = spark(&[Some(0); 60]).expect("a graph");
+        assert!(
+            flat.path.starts_with("M-3 27V25h3l3 0 3 0"),
+            "{}",
+            flat.path
+        );
+        assert!(flat.label.ends_with("level"), "{}", flat.label);
+        let rising: Vec<Option<u64>> = (0..60).map(|n| Some(n * 1_000_000)).collect();
+        let rising = spark(&rising).expect("a graph");
+        assert_eq!(rising.label, "1 hour: 0 to 59,000,000, rising");
+        assert!(rising.path.len() < 200, "{}", rising.path.len());
+        assert!(spark(&[]).is_none());
+        assert!(spark(&[None, Some(u64::MAX)]).is_some());
+    }
+
+    #[test]
+    fn a_chart_keeps_gaps_and_has_round_levels() {
+        let line = Line {
+            name: "ready",
+            values: vec![Some(0), Some(70), None, Some(42), Some(30)],
+        };
+        let chart = chart("Ready", Unit::Count, &[line], |step| step.to_string()).expect("one");
+        assert_eq!(chart.paths, ["M0 112L150 8M450 50L600 68"]);
+        assert_eq!(chart.area, None);
+        assert_eq!(chart.levels, ["75", "50", "25", "0"]);
+        assert_eq!(chart.now, "30");
+        assert_eq!(chart.rows[2].1, ["–"]);
+        assert_eq!(Unit::Seconds.top(2832), 3600);
+        assert_eq!(Unit::Rate.text(612), "61.2");
+        assert_eq!(Unit::Count.top(u64::MAX), u64::MAX);
+    }
+}
