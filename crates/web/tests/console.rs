@@ -458,11 +458,12 @@ fn a_lease_is_shown_and_put_back() {
     let id = put(&world, "work", "x");
     let taken = world.post_json(
         "/api/v1/queues/work/reserve",
-        &json!({ "lease_ms": 600_000 }),
+        // Two hours and a half: the half passes before the figure changes.
+        &json!({ "lease_ms": 9_000_000 }),
     );
     assert_eq!(taken.status, 200, "{}", taken.text());
     let shown = page(&world, "/queues/work?state=reserved");
-    assert!(shown.contains("data-l=\"ends in\">9 m 5"), "{shown}");
+    assert!(shown.contains("data-l=\"ends in\">2 h "), "{shown}");
     let shown = page(&world, &format!("/messages/{id}"));
     let reply = send(&world, &shown, &format!("/messages/{id}/do/putback"), "");
     assert!(note(&world, &reply).starts_with("Put back"));
