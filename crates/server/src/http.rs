@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, User, Web};
+use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, StreamCounts, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
@@ -73,8 +73,13 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "max_connections",
-        default: Value::Number(512),
-        help: "connections of this listener at once, 1 to 100000; more wait to be accepted",
+        default: Value::Number(2000),
+        help: "connections of this listener at once, 1 to 100000, event streams not counted; more wait to be accepted",
+    },
+    OptionSpec {
+        name: "max_streams",
+        default: Value::Number(1000),
+        help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each of which counts as 64KiB of connection_memory; 503 beyond",
     },
     OptionSpec {
         name: "max_uploads",
@@ -111,12 +116,14 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         allow_new_queue: options.flag("allow_new_queue"),
         memory: None,
         tls: None,
+        stream_counts: Arc::default(),
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
             form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
             fields_max: options.within("max_fields", 10, 100_000)?,
             attachment_bytes_max: options.within("max_attachment", 1, 1 << 40)?,
             connections_max: options.within("max_connections", 1, 100_000)?,
+            streams_max: options.within("max_streams", 0, 100_000)?,
             uploads_max: options.within("max_uploads", 1, 48)?,
             timeout,
             idle: match idle_ms {
@@ -145,9 +152,9 @@ impl Open {
         let mut settings = settings(&listen.options, listen.idle_ms).map_err(|why| anyhow!(why))?;
         settings.tls = tls;
         let limits = &mut settings.limits;
-        limits.connections_max = limits
-            .connections_max
-            .min(usize::try_from(most).unwrap_or(usize::MAX));
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        limits.streams_max = limits.streams_max.min(most / 2);
+        limits.connections_max = limits.connections_max.min(most - limits.streams_max);
         let bound = bind(NAME, &listen.address)?;
         Ok(Self {
             bound,
@@ -218,6 +225,7 @@ impl Running {
         logins: &Logins,
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
         memory: &Arc<ByteBudget>,
+        streams: &Arc<StreamCounts>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
@@ -230,6 +238,7 @@ impl Running {
             settings.gate = Some(gate(user, settings.users.clone()));
             settings.logins = Some(logins.clone());
             settings.memory = Some(Arc::clone(memory));
+            settings.stream_counts = Arc::clone(streams);
             let socket = match &bound.address {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
                 Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),

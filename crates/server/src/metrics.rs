@@ -216,6 +216,14 @@ metrics! {
 
     Gauge "queues" ("queues") "Queues there are."
         = |r| r.shard.queues;
+    Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
+        = |r| r.server.streams.open();
+    Counter "event_streams_refused_total" ("event_streams_refused")
+        "Event streams refused, as there were too many (max_streams) or no memory was left."
+        = |r| r.server.streams.refused();
+    Counter "event_streams_slow_total" ("event_streams_slow")
+        "Event streams ended because their client did not read."
+        = |r| r.server.streams.slow();
     Gauge "history_queues" ("history_queues") "Queues whose history is kept."
         = |r| r.server.looks.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")

@@ -67,9 +67,10 @@ impl Scripts {
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             let logins = logins(server);
-            let memory = &server.connection_memory;
+            let (memory, streams) = (&server.connection_memory, &server.streams);
             let gate = |user, users| HttpGate::of_listener(server, user, users);
-            let running = http::Running::start(open, &rq, &scripts.door, &logins, gate, memory)?;
+            let door = &scripts.door;
+            let running = http::Running::start(open, &rq, door, &logins, gate, memory, streams)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

@@ -13,6 +13,7 @@ use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_tls::Secure;
+use quintet_web::StreamCounts;
 use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;
@@ -39,6 +40,8 @@ pub(crate) struct Server {
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) hooks: Hooks,
+    /// Event streams of HTTP.
+    pub(crate) streams: Arc<StreamCounts>,
     /// What became of each queue's numbers.
     pub(crate) looks: Looks,
     /// Who clients are and what they may do.
@@ -460,6 +463,7 @@ fn open(
         node,
         desk: Desk::default(),
         hooks,
+        streams: Arc::default(),
         looks: Looks::default(),
         trust,
         audit: Audit::new(&config.data),

@@ -11,6 +11,7 @@ use quintet_scripts::Rq;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use crate::api::Hub;
 use crate::flash::Flash;
 use crate::form::{self, Form, Kind};
 use crate::reply::{self, Problem};
@@ -22,6 +23,7 @@ pub(crate) struct App {
     rq: Arc<Rq>,
     flash: Flash,
     uploads: Semaphore,
+    events: Arc<Hub>,
     started: Instant,
 }
 
@@ -29,6 +31,10 @@ impl App {
     pub(crate) fn new(settings: Settings, rq: Arc<Rq>) -> Self {
         Self {
             uploads: Semaphore::new(settings.limits.uploads_max),
+            events: Arc::new(Hub::new(
+                settings.limits.streams_max,
+                settings.limits.events_every,
+            )),
             settings,
             rq,
             flash: Flash::default(),
@@ -42,6 +48,11 @@ impl App {
 
     pub(crate) fn uploads(&self) -> &Semaphore {
         &self.uploads
+    }
+
+    /// The streams of events.
+    pub(crate) fn events(&self) -> &Arc<Hub> {
+        &self.events
     }
 
     pub(crate) fn uptime(&self) -> u64 {

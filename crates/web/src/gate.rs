@@ -129,6 +129,12 @@ impl Visitor {
         }
     }
 
+    /// On whose behalf its commands are. Who is let in where nobody is known may do everything.
+    pub(crate) fn principal(&self) -> Principal {
+        let known = self.known.as_ref();
+        known.map_or(Principal::SERVER, |(principal, _)| *principal)
+    }
+
     /// True if it may do this to a queue.
     pub(crate) fn may(&self, verb: Verb, queue: &str) -> bool {
         self.may_to(verb, &Name::from(queue))

@@ -30,6 +30,7 @@ mod secure;
 mod serve;
 mod settings;
 mod site;
+mod streams;
 mod upload;
 
 pub use gate::{Answer, Counted, Gate, Pace, Shown, Tell};
@@ -38,3 +39,4 @@ pub use paths::relative_root;
 pub use serve::{Connected, Linked, Links, Socket, Web};
 pub use settings::{Limits, Settings};
 pub use site::Site;
+pub use streams::StreamCounts;

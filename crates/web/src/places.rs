@@ -45,7 +45,7 @@ pub(crate) struct Seat {
     cut: Notify,
     /// A part of a reply waits for its client.
     pub(crate) blocked: Arc<AtomicBool>,
-    _place: OwnedSemaphorePermit,
+    place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,7 +119,7 @@ impl Seat {
             state: Mutex::default(),
             cut: Notify::new(),
             blocked: Arc::default(),
-            _place: place,
+            place: Mutex::new(Some(place)),
         });
         seat.is_silent();
         seat
@@ -149,6 +149,16 @@ impl Seat {
         }
     }
 
+    /// Its place is free for another: it is counted elsewhere.
+    pub(crate) fn gives_place(&self) {
+        locked(&self.place).take();
+    }
+
+    /// A part of a reply waits for its client.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
     /// It is over.
     pub(crate) fn leave(&self) {
         locked(&self.state).1 = true;
@@ -164,7 +174,7 @@ impl Seat {
             if locked(&self.state).0.is_none() {
                 continue;
             }
-            if !self.blocked.load(Ordering::Relaxed) {
+            if !self.is_blocked() {
                 return;
             }
             self.is_silent();

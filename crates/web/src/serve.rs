@@ -166,12 +166,16 @@ impl Listener {
 async fn serve(listeners: Vec<(Listeners, Arc<Site>)>, stopped: oneshot::Receiver<Duration>) {
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = tokio::task::JoinSet::new();
+    let mut sites = Vec::new();
     for (listener, site) in listeners {
+        sites.push(Arc::clone(&site));
         accepting.spawn(accept(listener, site, Arc::clone(&graceful)));
     }
     // Dropped without a word counts as "at once".
     let grace = stopped.await.unwrap_or_default();
     accepting.shutdown().await;
+    // Streams would never end by themselves.
+    sites.iter().for_each(|site| site.end_streams());
     if let Some(graceful) = Arc::into_inner(graceful)
         && tokio::time::timeout(grace, graceful.shutdown())
             .await
@@ -398,6 +402,8 @@ fn connection<S>(
                 let site = Arc::clone(&site);
                 asking.is_busy();
                 let seat = Arc::clone(&asking);
+                // For a stream, which gives its place away.
+                request.extensions_mut().insert(Arc::clone(&asking));
                 async move {
                     let response = site.answer(peer, request).await;
                     let response = response.map(|body| Busy::new(body, seat));

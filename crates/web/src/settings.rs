@@ -9,6 +9,7 @@ use quintet_tls::Secure;
 
 use crate::gate::Gate;
 use crate::guard::{Logins, User};
+use crate::streams::StreamCounts;
 
 /// Settings of one HTTP listener.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub struct Settings {
     pub memory: Option<Arc<ByteBudget>>,
     /// TLS of its TCP connections; `None`: they are plain.
     pub tls: Option<Secure>,
+    /// Where event streams are counted.
+    pub stream_counts: Arc<StreamCounts>,
     pub limits: Limits,
 }
 
@@ -52,6 +55,7 @@ impl Default for Settings {
             allow_new_queue: false,
             memory: None,
             tls: None,
+            stream_counts: Arc::default(),
             limits: Limits::default(),
         }
     }
@@ -70,6 +74,10 @@ pub struct Limits {
     pub attachment_bytes_max: u64,
     /// Connections at once; more wait to be accepted.
     pub connections_max: usize,
+    /// Event streams at once, which are not among `connections_max`; 503 beyond.
+    pub streams_max: usize,
+    /// Time between two events of a stream.
+    pub events_every: Duration,
     /// Attachments on their way in at once; more wait for their turn, unread.
     pub uploads_max: usize,
     /// A form has to arrive within this time, and a piece of an attachment; a
@@ -89,7 +97,9 @@ impl Default for Limits {
             form_bytes_max: 1 << 20,
             fields_max: 200,
             attachment_bytes_max: 16 << 30,
-            connections_max: 512,
+            connections_max: 2000,
+            streams_max: 1000,
+            events_every: Duration::from_secs(2),
             uploads_max: 16,
             timeout: Duration::from_secs(30),
             idle: Duration::from_secs(30),

@@ -41,6 +41,9 @@ pub struct Site {
     tls_told: AtomicBool,
 }
 
+/// What the addresses of the API begin with.
+const API: &str = "/api/v1/";
+
 /// The first byte of TLS: a record of a handshake.
 const TLS: u8 = 0x16;
 
@@ -103,6 +106,11 @@ impl Site {
         }
     }
 
+    /// Ends all streams of events.
+    pub(crate) fn end_streams(&self) {
+        self.app.events().stop();
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         self.app.settings()
     }
@@ -115,8 +123,12 @@ impl Site {
     ) -> Response {
         let asked = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri().path()));
+        let root = &self.settings().relative_root;
+        let path = paths::inside(request.uri().path(), root);
+        let of_api = path.is_some_and(|path| path.starts_with(API));
         let response = match self.route(peer, request).await {
             Ok(response) => response,
+            Err(problem) if of_api => api::refusal(problem),
             Err(problem) => problem.into_response(),
         };
         if let Some(asked) = asked
@@ -174,7 +186,7 @@ impl Site {
         let visitor = match visitor {
             Ok(visitor) => visitor,
             Err(denied) => {
-                return Ok(self.deny(denied));
+                return self.deny(denied, path.starts_with(API));
             }
         };
         visitor.pace().await?;
@@ -213,28 +225,33 @@ impl Site {
         }
     }
 
-    fn deny(&self, denied: Denied) -> Response {
+    /// # Errors
+    /// What `denied` says; a login that is needed is asked for by the answer.
+    fn deny(&self, denied: Denied, of_api: bool) -> Result<Response, Problem> {
         let text = match denied {
-            Denied::Address => "403 - your address is not among allowed_ips",
+            Denied::Address => "your address is not among allowed_ips",
             Denied::Host => {
-                "403 - this server has another name; hosts = \"NAME\" in its settings adds one"
+                "this server has another name; hosts = \"NAME\" in its settings adds one"
             }
-            Denied::Origin => "403 - a page of another site may not do this",
+            Denied::Origin => "a page of another site may not do this",
             Denied::NotNow(why) => {
-                let text = format!("503 - {why}");
-                return plain(StatusCode::SERVICE_UNAVAILABLE, text);
+                return Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why));
             }
             Denied::Login => {
-                let mut response = plain(StatusCode::UNAUTHORIZED, "401 - a login is needed");
+                let needed = Problem::said(StatusCode::UNAUTHORIZED, "a login is needed");
+                let mut response = match of_api {
+                    true => api::refusal(needed),
+                    false => needed.into_response(),
+                };
                 let realm = self.settings().realm.replace(['"', '\\'], "");
                 let asks = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
                 if let Ok(asks) = HeaderValue::from_str(&asks) {
                     response.headers_mut().insert(WWW_AUTHENTICATE, asks);
                 }
-                return response;
+                return Ok(response);
             }
         };
-        plain(StatusCode::FORBIDDEN, text)
+        Err(Problem::said(StatusCode::FORBIDDEN, text))
     }
 
     /// Well if every shard answers what costs nothing however many queues it

@@ -25,6 +25,8 @@ mod runs;
 mod script_files;
 mod serve;
 mod show;
+mod tail;
+mod top;
 mod trust;
 mod verbs;
 #[cfg(feature = "cluster")]
@@ -70,6 +72,10 @@ enum Command {
     Metrics(show::Metrics),
     /// List the queues of the running server.
     Queues(show::Queues),
+    /// Watch queues, rates, ages and connections, and steer them.
+    Top(top::Top),
+    /// Print what comes into a queue and leaves it, without taking it.
+    Tail(tail::Tail),
     /// Drop the queues of the running server whose names match.
     Drop(drop::Drop),
     /// Move messages of the running server to another queue.
@@ -189,6 +195,8 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stats(command) => command.run(),
         Command::Metrics(command) => command.run(),
         Command::Queues(command) => command.run(),
+        Command::Top(command) => command.run(),
+        Command::Tail(command) => command.run(),
         Command::Drop(command) => command.run(),
         Command::Move(command) => command.run(),
         Command::Browse(command) => command.run(),

@@ -114,8 +114,8 @@ impl Queues {
         let mut rows = vec![columns.map(str::to_owned)];
         let cell = |queue: &Value, column: &str| match column {
             "oldest" => age(queue["oldest_ms"].as_u64().unwrap_or(0)),
-            "in/s" => rate(&queue["in_per_s"]),
-            "out/s" => rate(&queue["out_per_s"]),
+            "in/s" => rate(queue["in_per_s"].as_f64()),
+            "out/s" => rate(queue["out_per_s"].as_f64()),
             key => plain(&queue[key]),
         };
         let row = |queue: &Value| columns.map(|column| cell(queue, column));
@@ -167,8 +167,8 @@ pub(super) fn age(ms: u64) -> String {
 }
 
 /// Messages each second: three digits or so, `-` where it is not known.
-fn rate(value: &Value) -> String {
-    match value.as_f64() {
+pub(super) fn rate(rate: Option<f64>) -> String {
+    match rate {
         None => "-".to_owned(),
         Some(0.0) => "0".to_owned(),
         Some(rate) if rate < 0.1 => "<0.1".to_owned(),

@@ -18,7 +18,7 @@ const SCRIPTS: u64 = 64;
 pub(crate) struct Places {
     /// Connections over all listeners but http.
     pub(crate) connections: u64,
-    /// Connections of each http listener at most.
+    /// Connections and event streams of each http listener at most.
     pub(crate) http: u64,
     /// Files that would be needed for all that is configured.
     pub(crate) wanted: u64,
@@ -31,7 +31,10 @@ impl Config {
             .listen
             .iter()
             .filter(|listen| matches!(listen.served, Served::Http))
-            .map(|listen| listen.options.number("max_connections"))
+            .map(|listen| {
+                let of = |option| listen.options.number(option);
+                of("max_connections") + of("max_streams")
+            })
             .collect();
         let scripts = SCRIPT_FILES * self.scripts_max.min(SCRIPTS);
         let kept = SERVER_FILES + RESERVE + scripts;

@@ -428,6 +428,11 @@ fn rights_are_those_of_every_voice() {
             "{path}"
         );
     }
+    let stream = get(&server, "/events?queue=mine&queue=theirs");
+    assert_eq!(
+        (stream.status, stream.json["code"].as_str()),
+        (403, Some("not_permitted"))
+    );
     assert_eq!(get(&server, "/queues/mine/messages").status, 200);
     assert_eq!(ask(&server, "DELETE /messages/1", "", "").status, 403);
     let audit = text(&server.run(&["audit"]).stdout);

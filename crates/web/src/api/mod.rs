@@ -5,6 +5,7 @@
 //! has its token, not to a connection.
 
 mod bulk;
+mod events;
 mod leases;
 mod messages;
 mod openapi;
@@ -17,7 +18,9 @@ mod types;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
+use hyper::header::RETRY_AFTER;
 use quintet_door::Door;
 use quintet_engine::{Caller, Command, Name, Outcome, Party, Principal};
 use tokio::sync::oneshot;
@@ -25,6 +28,7 @@ use tokio::sync::oneshot;
 use crate::app::App;
 use crate::gate::Visitor;
 pub(crate) use bulk::{cursor, cursor_text};
+pub(crate) use events::Hub;
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};
 
@@ -64,22 +68,8 @@ impl Api {
         visitor: &Visitor,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
-        let door = Arc::clone(&self.door);
-        let party = door.enter(Box::new(|_, _| {}));
-        let seat = Seat { door, party };
-        let principal = visitor.known.as_ref().map(|(principal, _)| *principal);
-        let caller = Caller {
-            party,
-            // Who is let in where nobody is known may do everything.
-            principal: principal.unwrap_or(Principal::SERVER),
-        };
-        let (tell, told) = oneshot::channel();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            let _heard = tell.send((outcome, name));
-        });
-        seat.door.submit(caller, command, reply);
-        let (outcome, name) = told.await.map_err(|_| Problem::stopping())?;
+        let told = self.submit(visitor.principal(), command).await;
+        let (outcome, name) = told.ok_or_else(Problem::stopping)?;
         if let Outcome::Refused(refusal) = outcome {
             return Err(Problem::refused(refusal));
         }
@@ -88,12 +78,39 @@ impl Api {
         }
         Ok((outcome, name))
     }
+
+    /// Asks the shards on behalf of `principal`. `None`: the server is stopping.
+    async fn submit(&self, principal: Principal, command: Command) -> Option<(Outcome, Name)> {
+        let door = Arc::clone(&self.door);
+        let party = door.enter(Box::new(|_, _| {}));
+        let seat = Seat { door, party };
+        let caller = Caller { party, principal };
+        let (tell, told) = oneshot::channel();
+        let reply = Box::new(move |outcome, name| {
+            // The client may have gone.
+            let _heard = tell.send((outcome, name));
+        });
+        seat.door.submit(caller, command, reply);
+        told.await.ok()
+    }
+}
+
+/// A refusal of the site, as the API tells it.
+pub(crate) fn refusal(problem: crate::reply::Problem) -> Response {
+    let told = Problem::from(problem.clone());
+    let as_text = problem.into_response();
+    let mut response = told.into_response();
+    if let Some(again) = as_text.headers().get(RETRY_AFTER) {
+        response.headers_mut().insert(RETRY_AFTER, again.clone());
+    }
+    response
 }
 
 /// Everything below `/api/v1`.
 pub(crate) fn router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/openapi.json", get(openapi::document))
+        .route("/events", get(events::stream))
         .route("/queues", get(queues::list))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))
         .route("/queues/{queue}/history", get(queues::history))

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use utoipa::OpenApi;
 
-use super::{bulk, leases, messages, queues, server};
+use super::{bulk, events, leases, messages, queues, server};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -17,6 +17,7 @@ use crate::reply;
         queues::list,
         queues::show,
         queues::history,
+        events::stream,
         queues::remove,
         queues::pause,
         queues::resume,
@@ -38,7 +39,8 @@ use crate::reply;
         server::connections,
         server::close,
         server::act,
-    )
+    ),
+    components(schemas(events::Figures))
 )]
 struct Document;
 

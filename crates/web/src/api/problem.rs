@@ -78,6 +78,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
     }
 
+    pub(crate) fn too_many_streams(most: usize) -> Self {
+        let detail = format!("there are {most} event streams, as many as may be (max_streams)");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
+    }
+
     pub(crate) fn denied(why: &str) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
     }
@@ -139,11 +144,16 @@ impl Problem {
 
 impl From<crate::reply::Problem> for Problem {
     fn from(problem: crate::reply::Problem) -> Self {
+        let no_memory = problem == crate::reply::Problem::NoMemory;
         let (status, text) = problem.status_and_text();
         let code = match status {
+            StatusCode::UNAUTHORIZED => "login_needed",
+            StatusCode::FORBIDDEN => "not_permitted",
+            StatusCode::TOO_MANY_REQUESTS => "too_many_requests",
             StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
             StatusCode::REQUEST_TIMEOUT => "too_slow",
-            StatusCode::SERVICE_UNAVAILABLE => "no_memory",
+            StatusCode::SERVICE_UNAVAILABLE if no_memory => "no_memory",
+            StatusCode::SERVICE_UNAVAILABLE => "unavailable",
             _ => "bad_request",
         };
         Self::new(status, code, text)
@@ -158,7 +168,7 @@ impl IntoResponse for Problem {
         *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let typed = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, typed);
-        if self.code == Refusal::Unavailable.code() {
+        if [Refusal::Unavailable.code(), "too_many_streams"].contains(&self.code) {
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(RETRY_AFTER, soon);
         }

@@ -25,7 +25,7 @@ pub(crate) struct World {
     pub(crate) rq: Arc<Rq>,
     pub(crate) folder: TempDir,
     pub(crate) address: SocketAddr,
-    web: Option<Web>,
+    pub(crate) web: Option<Web>,
 }
 
 impl Drop for World {

@@ -106,7 +106,7 @@ fn row(message: &Value, body: &[u8]) -> [String; 6] {
 }
 
 /// The first line of a body, fit for a terminal whatever is in it.
-fn preview(body: &[u8]) -> String {
+pub(in super::super) fn preview(body: &[u8]) -> String {
     let line = body.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
     let shown: String = text.chars().take(PREVIEW).collect();

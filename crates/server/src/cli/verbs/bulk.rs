@@ -19,7 +19,7 @@ const STOPPED: u8 = 130;
 
 /// Which messages of a queue.
 #[derive(clap::Args)]
-pub(super) struct Which {
+pub(in super::super) struct Which {
     /// Only messages whose body contains this text (bodies up to 64 KiB).
     #[arg(long, value_name = "TEXT")]
     contains: Option<String>,
@@ -60,7 +60,7 @@ impl Which {
 
 /// How many messages an act is about, and how it is told.
 #[derive(clap::Args)]
-pub(super) struct How {
+pub(in super::super) struct How {
     /// So many messages at most, those that would be taken first.
     #[arg(long, value_name = "N")]
     max: Option<u64>,
@@ -78,8 +78,31 @@ pub(super) struct How {
     quiet: bool,
 }
 
+/// Every message.
+static EVERY: Which = Which {
+    contains: None,
+    with_key: None,
+    attr: Vec::new(),
+    older: None,
+};
+
+/// Without a bound and a word.
+static ALL_OF_THEM: How = How {
+    max: None,
+    dry_run: false,
+    yes: false,
+    json: false,
+    quiet: true,
+};
+
+/// What `purge` does to a queue's messages without `--state`.
+pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "delete"), ("delayed", "delete")];
+
+/// What `retry` does.
+pub(in super::super) const RETRY: &[(&str, &str)] = &[("buried", "kick"), ("ready", "redrive")];
+
 /// An act on many messages of a queue: `act`s on the `state`s of it.
-pub(super) struct Bulk<'a> {
+pub(in super::super) struct Bulk<'a> {
     pub(super) which: &'a Which,
     pub(super) how: &'a How,
     pub(super) queue: &'a str,
@@ -93,14 +116,27 @@ pub(super) struct Bulk<'a> {
     pub(super) asks: bool,
 }
 
-impl Bulk<'_> {
+impl<'a> Bulk<'a> {
+    /// These acts on all messages of a queue that they fit.
+    pub(in super::super) fn of_all(
+        queue: &'a str,
+        acts: &'a [(&'static str, &'static str)],
+        done: &'static str,
+    ) -> Self {
+        Self {
+            which: &EVERY,
+            how: &ALL_OF_THEM,
+            queue,
+            acts,
+            to: None,
+            done,
+            asks: false,
+        }
+    }
+
     /// Counts, asks if it has to, and does it in slices.
     pub(super) fn run(&self, client: &mut Client) -> Result<ExitCode> {
-        let mut there = Vec::new();
-        for &(state, act) in self.acts {
-            let mut count = self.request(state, "count", act);
-            there.push(walk(client, &mut count, u64::MAX, |_| Ok(true))?.0);
-        }
+        let there = self.count(client)?;
         let all: u64 = there.iter().sum();
         // Only what was there at the start, so that it ends beside a producer.
         let wanted = all.min(self.how.max.unwrap_or(u64::MAX));
@@ -113,19 +149,11 @@ impl Bulk<'_> {
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGINT, Arc::clone(&stop)).context("cannot wait for Ctrl-C")?;
         let mut progress = Progress::new(self.done, Of::Messages(wanted), self.how.quiet);
-        let mut stopped = false;
-        for (&(state, act), there) in self.acts.iter().zip(there) {
-            let mut request = self.request(state, act, act);
-            let most = there.min(wanted - progress.messages().min(wanted));
-            let (_, ended) = walk(client, &mut request, most, |count| {
-                progress.add(count, 0, progress.messages() + count);
-                Ok(!stop.load(Ordering::Relaxed))
-            })?;
-            stopped |= !ended;
-            if stopped {
-                break;
-            }
-        }
+        let ended = self.act(client, &there, wanted, |count| {
+            progress.add(count, 0, progress.messages() + count);
+            Ok(!stop.load(Ordering::Relaxed))
+        })?;
+        let stopped = !ended;
         progress.clear();
         let messages = progress.messages();
         self.how.print(messages, self.done, stopped)?;
@@ -133,6 +161,44 @@ impl Bulk<'_> {
             true => ExitCode::from(STOPPED),
             false => ExitCode::SUCCESS,
         })
+    }
+
+    /// How many messages each act is about.
+    ///
+    /// # Errors
+    /// The server's, or it is gone.
+    pub(in super::super) fn count(&self, client: &mut Client) -> Result<Vec<u64>> {
+        let acts = self.acts.iter();
+        let counted = acts.map(|&(state, act)| {
+            let mut count = self.request(state, "count", act);
+            Ok(walk(client, &mut count, u64::MAX, |_| Ok(true))?.0)
+        });
+        counted.collect()
+    }
+
+    /// Does it to `wanted` messages at most, and of each act to as many as were `there`; `each` is
+    /// told how many a slice was, and says whether it goes on. False: it did not come to its end.
+    ///
+    /// # Errors
+    /// The server's or `each`'s, or the server is gone.
+    pub(in super::super) fn act(
+        &self,
+        client: &mut Client,
+        there: &[u64],
+        wanted: u64,
+        mut each: impl FnMut(u64) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut left = wanted;
+        for (&(state, act), there) in self.acts.iter().zip(there) {
+            let mut request = self.request(state, act, act);
+            let most = (*there).min(left);
+            let (done, ended) = walk(client, &mut request, most, &mut each)?;
+            left = left.saturating_sub(done);
+            if !ended {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// `act` on the messages that `of` is about.

@@ -185,7 +185,11 @@ impl Clients {
     }
 }
 
-fn clients(client: &mut Client) -> Result<Vec<Value>> {
+/// All connections.
+///
+/// # Errors
+/// The server's no, or it is gone.
+pub(in super::super) fn clients(client: &mut Client) -> Result<Vec<Value>> {
     let reply = client.ask(&json!({ "clients": {} }), &mut std::io::empty())?;
     let Some(text) = reply["done"].as_str() else {
         bail!("the server is of another version");
@@ -194,7 +198,7 @@ fn clients(client: &mut Client) -> Result<Vec<Value>> {
 }
 
 /// A value in a column; a dash for what is not known.
-fn shown(value: &Value) -> String {
+pub(in super::super) fn shown(value: &Value) -> String {
     match value.as_str() {
         None if value.is_null() => "-".to_owned(),
         None => value.to_string(),

@@ -10,8 +10,9 @@ mod purge;
 mod retry;
 mod server;
 
-pub(super) use browse::Browse;
-pub(super) use clients::{Clients, Leases};
+pub(super) use browse::{Browse, preview};
+pub(super) use bulk::{Bulk, PURGE, RETRY};
+pub(super) use clients::{Clients, Leases, clients, shown};
 pub(super) use message::{Delete, Edit};
 pub(super) use moving::Move;
 pub(super) use pause::{Pause, Resume};
@@ -19,6 +20,6 @@ pub(super) use purge::Purge;
 pub(super) use retry::{Kick, Redrive, Retry};
 pub(super) use server::{Drain, Reload, Undrain};
 
-fn duration(text: &str) -> Result<u64, String> {
+pub(super) fn duration(text: &str) -> Result<u64, String> {
     crate::config::parse_duration_ms(text)
 }

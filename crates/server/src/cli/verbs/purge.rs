@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::Where;
 use super::super::client::Client;
-use super::bulk::{Bulk, How, Which};
+use super::bulk::{Bulk, How, PURGE, Which};
 
 /// Arguments of `purge`.
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ pub(in super::super) struct Purge {
 impl Purge {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let acts: &[_] = match self.state.as_deref() {
-            None => &[("ready", "delete"), ("delayed", "delete")],
+            None => PURGE,
             Some("ready") => &[("ready", "delete")],
             Some("delayed") => &[("delayed", "delete")],
             Some("buried") => &[("buried", "delete")],

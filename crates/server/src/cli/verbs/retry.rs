@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::client::{Client, Refused};
-use super::bulk::{Bulk, How, Which};
+use super::bulk::{Bulk, How, RETRY, Which};
 
 /// Arguments of `kick`.
 #[derive(clap::Args)]
@@ -93,7 +93,7 @@ impl Retry {
             which: &self.which,
             how: &self.how,
             queue: self.queue.as_deref().unwrap_or_default(),
-            acts: &[("buried", "kick"), ("ready", "redrive")],
+            acts: RETRY,
             to: None,
             done: "retried",
             asks: false,

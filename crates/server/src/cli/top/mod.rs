@@ -1,0 +1,293 @@
+//! `quintet top`.
+
+mod look;
+mod screen;
+mod view;
+
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quintet_engine::Refusal;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEventKind, KeyModifiers};
+use serde_json::{Value, json};
+
+use super::Where;
+use super::client::{Client, Refused};
+use super::show::table;
+use super::tail::{self, Sight};
+use super::verbs::{Bulk, PURGE, RETRY, clients, duration, shown};
+use look::{Connection, Look, Queue};
+use screen::{Act, Column, Key, Page, Screen};
+
+/// Arguments of `top`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Keys: up and down pick a queue; < and > choose the column to sort by, i inverts; / filters by name;
+p pauses and resumes, r retries what failed (quintet retry), x purges after a question (quintet purge),
+f follows what comes and goes (quintet tail), c shows connections; Esc goes back, q ends.
+
+in/s and out/s are of the time between two looks; at first, and with --once, of the last minute.
+
+Examples:
+  quintet top
+  quintet top --filter mail --every 5s
+  quintet top --once | head")]
+pub(super) struct Top {
+    #[command(flatten)]
+    at: Where,
+    /// Time between two looks.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    every: u64,
+    /// Only queues whose names contain this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Print it once, as plain text; so does a pipe.
+    #[arg(long)]
+    once: bool,
+}
+
+impl Top {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut server = Server {
+            client: Some(Client::connect(&self.at)?),
+            at: self.at,
+            began: Instant::now(),
+        };
+        let mut screen = Screen::new(self.filter);
+        screen.seen(server.look()?);
+        if self.once || !stdout().is_terminal() {
+            return print(&screen);
+        }
+        let mut terminal = ratatui::try_init().context("cannot use this terminal")?;
+        let every = Duration::from_millis(self.every.max(100));
+        let ended = watch(&mut terminal, &mut server, &mut screen, every);
+        ratatui::restore();
+        ended.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+/// The queues as plain text.
+fn print(screen: &Screen) -> Result<ExitCode> {
+    let mut out = stdout().lock();
+    writeln!(out, "{}", view::title(screen))?;
+    let mut rows = vec![Column::ALL.map(|column| column.name().to_owned())];
+    rows.extend(screen.rows().into_iter().map(view::cells));
+    table(&rows, &mut out)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The way to the server, which is found again when it is gone.
+struct Server {
+    at: Where,
+    client: Option<Client>,
+    began: Instant,
+}
+
+impl Server {
+    fn client(&mut self) -> Result<&mut Client> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(&self.at)?,
+        };
+        Ok(self.client.insert(client))
+    }
+
+    /// Asks, and forgets a connection that failed: what comes on it next may belong to anything.
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        let answer = question(self.client()?);
+        if let Err(error) = &answer
+            && !error.is::<Refused>()
+        {
+            self.client = None;
+        }
+        answer
+    }
+
+    fn look(&mut self) -> Result<Look> {
+        let (queues, rates) = self.ask(|client| Ok((client.queues()?, client.rates()?)))?;
+        let connections = match self.ask(clients) {
+            Err(error) if Refused::is(&error, Refusal::NotPermitted) => None,
+            told => Some(told?),
+        };
+        let at_ms = self.began.elapsed().as_millis();
+        Ok(Look {
+            at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
+            queues: queues
+                .iter()
+                .map(|queue| Queue::of(queue, &rates))
+                .collect(),
+            connections: connections.map(|all| all.iter().map(connection).collect()),
+        })
+    }
+
+    /// Does something to a queue; answers what was done. `goes_on` is asked between slices.
+    fn act(&mut self, act: &Act, goes_on: &mut dyn FnMut(u64) -> bool) -> Result<String> {
+        match act {
+            Act::Pause(queue) => {
+                self.tell(&json!({ "pause": { "queue": queue } }))?;
+                Ok(format!("{queue} paused"))
+            }
+            Act::Resume(queue) => {
+                self.tell(&json!({ "resume": { "queue": queue } }))?;
+                Ok(format!("{queue} resumed"))
+            }
+            Act::Retry(queue) => {
+                let bulk = Bulk::of_all(queue, RETRY, "retried");
+                self.in_slices(&bulk, u64::MAX, "retried", goes_on)
+            }
+            Act::Purge(queue, messages) => {
+                let bulk = Bulk::of_all(queue, PURGE, "purged");
+                self.in_slices(&bulk, *messages, "purged", goes_on)
+            }
+            Act::Nothing | Act::Quit | Act::Count(_) => Ok(String::new()),
+        }
+    }
+
+    fn tell(&mut self, request: &Value) -> Result<()> {
+        self.ask(|client| client.ask(request, &mut std::io::empty()).map(drop))
+    }
+
+    fn in_slices(
+        &mut self,
+        bulk: &Bulk<'_>,
+        most: u64,
+        done: &str,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<String> {
+        let mut messages = 0;
+        let ended = self.ask(|client| {
+            let there = bulk.count(client)?;
+            bulk.act(client, &there, most, |count| {
+                messages += count;
+                Ok(goes_on(messages))
+            })
+        })?;
+        let stopped = if ended { "" } else { "stopped: " };
+        Ok(format!("{stopped}{messages} messages {done}"))
+    }
+}
+
+fn connection(client: &Value) -> Connection {
+    let number = |key: &str| client[key].as_u64().unwrap_or(0);
+    let waits = client["waits_on"].as_array().into_iter().flatten();
+    Connection {
+        id: number("id"),
+        voice: shown(&client["voice"]),
+        peer: shown(&client["peer"]),
+        user: shown(&client["user"]),
+        idle_ms: number("idle_ms"),
+        leases: number("leases"),
+        waits_on: waits.map(shown).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// Shows, looks and obeys until it is to end.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    server: &mut Server,
+    screen: &mut Screen,
+    every: Duration,
+) -> Result<()> {
+    let mut looked = Instant::now();
+    let mut sight: Option<Sight> = None;
+    loop {
+        terminal.draw(|frame| view::draw(screen, frame))?;
+        let left = every.saturating_sub(looked.elapsed());
+        if event::poll(left)? {
+            let Some(key) = key(&event::read()?) else {
+                continue;
+            };
+            match screen.key(key) {
+                Act::Quit => return Ok(()),
+                Act::Nothing => {}
+                Act::Count(queue) => {
+                    let bulk = Bulk::of_all(&queue, PURGE, "purged");
+                    match server.ask(|client| bulk.count(client)) {
+                        Ok(there) => screen.counted(queue.clone(), there.iter().sum()),
+                        Err(error) => screen.says = format!("{error:#}"),
+                    }
+                }
+                act => obey(terminal, server, screen, &act)?,
+            }
+            if !matches!(screen.page, Page::Follow(_)) {
+                sight = None;
+            }
+            continue;
+        }
+        looked = Instant::now();
+        let seen = match screen.page.clone() {
+            Page::Follow(queue) => follow(server, screen, &queue, &mut sight),
+            Page::Queues | Page::Connections => server.look().map(|look| screen.seen(look)),
+        };
+        if let Err(error) = seen {
+            screen.says = format!("{error:#}");
+        }
+    }
+}
+
+/// Does it, and says what was done. Esc stops it behind a slice.
+fn obey(
+    terminal: &mut DefaultTerminal,
+    server: &mut Server,
+    screen: &mut Screen,
+    act: &Act,
+) -> Result<()> {
+    let done = server.act(act, &mut |messages| {
+        screen.says = format!("{messages} messages; Esc stops");
+        let drawn = terminal.draw(|frame| view::draw(screen, frame)).is_ok();
+        drawn && !is_stopped()
+    });
+    screen.says = done.unwrap_or_else(|error| format!("{error:#}"));
+    if let Ok(look) = server.look() {
+        screen.seen(look);
+    }
+    Ok(())
+}
+
+fn is_stopped() -> bool {
+    let waits = event::poll(Duration::ZERO).unwrap_or(false);
+    waits
+        && event::read()
+            .is_ok_and(|input| matches!(key(&input), Some(Key::Escape | Key::Interrupt)))
+}
+
+fn follow(
+    server: &mut Server,
+    screen: &mut Screen,
+    queue: &str,
+    sight: &mut Option<Sight>,
+) -> Result<()> {
+    let after = server.ask(|client| tail::look(client, queue))?;
+    if let Some(before) = sight {
+        let at = tail::time_of_day(crate::trust::wall_ms());
+        let events = tail::between(before, &after);
+        screen.followed(events.iter().map(|event| format!("{at}  {}", event.line())));
+    }
+    *sight = Some(after);
+    Ok(())
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "others mean nothing here")]
+fn key(input: &Input) -> Option<Key> {
+    let Input::Key(key) = input else { return None };
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Interrupt,
+        KeyCode::Char(char) => Key::Char(char),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return None,
+    })
+}

@@ -1,0 +1,324 @@
+//! What `top` shows and does: keys and looks go in, what is to be done comes out.
+
+use std::collections::VecDeque;
+
+use super::look::{Look, Queue};
+
+/// A key, as far as it means something here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Key {
+    Char(char),
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Enter,
+    Escape,
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Act {
+    Nothing,
+    Quit,
+    Pause(String),
+    Resume(String),
+    /// What failed in it is tried again.
+    Retry(String),
+    /// Counts what waits in it, for [`Screen::counted`].
+    Count(String),
+    /// Removes so many of what waits in it.
+    Purge(String, u64),
+}
+
+/// What queues are sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Column {
+    Name,
+    Ready,
+    Oldest,
+    Delayed,
+    Reserved,
+    Buried,
+    In,
+    Out,
+    Waiters,
+}
+
+impl Column {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Name,
+        Self::Ready,
+        Self::Oldest,
+        Self::Delayed,
+        Self::Reserved,
+        Self::Buried,
+        Self::In,
+        Self::Out,
+        Self::Waiters,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Ready => "ready",
+            Self::Oldest => "oldest",
+            Self::Delayed => "delayed",
+            Self::Reserved => "reserved",
+            Self::Buried => "buried",
+            Self::In => "in/s",
+            Self::Out => "out/s",
+            Self::Waiters => "waiters",
+        }
+    }
+
+    /// The column so many to the right, round the end.
+    fn beside(self, right: usize) -> Self {
+        let at = Self::ALL.iter().position(|column| *column == self);
+        Self::ALL[(at.unwrap_or(0) + right) % Self::ALL.len()]
+    }
+
+    fn value(self, queue: &Queue) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "to sort by")]
+        let of = |number: u64| number as f64;
+        match self {
+            Self::Name => 0.0,
+            Self::Ready => of(queue.ready),
+            Self::Oldest => of(queue.oldest_ms),
+            Self::Delayed => of(queue.delayed),
+            Self::Reserved => of(queue.reserved),
+            Self::Buried => of(queue.buried),
+            Self::In => queue.into.unwrap_or(-1.0),
+            Self::Out => queue.out.unwrap_or(-1.0),
+            Self::Waiters => of(queue.waiters),
+        }
+    }
+}
+
+/// What fills the screen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Page {
+    Queues,
+    Connections,
+    /// What comes into this queue and leaves it.
+    Follow(String),
+}
+
+/// What keys are for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Asks {
+    Nothing,
+    /// The filter is typed; it was this before.
+    Filter(String),
+    /// Whether so many messages of a queue are purged.
+    Purge(String, u64),
+}
+
+/// Lines of a followed queue that are kept.
+const LINES: usize = 1000;
+
+/// Lines a page key moves by.
+const PAGE: usize = 10;
+
+/// The state of it all.
+pub(super) struct Screen {
+    pub(super) look: Look,
+    pub(super) page: Page,
+    pub(super) asks: Asks,
+    pub(super) sort: Column,
+    /// The other way round: numbers begin with the largest, names with A.
+    pub(super) reversed: bool,
+    /// Queues whose names contain this.
+    pub(super) filter: String,
+    /// The queue that keys are about; it is kept when others come or the order changes.
+    picked: Option<String>,
+    /// The line of connections at the top.
+    pub(super) scrolled: usize,
+    /// What a followed queue's events were, oldest first.
+    pub(super) lines: VecDeque<String>,
+    /// What was done last, or went wrong.
+    pub(super) says: String,
+}
+
+impl Screen {
+    pub(super) fn new(filter: String) -> Self {
+        Self {
+            look: Look::default(),
+            page: Page::Queues,
+            asks: Asks::Nothing,
+            sort: Column::Ready,
+            reversed: false,
+            filter,
+            picked: None,
+            scrolled: 0,
+            lines: VecDeque::new(),
+            says: String::new(),
+        }
+    }
+
+    /// Takes what was seen.
+    pub(super) fn seen(&mut self, look: Look) {
+        self.look = look.since(&self.look);
+    }
+
+    /// Takes what a followed queue's messages did.
+    pub(super) fn followed(&mut self, lines: impl IntoIterator<Item = String>) {
+        self.lines.extend(lines);
+        let over = self.lines.len().saturating_sub(LINES);
+        self.lines.drain(..over);
+    }
+
+    /// So many messages would be purged: asks whether they are to be.
+    pub(super) fn counted(&mut self, queue: String, messages: u64) {
+        match messages {
+            0 => self.says = format!("nothing waits in {queue}"),
+            _ => self.asks = Asks::Purge(queue, messages),
+        }
+    }
+
+    /// The queues that are shown, in order.
+    pub(super) fn rows(&self) -> Vec<&Queue> {
+        let queues = self.look.queues.iter();
+        let mut rows: Vec<&Queue> = queues
+            .filter(|queue| queue.name.contains(&self.filter))
+            .collect();
+        rows.sort_by(|a, b| {
+            let by = match self.sort {
+                Column::Name => a.name.cmp(&b.name),
+                sort => sort.value(b).total_cmp(&sort.value(a)),
+            };
+            let by = if self.reversed { by.reverse() } else { by };
+            by.then_with(|| a.name.cmp(&b.name))
+        });
+        rows
+    }
+
+    /// Where among the rows the queue is that keys are about.
+    pub(super) fn at(&self) -> usize {
+        let rows = self.rows();
+        let name = self.picked.as_deref();
+        let at = rows
+            .iter()
+            .position(|queue| Some(queue.name.as_str()) == name);
+        at.unwrap_or(0)
+    }
+
+    fn pick(&mut self, at: usize) {
+        let rows = self.rows();
+        let row = rows.get(at.min(rows.len().saturating_sub(1)));
+        self.picked = row.map(|queue| queue.name.clone());
+    }
+
+    fn picked(&self) -> Option<&Queue> {
+        self.rows().get(self.at()).copied()
+    }
+
+    /// Takes a key.
+    pub(super) fn key(&mut self, key: Key) -> Act {
+        if key == Key::Interrupt {
+            return Act::Quit;
+        }
+        match std::mem::replace(&mut self.asks, Asks::Nothing) {
+            Asks::Nothing => {}
+            Asks::Filter(before) => {
+                self.type_filter(key, before);
+                return Act::Nothing;
+            }
+            Asks::Purge(queue, messages) => {
+                if matches!(key, Key::Char('y' | 'Y')) {
+                    return Act::Purge(queue, messages);
+                }
+                self.says = format!("nothing of {queue} was purged");
+                return Act::Nothing;
+            }
+        }
+        self.says.clear();
+        match self.page {
+            Page::Queues => self.key_of_queues(key),
+            Page::Connections => self.key_of_connections(key),
+            Page::Follow(_) => self.key_back(key),
+        }
+    }
+
+    fn type_filter(&mut self, key: Key, before: String) {
+        match key {
+            Key::Enter => return,
+            Key::Escape => {
+                self.filter = before;
+                return;
+            }
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Char(char) => self.filter.push(char),
+            Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
+            Key::Interrupt => {}
+        }
+        self.asks = Asks::Filter(before);
+    }
+
+    fn key_of_queues(&mut self, key: Key) -> Act {
+        let at = self.at();
+        let named = self
+            .picked()
+            .map(|queue| (queue.name.clone(), queue.paused));
+        match (key, named) {
+            (Key::Char('q') | Key::Escape, _) => return Act::Quit,
+            (Key::Up | Key::Char('k'), _) => self.pick(at.saturating_sub(1)),
+            (Key::Down | Key::Char('j'), _) => self.pick(at + 1),
+            (Key::PageUp, _) => self.pick(at.saturating_sub(PAGE)),
+            (Key::PageDown, _) => self.pick(at + PAGE),
+            (Key::Home | Key::Char('g'), _) => self.pick(0),
+            (Key::End | Key::Char('G'), _) => self.pick(usize::MAX),
+            (Key::Char('>' | 's'), _) => self.sort = self.sort.beside(1),
+            (Key::Char('<'), _) => self.sort = self.sort.beside(Column::ALL.len() - 1),
+            (Key::Char('i'), _) => self.reversed = !self.reversed,
+            (Key::Char('/'), _) => self.asks = Asks::Filter(self.filter.clone()),
+            (Key::Char('c'), _) => self.page = Page::Connections,
+            (Key::Char('p'), Some((name, true))) => return Act::Resume(name),
+            (Key::Char('p'), Some((name, false))) => return Act::Pause(name),
+            (Key::Char('r'), Some((name, _))) => return Act::Retry(name),
+            (Key::Char('x'), Some((name, _))) => return Act::Count(name),
+            (Key::Char('f') | Key::Enter, Some((name, _))) => {
+                self.lines.clear();
+                self.page = Page::Follow(name);
+            }
+            (Key::Char(_) | Key::Enter | Key::Backspace | Key::Interrupt, _) => {}
+        }
+        Act::Nothing
+    }
+
+    fn key_of_connections(&mut self, key: Key) -> Act {
+        let all = self.look.connections.as_ref().map_or(0, Vec::len);
+        let to = match key {
+            Key::Up | Key::Char('k') => self.scrolled.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.scrolled + 1,
+            Key::PageUp => self.scrolled.saturating_sub(PAGE),
+            Key::PageDown => self.scrolled + PAGE,
+            Key::Home => 0,
+            Key::End => all,
+            Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace | Key::Interrupt => {
+                return self.key_back(key);
+            }
+        };
+        self.scrolled = to.min(all.saturating_sub(1));
+        Act::Nothing
+    }
+
+    fn key_back(&mut self, key: Key) -> Act {
+        match key {
+            Key::Char('q') => return Act::Quit,
+            Key::Escape | Key::Backspace | Key::Char('c' | 'f') => self.page = Page::Queues,
+            Key::Char(_) | Key::Enter | Key::Interrupt => {}
+            Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
+        }
+        Act::Nothing
+    }
+}
+
+#[cfg(test)]
+#[path = "screen_tests.rs"]
+mod tests;
