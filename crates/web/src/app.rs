@@ -11,7 +11,7 @@ use quintet_scripts::Rq;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::api::Hub;
+use crate::events::Hub;
 use crate::flash::Flash;
 use crate::form::{self, Form, Kind};
 use crate::reply::{self, Problem};

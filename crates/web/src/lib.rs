@@ -12,6 +12,7 @@ mod api;
 mod app;
 pub mod builtin;
 mod console;
+mod events;
 mod files;
 mod flash;
 mod form;

@@ -28,7 +28,6 @@ use tokio::sync::oneshot;
 use crate::app::App;
 use crate::gate::Visitor;
 pub(crate) use bulk::{cursor, cursor_text};
-pub(crate) use events::Hub;
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};
 

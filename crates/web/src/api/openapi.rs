@@ -40,7 +40,7 @@ use crate::reply;
         server::close,
         server::act,
     ),
-    components(schemas(events::Figures))
+    components(schemas(crate::events::Figures))
 )]
 struct Document;
 

@@ -1,9 +1,5 @@
 //! Server-sent events: what changes in queues, as it changes.
 
-mod figures;
-mod hub;
-mod reader;
-
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
@@ -14,13 +10,10 @@ use quintet_engine::{Command, Name, Outcome, Principal, Refusal, StatsOf, StatsR
 
 use super::problem::Problem;
 use super::{Api, read};
+use crate::events::{Figures, Queues, Selection};
 use crate::gate::Visitor;
 use crate::places::Seat;
 use crate::streams::OpenStream;
-pub(super) use figures::Figures;
-use figures::Queues;
-pub(crate) use hub::Hub;
-use hub::Selection;
 
 /// Queues of one stream.
 const QUEUES_MAX: usize = 100;

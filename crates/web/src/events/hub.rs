@@ -20,10 +20,10 @@ const QUIET: u32 = 8;
 
 /// Which queues, and on whose behalf: what it may see is all it is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// In order, each once; `None`: the first there are.
-    pub(super) queues: Option<Vec<Name>>,
-    pub(super) principal: Principal,
+    pub(crate) queues: Option<Vec<Name>>,
+    pub(crate) principal: Principal,
 }
 
 /// The streams of a listener.
@@ -63,13 +63,13 @@ impl Hub {
     }
 
     /// A place for a stream, if one is left.
-    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
     /// Follows a selection: what is known so far comes first. `look` looks at it, and answers
     /// `None` when no look will come any more; it is used by who is the first of its selection.
-    pub(super) fn follow<L, F>(self: &Arc<Self>, of: Selection, look: L) -> Reader
+    pub(crate) fn follow<L, F>(self: &Arc<Self>, of: Selection, look: L) -> Reader
     where
         L: Fn() -> F + Send + 'static,
         F: Future<Output = Option<Queues>> + Send,

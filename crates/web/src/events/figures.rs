@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 /// What is told of a queue.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
-pub(in super::super) struct Figures {
+pub(crate) struct Figures {
     pub(super) ready: u64,
     pub(super) delayed: u64,
     pub(super) reserved: u64,
@@ -27,7 +27,7 @@ pub(in super::super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn of(stats: &QueueStats, rates: Option<Rates>) -> Self {
+    pub(crate) fn of(stats: &QueueStats, rates: Option<Rates>) -> Self {
         let rates = rates.map(Rates::rounded);
         Self {
             ready: stats.gauges.ready,
@@ -44,7 +44,7 @@ impl Figures {
 }
 
 /// Queues by name.
-pub(super) type Queues = BTreeMap<String, Figures>;
+pub(crate) type Queues = BTreeMap<String, Figures>;
 
 /// The event that tells all of them.
 pub(super) fn all(queues: &Queues) -> Bytes {

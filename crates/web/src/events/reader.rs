@@ -12,7 +12,7 @@ use crate::places::Seat;
 use crate::streams::OpenStream;
 
 /// What is still to come for a stream.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     first: Option<Bytes>,
     events: broadcast::Receiver<Bytes>,
 }
@@ -39,7 +39,7 @@ impl Reader {
     }
 
     /// As a reply's body; `kept` is kept until it is over.
-    pub(super) fn body<K>(self, seat: Option<Arc<Seat>>, open: OpenStream, kept: K) -> Body
+    pub(crate) fn body<K>(self, seat: Option<Arc<Seat>>, open: OpenStream, kept: K) -> Body
     where
         K: Send + 'static,
     {
