@@ -59,9 +59,8 @@ pub(super) async fn stream(
     };
     let principal = visitor.principal();
     for queue in queues.iter().flatten() {
-        match api.figures(principal, queue).await {
-            Err(Refusal::NotPermitted) => return Err(Problem::refused(Refusal::NotPermitted)),
-            Ok(_) | Err(_) => {}
+        if let Err(refusal @ Refusal::NotPermitted) = api.figures(principal, queue).await {
+            return Err(Problem::refused(refusal));
         }
     }
     let of = Selection {
