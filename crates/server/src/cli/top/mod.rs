@@ -210,7 +210,9 @@ fn watch(
                         Err(error) => screen.says = format!("{error:#}"),
                     }
                 }
-                act => obey(terminal, server, screen, &act)?,
+                act @ (Act::Pause(_) | Act::Resume(_) | Act::Retry(_) | Act::Purge(..)) => {
+                    obey(terminal, server, screen, &act)?
+                }
             }
             if !matches!(screen.page, Page::Follow(_)) {
                 sight = None;

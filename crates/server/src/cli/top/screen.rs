@@ -188,12 +188,11 @@ impl Screen {
             .filter(|queue| queue.name.contains(&self.filter))
             .collect();
         rows.sort_by(|a, b| {
-            let by = match self.sort {
-                Column::Name => a.name.cmp(&b.name),
-                sort => sort.value(b).total_cmp(&sort.value(a)),
-            };
-            let by = if self.reversed { by.reverse() } else { by };
-            by.then_with(|| a.name.cmp(&b.name))
+            // Names have the same value each.
+            let value = |queue| self.sort.value(queue);
+            let by = value(b).total_cmp(&value(a));
+            let by = by.then_with(|| a.name.cmp(&b.name));
+            if self.reversed { by.reverse() } else { by }
         });
         rows
     }
