@@ -45,7 +45,11 @@ fn queues_are_sorted_and_filtered_and_the_picked_one_is_kept() {
     assert_eq!(names(&screen), ["other", "work", "mails"]);
     assert_eq!(screen.at(), 2, "from work on");
     screen.key(Key::Char('<'));
-    assert_eq!((screen.sort, screen.at()), (Column::Name, 1));
+    assert_eq!(
+        (screen.sort, screen.at()),
+        (Column::Name, 2),
+        "mails is kept"
+    );
     assert_eq!(names(&screen), ["work", "other", "mails"]);
     for key in "/or".chars() {
         screen.key(Key::Char(key));
