@@ -87,7 +87,9 @@ fn everything_may_live_under_a_prefix() {
     world.queue("test", "echo done >&3");
     assert_eq!(world.get("/q.txt").status, 404);
     assert_eq!(world.get("//rq//q.txt").text(), "/rq/q/test.txt\n");
-    let page = world.get("/rq").text();
+    let console = world.get("/rq").text();
+    assert!(console.contains("href=\"/rq/queues/test\""), "{console}");
+    let page = world.get("/rq/q").text();
     assert!(page.contains("href=\"/rq/q/test\""), "{page}");
     let reply = world.post_json("/rq/q/test/new_message", &json!({}));
     let id = reply.json()[1].as_str().expect("an id").to_owned();
