@@ -84,6 +84,16 @@ pub(crate) fn is_unavailable(bytes: &[u8]) -> bool {
     bytes.len() <= SHORT && refused().is_some_and(|refused| refused.code == 503)
 }
 
+/// Whether a reply to a question for the stream says that somebody leads, be it that there is no such
+/// stream.
+pub(crate) fn is_led(bytes: &[u8]) -> bool {
+    match info(bytes) {
+        Some(Ok(info)) => info.is_led(),
+        Some(Err(_)) => !is_unavailable(bytes),
+        None => false,
+    }
+}
+
 /// How a stream is set up, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
@@ -243,9 +253,27 @@ pub struct Peer {
     /// Entries it lacks.
     #[serde(default)]
     pub lag: u64,
+    /// How long ago the leader heard of it, ns. Followers answer a heartbeat each second.
+    #[serde(default)]
+    active: u64,
 }
 
+/// A follower that the leader has not heard of for so long may be beyond its reach, ns. Three
+/// heartbeats; followers elect after four to nine seconds without one.
+const UNHEARD: u64 = 3_000_000_000;
+
 impl Info {
+    /// Whether who said so could store anything: a leader that its peers cannot reach goes on
+    /// answering for ten seconds, with others leading long before.
+    pub(crate) fn is_led(&self) -> bool {
+        let Some(peers) = &self.cluster else {
+            return true;
+        };
+        let heard = |peer: &&Peer| !peer.offline && peer.active < UNHEARD;
+        let with = 1 + peers.replicas.iter().filter(heard).count();
+        peers.leader.is_some() && with > peers.replicas.len().div_ceil(2)
+    }
+
     /// The places it has.
     pub fn ends(&self) -> Ends {
         Ends {
@@ -493,5 +521,30 @@ mod tests {
         let info = info(text.to_string().as_bytes()).unwrap().unwrap();
         let (first, last) = (Seq(1), Seq(0));
         assert_eq!(info.ends(), Ends { first, last });
+    }
+
+    #[test]
+    fn who_hears_of_none_of_its_followers_leads_no_more() {
+        let told = |leader: &str, active: [u64; 2]| {
+            let config =
+                serde_json::to_value(Config::of_log(&Names::of("a", 0), 3, &[])).expect("JSON");
+            let replicas = active
+                .map(|active| serde_json::json!({"name": "n", "current": true, "active": active}));
+            let info = serde_json::json!({
+                "config": config,
+                "created": "2026-01-01T00:00:00Z",
+                "state": {"first_seq": 1, "last_seq": 2},
+                "cluster": {"leader": leader, "replicas": replicas},
+            });
+            is_led(info.to_string().as_bytes())
+        };
+        assert!(told("n0", [400_000_000, 900_000_000]));
+        assert!(told("n0", [60_000_000_000, 2_900_000_000]));
+        assert!(!told("n0", [3_000_000_000, 3_100_000_000]));
+        let refused = |code: u64, number: u64| {
+            format!("{{\"error\":{{\"code\":{code},\"err_code\":{number}}}}}")
+        };
+        assert!(is_led(refused(404, 10_059).as_bytes()));
+        assert!(!is_led(refused(503, 10_008).as_bytes()));
     }
 }

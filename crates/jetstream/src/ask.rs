@@ -28,8 +28,10 @@ pub(crate) async fn ask(
         request = request.headers(headers);
     }
     line.asked();
+    // Others are also answered by a leader that its peers cannot reach.
+    let tells = subject == line.question;
     let reply = line.client.send_request(subject, request).await.ok()?;
-    if !api::is_unavailable(&reply.payload) {
+    if tells && api::is_led(&reply.payload) {
         line.answered();
     }
     Some(reply.payload)

@@ -3,62 +3,28 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, HeaderMap, Subscriber};
+use async_nats::{HeaderMap, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use quintet_cluster::{Answer, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
-use tokio::{runtime::Handle, sync::mpsc, time::timeout};
+use tokio::{runtime::Handle, sync::mpsc};
 
 use crate::{
     api::{self, Config, Info, Names},
     ask::{ANSWER, ask},
+    connect::{Servers, connect, nearest_first},
     line::Line,
     objects::{self, Objects},
     tail,
 };
 
-/// A connection that says nothing for two of these is over. The library's own minute would let an
-/// owner stand still for as long beside a server that is frozen, not dead.
-const PING: Duration = Duration::from_millis(500);
-/// How long connecting may take, for the same reason.
-const CONNECT: Duration = Duration::from_millis(500);
-/// Messages of a subscription that wait for their turn, at most; what is dropped beyond is fetched
-/// again. Entries are of 256 KiB at most, mostly far less.
-const UNREAD: usize = 512;
 /// Appends whose answers have not come, at most; beyond, the oldest is told that nobody knows. More
 /// than any window, and those that are given up stay a while.
 const UNANSWERED: usize = 1024;
-
-/// How to reach the servers.
-#[derive(Clone, Default)]
-pub struct Servers {
-    /// Their addresses, as `nats://host:port`; those nearer first.
-    pub addresses: Vec<String>,
-    /// Name of the server that is tried first, whatever their order; empty: none.
-    pub near: String,
-    /// A file of credentials.
-    pub credentials: Option<PathBuf>,
-    /// A user's name and password.
-    pub user: Option<(String, String)>,
-    /// Certificates of who signs the servers'.
-    pub tls_ca: Option<PathBuf>,
-    /// A certificate and its key, to show to the servers.
-    pub tls_identity: Option<(PathBuf, PathBuf)>,
-}
-
-impl fmt::Debug for Servers {
-    /// Without what is secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Servers")
-            .field("addresses", &self.addresses)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Why there is no stream to work with.
 #[derive(Debug)]
@@ -174,7 +140,7 @@ impl JetStream {
             .enable_all()
             .build()
             .map_err(Error::Thread)?;
-        let (near, far, answers) = runtime.block_on(connect_twice(servers))?;
+        let (near, far, answers) = runtime.block_on(connect_twice(servers, &names))?;
         let (inbox, answers) = answers;
         let inner = Arc::new(Inner {
             names: names.clone(),
@@ -375,84 +341,25 @@ impl JetStream {
 
 type Lines = (Arc<Line>, Arc<Line>, (String, Subscriber));
 
-async fn connect_twice(servers: &Servers) -> Result<Lines, Error> {
+async fn connect_twice(servers: &Servers, names: &Names) -> Result<Lines, Error> {
     let addresses = nearest_first(servers).await;
-    let near = connect(servers, &addresses).await?;
+    let near = connect(servers, &addresses, true).await?;
     // The other way round, so that it leads to another server where there is one.
     let reversed: Vec<String> = addresses.iter().rev().cloned().collect();
-    let far = connect(servers, &reversed).await?;
+    let far = connect(servers, &reversed, true).await?;
     let inbox = near.new_inbox();
     let answers = near.subscribe(format!("{inbox}.*")).await;
     let answers = answers
         .map_err(|error| Error::Unreachable(servers.addresses.clone(), error.to_string()))?;
-    let (near, far) = (Line::new(near, addresses), Line::new(far, reversed));
-    Ok((near, far, (inbox, answers)))
-}
-
-/// The addresses with that of the near server first, which each server's greeting tells.
-async fn nearest_first(servers: &Servers) -> Vec<String> {
-    let mut addresses = servers.addresses.clone();
-    if servers.near.is_empty() {
-        return addresses;
-    }
-    for at in 0..addresses.len() {
-        let Ok(client) = connect(servers, &addresses[at..=at]).await else {
-            continue;
+    let line = |client, addresses| {
+        let servers = Servers {
+            addresses,
+            ..servers.clone()
         };
-        let name = client.try_server_info().map(|info| info.server_name);
-        if name.as_ref() == Some(&servers.near) {
-            addresses[..=at].rotate_right(1);
-            return addresses;
-        }
-    }
-    tracing::warn!(target: "quintet::cluster", "no NATS server is called {:?}", servers.near);
-    addresses
-}
-
-async fn connect(servers: &Servers, addresses: &[String]) -> Result<Client, Error> {
-    let mut options = ConnectOptions::new()
-        .name("quintet")
-        .ping_interval(PING)
-        .connection_timeout(CONNECT)
-        .subscription_capacity(UNREAD)
-        .retain_servers_order()
-        // Who is nearest is tried first, and soon again.
-        .reconnect_delay_callback(|tries| {
-            Duration::from_millis(u64::try_from(tries).unwrap_or(u64::MAX).min(10) * 50)
-        })
-        .event_callback(|event| async move {
-            tracing::info!(target: "quintet::cluster", "NATS: {event}");
-        });
-    if let Some(file) = &servers.credentials {
-        let with = options.credentials_file(file).await;
-        options = with.map_err(Error::Credentials)?;
-    }
-    if let Some((user, password)) = &servers.user {
-        options = options.user_and_password(user.clone(), password.clone());
-    }
-    if let Some(ca) = &servers.tls_ca {
-        options = options.add_root_certificates(ca.clone()).require_tls(true);
-    }
-    if let Some((certificate, key)) = &servers.tls_identity {
-        options = options.add_client_certificate(certificate.clone(), key.clone());
-    }
-    let unreachable = |why: String| Error::Unreachable(addresses.to_vec(), why);
-    // A frozen server takes the connection and says nothing.
-    match timeout(
-        4 * CONNECT * addresses.len().max(1) as u32,
-        options.connect(addresses),
-    )
-    .await
-    {
-        Ok(Ok(client)) => Ok(client),
-        Ok(Err(error)) => match error.kind() {
-            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                Err(Error::Denied(addresses.to_vec()))
-            }
-            _ => Err(unreachable(error.to_string())),
-        },
-        Err(_) => Err(unreachable("no answer".to_owned())),
-    }
+        Line::new(client, servers, names.api("STREAM.INFO"))
+    };
+    let (near, far) = (line(near, addresses), line(far, reversed));
+    Ok((near, far, (inbox, answers)))
 }
 
 impl Inner {
@@ -514,8 +421,10 @@ impl Inner {
                 Some(_) => Answer::Unknown,
                 None => api::ack(&self.names.stream, &message.payload),
             };
-            if answer != Answer::Unknown {
-                self.near.stored();
+            match answer {
+                Answer::Stored(_) => self.near.stored(),
+                // A leader says no by itself, also one that its peers cannot reach.
+                Answer::Wrong | Answer::Full(_) | Answer::Unknown => {}
             }
             self.answer(number, answer);
         }
@@ -548,7 +457,7 @@ impl Stream for JetStream {
     fn ends(&self, told: Told<Option<Ends>>) {
         self.ask_far("STREAM.INFO", Vec::new(), told, |reply| {
             let info = api::info(&reply?)?.ok()?;
-            Some(info.ends())
+            info.is_led().then(|| info.ends())
         });
     }
 

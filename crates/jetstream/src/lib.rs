@@ -1,12 +1,14 @@
 //! The stream of a replicated log, kept by NATS JetStream. All that is NATS is here.
 //!
 //! `api` has the bytes of questions and answers, `follow` what is done with entries that come in
-//! any order; both are pure. `client` and `tail` are what connects.
+//! any order; both are pure. `connect` and `line` have the connections, `client` and `tail` what goes over
+//! them.
 
 mod api;
 mod ask;
 mod bucket;
 mod client;
+mod connect;
 mod fetch;
 mod follow;
 mod line;
@@ -15,5 +17,6 @@ mod tail;
 
 pub use api::{Config, Info, Names, Peer, Peers, Refused};
 pub use bucket::{Bucket, Value};
-pub use client::{Error, JetStream, Server, Servers};
+pub use client::{Error, JetStream, Server};
+pub use connect::Servers;
 pub use objects::Objects;

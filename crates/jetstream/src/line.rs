@@ -1,25 +1,37 @@
-//! A connection to the servers, led to another of them when its own answers nothing.
+//! A connection to the servers, led to another of them when its own answers nothing and that one
+//! does.
 //!
 //! A server that its peers cannot reach keeps its clients' connections and answers none of their
-//! questions. Were the owner's appends, or the questions by which a standby knows the owner's
+//! questions, or as the leader that it was, for ten seconds more, what others have long overruled. Were the owner's appends, or the questions by which a standby knows the owner's
 //! silence, bound to it for as long as it lives, nobody would own a log whose servers have long had
-//! another leader.
+//! another leader. Nor may a server be left on suspicion: while servers elect, for up to ten seconds,
+//! none answers, and who goes from one to the next is with the one they cannot reach when they have
+//! elected.
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use async_nats::{Client, connection::State};
-use tokio::time::sleep;
+use bytes::Bytes;
+use futures_util::future::select_ok;
+use tokio::time::{sleep, timeout};
 
-/// A server that answers nothing for so long is left. Longer than most elections, while nobody
-/// answers; short of the ten seconds that the longest take.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// The same of one that was left before and has answered nothing since: while the others elect for
-/// longer than it takes to try them all, the one they cannot reach must not cost as much again.
-const PATIENCE_AGAIN: Duration = Duration::from_millis(1500);
+use crate::{
+    api,
+    ask::ANSWER,
+    connect::{Servers, connect},
+};
+
+/// When a question has been unanswered for so long it is looked whether another server answers.
+const UNANSWERED: Duration = Duration::from_millis(1500);
+/// The same of appends: a slow disk may take as long, and those on their way are lost with the
+/// connection.
+const UNSTORED: Duration = Duration::from_secs(4);
+/// Who has appends that nobody stores sends them again well within this; one that was deposed has
+/// none.
+const APPENDING: Duration = Duration::from_secs(3);
 /// The first server is the one to come back to, once another has answered for so long.
 const HOME: Duration = Duration::from_secs(60);
 /// How often it is looked.
@@ -29,7 +41,9 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) struct Line {
     pub(crate) client: Client,
     /// In the order they are tried.
-    addresses: Vec<String>,
+    servers: Servers,
+    /// For the stream: its answer tells whether somebody leads.
+    pub(crate) question: String,
     silence: Mutex<Silence>,
 }
 
@@ -37,8 +51,8 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Stay,
-    /// To the server with this number, for now.
-    To(usize),
+    /// To one of the others, if it answers.
+    Look,
     /// When it ends by itself, the first server is tried first again.
     Home,
 }
@@ -51,12 +65,10 @@ struct Silence {
     /// The same of appends, by themselves: a leader that its peers cannot reach answers questions
     /// for ten seconds, and acknowledges nothing.
     unstored: Option<Instant>,
+    /// When the last append was sent.
+    appended: Option<Instant>,
     /// Since when it is the server it is, if it is not to be the first.
     left: Option<Instant>,
-    /// The server that is tried first.
-    first: usize,
-    /// Servers that were left and have answered nothing since.
-    silent: BTreeSet<usize>,
 }
 
 impl Silence {
@@ -66,6 +78,7 @@ impl Silence {
 
     fn appended(&mut self, now: Instant) {
         self.unstored.get_or_insert(now);
+        self.appended = Some(now);
     }
 
     fn stored(&mut self) {
@@ -73,40 +86,33 @@ impl Silence {
         self.answered();
     }
 
-    /// Nothing is asked of a connection that is not there.
-    fn lost(&mut self) {
+    /// Nothing is asked of a connection that is not there; or it was seen that all is well.
+    fn clear(&mut self) {
         (self.since, self.unstored) = (None, None);
     }
 
     fn answered(&mut self) {
         self.since = None;
-        self.silent.remove(&self.first);
     }
 
-    fn patience(&self) -> Duration {
-        match self.silent.contains(&self.first) {
-            true => PATIENCE_AGAIN,
-            false => PATIENCE,
-        }
+    /// It was left for another, and what was asked is lost with the connection.
+    fn left(&mut self, now: Instant) {
+        self.clear();
+        self.left = Some(now);
     }
 
-    /// What is to be done, out of so many servers.
-    fn turn(&mut self, now: Instant, servers: usize) -> Turn {
+    fn turn(&mut self, now: Instant) -> Turn {
         let over = |since: Option<Instant>, time| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= time)
         };
-        let patience = self.patience();
-        if over(self.since, patience) || over(self.unstored, patience) {
-            // What was asked is lost with the connection.
-            self.lost();
-            self.silent.insert(self.first);
-            self.first = (self.first + 1) % servers;
-            self.left = Some(now);
-            return Turn::To(self.first);
+        if over(self.appended, APPENDING) {
+            (self.unstored, self.appended) = (None, None);
+        }
+        if over(self.since, UNANSWERED) || over(self.unstored, UNSTORED) {
+            return Turn::Look;
         }
         if self.since.is_none() && self.unstored.is_none() && over(self.left, HOME) {
-            (self.left, self.first) = (None, 0);
-            self.silent.clear();
+            self.left = None;
             return Turn::Home;
         }
         Turn::Stay
@@ -114,10 +120,12 @@ impl Silence {
 }
 
 impl Line {
-    pub(crate) fn new(client: Client, addresses: Vec<String>) -> Arc<Self> {
+    /// `servers` in the order they are to be tried; `question` as [`Line::question`].
+    pub(crate) fn new(client: Client, servers: Servers, question: String) -> Arc<Self> {
         Arc::new(Self {
             client,
-            addresses,
+            servers,
+            question,
             silence: Mutex::default(),
         })
     }
@@ -131,7 +139,7 @@ impl Line {
         self.silence().asked(Instant::now());
     }
 
-    /// It has answered something, be it no.
+    /// It has answered so that somebody leads.
     pub(crate) fn answered(&self) {
         self.silence().answered();
     }
@@ -141,7 +149,7 @@ impl Line {
         self.silence().appended(Instant::now());
     }
 
-    /// What became of an append was answered.
+    /// An append was stored.
     pub(crate) fn stored(&self) {
         self.silence().stored();
     }
@@ -152,36 +160,78 @@ impl Line {
 
     /// Leads it to other servers for as long as it lives.
     pub(crate) async fn watch(self: Arc<Self>) {
-        if self.addresses.len() < 2 {
+        if self.servers.addresses.len() < 2 {
             return;
         }
         loop {
             sleep(LOOK).await;
             if !self.is_connected() {
                 // The library looks for another by itself.
-                self.silence().lost();
+                self.silence().clear();
                 continue;
             }
-            let turn = self.silence().turn(Instant::now(), self.addresses.len());
+            let turn = self.silence().turn(Instant::now());
             match turn {
                 Turn::Stay => {}
                 Turn::Home => self.prefer(0, false).await,
-                Turn::To(first) => {
-                    let from = self.client.try_server_info().map(|info| info.server_name);
+                Turn::Look => {
+                    if self.leads(&self.client).await {
+                        // A slow disk, or nothing that would have told was asked.
+                        self.silence().clear();
+                        continue;
+                    }
+                    let here = self.name();
+                    let Some((first, there)) = self.who_answers(&here).await else {
+                        continue;
+                    };
                     tracing::warn!(
                         target: "quintet::cluster",
-                        "the NATS server {} answers nothing: another is tried",
-                        from.unwrap_or_default()
+                        "the NATS server {here} answers nothing: it is left for {there}"
                     );
+                    self.silence().left(Instant::now());
                     self.prefer(first, true).await;
                 }
             }
         }
     }
 
+    /// What the server is called.
+    fn name(&self) -> String {
+        let info = self.client.try_server_info();
+        info.map(|info| info.server_name).unwrap_or_default()
+    }
+
+    /// The first server to answer that is not called `here`: its number, and its name.
+    async fn who_answers(&self, here: &str) -> Option<(usize, String)> {
+        let all = 0..self.servers.addresses.len();
+        let tries = all.map(|number| Box::pin(self.answers(number, here)));
+        Some(select_ok(tries).await.ok()?.0)
+    }
+
+    async fn answers(&self, number: usize, here: &str) -> Result<(usize, String), ()> {
+        let address = &self.servers.addresses[number..=number];
+        let client = connect(&self.servers, address, false).await;
+        let client = client.map_err(drop)?;
+        let info = client.try_server_info().ok_or(())?;
+        if info.server_name == here {
+            return Err(());
+        }
+        match self.leads(&client).await {
+            true => Ok((number, info.server_name)),
+            false => Err(()),
+        }
+    }
+
+    /// Whether its server knows of one that leads.
+    async fn leads(&self, client: &Client) -> bool {
+        let asked = client.request(self.question.clone(), Bytes::new());
+        let reply = timeout(ANSWER, asked).await;
+        reply.is_ok_and(|reply| reply.is_ok_and(|reply| api::is_led(&reply.payload)))
+    }
+
     /// Has this server tried first, at once or when the connection ends.
     async fn prefer(&self, first: usize, at_once: bool) {
-        let mut order = self.addresses.clone();
+        let mut order = self.servers.addresses.clone();
         order.rotate_left(first);
         if let Err(error) = self.client.set_server_pool(&order[..]).await {
             tracing::warn!(target: "quintet::cluster", "cannot try another NATS server: {error}");
@@ -198,65 +248,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_answers_nothing_is_left_for_the_next_and_come_back_to() {
+    fn where_nothing_is_answered_another_is_looked_for_and_the_first_come_back_to() {
         let (start, mut silence) = (Instant::now(), Silence::default());
-        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let at = |ms: u64| start + Duration::from_millis(ms);
         silence.asked(at(0));
-        silence.asked(at(3));
-        assert_eq!(silence.turn(at(3), 3), Turn::Stay);
-        assert_eq!(silence.turn(at(4), 3), Turn::To(1));
+        silence.asked(at(1_000));
+        assert_eq!(silence.turn(at(1_499)), Turn::Stay);
+        assert_eq!(silence.turn(at(1_500)), Turn::Look);
+        // Nobody else answers either, which is no reason to go.
+        assert_eq!(silence.turn(at(9_000)), Turn::Look);
+        silence.left(at(10_000));
         // Nothing is asked: it is not known to be silent.
-        assert_eq!(silence.turn(at(20), 3), Turn::Stay);
-        silence.asked(at(20));
-        assert_eq!(silence.turn(at(24), 3), Turn::To(2));
-        silence.asked(at(25));
+        assert_eq!(silence.turn(at(20_000)), Turn::Stay);
+        silence.asked(at(20_000));
         silence.answered();
-        assert_eq!(silence.turn(at(83), 3), Turn::Stay);
-        assert_eq!(silence.turn(at(84), 3), Turn::Home);
-        assert_eq!(silence.turn(at(200), 3), Turn::Stay);
-        silence.asked(at(200));
-        assert_eq!(silence.turn(at(204), 3), Turn::To(1));
+        assert_eq!(silence.turn(at(69_999)), Turn::Stay);
+        assert_eq!(silence.turn(at(70_000)), Turn::Home);
+        assert_eq!(silence.turn(at(200_000)), Turn::Stay);
+        silence.asked(at(200_000));
+        assert_eq!(silence.turn(at(201_500)), Turn::Look);
     }
 
     #[test]
-    fn one_that_was_left_is_left_sooner_until_it_has_answered() {
+    fn one_that_answers_questions_and_stores_nothing_is_left() {
         let (start, mut silence) = (Instant::now(), Silence::default());
         let at = |ms: u64| start + Duration::from_millis(ms);
-        // All of them, once.
-        for (number, next) in [(0, 1), (1, 2), (2, 0)] {
-            silence.asked(at(number * 4_000));
-            assert_eq!(silence.turn(at(number * 4_000 + 3_999), 3), Turn::Stay);
-            assert_eq!(silence.turn(at(number * 4_000 + 4_000), 3), Turn::To(next));
-        }
-        silence.asked(at(12_000));
-        assert_eq!(silence.turn(at(13_499), 3), Turn::Stay);
-        assert_eq!(silence.turn(at(13_500), 3), Turn::To(1));
-        // This one has a leader now, and is believed again.
-        silence.asked(at(13_500));
-        silence.answered();
-        silence.asked(at(14_000));
-        assert_eq!(silence.turn(at(17_999), 3), Turn::Stay);
-        assert_eq!(silence.turn(at(18_000), 3), Turn::To(2));
-        silence.asked(at(18_000));
-        assert_eq!(silence.turn(at(19_500), 3), Turn::To(0));
-    }
-
-    #[test]
-    fn one_that_answers_questions_and_no_appends_is_left() {
-        let (start, mut silence) = (Instant::now(), Silence::default());
-        let at = |ms: u64| start + Duration::from_millis(ms);
-        silence.appended(at(0));
         for ms in (0..4_000).step_by(500) {
             silence.asked(at(ms));
+            // Also those to which a leader says no.
+            silence.appended(at(ms));
             silence.answered();
-            assert_eq!(silence.turn(at(ms), 3), Turn::Stay);
+            assert_eq!(silence.turn(at(ms)), Turn::Stay);
         }
-        assert_eq!(silence.turn(at(4_000), 3), Turn::To(1));
+        assert_eq!(silence.turn(at(4_000)), Turn::Look);
+        silence.left(at(4_000));
         // It does, if seldom.
         for ms in (5_000..60_000).step_by(3_000) {
             silence.appended(at(ms));
-            assert_eq!(silence.turn(at(ms + 2_900), 3), Turn::Stay);
+            assert_eq!(silence.turn(at(ms + 2_900)), Turn::Stay);
             silence.stored();
+        }
+    }
+
+    #[test]
+    fn who_appends_no_more_waits_for_nothing() {
+        let (start, mut silence) = (Instant::now(), Silence::default());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        silence.appended(at(0));
+        silence.answered();
+        for ms in (500..10_000).step_by(500) {
+            assert_eq!(silence.turn(at(ms)), Turn::Stay);
         }
     }
 
@@ -266,10 +307,10 @@ mod tests {
         for second in 0..100 {
             let now = start + Duration::from_secs(second);
             silence.asked(now);
-            if second % 3 == 0 {
+            if second % 2 == 0 {
                 silence.answered();
             }
-            assert_eq!(silence.turn(now, 3), Turn::Stay);
+            assert_eq!(silence.turn(now), Turn::Stay);
         }
     }
 }

@@ -169,5 +169,6 @@ async fn purged(line: &Line, names: &Names, next: Seq) -> Option<Seq> {
 
 async fn ends(line: &Line, names: &Names) -> Option<quintet_cluster::Ends> {
     let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
-    Some(api::info(&reply)?.ok()?.ends())
+    let info = api::info(&reply)?.ok()?;
+    info.is_led().then(|| info.ends())
 }

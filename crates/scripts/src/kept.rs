@@ -18,6 +18,37 @@ pub(crate) fn attribute(file: &str) -> String {
     format!("blob {file}")
 }
 
+/// Hands on every attachment that lies under the root folder of a service that does not run, with
+/// the name that others are to keep it under: they are looked for there where a message does not
+/// say otherwise. Those that no message has any more are among them; the next sweep forgets them.
+///
+/// # Errors
+/// A folder or file cannot be read, or `each` says so.
+pub fn each_attachment(
+    root: &Path,
+    each: &mut dyn FnMut(&str, &Path) -> io::Result<()>,
+) -> io::Result<()> {
+    for dir in paths::message_dirs(root)? {
+        let folder = root.join(&dir).join("attach");
+        for name in paths::names_in(&folder)? {
+            let path = folder.join(&name);
+            // What a crash cut short has no name that an attachment may have.
+            if check_file_name(&name).is_err() || !std::fs::symlink_metadata(&path)?.is_file() {
+                continue;
+            }
+            let mut content = std::fs::File::open(&path)?;
+            let sum = summed(&mut content, &mut io::sink()).map_err(io::Error::other)?;
+            each(&under_its_sum(&dir, &sum), &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of an attachment that came with a whole folder: its content says it.
+fn under_its_sum(dir: &Path, file: &Attachment) -> String {
+    format!("{}/{}", dir.display(), hex(&file.md5))
+}
+
 /// The folder a name belongs to, from the root on.
 pub(crate) fn folder_of(name: &str) -> Option<PathBuf> {
     let (folder, _) = name.rsplit_once('/')?;
@@ -85,17 +116,24 @@ impl Rq {
         }
         let kept = attr_text(message, &attribute(&name)).filter(|kept| is_hex(kept));
         let kept = kept.map(|kept| format!("{}/{kept}", dir.display()));
+        let by_sum = under_its_sum(&dir, file);
         let failed = |why: &str| Fault::Failed(format!("attachment {name} cannot be had: {why}"));
-        let kept = kept.ok_or_else(|| failed("it was stored by a server that was alone"))?;
         let folder = self.paths.absolute(&dir).join("attach");
         paths::make_folder(&folder)?;
         let new = new_file(&folder);
-        let got = match blobs.get(&kept, &new) {
-            Ok(true) if is_what(file, &new) => Ok(std::fs::rename(&new, &path)?),
-            Ok(true) => Err(failed("what is kept is damaged")),
-            Ok(false) => Err(failed("it is neither here nor in the cluster's bucket")),
-            Err(error) => Err(failed(&error.to_string())),
-        };
+        let mut got = Err(failed("it is neither here nor in the cluster's bucket"));
+        for kept in kept.iter().chain([&by_sum]) {
+            got = match blobs.get(kept, &new) {
+                Ok(true) if is_what(file, &new) => Ok(std::fs::rename(&new, &path)?),
+                Ok(true) => Err(failed("what is kept is damaged")),
+                Ok(false) => {
+                    paths::forget(&new);
+                    continue;
+                }
+                Err(error) => Err(failed(&error.to_string())),
+            };
+            break;
+        }
         if got.is_err() {
             paths::forget(&new);
         }

@@ -58,6 +58,7 @@ pub use blobs::Blobs;
 pub use config::{QueueConfig, Schedule, check_queue_name};
 pub use fault::Fault;
 pub use ids::last_part;
+pub use kept::each_attachment;
 pub use new::{Method, NewMessage};
 pub use options::{Builtin, Limits, Options};
 pub use paths::check_file_name;

@@ -142,6 +142,46 @@ pub(crate) fn own_dir(queue: &str, message: &Message) -> PathBuf {
         .join(id)
 }
 
+/// Folders of messages, from the root on.
+///
+/// # Errors
+/// One on the way cannot be read; that there is none is no error.
+pub(crate) fn message_dirs(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut dirs = Vec::new();
+    for queue in names_in(&root.join("queue"))? {
+        let messages: PathBuf = ["queue", &queue, "msg"].iter().collect();
+        for day in names_in(&root.join(&messages))? {
+            let of_day = messages.join(&day);
+            for id in names_in(&root.join(&of_day))? {
+                dirs.push(of_day.join(id));
+            }
+        }
+    }
+    dirs.retain(|dir| is_message_dir(dir));
+    Ok(dirs)
+}
+
+/// Names in a folder that are text; none if it is not there, or no folder.
+pub(crate) fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
 /// True for what [`own_dir`] makes. Anybody may set attributes: nothing else
 /// is followed.
 pub(crate) fn is_message_dir(dir: &Path) -> bool {

@@ -136,7 +136,7 @@ fn queues(config: &Config) -> Vec<QueueConfig> {
 }
 
 /// The directory of queue scripts.
-fn root(config: &Config) -> PathBuf {
+pub(crate) fn root(config: &Config) -> PathBuf {
     match config.script_root.as_str() {
         "" => config.data.join("rq"),
         root => PathBuf::from(root),

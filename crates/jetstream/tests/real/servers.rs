@@ -1,12 +1,14 @@
 //! Real servers on loopback, each with a directory of its own.
 
 use std::{
+    collections::BTreeSet,
     fs,
     hash::{BuildHasher as _, RandomState},
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -71,11 +73,15 @@ fn program() -> PathBuf {
 /// A port nobody has, below those that the system gives to clients: one of those could take it
 /// before its server does, or while that is away.
 pub(crate) fn free_port() -> u16 {
+    /// Those before: nobody may listen there yet.
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     until("a port is free", || {
         // The standard library's hash keys are random.
         let random = RandomState::new().hash_one(0);
         let port = 11_000 + (random % 21_000) as u16;
-        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+        let free = TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let mut given = GIVEN.lock().expect("nobody panics here");
+        (free && given.insert(port)).then_some(port)
     })
 }
 

@@ -86,8 +86,13 @@ impl Drop for Fleet {
     }
 }
 
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// Ports that were free, so many, none twice.
+fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let held = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
+    // Each is held until the last is found.
+    let held: Vec<TcpListener> = held.collect::<Result<_, _>>()?;
+    let ports = held.iter().map(|held| Ok(held.local_addr()?.port()));
+    ports.collect()
 }
 
 impl Fleet {
@@ -99,15 +104,14 @@ impl Fleet {
             nodes: Vec::new(),
             _servers: Vec::new(),
         };
-        let mut ports = Vec::new();
-        for _ in NODES {
-            ports.push((free_port()?, free_port()?));
-        }
+        let ports = free_ports(3 * NODES.len())?;
+        let ports: Vec<&[u16]> = ports.chunks(3).collect();
         let routes = ports
             .iter()
-            .map(|(_, route)| format!("\"nats://127.0.0.1:{route}\""));
+            .map(|ports| format!("\"nats://127.0.0.1:{}\"", ports[1]));
         let routes = routes.collect::<Vec<_>>().join(", ");
-        for (at, (port, route)) in ports.iter().enumerate() {
+        for (at, ports) in ports.iter().enumerate() {
+            let (port, route) = (ports[0], ports[1]);
             let store = fleet.dir.join(format!("nats-{at}"));
             let config = format!(
                 "server_name: n{at}\nlisten: \"127.0.0.1:{port}\"\n\
@@ -137,16 +141,16 @@ impl Fleet {
         }
         let nats: Vec<String> = ports
             .iter()
-            .map(|(p, _)| format!("nats://127.0.0.1:{p}"))
+            .map(|ports| format!("nats://127.0.0.1:{}", ports[0]))
             .collect();
-        for name in NODES {
+        for (name, ports) in NODES.into_iter().zip(&ports) {
             let config = format!(
                 "data = {:?}\n[cluster]\nnats = {nats:?}\nname = \"demo\"\nnode = {name:?}\n\
                  listen = \"127.0.0.1:{}\"\n\
                  [[listen]]\nvoice = \"memcache\"\naddress = \"127.0.0.1:0\"\n\
                  [[listen]]\nvoice = \"beanstalk\"\naddress = \"127.0.0.1:0\"\n",
                 fleet.data(name),
-                free_port()?
+                ports[2]
             );
             std::fs::write(fleet.dir.join(format!("{name}.toml")), config)?;
             let node = fleet.node(name)?;

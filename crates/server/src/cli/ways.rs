@@ -173,11 +173,12 @@ impl Adopt {
         let done = fill(&config, &source, &found, Fill::First)?;
         writeln!(
             stdout(),
-            "{} has everything, {} entries and {} runs after {:.1} s: start the nodes, with other \
-             directories than {}",
+            "{} has everything, {} entries, {} runs and {} attachments after {:.1} s: start the \
+             nodes, with other directories than {}",
             done.stream,
             done.entries,
             done.runs,
+            done.attachments,
             done.seconds,
             self.data.display()
         )?;
@@ -203,8 +204,8 @@ impl Reseed {
         let done = fill(&config, &source, &found, Fill::Again(self.force))?;
         writeln!(
             out,
-            "{} is made anew, {} entries and {} runs after {:.1} s: start the nodes",
-            done.stream, done.entries, done.runs, done.seconds
+            "{} is made anew, {} entries, {} runs and {} attachments after {:.1} s: start the nodes",
+            done.stream, done.entries, done.runs, done.attachments, done.seconds
         )?;
         Ok(ExitCode::SUCCESS)
     }

@@ -11,7 +11,7 @@ use quintet_log::{Disk, Storage as _};
 pub(super) struct Files(pub(super) Objects);
 
 /// The folder a file is in, and its name there.
-fn place(file: &Path) -> io::Result<(Disk, String)> {
+pub(super) fn place(file: &Path) -> io::Result<(Disk, String)> {
     let (folder, name) = (
         file.parent(),
         file.file_name().and_then(|name| name.to_str()),

@@ -8,11 +8,13 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_cluster::{Fences, Limits, StreamLog, StreamStore, Threads, Writer};
 use quintet_jetstream::{JetStream, Names, Objects};
-use quintet_log::{Disk, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp};
+use quintet_log::{Disk, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp, Storage as _};
 
+use super::files::place;
 use super::source::{Found, Source};
 use super::{checks, registry};
 use crate::config::Config;
+use crate::scripts;
 
 /// Bytes that are sent before they are waited for.
 const AT_ONCE: u64 = 4 << 20;
@@ -33,6 +35,8 @@ pub(crate) struct Filled {
     pub(crate) stream: String,
     pub(crate) entries: u64,
     pub(crate) runs: usize,
+    /// Files that messages of scripts have, or had.
+    pub(crate) attachments: usize,
     pub(crate) seconds: f64,
 }
 
@@ -57,6 +61,8 @@ pub(crate) fn fill(config: &Config, source: &Source, found: &Found, how: Fill) -
     let begun = begun.map_err(|why| anyhow!(why))?;
     let runs = stream.runs(replicas, &cluster.placement_tags)?;
     bring_runs(source, found, &runs)?;
+    let files = stream.files(replicas, &cluster.placement_tags)?;
+    let attachments = bring_attachments(&scripts::root(config), &files)?;
 
     let folder = config.data.join(FOLDER);
     remove(&folder)?;
@@ -85,6 +91,7 @@ pub(crate) fn fill(config: &Config, source: &Source, found: &Found, how: Fill) -
         stream: stream.names().stream.clone(),
         entries: last,
         runs: found.needed.len(),
+        attachments,
         seconds: began.elapsed().as_secs_f64(),
     })
 }
@@ -120,6 +127,18 @@ fn bring_runs(source: &Source, found: &Found, to: &Objects) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Stores the attachments that lie under the folder of scripts, whatever was there; answers how many.
+fn bring_attachments(root: &Path, to: &Objects) -> Result<usize> {
+    let mut count = 0;
+    quintet_scripts::each_attachment(root, &mut |name, path| {
+        let (disk, file) = place(path)?;
+        count += 1;
+        to.put_over(name, &*disk.open_read(&file)?)
+    })
+    .with_context(|| format!("cannot store the attachments in {}", root.display()))?;
+    Ok(count)
 }
 
 /// Appends the frames of `source` to an empty log, as whole segments; answers how many entries it

@@ -1,5 +1,6 @@
 //! The processes: three NATS servers and three nodes, on ports that stay theirs.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -135,16 +136,24 @@ impl Drop for Process {
     }
 }
 
-/// A port nobody has, below those that the system gives to clients: one of those could take it
+/// Ports nobody has, below those that the system gives to clients: one of those could take one
 /// while its node is away, or even be connected to itself.
-fn free_port(random: &mut Random) -> Result<u16> {
-    for _ in 0..1000 {
-        let port = 11_000 + random.below(21_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
+struct Ports {
+    random: Random,
+    /// Nobody listens there yet.
+    given: BTreeSet<u16>,
+}
+
+impl Ports {
+    fn another(&mut self) -> Result<u16> {
+        for _ in 0..1000 {
+            let port = 11_000 + self.random.below(21_000) as u16;
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() && self.given.insert(port) {
+                return Ok(port);
+            }
         }
+        bail!("no port is free")
     }
-    bail!("no port is free")
 }
 
 /// All of them.
@@ -172,12 +181,13 @@ impl Fleet {
         let folder = era.folder().to_owned();
         // Ports are no matter of the seed: others have theirs.
         let time = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
-        let mut ports = Random::new(time ^ u64::from(std::process::id()));
-        let mut three = || -> Result<Vec<u16>> {
-            let three = (0..COUNT).map(|_| free_port(&mut ports));
-            three.collect()
+        let mut ports = Ports {
+            random: Random::new(time ^ u64::from(std::process::id())),
+            given: BTreeSet::new(),
         };
-        let (clients, routes, joints) = (three()?, three()?, three()?);
+        let mut three = || (0..COUNT).map(|_| ports.another()).collect::<Result<_>>();
+        let (clients, routes, joints): (Vec<u16>, Vec<u16>, Vec<u16>) =
+            (three()?, three()?, three()?);
         let links = Links::start(&clients, &routes, &joints)?;
         let mut fleet = Self {
             servers: Vec::new(),
@@ -197,7 +207,7 @@ impl Fleet {
             fleet.servers.push(server);
         }
         for (at, joint) in joints.into_iter().enumerate() {
-            let mut port = || free_port(&mut ports);
+            let mut port = || ports.another();
             fleet.add_node(at, joint, quintet, era, build, &mut port)?;
         }
         let processes = fleet.servers.iter_mut().chain(&mut fleet.nodes);
