@@ -7,9 +7,6 @@ use bytes::Bytes;
 
 use crate::{api, line::Line};
 
-/// How long an answer is waited for. Who asks asks again.
-pub(crate) const ANSWER: Duration = Duration::from_secs(1);
-
 /// The reply to a question, which has this header. `None`: there was none in time, or nobody to give it.
 pub(crate) async fn ask(
     line: &Line,

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     Error, JetStream,
     api::{self, Refused},
-    ask::ANSWER,
+    connect::ANSWER,
 };
 
 /// "no message found".

@@ -5,7 +5,10 @@ use std::{fmt, path::PathBuf, time::Duration};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use tokio::time::timeout;
 
-use crate::client::Error;
+use crate::error::Error;
+
+/// How long an answer is waited for. Who asks asks again.
+pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 
 /// A connection that says nothing for two of these is over. The library's own minute would let an
 /// owner stand still for as long beside a server that is frozen, not dead.

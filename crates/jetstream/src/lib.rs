@@ -9,6 +9,7 @@ mod ask;
 mod bucket;
 mod client;
 mod connect;
+mod error;
 mod fetch;
 mod follow;
 mod line;
@@ -17,6 +18,7 @@ mod tail;
 
 pub use api::{Config, Info, Names, Peer, Peers, Refused};
 pub use bucket::{Bucket, Value};
-pub use client::{Error, JetStream, Server};
+pub use client::{JetStream, Server};
 pub use connect::Servers;
+pub use error::Error;
 pub use objects::Objects;

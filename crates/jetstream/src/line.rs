@@ -20,8 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     api,
-    ask::ANSWER,
-    connect::{Servers, connect},
+    connect::{ANSWER, Servers, connect},
 };
 
 /// When a question has been unanswered for so long it is looked whether another server answers.

@@ -15,7 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     api::{self, Names, Part},
-    ask::{ANSWER, ask},
+    ask::ask,
+    connect::ANSWER,
     follow::Follow,
     line::Line,
 };

@@ -34,7 +34,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "realm",
         default: Value::Text("RQ"),
-        help: "what a browser shows when it asks for a login",
+        help: "what a browser shows when it asks for a login at an address of RQ; elsewhere the default says \"Quintet\"",
     },
     OptionSpec {
         name: "allowed_ips",
@@ -82,6 +82,16 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each of which counts as 64KiB of connection_memory; 503 beyond",
     },
     OptionSpec {
+        name: "max_sessions",
+        default: Value::Number(1000),
+        help: "logins of browsers at once, 1 to 100000; the oldest ends for one beyond",
+    },
+    OptionSpec {
+        name: "session_time",
+        default: Value::Text("12h"),
+        help: "how long a browser stays logged in, 1m to 30d; the login also ends when its user goes or has another password, and with the server",
+    },
+    OptionSpec {
         name: "max_uploads",
         default: Value::Number(16),
         help: "attachments on their way in at once, 1 to 48; more wait, unread",
@@ -93,6 +103,8 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
+const MINUTE_MS: u64 = 60_000;
+
 /// The options as `quintet-web` wants them. `idle_ms` is how long a connection
 /// may wait between requests; 0: as long as `timeout`.
 ///
@@ -103,6 +115,10 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         .map_err(|why| format!("timeout {why}"))?
         .max(1);
     let timeout = Duration::from_millis(timeout);
+    let session = parse_duration_ms(options.text("session_time"))
+        .ok()
+        .filter(|ms| (MINUTE_MS..=30 * 24 * 60 * MINUTE_MS).contains(ms))
+        .ok_or("session_time takes 1m to 30d")?;
     Ok(Settings {
         relative_root: quintet_web::relative_root(options.text("relative_root"))?,
         realm: options.text("realm").to_owned(),
@@ -124,6 +140,8 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
             attachment_bytes_max: options.within("max_attachment", 1, 1 << 40)?,
             connections_max: options.within("max_connections", 1, 100_000)?,
             streams_max: options.within("max_streams", 0, 100_000)?,
+            sessions_max: options.within("max_sessions", 1, 100_000)?,
+            session_time: Duration::from_millis(session),
             uploads_max: options.within("max_uploads", 1, 48)?,
             timeout,
             idle: match idle_ms {

@@ -198,7 +198,7 @@ impl NewToken {
 }
 
 /// A secret that is kept as it is, for protocols that sign with it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(Arc<[u8]>);
 
 /// Not for logs.

@@ -1,6 +1,7 @@
 //! Users and grants, compiled: who somebody is, and what that one may do.
 
 use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -206,6 +207,23 @@ impl Table {
     /// The name of a principal, if there still is one.
     pub fn name_of(&self, principal: Principal) -> Option<Arc<str>> {
         self.names.get(&principal).cloned()
+    }
+
+    /// A number that tells whether what a user logs in with is what it was: password, secret and
+    /// tokens. Zero of somebody who is no user here.
+    pub fn credentials(&self, principal: Principal) -> u64 {
+        let known = self.users.values().find(|(number, _)| *number == principal);
+        let Some((_, user)) = known else { return 0 };
+        let mut hasher = std::hash::DefaultHasher::new();
+        user.password
+            .as_ref()
+            .map(Password::as_str)
+            .hash(&mut hasher);
+        user.secret.hash(&mut hasher);
+        for token in &user.tokens {
+            (token.id, token.until_ms).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// What `principal` may do to the messages of `queue`. A fan-out child

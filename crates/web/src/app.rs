@@ -15,6 +15,7 @@ use crate::events::Hub;
 use crate::flash::Flash;
 use crate::form::{self, Form, Kind};
 use crate::reply::{self, Problem};
+use crate::sessions::Sessions;
 use crate::settings::Settings;
 
 /// One listener's.
@@ -24,6 +25,7 @@ pub(crate) struct App {
     flash: Flash,
     uploads: Semaphore,
     events: Arc<Hub>,
+    sessions: Sessions,
     started: Instant,
 }
 
@@ -35,6 +37,12 @@ impl App {
                 settings.limits.streams_max,
                 settings.limits.events_every,
             )),
+            sessions: Sessions::new(
+                settings.limits.sessions_max,
+                settings.limits.session_time,
+                &settings.relative_root,
+                settings.tls.is_some(),
+            ),
             settings,
             rq,
             flash: Flash::default(),
@@ -53,6 +61,11 @@ impl App {
     /// The streams of events.
     pub(crate) fn events(&self) -> &Arc<Hub> {
         &self.events
+    }
+
+    /// Who has logged in with a browser.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     pub(crate) fn uptime(&self) -> u64 {

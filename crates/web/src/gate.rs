@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 use quintet_engine::{Name, Principal, Verb};
 
+use crate::cookie::Token;
 use crate::reply::Problem;
 
 /// The server's users and what they may do.
@@ -42,6 +43,13 @@ pub trait Gate: Send + Sync {
 
     /// True if it may read `/metrics`.
     fn may_read_metrics(&self, principal: Principal) -> bool;
+
+    /// The name of a user, if there still is one of this number.
+    fn name_of(&self, principal: Principal) -> Option<Arc<str>>;
+
+    /// A number that is another when what the user logs in with is, or the user is gone. It need not
+    /// be another for somebody whom only a hook or a listener knows.
+    fn credentials(&self, principal: Principal) -> u64;
 
     /// Writes down what a client has done to a queue or the server.
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16);
@@ -88,6 +96,8 @@ pub enum Answer {
 pub(crate) struct Visitor {
     /// `None`: whoever it is may do everything.
     pub(crate) known: Option<(Principal, Arc<dyn Gate>)>,
+    /// The session it came with.
+    pub(crate) session: Option<Token>,
 }
 
 impl fmt::Debug for Visitor {
@@ -126,6 +136,17 @@ impl Visitor {
         match &self.known {
             Some((principal, gate)) => pace(Some(gate), None, Some(*principal)).await,
             None => Ok(()),
+        }
+    }
+
+    /// The name of who came with a session; empty: it is of no session.
+    pub(crate) fn of_session(&self) -> String {
+        match (&self.known, self.session) {
+            (Some((who, gate)), Some(_)) => {
+                let name = gate.name_of(*who);
+                name.map_or_else(|| "logged in".to_owned(), |name| name.to_string())
+            }
+            _ => String::new(),
         }
     }
 
@@ -211,7 +232,7 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
         // The shards look at each command.
         ["api", "v1", ..] => Needs::Nothing,
         [
-            "queues" | "messages" | "acts" | "connections" | "put" | "find",
+            "queues" | "messages" | "acts" | "connections" | "put" | "find" | "logout",
             ..,
         ] => Needs::Nothing,
         // Lists show what may be seen; a search and an act say of what queue in

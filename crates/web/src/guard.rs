@@ -171,6 +171,7 @@ impl Guard {
         match told.await {
             Ok(Answer::In(principal)) => Ok(Visitor {
                 known: Some((principal, Arc::clone(gate))),
+                session: None,
             }),
             Ok(Answer::No) => Err(Denied::Login),
             Ok(Answer::NotNow(why)) => Err(Denied::NotNow(why)),

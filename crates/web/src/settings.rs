@@ -78,6 +78,10 @@ pub struct Limits {
     pub streams_max: usize,
     /// Time between two events of a stream.
     pub events_every: Duration,
+    /// Logins of browsers at once; the oldest ends for one beyond.
+    pub sessions_max: usize,
+    /// How long such a login lasts.
+    pub session_time: Duration,
     /// Attachments on their way in at once; more wait for their turn, unread.
     pub uploads_max: usize,
     /// A form has to arrive within this time, and a piece of an attachment; a
@@ -100,6 +104,8 @@ impl Default for Limits {
             connections_max: 2000,
             streams_max: 1000,
             events_every: Duration::from_secs(2),
+            sessions_max: 1000,
+            session_time: Duration::from_secs(12 * 3600),
             uploads_max: 16,
             timeout: Duration::from_secs(30),
             idle: Duration::from_secs(30),

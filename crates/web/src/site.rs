@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
-use hyper::{StatusCode, Uri};
+use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::{Door, Visit};
 use quintet_engine::{Command, Outcome};
 use quintet_scripts::Rq;
@@ -19,13 +19,14 @@ use quintet_tls::Identity;
 use crate::api;
 use crate::app::App;
 use crate::console;
-use crate::gate::{self, Counted};
+use crate::gate::{self, Counted, Visitor};
 use crate::guard::{Denied, Guard};
 use crate::held;
 use crate::metrics;
 use crate::paths;
 use crate::reply::{self, Problem, plain};
 use crate::routes;
+use crate::sessions;
 use crate::settings::Settings;
 
 /// How long `/healthz` waits for the shards.
@@ -43,6 +44,9 @@ pub struct Site {
 
 /// What the addresses of the API begin with.
 const API: &str = "/api/v1/";
+
+/// The realm when none is set, as RQ has it.
+const RQ: &str = "RQ";
 
 /// The first byte of TLS: a record of a handshake.
 const TLS: u8 = 0x16;
@@ -175,19 +179,25 @@ impl Site {
         let checked = self
             .guard
             .check(peer, request.method(), request.uri(), request.headers());
-        let visitor = match checked {
-            Ok(()) => {
-                let identity = request.extensions().get::<Arc<Identity>>();
-                let shows = identity.map(|identity| identity.common_name.as_str());
-                self.guard.log_in(peer, request.headers(), shows).await
-            }
-            Err(denied) => Err(denied),
-        };
-        let visitor = match visitor {
+        if let Err(denied) = checked {
+            return self.deny(denied, &path);
+        }
+        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
+        if let (Some(gate), console::LOGIN) = (gate, path.as_str()) {
+            return console::login(&self.app, &**gate, peer, request).await;
+        }
+        let identity = request.extensions().get::<Arc<Identity>>().cloned();
+        let visitor = match self.visitor(peer, request.headers(), identity).await {
             Ok(visitor) => visitor,
-            Err(denied) => {
-                return self.deny(denied, path.starts_with(API));
+            Err(Denied::Login)
+                if gate.is_some()
+                    && console::is_page(request.method(), &path, request.headers()) =>
+            {
+                let query = request.uri().query().map(|query| format!("?{query}"));
+                let target = format!("{path}{}", query.unwrap_or_default());
+                return Ok(console::lead(&self.app, &target));
             }
+            Err(denied) => return self.deny(denied, &path),
         };
         visitor.pace().await?;
         let looked = visitor.look_at(request.method(), &path);
@@ -225,9 +235,25 @@ impl Site {
         }
     }
 
+    /// Who asks: by the session of a browser, or by what the request shows.
+    async fn visitor(
+        &self,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+        identity: Option<Arc<Identity>>,
+    ) -> Result<Visitor, Denied> {
+        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
+        let session = gate.and_then(|gate| sessions::visitor(self.app.sessions(), gate, headers));
+        if let Some(visitor) = session {
+            return Ok(visitor);
+        }
+        let shows = identity.as_ref().map(|shown| shown.common_name.as_str());
+        self.guard.log_in(peer, headers, shows).await
+    }
+
     /// # Errors
     /// What `denied` says; a login that is needed is asked for by the answer.
-    fn deny(&self, denied: Denied, of_api: bool) -> Result<Response, Problem> {
+    fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
         let text = match denied {
             Denied::Address => "your address is not among allowed_ips",
             Denied::Host => {
@@ -239,11 +265,16 @@ impl Site {
             }
             Denied::Login => {
                 let needed = Problem::said(StatusCode::UNAUTHORIZED, "a login is needed");
+                let of_api = path.starts_with(API);
                 let mut response = match of_api {
                     true => api::refusal(needed),
                     false => needed.into_response(),
                 };
-                let realm = self.settings().realm.replace(['"', '\\'], "");
+                let realm = match self.settings().realm.as_str() {
+                    // RQ's name is for RQ's addresses.
+                    RQ if of_api || console::has(path) => "Quintet".to_owned(),
+                    realm => realm.replace(['"', '\\'], ""),
+                };
                 let asks = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
                 if let Ok(asks) = HeaderValue::from_str(&asks) {
                     response.headers_mut().insert(WWW_AUTHENTICATE, asks);

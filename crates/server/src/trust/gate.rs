@@ -142,6 +142,16 @@ impl Gate for HttpGate {
         server.is_some_and(|server| server.trust.may_read_metrics(principal))
     }
 
+    fn name_of(&self, principal: Principal) -> Option<Arc<str>> {
+        let server = self.server.upgrade();
+        server.and_then(|server| server.trust.table().name_of(principal))
+    }
+
+    fn credentials(&self, principal: Principal) -> u64 {
+        let server = self.server.upgrade();
+        server.map_or(0, |server| server.trust.table().credentials(principal))
+    }
+
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {
         if let Some(server) = self.server.upgrade() {
             let who = server.trust.table().name_of(principal);

@@ -4,5 +4,6 @@
 mod common;
 
 mod api;
+mod console;
 mod listener;
 mod relay;

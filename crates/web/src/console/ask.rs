@@ -59,10 +59,11 @@ impl Act {
         })
     }
 
-    /// The right it needs.
-    fn verb(self) -> Verb {
+    /// The right it needs; `some`: messages by their ids.
+    fn verb(self, some: bool) -> Verb {
         match self {
-            Self::Purge | Self::Delete => Verb::Delete,
+            Self::Delete if some => Verb::Delete,
+            Self::Purge | Self::Delete => Verb::Flush,
             Self::Move | Self::Redrive => Verb::Move,
             Self::Retry => Verb::Kick,
             Self::Drop => Verb::Drop,
@@ -206,11 +207,11 @@ pub(super) async fn page(
 ) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
     let act = Act::of(&word).ok_or_else(Problem::no_such_page)?;
-    if !asked.visitor.may_to(act.verb(), &queue) {
-        return Err(Problem::refused(quintet_engine::Refusal::NotPermitted));
-    }
     let form = asked.query()?;
     let ids = ids(&form)?;
+    if !asked.visitor.may_to(act.verb(!ids.is_empty()), &queue) {
+        return Err(Problem::refused(quintet_engine::Refusal::NotPermitted));
+    }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
         let note = "Nothing was selected.".to_owned();
         return Ok(asked.console.app.redirect(&format!("queues/{part}"), note));

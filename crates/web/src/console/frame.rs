@@ -39,6 +39,8 @@ pub(super) struct Frame {
     pub(super) written: String,
     /// The visitor may do what concerns all queues.
     pub(super) operates: bool,
+    /// Who logged in here, and may log out; empty: nobody did.
+    pub(super) who: String,
 }
 
 impl Frame {
@@ -68,7 +70,7 @@ impl Seal {
 }
 
 /// What the cookie of the theme switch says.
-fn theme(headers: &HeaderMap) -> Option<&'static str> {
+pub(super) fn theme(headers: &HeaderMap) -> Option<&'static str> {
     let cookies = headers.get_all(COOKIE).iter();
     let texts = cookies.filter_map(|value| value.to_str().ok());
     let mut pairs = texts.flat_map(|text| text.split(';'));
@@ -102,6 +104,7 @@ pub(super) async fn around(
         uptime: words::duration(console.app.uptime() * 1000),
         written: words::time_of_day(console.api.door().wall().0),
         operates: visitor.may_server(),
+        who: visitor.of_session(),
     };
     request.extensions_mut().insert(frame.clone());
     let response = next.run(request).await;

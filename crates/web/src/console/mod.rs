@@ -15,6 +15,7 @@ mod connections;
 mod frame;
 mod graph;
 mod listing;
+mod login;
 mod message;
 mod names;
 mod overview;
@@ -41,6 +42,7 @@ use crate::form::Form;
 use crate::gate::Visitor;
 pub(crate) use assets::asset;
 use frame::{Frame, Seal};
+pub(crate) use login::{LOGIN, has, is_page, lead, login};
 
 /// What all pages share.
 pub(crate) struct Console {
@@ -152,6 +154,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/", get(overview::page))
         .route("/find", get(overview::find))
         .route("/put", get(put::page).post(put::put))
+        .route("/logout", post(login::logout))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
         .route("/queues/{queue}", get(queue::page))

@@ -32,6 +32,7 @@ pub(super) struct May {
     pub(super) kick: bool,
     pub(super) shift: bool,
     pub(super) delete: bool,
+    pub(super) purge: bool,
     pub(super) drop: bool,
 }
 
@@ -44,12 +45,13 @@ impl May {
             kick: may(Verb::Kick),
             shift: may(Verb::Move),
             delete: may(Verb::Delete),
+            purge: may(Verb::Flush),
             drop: may(Verb::Drop),
         }
     }
 
     fn any_more(&self) -> bool {
-        self.kick || self.shift || self.delete || self.drop
+        self.kick || self.shift || self.purge || self.drop
     }
 }
 

@@ -1,0 +1,221 @@
+//! The console over the real binary: who may see and do what.
+
+use quintet_trust::{NewToken, Password};
+
+use crate::common::{PATIENCE, Server, Start, page, text, whole_page};
+
+/// Sends a form with the token of the page at `from`; answers the status.
+fn send(server: &Server, from: &str, path: &str) -> u16 {
+    let (_, shown) = page(server, from);
+    let (_, rest) = shown.split_once("name=\"csrf\" value=\"").expect("a form");
+    let (token, _) = rest.split_once('"').expect("its end");
+    let body = format!("csrf={token}");
+    let mut client = server.client_of("http");
+    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                content-type: application/x-www-form-urlencoded\r\n";
+    let request = format!(
+        "POST {path} {head}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.send(request.as_bytes());
+    let reply = text(&client.exact(usize::MAX));
+    let status = reply.split(' ').nth(1).and_then(|word| word.parse().ok());
+    status.expect("a status")
+}
+
+#[test]
+fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek', 'take', 'settle']\n\
+                  [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    // The operator's own way in.
+    let put = |queue: &str, body: &str| text(&server.run(&["put", queue, body]).stdout);
+    let (seen, hidden) = (put("mine", "open"), put("theirs", "unseen"));
+    let (seen, hidden) = (seen.trim(), hidden.trim());
+
+    let (status, overview) = page(&server, "/");
+    assert_eq!(status, 200);
+    assert!(overview.contains("/queues/mine\"") && !overview.contains("theirs"));
+    let (status, list) = page(&server, "/queues/mine");
+    assert!(status == 200 && list.contains("open"), "{list}");
+    assert!(list.contains("/put?queue=mine\""), "{list}");
+    assert!(
+        !list.contains("ask/drop") && !list.contains("do/pause"),
+        "{list}"
+    );
+    for path in [
+        "/queues/theirs",
+        "/queues/theirs/ask/purge",
+        "/queues/mine/ask/purge",
+        "/queues/mine/ask/drop",
+        "/connections",
+        &format!("/messages/{hidden}"),
+        &format!("/messages/{hidden}/body"),
+    ] {
+        let (status, shown) = page(&server, path);
+        assert_eq!(status, 403, "{path}: {shown}");
+        assert!(!shown.contains("unseen"), "{path}: {shown}");
+    }
+    // Whether it is there is not told either.
+    let (_, found) = page(&server, "/find?q=theirs");
+    assert!(!found.contains("queues/theirs"), "{found}");
+
+    for (path, status) in [
+        ("/queues/mine/do/pause".to_owned(), 403),
+        ("/queues/theirs/do/pause".to_owned(), 403),
+        (format!("/messages/{hidden}/do/bury"), 403),
+        (format!("/messages/{hidden}/do/retry"), 403),
+        (format!("/messages/{seen}/do/bury"), 303),
+    ] {
+        assert_eq!(send(&server, "/put", &path), status, "{path}");
+    }
+    let left = text(&server.run(&["queues"]).stdout);
+    let ready = |queue: &str| {
+        let mut rows = left.lines().map(|row| row.split_whitespace());
+        let row = rows.find_map(|mut row| (row.next() == Some(queue)).then(|| row.next()));
+        row.flatten().map(str::to_owned)
+    };
+    assert_eq!(ready("theirs").as_deref(), Some("1"), "{left}");
+    assert_ne!(ready("mine").as_deref(), Some("1"), "{left}");
+}
+
+/// Ann may do everything and logs in with a password, Bob with a token.
+fn with_logins(password: &str) -> String {
+    let hash = Password::of_cost(password.as_bytes(), [1; 16], 8, 1).expect("a hash");
+    let token = NewToken::of([2; 32]).id.show();
+    format!(
+        "[[user]]\nname = 'ann'\npassword = '{}'\n\
+         [[user]]\nname = 'bob'\ntokens = ['{token} 2999-01-01T00:00:00Z']\n\
+         [[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = ['put', 'peek', 'admin', 'server']\n\
+         [[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n",
+        hash.as_str(),
+    )
+}
+
+/// A form as a browser sends it; answers the whole reply.
+fn post(server: &Server, path: &str, headers: &str, body: &str) -> String {
+    let mut client = server.client_of("http");
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.send(request.as_bytes());
+    text(&client.exact(usize::MAX))
+}
+
+/// Logs in; answers where it leads, and the cookie.
+fn log_in(server: &Server, form: &str) -> (String, String) {
+    let reply = post(server, "/login", "", form);
+    let head = |name: &str| {
+        let line = reply.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} {reply}")).to_owned()
+    };
+    let cookie = head("set-cookie: ");
+    let (cookie, _) = cookie.split_once(';').expect("attributes");
+    (head("location: "), format!("cookie: {cookie}\r\n"))
+}
+
+const HTML: &str = "accept: text/html,*/*\r\n";
+
+#[test]
+fn a_browser_logs_in_and_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = with_logins("hush");
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    assert!(server.run(&["put", "mine", "body"]).status.success());
+    let get = |path: &str, headers: &str| whole_page(&server, path, headers);
+
+    // A browser is led to the page; tools, RQ's clients and the API are told what they know.
+    let led = get("/queues/mine?state=ready", HTML);
+    assert!(
+        led.starts_with("HTTP/1.1 303") && led.contains("location: /login?next=%2Fqueues%2Fmine"),
+        "{led}"
+    );
+    for (path, headers) in [("/", ""), ("/q", HTML), ("/api/v1/queues", HTML)] {
+        let told = get(path, headers);
+        assert!(told.starts_with("HTTP/1.1 401"), "{path} {told}");
+    }
+    assert!(get("/login", HTML).contains("name=\"secret\""));
+    // Another site's page cannot log anybody in.
+    let form = "name=ann&secret=hush&next=%2Fqueues%2Fmine";
+    let other = "origin: http://evil.example\r\n";
+    assert!(post(&server, "/login", other, form).starts_with("HTTP/1.1 403"));
+
+    let (leads, ann) = log_in(&server, form);
+    assert_eq!(leads, "/queues/mine");
+    let shown = get("/queues/mine", &ann);
+    assert!(
+        shown.contains("ann</summary>") && shown.contains("do/pause"),
+        "{shown}"
+    );
+    assert!(get("/api/v1/queues", &ann).starts_with("HTTP/1.1 200"));
+    let (_, again) = log_in(&server, form);
+    let (_, bob) = log_in(&server, &format!("secret={}", NewToken::of([2; 32]).text));
+    assert!(get("/queues/mine", &bob).starts_with("HTTP/1.1 403"));
+
+    let token = |page: &str| {
+        let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("a form");
+        rest.split_once('"').expect("its end").0.to_owned()
+    };
+    let csrf = token(&shown);
+    let out = |cookie: &str, form: &str| post(&server, "/logout", cookie, form);
+    assert!(out(&ann, "csrf=00").starts_with("HTTP/1.1 403"));
+    assert!(get("/", &ann).starts_with("HTTP/1.1 200"));
+    let told = out(&ann, &format!("csrf={csrf}"));
+    assert!(
+        told.contains("location: /login") && told.contains("Max-Age=0"),
+        "{told}"
+    );
+    assert!(get("/", &ann).starts_with("HTTP/1.1 401"));
+    assert!(get("/", &again).starts_with("HTTP/1.1 200"));
+    let (_, third) = log_in(&server, form);
+    out(&third, &format!("csrf={csrf}&everywhere=1"));
+    assert!(get("/", &again).starts_with("HTTP/1.1 401"));
+    assert!(get("/", &bob).starts_with("HTTP/1.1 200"));
+
+    // Whoever fails is slowed, so nothing is asked after these.
+    for wrong in [
+        "name=ann&secret=wrong",
+        "name=nobody&secret=hush",
+        "secret=hush",
+        "",
+    ] {
+        let told = post(&server, "/login", "", wrong);
+        let refused = told.starts_with("HTTP/1.1 403") || told.starts_with("HTTP/1.1 503");
+        assert!(refused && !told.contains("set-cookie"), "{wrong} {told}");
+    }
+}
+
+#[test]
+fn a_session_ends_with_its_user_s_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let config = with_logins("hush");
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&data, start);
+    let (_, ann) = log_in(&server, "name=ann&secret=hush");
+    let get = || whole_page(&server, "/", &ann);
+    assert!(get().starts_with("HTTP/1.1 200"));
+    let path = data.with_extension("toml");
+    std::fs::write(&path, with_logins("other")).expect("written");
+    server.signal(rustix::process::Signal::HUP);
+    let began = std::time::Instant::now();
+    while !get().starts_with("HTTP/1.1 401") {
+        assert!(began.elapsed() < PATIENCE, "the session goes on");
+    }
+    log_in(&server, "name=ann&secret=other");
+}

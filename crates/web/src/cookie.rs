@@ -1,0 +1,61 @@
+//! The cookie of a login: a random token.
+
+use hyper::HeaderMap;
+use hyper::header::COOKIE;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// The cookie's name.
+pub(crate) const NAME: &str = "quintet_session";
+/// Bytes of a token: nobody guesses one.
+pub(crate) const TOKEN: usize = 32;
+
+/// What a cookie holds, in hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Token(pub(crate) [u8; TOKEN]);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+impl Token {
+    /// One that nobody had.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn new() -> Result<Self, rustix::io::Errno> {
+        let mut bytes = [0; TOKEN];
+        let mut filled = 0;
+        while filled < TOKEN {
+            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The one among a request's cookies.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let cookies = headers.get_all(COOKIE).iter();
+        let texts = cookies.filter_map(|value| value.to_str().ok());
+        let mut pairs = texts.flat_map(|text| text.split(';'));
+        pairs.find_map(|pair| {
+            let (name, value) = pair.trim().split_once('=')?;
+            (name == NAME).then(|| Self::read(value)).flatten()
+        })
+    }
+
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        if text.len() != 2 * TOKEN || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut bytes = [0; TOKEN];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+
+    pub(crate) fn show(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

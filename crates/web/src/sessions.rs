@@ -1,0 +1,162 @@
+//! Who has logged in with a browser.
+//!
+//! A session is kept here, in memory alone, under the random token in its cookie; a start of the
+//! server ends all. It ends by itself when its time is over, when its user goes, and when what the
+//! user logs in with changes.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::HeaderMap;
+use hyper::header::HeaderValue;
+use quintet_engine::Principal;
+use tokio::sync::oneshot;
+
+use crate::cookie::{NAME, Token};
+use crate::gate::{Answer, Gate, Shown, Tell, Visitor};
+
+/// Sessions of one listener.
+pub(crate) struct Sessions {
+    kept: Mutex<HashMap<Token, Session>>,
+    /// At once; the oldest ends for a new one beyond.
+    most: usize,
+    /// How long one lasts.
+    time: Duration,
+    /// Path of the cookie.
+    root: String,
+    /// Browsers are to show it over TLS alone.
+    secure: bool,
+}
+
+struct Session {
+    who: Principal,
+    /// What [`Gate::credentials`] was then.
+    credentials: u64,
+    began: Instant,
+}
+
+impl Sessions {
+    pub(crate) fn new(most: usize, time: Duration, root: &str, secure: bool) -> Self {
+        Self {
+            kept: Mutex::default(),
+            most,
+            time,
+            root: root.to_owned(),
+            secure,
+        }
+    }
+
+    /// A session of `who`, and the cookie that leads to it.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn begin(
+        &self,
+        gate: &dyn Gate,
+        who: Principal,
+        now: Instant,
+    ) -> Result<HeaderValue, rustix::io::Errno> {
+        let token = Token::new()?;
+        let session = Session {
+            who,
+            credentials: gate.credentials(who),
+            began: now,
+        };
+        let mut kept = self.kept();
+        kept.retain(|_, session| self.lasts(session, now));
+        while kept.len() >= self.most.max(1) {
+            let oldest = kept.iter().min_by_key(|(_, session)| session.began);
+            let Some(oldest) = oldest.map(|(token, _)| *token) else {
+                break;
+            };
+            kept.remove(&oldest);
+        }
+        kept.insert(token, session);
+        Ok(self.cookie(&token.show(), self.time.as_secs()))
+    }
+
+    /// Who a token's session is of, if there still is one.
+    pub(crate) fn find(&self, gate: &dyn Gate, token: Token, now: Instant) -> Option<Principal> {
+        let mut kept = self.kept();
+        let session = kept.get(&token)?;
+        let who = session.who;
+        if self.lasts(session, now) && session.credentials == gate.credentials(who) {
+            return Some(who);
+        }
+        kept.remove(&token);
+        None
+    }
+
+    /// Ends this session, or with `everywhere` all of the same user; answers the cookie that
+    /// takes the browser's away.
+    pub(crate) fn end(&self, token: Token, everywhere: bool) -> HeaderValue {
+        let mut kept = self.kept();
+        if let Some(ended) = kept.remove(&token)
+            && everywhere
+        {
+            kept.retain(|_, session| session.who != ended.who);
+        }
+        self.cookie("", 0)
+    }
+
+    fn lasts(&self, session: &Session, now: Instant) -> bool {
+        now.saturating_duration_since(session.began) < self.time
+    }
+
+    fn cookie(&self, value: &str, seconds: u64) -> HeaderValue {
+        let secure = if self.secure { "; Secure" } else { "" };
+        let text = format!(
+            "{NAME}={value}; Path={}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            self.root
+        );
+        HeaderValue::try_from(text).expect("relative_root takes no control characters")
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<Token, Session>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The visitor of a request that shows a session and no other login.
+pub(crate) fn visitor(
+    sessions: &Sessions,
+    gate: &Arc<dyn Gate>,
+    headers: &HeaderMap,
+) -> Option<Visitor> {
+    if headers.contains_key(hyper::header::AUTHORIZATION) {
+        return None;
+    }
+    let token = Token::of(headers)?;
+    let who = sessions.find(&**gate, token, Instant::now())?;
+    Some(Visitor {
+        known: Some((who, Arc::clone(gate))),
+        session: Some(token),
+    })
+}
+
+/// Who logs in with a form's `name` and `secret`; without a name the secret is a token.
+pub(crate) async fn log_in(
+    gate: &dyn Gate,
+    peer: Option<IpAddr>,
+    name: &str,
+    secret: &str,
+) -> Answer {
+    let (tell, told) = oneshot::channel();
+    let tell: Tell = Box::new(move |answer| {
+        // Whoever asked may have gone.
+        let _heard = tell.send(answer);
+    });
+    let shown = match name {
+        "" => Shown::Bearer(secret.as_bytes()),
+        name => Shown::Basic(name.as_bytes(), secret.as_bytes()),
+    };
+    gate.log_in(peer, shown, tell);
+    told.await
+        .unwrap_or(Answer::NotNow("the server is stopping"))
+}
+
+#[cfg(test)]
+#[path = "sessions_tests.rs"]
+mod tests;
