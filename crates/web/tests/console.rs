@@ -2,59 +2,9 @@
 
 mod common;
 
-use common::{Reply, World, eventually};
+use common::console::{between, csrf, note, page, put, send};
+use common::{World, eventually};
 use serde_json::{Value, json};
-
-/// A queue of the API: its name is shown as everywhere.
-fn put(world: &World, queue: &str, body: &str) -> u64 {
-    let path = format!("/api/v1/queues/{queue}/messages");
-    let reply = world.post_json(&path, &json!({ "messages": [{ "body": body }] }));
-    assert_eq!(reply.status, 201, "{}", reply.text());
-    reply.json()["ids"][0].as_u64().expect("an id")
-}
-
-fn page(world: &World, path: &str) -> String {
-    let reply = world.get(path);
-    assert_eq!(reply.status, 200, "{path}: {}", reply.text());
-    assert_eq!(
-        reply.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
-    reply.text()
-}
-
-/// What a page has between two texts.
-fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
-    let rest = page.split_once(from);
-    let rest = rest.unwrap_or_else(|| panic!("no {from} in {page}")).1;
-    rest.split(to).next().expect("a part")
-}
-
-fn csrf(page: &str) -> String {
-    between(page, "name=\"csrf\" value=\"", "\"").to_owned()
-}
-
-/// Sends a page's form with these fields more.
-fn send(world: &World, page: &str, action: &str, fields: &str) -> Reply {
-    assert!(page.contains(&format!("action=\"{action}\"")), "{page}");
-    let token = page.split_once("name=\"token\" value=\"");
-    let token = token.map_or("", |(_, rest)| rest.split('"').next().unwrap_or_default());
-    world.post(
-        action,
-        &format!("csrf={}&token={token}&{fields}", csrf(page)),
-    )
-}
-
-/// Follows a redirect to the page that tells what came of an act.
-fn note(world: &World, reply: &Reply) -> String {
-    let shown = page(world, reply.leads_to());
-    between(
-        &shown,
-        "<p class=\"note\" role=\"status\"><span class=\"wrap\">",
-        "<",
-    )
-    .to_owned()
-}
 
 fn queue(world: &World, name: &str) -> Value {
     world.get(&format!("/api/v1/queues/{name}")).json()
@@ -67,6 +17,8 @@ fn every_page_forbids_scripts_of_others_and_says_that_it_is_operational() {
     for path in [
         "/".to_owned(),
         "/put?queue=work".to_owned(),
+        "/leases".to_owned(),
+        "/acts".to_owned(),
         "/queues/work".to_owned(),
         "/queues/work/ask/purge".to_owned(),
         format!("/messages/{id}"),

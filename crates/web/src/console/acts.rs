@@ -10,7 +10,7 @@ use askama::Template;
 use axum::extract::{Path, Request};
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{By, Command, How, MessageId, Name, Refusal, Sweep, SweepAct, When};
+use quintet_engine::{By, Command, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When};
 
 use super::ask::{self, Act, Question};
 use super::frame::Frame;
@@ -39,6 +39,8 @@ pub(super) struct Job {
     visitor: Visitor,
     act: Act,
     queue: Name,
+    /// Engine time.
+    began: Ms,
     counted: u64,
     done: AtomicU64,
     passed: AtomicU64,
@@ -54,6 +56,7 @@ impl Jobs {
             visitor: asked.visitor.clone(),
             act: question.act,
             queue: question.queue.clone(),
+            began: asked.console.api.door().now(),
             counted: question.counted,
             done: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -71,14 +74,20 @@ impl Jobs {
     /// The act of this number, for whoever began it.
     fn get(&self, number: &str, asked: &Asked) -> Result<Arc<Job>, Problem> {
         let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
+        let mut mine = self.of(asked).into_iter();
+        let job = mine.find(|job| job.number == number);
+        job.ok_or_else(Problem::no_such_page)
+    }
+
+    /// All that whoever asks began, newest first.
+    fn of(&self, asked: &Asked) -> Vec<Arc<Job>> {
         let who = ask::who(asked);
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = |job: &&Arc<Job>| {
+        let mine = all.iter().rev().filter(|job| {
             let began = job.visitor.known.as_ref().map(|(principal, _)| *principal);
-            job.number == number && began == who
-        };
-        let job = all.iter().find(mine).cloned();
-        job.ok_or_else(Problem::no_such_page)
+            began == who
+        });
+        mine.cloned().collect()
     }
 }
 
@@ -378,6 +387,44 @@ pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Res
         done: job.done.load(Ordering::Relaxed),
         counted: job.counted.max(1),
         over: job.end.get().is_some(),
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
+
+struct Row {
+    number: u64,
+    act: &'static str,
+    queue: Named,
+    age: String,
+    note: String,
+    done: u64,
+    counted: u64,
+    over: bool,
+}
+
+#[derive(Template)]
+#[template(path = "console/acts.html")]
+struct List {
+    frame: Frame,
+    rows: Vec<Row>,
+}
+
+/// `/acts`: those that whoever asks began since the server's start.
+pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
+    let now = asked.console.api.door().now();
+    let rows = asked.console.jobs.of(&asked).into_iter().map(|job| Row {
+        number: job.number,
+        act: job.act.word(),
+        queue: Named::new(&job.queue),
+        age: words::duration(now.since(job.began)),
+        note: job.note(),
+        done: job.done.load(Ordering::Relaxed),
+        counted: job.counted.max(1),
+        over: job.end.get().is_some(),
+    });
+    let page = List {
+        frame: asked.frame.of("Acts", "acts"),
+        rows: rows.collect(),
     };
     Ok(pages::show(StatusCode::OK, &page))
 }

@@ -95,7 +95,8 @@ impl Act {
         }
     }
 
-    fn word(self) -> &'static str {
+    /// Its word in addresses.
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Purge => "purge",
             Self::Delete => "delete",

@@ -19,8 +19,8 @@ const ROWS: usize = 200;
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
-struct Client {
-    id: u64,
+pub(super) struct Client {
+    pub(super) id: u64,
     voice: String,
     peer: Option<String>,
     user: String,
@@ -30,6 +30,22 @@ struct Client {
     /// Names as they are shown everywhere.
     waits_on: Vec<String>,
     leases: u64,
+}
+
+impl Client {
+    /// Where it is.
+    pub(super) fn peer_or_here(&self) -> String {
+        let peer = self.peer.clone();
+        peer.unwrap_or_else(|| "this machine".to_owned())
+    }
+
+    /// Its voice, its user and its number.
+    pub(super) fn about(&self) -> String {
+        match self.user.as_str() {
+            "" => format!("{}, connection {}", self.voice, self.id),
+            user => format!("{}, user {user}, connection {}", self.voice, self.id),
+        }
+    }
 }
 
 struct Row {
@@ -55,7 +71,7 @@ impl Row {
         };
         Self {
             id: client.id,
-            peer: client.peer.unwrap_or_else(|| "this machine".to_owned()),
+            peer: client.peer_or_here(),
             user: client.user,
             tls: client.tls,
             voice: client.voice,
@@ -91,18 +107,26 @@ fn must_operate(asked: &Asked) -> Result<(), Problem> {
     }
 }
 
-/// `/connections`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
-    must_operate(&asked)?;
-    let form = asked.query()?;
+/// All connections. `None`: nobody tells of any.
+pub(super) async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
     let (tell, told) = oneshot::channel();
     asked.console.api.door().clients(Box::new(move |list| {
         // The client may have gone.
         let _heard = tell.send(list);
     }));
-    let list = told.await.map_err(|_| Problem::stopping())?;
-    let clients: Vec<Client> = serde_json::from_str(&list)
-        .map_err(|error| Problem::internal(format!("connections: {error}")))?;
+    let Ok(list) = told.await else {
+        return Ok(None);
+    };
+    let clients = serde_json::from_str(&list);
+    let clients = clients.map_err(|error| Problem::internal(format!("connections: {error}")))?;
+    Ok(Some(clients))
+}
+
+/// `/connections`.
+pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let form = asked.query()?;
+    let clients = list(&asked).await?.ok_or_else(Problem::stopping)?;
     let voice = form.get("voice").unwrap_or_default();
     let peer = form.get("peer").unwrap_or_default();
     Ok(pages::show(

@@ -14,6 +14,7 @@ mod body;
 mod connections;
 mod frame;
 mod graph;
+mod leases;
 mod listing;
 mod login;
 mod message;
@@ -155,6 +156,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/find", get(overview::find))
         .route("/put", get(put::page).post(put::put))
         .route("/logout", post(login::logout))
+        .route("/leases", get(leases::page))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
         .route("/queues/{queue}", get(queue::page))
@@ -163,6 +165,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/messages/{id}", get(message::page))
         .route("/messages/{id}/body", get(body::download))
         .route("/messages/{id}/do/{act}", post(acts::on_message))
+        .route("/acts", get(acts::list))
         .route("/acts/{number}", get(acts::page))
         .route("/acts/{number}/do/stop", post(acts::stop))
         .route_layer(around)

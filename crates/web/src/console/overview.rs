@@ -354,7 +354,8 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     ))
 }
 
-async fn queues(asked: &Asked, from: (u8, u32)) -> Result<QueuePage, Problem> {
+/// A part of all queues that may be seen, from a place on.
+pub(super) async fn queues(asked: &Asked, from: (u8, u32)) -> Result<QueuePage, Problem> {
     let outcome = asked.ask(Command::Stats(StatsOf::Queues { from })).await?;
     if let Outcome::Stats(stats) = outcome
         && let StatsReply::Queues(page) = *stats

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod console;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
