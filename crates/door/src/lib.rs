@@ -8,6 +8,7 @@
 
 mod budget;
 mod history;
+mod told;
 
 use std::io::{self, Read};
 use std::sync::mpsc;
@@ -18,6 +19,7 @@ use quintet_engine::{
 
 pub use budget::{ByteBudget, Share};
 pub use history::{History, Rates, Sample, Series};
+pub use told::{AuditLine, HookEvent, Setting, Source};
 
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any
@@ -75,6 +77,24 @@ pub trait Door: Send + Sync {
     fn rates(&self, queue: &Name) -> Option<Rates> {
         let _ = queue;
         None
+    }
+
+    /// Every setting in force, and where it comes from. Empty: nobody tells.
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    /// What hooks did, by event; those that were never called are left out.
+    fn hook_events(&self) -> Vec<HookEvent> {
+        Vec::new()
+    }
+
+    /// The newest lines of the audit, `most` of them, oldest first. Reads files.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn audit(&self, _most: usize) -> io::Result<Vec<AuditLine>> {
+        Ok(Vec::new())
     }
 
     /// Tells of every connection, as a list in JSON; perhaps later, from another

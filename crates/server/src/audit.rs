@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use quintet_door::AuditLine;
 use quintet_host::locked;
 use serde::{Deserialize, Serialize};
 
@@ -151,6 +152,24 @@ pub(crate) fn read(data: &Path, since_ms: u64) -> io::Result<Vec<Act>> {
         acts.extend(read.filter(|act| act.at_ms >= since_ms));
     }
     Ok(acts)
+}
+
+/// The newest `most` acts of a data directory, oldest of them first.
+///
+/// # Errors
+/// As of [`read`].
+pub(crate) fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
+    let acts = read(data, 0)?;
+    let older = acts.len().saturating_sub(most);
+    let lines = acts.into_iter().skip(older).map(|act| AuditLine {
+        at_ms: act.at_ms,
+        who: act.who,
+        from: act.from,
+        act: act.act,
+        what: act.what,
+        result: act.result,
+    });
+    Ok(lines.collect())
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use quintet_door::{Arrive, Door, Exposition, History, OnOutcome, Order, Rates, StoreError, Visit};
+use quintet_door::{
+    Arrive, AuditLine, Door, Exposition, History, HookEvent, OnOutcome, Order, Rates, Setting,
+    StoreError, Visit,
+};
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
 };
@@ -19,6 +22,7 @@ use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
 use quintet_wire::STREAM_OVER;
 
+use crate::audit;
 use crate::io::{Mail, Upload};
 use crate::metrics;
 use crate::server::Server;
@@ -108,6 +112,27 @@ impl Door for ServerDoor {
 
     fn rates(&self, queue: &Name) -> Option<Rates> {
         self.0.looks.rates(queue)
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        locked(&self.0.config).told(&self.0.given)
+    }
+
+    fn hook_events(&self) -> Vec<HookEvent> {
+        let events = self.0.hooks.shared().stats().into_iter();
+        let events = events.map(|stats| HookEvent {
+            name: stats.event.name().to_owned(),
+            calls: stats.calls,
+            errors: stats.errors,
+            ns: stats.ns,
+            last_error: stats.last.map(|error| error.to_string()),
+        });
+        events.collect()
+    }
+
+    fn audit(&self, most: usize) -> io::Result<Vec<AuditLine>> {
+        let data = locked(&self.0.config).data.clone();
+        audit::newest(&data, most)
     }
 
     fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {

@@ -76,7 +76,7 @@ pub(crate) struct Server {
     pub(crate) idle_used: bool,
     pub(crate) orders: Sender<Order>,
     /// The command line, for reading the file again.
-    given: Given,
+    pub(crate) given: Given,
 }
 
 /// One listener, as its connections know it.

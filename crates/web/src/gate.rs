@@ -232,7 +232,8 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
         // The shards look at each command.
         ["api", "v1", ..] => Needs::Nothing,
         [
-            "queues" | "messages" | "acts" | "connections" | "put" | "find" | "logout" | "leases",
+            "queues" | "messages" | "acts" | "connections" | "put" | "find" | "logout" | "leases"
+            | "settings" | "hooks" | "log",
             ..,
         ] => Needs::Nothing,
         // Lists show what may be seen; a search and an act say of what queue in

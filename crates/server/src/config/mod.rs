@@ -16,6 +16,7 @@ mod schema;
 mod scripts;
 mod served;
 mod tls;
+mod told;
 mod trust;
 mod units;
 

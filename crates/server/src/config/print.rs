@@ -79,12 +79,7 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
             }
         }
         for (key, value) in scripts::of(&config.scripts, name) {
-            let hides = secrets == Secrets::Hidden && VARIABLES.contains(&key);
-            line(
-                &mut out,
-                key,
-                &if hides { without_values(&value) } else { value },
-            );
+            line(&mut out, key, &script_value(key, value, secrets));
         }
     }
     out.push('\n');
@@ -176,6 +171,14 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         }
     }
     out
+}
+
+/// What a rule says of scripts.
+pub(super) fn script_value(key: &str, value: String, secrets: Secrets) -> String {
+    match secrets == Secrets::Hidden && VARIABLES.contains(&key) {
+        true => without_values(&value),
+        false => value,
+    }
 }
 
 /// Tables of users or grants; without one, commented out what they take.

@@ -6,4 +6,5 @@ mod common;
 mod api;
 mod console;
 mod listener;
+mod operate;
 mod relay;

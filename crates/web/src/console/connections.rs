@@ -4,12 +4,12 @@ use askama::Template;
 use axum::extract::{Path, Request};
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::Refusal;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::Piece;
+use super::operate::must_operate;
 use super::{Asked, names, words};
 use crate::api::Problem;
 use crate::pages;
@@ -98,13 +98,6 @@ struct Connections {
     rows: Vec<Row>,
     /// More than are shown.
     more: bool,
-}
-
-fn must_operate(asked: &Asked) -> Result<(), Problem> {
-    match asked.visitor.may_server() {
-        true => Ok(()),
-        false => Err(Problem::refused(Refusal::NotPermitted)),
-    }
 }
 
 /// All connections. `None`: nobody tells of any.

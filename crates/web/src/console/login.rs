@@ -45,6 +45,10 @@ pub(crate) fn has(path: &str) -> bool {
         "messages",
         "acts",
         "logout",
+        "leases",
+        "settings",
+        "hooks",
+        "log",
     ];
     pages.contains(&path.split('/').nth(1).unwrap_or_default())
 }

@@ -19,6 +19,7 @@ mod listing;
 mod login;
 mod message;
 mod names;
+mod operate;
 mod overview;
 mod past;
 mod put;
@@ -157,6 +158,9 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/put", get(put::page).post(put::put))
         .route("/logout", post(login::logout))
         .route("/leases", get(leases::page))
+        .route("/settings", get(operate::settings))
+        .route("/hooks", get(operate::hooks))
+        .route("/log", get(operate::log))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
         .route("/queues/{queue}", get(queue::page))

@@ -1,0 +1,208 @@
+//! Pages for those who operate the server: its settings, its hooks, its audit.
+
+use askama::Template;
+use axum::response::Response;
+use hyper::StatusCode;
+use quintet_door::{AuditLine, HookEvent, Setting, Source};
+use quintet_engine::Refusal;
+
+use super::frame::Frame;
+use super::{Asked, names, words};
+use crate::api::Problem;
+use crate::pages;
+
+/// Lines of the audit on a page.
+const LINES: usize = 500;
+
+/// Refuses who may not do what concerns all queues.
+///
+/// # Errors
+/// 403.
+pub(super) fn must_operate(asked: &Asked) -> Result<(), Problem> {
+    match asked.visitor.may_server() {
+        true => Ok(()),
+        false => Err(Problem::refused(Refusal::NotPermitted)),
+    }
+}
+
+/// Text that may have what nobody sees; names in it are in their notation already, so a backslash
+/// stays one.
+fn seen(text: &str) -> String {
+    names::plain(text.as_bytes()).replace("\\\\", "\\")
+}
+
+struct Table {
+    /// As the file has it; empty: the top.
+    name: String,
+    rows: Vec<Value>,
+}
+
+struct Value {
+    key: String,
+    value: String,
+    from: &'static str,
+    said: bool,
+    help: String,
+}
+
+impl Value {
+    fn new(setting: Setting) -> Self {
+        Self {
+            key: setting.key,
+            value: seen(&setting.value),
+            from: match setting.source {
+                Source::Default => "default",
+                Source::File => "file",
+                Source::CommandLine => "command line",
+            },
+            said: setting.source != Source::Default,
+            help: setting.help,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "console/settings.html")]
+struct Settings {
+    frame: Frame,
+    /// Only those that somebody said.
+    said: bool,
+    all_count: usize,
+    said_count: usize,
+    tables: Vec<Table>,
+}
+
+/// `/settings`.
+pub(super) async fn settings(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let said = asked.query()?.get("only") == Some("said");
+    let all = asked.console.api.door().settings();
+    let is_said = |setting: &Setting| setting.source != Source::Default;
+    let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
+    let mut tables: Vec<Table> = Vec::new();
+    for setting in all.into_iter().filter(|one| !said || is_said(one)) {
+        let name = seen(&setting.table);
+        let value = Value::new(setting);
+        match tables.last_mut() {
+            Some(table) if table.name == name => table.rows.push(value),
+            _ => tables.push(Table {
+                name,
+                rows: vec![value],
+            }),
+        }
+    }
+    let page = Settings {
+        frame: asked.frame.of("Settings", "settings"),
+        said,
+        all_count,
+        said_count,
+        tables,
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
+
+struct Event {
+    name: String,
+    calls: String,
+    errors: u64,
+    mean: String,
+    last_error: String,
+}
+
+impl Event {
+    fn new(event: HookEvent) -> Self {
+        let mean_ns = event.ns.checked_div(event.calls).unwrap_or(0);
+        Self {
+            name: event.name,
+            calls: words::count(event.calls),
+            errors: event.errors,
+            mean: format!("{}.{} µs", mean_ns / 1000, mean_ns % 1000 / 100),
+            last_error: event.last_error.as_deref().map(seen).unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "console/hooks.html")]
+struct Hooks {
+    frame: Frame,
+    errors: u64,
+    rows: Vec<Event>,
+}
+
+/// `/hooks`.
+pub(super) async fn hooks(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let mut events = asked.console.api.door().hook_events();
+    events.sort_by_key(|event| std::cmp::Reverse(event.errors));
+    let page = Hooks {
+        frame: asked.frame.of("Hooks", "hooks"),
+        errors: events.iter().map(|event| event.errors).sum(),
+        rows: events.into_iter().map(Event::new).collect(),
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
+
+struct Line {
+    moment: String,
+    who: String,
+    from: String,
+    act: String,
+    what: String,
+    result: String,
+    refused: bool,
+}
+
+impl Line {
+    fn new(line: AuditLine) -> Self {
+        let or = |text: &str, otherwise: &str| match text {
+            "" => otherwise.to_owned(),
+            text => seen(text),
+        };
+        Self {
+            moment: words::moment(line.at_ms),
+            who: or(&line.who, "the server"),
+            from: or(&line.from, "this machine"),
+            act: seen(&line.act),
+            what: or(&line.what, words::NONE),
+            // HTTP says how it answered.
+            refused: line.result != "ok" && !line.result.starts_with(['2', '3']),
+            result: seen(&line.result),
+        }
+    }
+
+    fn has(&self, text: &str) -> bool {
+        let all = [&self.who, &self.from, &self.act, &self.what, &self.result];
+        all.iter().any(|one| one.contains(text))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "console/log.html")]
+struct Log {
+    frame: Frame,
+    has: String,
+    looked: usize,
+    rows: Vec<Line>,
+}
+
+/// `/log`: the newest lines of the audit.
+pub(super) async fn log(asked: Asked) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let has = asked.query()?.get("has").unwrap_or_default().to_owned();
+    let door = asked.console.api.door();
+    let read = tokio::task::spawn_blocking(move || door.audit(LINES));
+    let read = read
+        .await
+        .map_err(|error| Problem::internal(error.to_string()))?;
+    let lines = read.map_err(|error| Problem::internal(format!("the audit: {error}")))?;
+    let looked = lines.len();
+    let rows = lines.into_iter().rev().map(Line::new);
+    let page = Log {
+        frame: asked.frame.of("Log", "log"),
+        rows: rows.filter(|line| line.has(&has)).collect(),
+        has,
+        looked,
+    };
+    Ok(pages::show(StatusCode::OK, &page))
+}
