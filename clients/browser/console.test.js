@@ -148,6 +148,43 @@ test("a lease is put back, a connection closed", async () => {
   await closed;
 });
 
+test("the leases of all queues: one is put back from the list", async () => {
+  await beans.put("leased", "x");
+  await beans.ask("watch leased");
+  await beans.ask("ignore work");
+  const { word, words } = await beans.ask("reserve-with-timeout 0");
+  assert.equal(word, "RESERVED");
+  await go("/");
+  await page.keyboard.press("g");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("l")]);
+  assert.match(page.url(), /\/leases$/);
+  assert.match(await text(), /leased/);
+  await follow(`button[aria-label="Put message ${words[1]} back"]`);
+  assert.match(page.url(), /\/leases/);
+  assert.match(await note(), /^Put back/);
+  assert.equal(await beans.stat("leased", "current-jobs-ready"), 1);
+});
+
+test("what was begun on many messages is listed", async () => {
+  await go("/acts");
+  assert.match(await text(), /purge[^]*deleted/);
+});
+
+test("redrive sends dead letters back to where they came from", async () => {
+  await beans.put("fragile", "x");
+  await beans.ask("watch fragile");
+  await beans.ask("ignore leased");
+  const { words } = await beans.ask("reserve-with-timeout 0");
+  await beans.ask(`release ${words[1]} 0 0`);
+  assert.equal(await beans.stat("dead", "current-jobs-ready"), 1);
+  await go("/queues/dead/ask/redrive");
+  assert.match(await text(), /fragile/);
+  await follow("main form button.main");
+  assert.match(await note(), /1 message sent back/);
+  assert.equal(await beans.stat("dead", "current-jobs-ready"), 0);
+  assert.equal(await beans.stat("fragile", "current-jobs-ready"), 1);
+});
+
 test("a script is watched as it fails, and its log read", async () => {
   await go("/put?queue=job");
   await page.type("#body", "one");
@@ -194,7 +231,8 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   const long = "long-".repeat(40);
   await beans.put(long, "y".repeat(3000));
   const paths = ["/", "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
-    "/queues/fails/ask/purge", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/queues/none"];
+    "/queues/fails/ask/purge", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/leases",
+    "/acts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
   for (const theme of ["light", "dark"]) {
     await page.setCookie({ name: "theme", value: theme, url: server.site });
     for (const path of paths) {

@@ -16,6 +16,9 @@ printf '\\033[31mred alert\\033[0m\\n'
 echo "err out of memory" >&3
 `;
 
+/** What fails once in it is a dead letter. */
+const FRAGILE = '[[queue]]\nname = "fragile"\nattempts_max = 1\ndead_letter = "dead"\n';
+
 /** Starts a server that speaks http and beanstalk; resolves when it is ready. */
 async function serve() {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
@@ -23,7 +26,7 @@ async function serve() {
   writeFileSync(script, FAILS, { mode: 0o755 });
   const tables = ["http", "beanstalk"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
   const config = path.join(data, "quintet.toml");
-  writeFileSync(config, `[[queue]]\nname = "job"\nscript = "${script}"\nexec_prefix = ""\n${tables.join("")}`);
+  writeFileSync(config, `[[queue]]\nname = "job"\nscript = "${script}"\nexec_prefix = ""\n${FRAGILE}${tables.join("")}`);
   const binary = process.env.QUINTET || "quintet";
   const args = ["serve", "--config", config, "--data", path.join(data, "data"), "--sync", "50ms"];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
