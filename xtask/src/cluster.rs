@@ -6,13 +6,19 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::clients::pip;
-use crate::needs::{Need, missing, module, names};
+use crate::needs::{Need, library, missing, names};
 use crate::run;
 
 /// What a folder of Python's packages needs.
 pub(crate) const PIP: &[Need] = &[
-    module("venv", "python3"),
-    module("ensurepip", "python3-venv"),
+    library("python3", "-c", "import venv", "its module venv", "python3"),
+    library(
+        "python3",
+        "-c",
+        "import ensurepip",
+        "its module ensurepip",
+        "python3-venv",
+    ),
 ];
 
 /// Gets `nats-server`, of a version and with a checksum that are fixed in a file; beside the other

@@ -23,8 +23,9 @@ pub(crate) struct Need {
 enum Sign {
     /// A program that a shell or root's shell finds.
     Program(&'static str),
-    /// A module that `python3` can import.
-    Python(&'static str),
+    /// A library that a program loads: the program, its option for a line of code, that line, and
+    /// what the library is called.
+    Library(&'static str, &'static str, &'static str, &'static str),
 }
 
 /// The package `package` for its program.
@@ -33,9 +34,16 @@ pub(crate) const fn program(name: &'static str, package: &'static str) -> Need {
     Need { sign, package }
 }
 
-/// The package `package` for a module of Python.
-pub(crate) const fn module(name: &'static str, package: &'static str) -> Need {
-    let sign = Sign::Python(name);
+/// The package `package` for a library of `runner`, which loads it with the option `option` and the
+/// code `line`.
+pub(crate) const fn library(
+    runner: &'static str,
+    option: &'static str,
+    line: &'static str,
+    name: &'static str,
+    package: &'static str,
+) -> Need {
+    let sign = Sign::Library(runner, option, line, name);
     Need { sign, package }
 }
 
@@ -44,7 +52,7 @@ impl Need {
     pub(crate) fn name(&self) -> String {
         match self.sign {
             Sign::Program(name) => name.to_owned(),
-            Sign::Python(name) => format!("python3 with its module {name}"),
+            Sign::Library(runner, _, _, name) => format!("{runner} with {name}"),
         }
     }
 
@@ -55,8 +63,8 @@ impl Need {
                 let there = |folder: &&str| Path::new(folder).join(name).exists();
                 has(name) || beside.iter().any(there)
             }
-            Sign::Python(name) => Command::new("python3")
-                .args(["-c", &format!("import {name}")])
+            Sign::Library(runner, option, line, _) => Command::new(runner)
+                .args([option, line])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .status()
@@ -195,12 +203,12 @@ pub(crate) fn provide(needs: &[Need], yes: bool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Need, consent_of, missing, module, program};
+    use super::{Need, consent_of, library, missing, program};
 
     const NEEDS: [Need; 4] = [
         program("sh", "dash"),
         program("no-such-program", "a-package"),
-        module("no_such_module", "b-package"),
+        library("python3", "-c", "import no_such", "no_such", "b-package"),
         program("no-such-program", "a-package"),
     ];
 
@@ -223,7 +231,7 @@ mod tests {
             let (answer, said) = asked(false, true, typed);
             assert_eq!(answer, agreed, "{typed:?}");
             assert!(
-                said.contains("no-such-program, python3 with its module no_such_module"),
+                said.contains("no-such-program, python3 with no_such"),
                 "{said}"
             );
             assert!(

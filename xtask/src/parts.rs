@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 
 use crate::cluster::PIP;
-use crate::needs::{self, Need, program};
+use crate::needs::{self, Need, library, program};
 use crate::{cargo, clients, crates, package, real, tidy, torment};
 
 /// A part of `cargo xtask test`, also run alone by its name.
@@ -31,16 +31,37 @@ const MINUTES: u64 = 50;
 
 /// The C compiler is for Lua and the faults; without it nothing is built.
 const BUILD: &[Need] = &[program("cc", "build-essential")];
-/// Scripts of the examples, the sessions of the README.
+/// What scripts of the examples and sessions of the README are run by.
 const LANGUAGES: &[Need] = &[
     program("bash", "bash"),
     program("curl", "curl"),
     program("python3", "python3"),
     program("ruby", "ruby"),
+    program("node", "nodejs"),
 ];
 const PEERS: &[Need] = &[
     program("memccat", "libmemcached-tools"),
     program("promtool", "prometheus"),
+];
+/// The quick starts of docs/clients.
+const QUICK: &[Need] = &[
+    program("ruby", "ruby"),
+    library(
+        "ruby",
+        "-e",
+        "require 'beaneater'",
+        "the library beaneater",
+        "ruby-beaneater",
+    ),
+    program("php", "php-cli"),
+    library(
+        "php",
+        "-r",
+        "exit((include 'Pheanstalk/autoload.php') === false ? 1 : 0);",
+        "the library Pheanstalk",
+        "php-pda-pheanstalk",
+    ),
+    program("go", "golang-go"),
 ];
 const DEBIAN: &[Need] = &[program("dpkg-deb", "dpkg"), program("strip", "binutils")];
 const CHROMIUM: &[Need] = &[program("chromium", "chromium")];
@@ -83,7 +104,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "unit",
         what: "the workspace's own tests (cargo test)",
-        minutes: 21,
+        minutes: 20,
         needs: &[BUILD, LANGUAGES],
         fetches: "",
         run: |_| cargo(&["test", "--workspace", "--no-fail-fast"]),
@@ -114,9 +135,9 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "python",
-        what: "Python's client libraries against the real binary",
-        minutes: 3,
-        needs: &[BUILD, PIP, PEERS],
+        what: "Python's client libraries, and quick starts in Ruby, PHP and Go, against the real binary",
+        minutes: 4,
+        needs: &[BUILD, PIP, PEERS, QUICK],
         fetches: "client libraries by pip",
         run: clients::python,
     },

@@ -1,4 +1,4 @@
-//! The scripts of `examples/scripts`, where their interpreters are installed.
+//! The scripts of `examples/scripts`. `cargo xtask test` installs what interprets them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,17 +8,18 @@ use serde_json::json;
 
 use crate::common::{World, eventually};
 
-/// A service with a queue `test` of this example; `None` without interpreter.
-fn example(file: &str, interpreter: &str) -> Option<World> {
+/// A service with a queue `test` of this example.
+#[track_caller]
+fn example(file: &str, interpreter: &str) -> World {
     let there = Command::new(interpreter)
         .arg("--version")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    if !there.is_ok_and(|status| status.success()) {
-        eprintln!("not tried, there is no {interpreter}: {file}");
-        return None;
-    }
+    assert!(
+        there.is_ok_and(|status| status.success()),
+        "{file} cannot be tried: there is no {interpreter}; `cargo xtask test unit` installs it"
+    );
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../examples/scripts")
         .join(file);
@@ -26,14 +27,12 @@ fn example(file: &str, interpreter: &str) -> Option<World> {
     let config = json!({"name": "test", "script": script, "exec_prefix": ""});
     let config = QueueConfig::from_json(&config, None).expect("a config");
     world.rq.create_queue(config).expect("a queue");
-    Some(world)
+    world
 }
 
 #[test]
 fn bash() {
-    let Some(world) = example("checksum.sh", "bash") else {
-        return;
-    };
+    let world = example("checksum.sh", "bash");
     assert_eq!(world.run("test", json!({})).1, "err - no attachments");
     let id = world
         .rq
@@ -51,9 +50,7 @@ fn bash() {
 
 #[test]
 fn python() {
-    let Some(world) = example("count_words.py", "python3") else {
-        return;
-    };
+    let world = example("count_words.py", "python3");
     let (_, status) = world.run("test", json!({"param1": "one two  three"}));
     assert_eq!(status, "done - 3 words");
     let long = "word ".repeat(100_000);
@@ -63,9 +60,7 @@ fn python() {
 
 #[test]
 fn ruby() {
-    let Some(world) = example("retry.rb", "ruby") else {
-        return;
-    };
+    let world = example("retry.rb", "ruby");
     let (_, status) = world.run("test", json!({"param1": "true"}));
     assert_eq!(status, "done - after 1 attempts");
     let id = world.put("test", json!({"param1": "exit 3", "count": 2}));
@@ -77,9 +72,7 @@ fn ruby() {
 
 #[test]
 fn node() {
-    let Some(world) = example("fan_out.mjs", "node") else {
-        return;
-    };
+    let world = example("fan_out.mjs", "node");
     world.queue("one", "echo done >&3");
     let id = world.put("test", json!({"param2": "one two"}));
     eventually("one is missing", || {
