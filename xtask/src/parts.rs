@@ -31,10 +31,11 @@ const MINUTES: u64 = 50;
 
 /// The C compiler is for Lua and the faults; without it nothing is built.
 const BUILD: &[Need] = &[program("cc", "build-essential")];
-/// What scripts of the examples and sessions of the README are run by.
+/// What scripts of the examples and sessions of pages are run by.
 const LANGUAGES: &[Need] = &[
     program("bash", "bash"),
     program("curl", "curl"),
+    program("openssl", "openssl"),
     program("python3", "python3"),
     program("ruby", "ruby"),
     program("node", "nodejs"),

@@ -48,8 +48,8 @@ pub(crate) fn follow(
     _: Vec<Door>,
     _: u64,
     _: &Arc<Quotas>,
-    _: &Sender<Order>,
-    _: &Receiver<Order>,
+    _: &dyn Fn(&Quotas),
+    _: (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Seat>> {
     bail!(
         "[cluster] is configured, and this binary was built without the feature \"cluster\": take \

@@ -164,6 +164,19 @@ pub(crate) enum End {
     HandOver,
 }
 
+/// Reads the configuration again for a node that owns nothing: what addresses
+/// may use, as clients come in here too.
+fn reload_limits(given: &Given, quotas: &Quotas) {
+    let read = load(given).map_err(|error| format!("{error:#}"));
+    match read.and_then(|config| config.limit_table().map_err(|wrong| wrong.join("; "))) {
+        Ok(limits) => {
+            quotas.reload(limits);
+            tracing::info!("the limits are reloaded; the rest is by whoever owns the queues");
+        }
+        Err(why) => tracing::error!("not reloaded: {why}"),
+    }
+}
+
 /// Starts the server, serves until it is told to stop, and stops it.
 ///
 /// # Errors
@@ -200,7 +213,9 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let seat = match config.cluster.is_on() {
         true => {
             let connections = places.connections;
-            match cluster::follow(&config, doors, connections, &quotas, &orders, &inbox)? {
+            let again = |quotas: &Quotas| reload_limits(&given, quotas);
+            let ours = (&orders, &inbox);
+            match cluster::follow(&config, doors, connections, &quotas, &again, ours)? {
                 Some(seat) => Some(seat),
                 // Told to stop before it owned anything.
                 None => return Ok(()),

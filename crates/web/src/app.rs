@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::events::Hub;
 use crate::flash::Flash;
 use crate::form::{self, Form, Kind};
+use crate::payer::Held;
 use crate::reply::{self, Problem};
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -115,14 +116,13 @@ impl App {
         let mut form = Form::default();
         form.add_urlencoded(request.uri().query().unwrap_or_default().as_bytes(), limits)?;
         let kind = form::kind(content_type(request.headers()));
-        let body = request.into_body();
         let (json, share) = match &kind {
             Kind::Json => {
-                let (json, share) = form::whole(body, &self.settings).await?;
+                let (json, share) = form::whole(request, &self.settings).await?;
                 (Some(json), share)
             }
             Kind::Urlencoded | Kind::Multipart(_) => {
-                let share = form::read(&kind, body, &mut form, &self.settings).await?;
+                let share = form::read(&kind, request, &mut form, &self.settings).await?;
                 (None, share)
             }
         };
@@ -174,7 +174,7 @@ pub(crate) struct Given {
     pub(crate) form: Form,
     pub(crate) json: Option<bytes::Bytes>,
     /// What it takes of the memory for connections.
-    _share: Option<quintet_door::Share>,
+    _share: Held,
 }
 
 pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {

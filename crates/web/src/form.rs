@@ -1,11 +1,13 @@
 //! Forms: query strings, urlencoded and multipart bodies, and the nesting that
 //! Rack gives names such as `mesg[param1]` and `queue[coalesce_params][]`.
 
+use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use quintet_door::Share;
+use hyper::body::Body as _;
 use serde_json::{Map, Value};
 
+use crate::payer::{Held, Payer};
 use crate::reply::Problem;
 use crate::settings::{Limits, Settings};
 
@@ -90,26 +92,29 @@ impl Form {
     }
 }
 
-/// A body, and its share of what connections may hold.
-pub(crate) type Whole = (Bytes, Option<Share>);
+/// A body, and what it holds of what connections may.
+pub(crate) type Whole = (Bytes, Held);
 
 /// Reads a body whole; for forms and JSON, never for files.
 ///
 /// # Errors
 /// It is over `form_bytes_max`, too slow, or broke off; or connections hold as
-/// much as they may.
-pub(crate) async fn whole(body: axum::body::Body, settings: &Settings) -> Result<Whole, Problem> {
+/// much as they may, all together or those of its address or user.
+pub(crate) async fn whole(request: Request, settings: &Settings) -> Result<Whole, Problem> {
     let timeout = settings.limits.timeout;
-    match tokio::time::timeout(timeout, collected(body, settings)).await {
+    match tokio::time::timeout(timeout, collected(request, settings)).await {
         Err(_) => Err(Problem::TooSlow),
         Ok(whole) => whole,
     }
 }
 
-async fn collected(mut body: axum::body::Body, settings: &Settings) -> Result<Whole, Problem> {
+async fn collected(request: Request, settings: &Settings) -> Result<Whole, Problem> {
+    let payer = request.extensions().get::<Payer>();
+    let payer = payer.cloned().unwrap_or_default();
+    let mut body = request.into_body();
     let max = settings.limits.form_bytes_max;
     let mut bytes = BytesMut::new();
-    let mut share = None;
+    let mut held = Held::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::BrokeOff)?;
         let Some(data) = frame.data_ref() else {
@@ -120,36 +125,19 @@ async fn collected(mut body: axum::body::Body, settings: &Settings) -> Result<Wh
             return Err(Problem::FormTooLarge(max));
         }
         if len > bytes.capacity() {
-            // As much again as there was, so that little is moved.
-            let capacity = len.max(bytes.capacity() * 2);
-            hold(settings, &mut share, capacity - bytes.capacity())?;
+            // As much again as there was, so that little is moved, and no more
+            // than is announced.
+            let upper = body.size_hint().upper();
+            let announced = upper.and_then(|left| usize::try_from(left).ok());
+            let most = announced.map_or(usize::MAX, |left| len.saturating_add(left));
+            let capacity = len.max((bytes.capacity() * 2).min(most));
+            held.grow(settings, &payer, capacity - bytes.capacity())?;
             bytes.reserve(capacity - bytes.len());
         }
         bytes.extend_from_slice(data);
     }
-    Ok((bytes.freeze(), share))
+    Ok((bytes.freeze(), held))
 }
-
-/// Takes so much more for a connection. The first pieces, which every one may
-/// have, are not counted.
-fn hold(settings: &Settings, share: &mut Option<Share>, more: usize) -> Result<(), Problem> {
-    let Some(memory) = &settings.memory else {
-        return Ok(());
-    };
-    let more = more as u64;
-    let held = match share {
-        Some(share) => share.grow(more),
-        None if more <= FREE_BYTES => true,
-        None => {
-            *share = memory.take(more);
-            share.is_some()
-        }
-    };
-    held.then_some(()).ok_or(Problem::NoMemory)
-}
-
-/// What a connection may hold without its being counted, bytes.
-pub(crate) const FREE_BYTES: u64 = 8 << 10;
 
 /// What a form's body is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -182,12 +170,12 @@ pub(crate) fn kind(content_type: Option<&str>) -> Kind {
 /// As [`whole`]; or it is no form.
 pub(crate) async fn read(
     kind: &Kind,
-    body: axum::body::Body,
+    request: Request,
     form: &mut Form,
     settings: &Settings,
-) -> Result<Option<Share>, Problem> {
+) -> Result<Held, Problem> {
     let limits = &settings.limits;
-    let (bytes, share) = whole(body, settings).await?;
+    let (bytes, share) = whole(request, settings).await?;
     let Kind::Multipart(boundary) = kind else {
         form.add_urlencoded(&bytes, limits)?;
         return Ok(share);

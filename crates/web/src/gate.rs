@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
+use quintet_door::Share;
 use quintet_engine::{Name, Principal, Verb};
 
 use crate::cookie::Token;
@@ -34,6 +35,18 @@ pub trait Gate: Send + Sync {
     /// When a request may be answered: one that comes from `peer`, or one of
     /// `principal`.
     fn pace(&self, peer: Option<IpAddr>, principal: Option<Principal>) -> Pace;
+
+    /// A request that comes from `peer`, and is of `principal` if somebody is
+    /// known, holds `bytes` more in memory, until what is answered is dropped.
+    ///
+    /// # Errors
+    /// One of the two holds as much as it may.
+    fn hold(
+        &self,
+        peer: Option<IpAddr>,
+        principal: Option<Principal>,
+        bytes: u64,
+    ) -> Result<Vec<Share>, Full>;
 
     /// True if `principal` may do this to the messages of `queue`.
     fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool;
@@ -66,6 +79,10 @@ pub enum Pace {
     /// Not soon: why, and in how long.
     Not(&'static str, Duration),
 }
+
+/// No more fits into a limit: why, and in how long it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full(pub &'static str, pub Duration);
 
 /// Told who a client is.
 pub type Tell = Box<dyn FnOnce(Answer) + Send>;

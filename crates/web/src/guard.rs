@@ -4,12 +4,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, REFERER};
 use hyper::{HeaderMap, Method, Uri};
 use ipnet::IpNet;
 
+use crate::authorization::Authorization;
 use crate::gate::{Answer, Gate, Shown, Tell, Visitor};
 
 /// A name and its password.
@@ -75,42 +74,12 @@ pub(crate) enum Denied {
     NotNow(&'static str),
 }
 
-/// What a request says in its `Authorization`.
-enum Given {
-    Nothing,
-    /// Name and password, and where the colon is.
-    Basic(Vec<u8>, usize),
-    Bearer(Vec<u8>),
-}
-
-impl Given {
-    fn of(headers: &HeaderMap) -> Self {
-        let Some(value) = text(headers, &AUTHORIZATION) else {
-            return Self::Nothing;
-        };
-        let (scheme, code) = value.split_once(' ').unwrap_or((value, ""));
-        if scheme.eq_ignore_ascii_case("bearer") {
-            return Self::Bearer(code.trim().into());
-        }
-        // What is no login is one that fits nothing.
-        let decoded = match scheme.eq_ignore_ascii_case("basic") {
-            true => BASE64_STANDARD.decode(code.trim()).unwrap_or_default(),
-            false => Vec::new(),
-        };
-        let colon = decoded.iter().position(|byte| *byte == b':');
-        let colon = colon.unwrap_or(decoded.len());
-        Self::Basic(decoded, colon)
-    }
-
-    fn shown(&self) -> Shown<'_> {
-        match self {
-            Self::Nothing => Shown::Nothing,
-            Self::Basic(decoded, colon) => {
-                let password = decoded.get(colon + 1..).unwrap_or_default();
-                Shown::Basic(&decoded[..*colon], password)
-            }
-            Self::Bearer(token) => Shown::Bearer(token),
-        }
+/// What it shows.
+fn shown(given: &Authorization) -> Shown<'_> {
+    match given {
+        Authorization::Nothing => Shown::Nothing,
+        Authorization::Basic(name, password) => Shown::Basic(name, password),
+        Authorization::Bearer(token) => Shown::Bearer(token),
     }
 }
 
@@ -162,8 +131,8 @@ impl Guard {
             // Whoever asked may have gone.
             let _heard = tell.send(answer);
         });
-        let given = Given::of(headers);
-        let shown = match (given.shown(), certified) {
+        let given = Authorization::read(text(headers, &AUTHORIZATION));
+        let shown = match (shown(&given), certified) {
             (Shown::Nothing, Some(name)) => Shown::Certificate(name),
             (shown, _) => shown,
         };
@@ -203,24 +172,20 @@ impl Guard {
         if self.users.is_empty() && self.logins.is_none() {
             return true;
         }
-        let given = text(headers, &AUTHORIZATION)
-            .and_then(|value| value.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
-            .and_then(|(_, code)| BASE64_STANDARD.decode(code.trim()).ok());
-        let known = given.is_some();
-        let given = given.unwrap_or_default();
-        let colon = given.iter().position(|b| *b == b':').unwrap_or(given.len());
-        let name = &given[..colon];
-        let password = given.get(colon + 1..).unwrap_or_default();
+        let (name, password) = match Authorization::read(text(headers, &AUTHORIZATION)) {
+            Authorization::Basic(name, password) => (name, password),
+            Authorization::Nothing | Authorization::Bearer(_) => Default::default(),
+        };
         if let Some(Logins(logins)) = &self.logins
-            && let Some(may) = logins(&String::from_utf8_lossy(name), password)
+            && let Some(may) = logins(&String::from_utf8_lossy(&name), &password)
         {
             return may;
         }
-        if self.users.is_empty() || !known {
-            return self.users.is_empty();
+        if self.users.is_empty() {
+            return true;
         }
-        is_one_of(&self.users, name, password)
+        // Both empty: no login.
+        !(name.is_empty() && password.is_empty()) && is_one_of(&self.users, &name, &password)
     }
 }
 

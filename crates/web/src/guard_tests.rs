@@ -1,3 +1,6 @@
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
 use super::*;
 
 fn ask(guard: &Guard, method: Method, headers: &[(&'static str, &str)]) -> Result<(), Denied> {

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
 use quintet_door::Share;
 
-use crate::form::FREE_BYTES;
+use crate::payer::FREE_BYTES;
 use crate::reply::Problem;
 use crate::settings::Settings;
 

@@ -10,6 +10,7 @@
 
 mod api;
 mod app;
+mod authorization;
 pub mod builtin;
 mod console;
 mod cookie;
@@ -24,6 +25,7 @@ mod metrics;
 mod paced;
 mod pages;
 mod paths;
+mod payer;
 mod places;
 mod range;
 mod reply;
@@ -36,7 +38,7 @@ mod site;
 mod streams;
 mod upload;
 
-pub use gate::{Answer, Counted, Gate, Pace, Shown, Tell};
+pub use gate::{Answer, Counted, Full, Gate, Pace, Shown, Tell};
 pub use guard::{Asked, Logins, User, is_one_of, networks, users, words};
 pub use paths::relative_root;
 pub use serve::{Connected, Linked, Links, Socket, Web};

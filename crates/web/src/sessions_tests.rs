@@ -22,6 +22,15 @@ impl Gate for Everybody {
         Ok(None)
     }
     fn failed(&self, _: Option<IpAddr>) {}
+    fn hold(
+        &self,
+        _: Option<IpAddr>,
+        _: Option<Principal>,
+        _: u64,
+    ) -> Result<Vec<quintet_door::Share>, crate::gate::Full> {
+        Ok(Vec::new())
+    }
+
     fn pace(&self, _: Option<IpAddr>, _: Option<Principal>) -> Pace {
         Pace::In(Duration::ZERO)
     }

@@ -24,6 +24,7 @@ use crate::guard::{Denied, Guard};
 use crate::held;
 use crate::metrics;
 use crate::paths;
+use crate::payer::Payer;
 use crate::reply::{self, Problem, plain};
 use crate::routes;
 use crate::sessions;
@@ -182,6 +183,12 @@ impl Site {
         if let Err(denied) = checked {
             return self.deny(denied, &path);
         }
+        let mut payer = Payer {
+            gate: self.guard.gate.clone(),
+            peer,
+            principal: None,
+        };
+        request.extensions_mut().insert(payer.clone());
         let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
         if let (Some(gate), console::LOGIN) = (gate, path.as_str()) {
             return console::login(&self.app, &**gate, peer, request).await;
@@ -215,6 +222,8 @@ impl Site {
             return asked.answer(Arc::clone(&self.door)).await;
         }
         let act = noted.map(|noted| (noted, format!("{} {path}", request.method())));
+        payer.principal = visitor.known.as_ref().map(|(principal, _)| *principal);
+        request.extensions_mut().insert(payer);
         request.extensions_mut().insert(visitor);
         let target = match request.uri().query() {
             Some(query) => format!("{path}?{query}"),

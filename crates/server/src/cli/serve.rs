@@ -14,7 +14,15 @@ Examples:
   quintet serve --data /var/lib/quintet --sync 50ms
   quintet serve --listen memcache=:22133 --listen memcache=unix:/run/q.sock
   quintet serve --listen memcache=0.0.0.0:22133,insecure
+  quintet serve --config users.toml --listen memcache=0.0.0.0:22133,tls=self-signed
   quintet serve --print-config > quintet.toml
+
+Beyond this machine somebody has to say who it is, over TLS: users.toml has a [[user]] as
+\"quintet passwd ann\" prints it, and what she may do:
+  [[grant]]
+  user = \"ann\"
+  queues = [\"*\"]
+  rights = [\"put\", \"take\", \"settle\"]
 
 When every listener accepts, one line \"listening VOICE ADDRESS\" each and then
 \"quintet ready\" is printed. A node of a cluster is ready when it has read the log; its

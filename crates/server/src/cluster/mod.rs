@@ -236,7 +236,7 @@ fn say(line: &str) {
 }
 
 /// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
-/// brought to the owner, so many at once and within `quotas`. `None`: it was told to stop before.
+/// brought to the owner, so many at once and within `quotas`, whose limits `again` reads anew. `None`: it was told to stop before.
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.
@@ -245,8 +245,8 @@ pub(crate) fn follow(
     doors: Vec<Door>,
     connections: u64,
     quotas: &Arc<Quotas>,
-    orders: &Sender<Order>,
-    inbox: &Receiver<Order>,
+    again: &dyn Fn(&Quotas),
+    (orders, inbox): (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Seat>> {
     checks::before(config)?;
     let cluster = &config.cluster;
@@ -356,7 +356,7 @@ pub(crate) fn follow(
     node.doors.open(doors, link, settings, owners, speaks)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
-    wait(&node, inbox)
+    wait(&node, inbox, &|| again(quotas))
 }
 
 /// Why this node cannot be a standby, and what there is to do.
@@ -374,8 +374,9 @@ fn cannot_follow(error: LogError) -> anyhow::Error {
     }
 }
 
-/// Waits until this node owns, or is told to stop.
-fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
+/// Waits until this node owns, or is told to stop; `reload`: what a node that
+/// only follows reads again.
+fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<Option<Seat>> {
     while let Ok(order) = inbox.recv() {
         match order {
             Order::Stop => return Ok(None),
@@ -391,10 +392,9 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>) -> Result<Option<Seat>> {
             }
             // It owns no longer, or not yet.
             Order::HandOver => {}
-            Order::Reload(_) | Order::Drain(_) => {
-                tracing::warn!(
-                    "this node does not own the queues: nothing is reloaded or drained here"
-                );
+            Order::Reload(_) => reload(),
+            Order::Drain(_) => {
+                tracing::warn!("this node does not own the queues: nothing is drained here");
             }
         }
     }

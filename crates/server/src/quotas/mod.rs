@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use quintet_door::Share;
 use quintet_engine::Principal;
 use quintet_host::locked;
 use quintet_trust::{LimitTable, Limits, Place, place_of};
@@ -246,6 +247,33 @@ impl Quotas {
     /// The same, of a user.
     pub(crate) fn pace_user(&self, user: Principal, name: Option<Arc<str>>, now: Instant) -> Pace {
         self.pace(self.user(user, name), Of::User, now)
+    }
+
+    /// A request over HTTP from `address`, of `user` if it has one, holds so
+    /// many bytes more, until what is answered is dropped.
+    ///
+    /// # Errors
+    /// Whose limit it would be over.
+    pub(crate) fn hold(
+        &self,
+        address: Option<IpAddr>,
+        user: Option<(Principal, Option<Arc<str>>)>,
+        bytes: u64,
+    ) -> Result<Vec<Share>, Of> {
+        let address = address.and_then(|address| self.address(address));
+        let user = user.and_then(|(user, name)| self.user(user, name));
+        let mut held = Vec::new();
+        for (whose, of) in [(address, Of::Address), (user, Of::User)] {
+            match self.with(whose, |quota| quota.share_bytes(bytes)) {
+                None => {}
+                Some(Some(share)) => held.push(share),
+                Some(None) => {
+                    self.refuse(Limited::BytesInFlight, of);
+                    return Err(of);
+                }
+            }
+        }
+        Ok(held)
     }
 
     fn pace(&self, whose: Option<(Whose, Known, Limits)>, of: Of, now: Instant) -> Pace {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quintet_door::ByteBudget;
+use quintet_door::{ByteBudget, Share};
 use quintet_trust::{Bucket, Limits, Rate};
 
 /// Milliseconds of a minute.
@@ -71,6 +71,11 @@ impl Quota {
         &self.bytes
     }
 
+    /// Takes so many bytes unless that is over the limit.
+    pub(super) fn share_bytes(&self, bytes: u64) -> Option<Share> {
+        self.bytes.take(bytes)
+    }
+
     fn failure_rate(&self) -> Option<Rate> {
         let most = self.failures_per_minute.load(Ordering::Relaxed);
         (most > 0).then(|| Rate::new(most, MINUTE_MS, most))
@@ -91,7 +96,10 @@ impl Quota {
 
     /// True if forgetting it changes nothing.
     pub(super) fn is_idle(&self, now_ns: u64) -> bool {
-        !self.has_connections() && self.requests.is_full(now_ns) && self.failures.is_full(now_ns)
+        !self.has_connections()
+            && self.bytes.used() == 0
+            && self.requests.is_full(now_ns)
+            && self.failures.is_full(now_ns)
     }
 
     pub(super) fn has_connections(&self) -> bool {

@@ -21,6 +21,35 @@ fn known(quotas: &Quotas) -> usize {
 const MS: u64 = 1_000_000;
 
 #[test]
+fn bodies_over_http_count_for_their_address_and_user_until_they_are_dropped() {
+    let quotas = quotas(
+        "[[user]]\nname = 'ann'\n[[limit]]\naddress = '10.0.0.0/8'\nbytes_in_flight_max = '2MiB'\n\
+         [[limit]]\nuser = 'ann'\nbytes_in_flight_max = '1MiB'\n",
+    );
+    let ann = || Some((Principal(7), Some("ann".into())));
+    let held = quotas.hold(at(1), ann(), 1 << 20).expect("room");
+    assert_eq!(held.len(), 2);
+    assert_eq!(quotas.hold(at(1), ann(), 1).err(), Some(Of::User));
+    // What it took of its address before that is given back.
+    let more = quotas.hold(at(1), None, 1 << 20).expect("room");
+    assert_eq!(quotas.hold(at(1), None, 1).err(), Some(Of::Address));
+    assert!(
+        quotas
+            .hold(at(2), None, 1)
+            .is_ok_and(|held| held.len() == 1)
+    );
+    assert!(
+        quotas
+            .hold(None, None, 9 << 20)
+            .is_ok_and(|held| held.is_empty())
+    );
+    drop((held, more));
+    assert!(quotas.hold(at(1), ann(), 1 << 20).is_ok());
+    let refused: f64 = quotas.refusals().iter().map(|(_, count)| count).sum();
+    assert_eq!(refused, 2.0);
+}
+
+#[test]
 fn a_connection_counts_until_it_is_gone() {
     let quotas = quotas("[[limit]]\naddress = '10.0.0.0/8'\nconnections_max = 2\n");
     let (one, two) = (quotas.arrive(at(1)), quotas.arrive(at(1)));

@@ -4,13 +4,17 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use quintet_door::Share;
 use quintet_engine::{Name, Principal, Verb};
-use quintet_web::{Answer, Counted, Gate, Pace, Shown, Tell, User};
+use quintet_web::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
 
 use super::login::{Begun, Comes, Told};
 use crate::quotas::{self, Limited, Of};
 use crate::server::Server;
+
+/// After this a request whose body did not fit may come again.
+const HOLD_AGAIN: Duration = Duration::ZERO;
 
 /// What a listener of HTTP asks.
 pub(crate) struct HttpGate {
@@ -125,6 +129,20 @@ impl Gate for HttpGate {
             quotas::Pace::In(wait) => Pace::In(wait),
             quotas::Pace::Not(wait, of) => Pace::Not(Limited::Requests.text(of), wait),
         }
+    }
+
+    fn hold(
+        &self,
+        peer: Option<IpAddr>,
+        principal: Option<Principal>,
+        bytes: u64,
+    ) -> Result<Vec<Share>, Full> {
+        let Some(server) = self.server.upgrade() else {
+            return Ok(Vec::new());
+        };
+        let user = principal.map(|user| (user, server.trust.table().name_of(user)));
+        let held = server.quotas.hold(peer, user, bytes);
+        held.map_err(|of| Full(Limited::BytesInFlight.text(of), HOLD_AGAIN))
     }
 
     fn may(&self, principal: Principal, verb: Verb, queue: &Name) -> bool {

@@ -14,6 +14,10 @@ use crate::common::PATIENCE;
 /// What a line of a session says before a command.
 const PROMPT: &str = "$ ";
 
+/// What a further line of the same command says before it, without the space
+/// where nothing follows.
+const GOES_ON: &str = ">";
+
 /// The port of HTTP, beside those of the voices.
 const HTTP: u16 = 3333;
 
@@ -34,13 +38,20 @@ fn sessions(page: &str) -> Vec<Step> {
             continue;
         }
         for line in lines {
-            match (line.strip_prefix(PROMPT), steps.last_mut()) {
-                (Some(command), _) => steps.push(Step {
+            if let Some(command) = line.strip_prefix(PROMPT) {
+                steps.push(Step {
                     command: command.to_owned(),
                     prints: Vec::new(),
-                }),
-                (None, Some(step)) => step.prints.push(line.to_owned()),
-                (None, None) => unreachable!("a session begins with a command"),
+                });
+                continue;
+            }
+            let step = steps.last_mut().expect("a session begins with a command");
+            match line.strip_prefix(GOES_ON) {
+                Some(more) if step.prints.is_empty() => {
+                    let more = more.strip_prefix(' ').unwrap_or(more);
+                    step.command = format!("{}\n{more}", step.command);
+                }
+                _ => step.prints.push(line.to_owned()),
             }
         }
     }
@@ -177,6 +188,16 @@ fn the_api_pages_session_works() {
     work_from_top_to_bottom(include_str!("../../../../docs/api.md"));
 }
 
+#[test]
+fn the_tls_pages_session_works() {
+    let page = include_str!("../../../../docs/tls.md");
+    let (_, from) = page
+        .split_once("\n## An authority of your own\n")
+        .expect("there is one");
+    let (section, _) = from.split_once("\n## ").expect("others follow");
+    work_from_top_to_bottom(section);
+}
+
 fn work_from_top_to_bottom(page: &str) {
     let _ports = default_ports();
     let sessions = sessions(page);
@@ -198,7 +219,8 @@ fn work_from_top_to_bottom(page: &str) {
 
 #[test]
 fn sessions_are_found_in_a_page() {
-    let page = "```\ncargo x\n```\n\n```\n$ one\na\nb\n$ two\n```\ntext\n```\n$ three\nc\n```\n";
+    let page = "```\ncargo x\n```\n\n```\n$ one\na\nb\n$ two\n```\ntext\n```\n$ three\nc\n\
+                $ four {\n>   five\n>\n> }\n> \n6\n> 7\n```\n";
     let steps: Vec<(String, Vec<String>)> = sessions(page)
         .into_iter()
         .map(|step| (step.command, step.prints))
@@ -212,7 +234,8 @@ fn sessions_are_found_in_a_page() {
         [
             step("one", &["a", "b"]),
             step("two", &[]),
-            step("three", &["c"])
+            step("three", &["c"]),
+            step("four {\n  five\n\n}\n", &["6", "> 7"])
         ]
     );
 }

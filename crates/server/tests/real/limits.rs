@@ -6,6 +6,7 @@ use std::path::Path;
 
 use quintet_tls::rustls::ClientConnection;
 use quintet_tls::{ClientFiles, client_config, server_name};
+use rustix::process::Signal;
 
 use crate::node::{Cluster, Node};
 use crate::servers::until;
@@ -66,6 +67,36 @@ fn handshakes_that_fail_at_a_front_count_against_their_address() {
     }
     // It is counted after its connection is closed.
     until("the address is refused", || {
+        (!shakes(&b, &ca, HERE)).then_some(())
+    });
+    assert!(shakes(&b, &ca, ELSEWHERE));
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn a_node_that_follows_reads_its_limits_again() {
+    let cluster = Cluster::start("limits-again");
+    let limits = |failures: u32| {
+        format!(
+            "tls = 'self-signed'\n\
+             [[limit]]\naddress = '127.0.0.0/8'\nfailures_per_minute = {failures}\n"
+        )
+    };
+    let (_a, b) = two(&cluster, &limits(0));
+    let ca = cluster.dir().join("b/tls-self-signed.crt");
+    let fails = || {
+        let mut plain = b.client_from(HERE);
+        plain.ask("get q\r\n");
+        assert_eq!(plain.rest(), "");
+    };
+    for _ in 0..9 {
+        fails();
+    }
+    assert!(shakes(&b, &ca, HERE));
+    cluster.config("b", &limits(1));
+    b.signal(Signal::HUP);
+    until("the address is refused", || {
+        fails();
         (!shakes(&b, &ca, HERE)).then_some(())
     });
     assert!(shakes(&b, &ca, ELSEWHERE));

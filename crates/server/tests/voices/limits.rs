@@ -175,6 +175,45 @@ fn bytes_in_flight_are_bounded_by_address() {
     server.stop();
 }
 
+/// A body over HTTP that does not fit is refused, what it holds is given back,
+/// and a voice's half requests count in the same limit.
+#[test]
+fn bodies_over_http_count_as_bytes_in_flight() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir, &here("bytes_in_flight_max = '1MiB'"));
+    let asks = |bytes: usize| {
+        let mut client = server.client_of("http");
+        let head = format!(
+            "POST /api/v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {bytes}\r\n\
+             connection: close\r\n\r\n"
+        );
+        client.send(head.as_bytes());
+        client
+    };
+    let body = |bytes: usize| {
+        let (begin, end) = ("{\"messages\":[{\"body\":\"", "\"}]}");
+        let filled = "x".repeat(bytes - begin.len() - end.len());
+        format!("{begin}{filled}{end}").into_bytes()
+    };
+    let whole = 700_000;
+    let mut half = asks(whole);
+    half.send(&body(whole)[..whole - 1]);
+    server.await_number("connections_memory_bytes", |bytes| bytes > 650_000);
+    let mut other = asks(whole);
+    other.try_send(&body(whole));
+    let head = text(&other.until(b"\r\n\r\n")).to_lowercase();
+    assert!(head.starts_with("http/1.1 429 "), "{head}");
+    assert!(head.contains("\r\nretry-after: "), "{head}");
+    assert!(server.number("limit_refusals_bytes_in_flight_address") > 0);
+    half.send(b"}");
+    assert!(text(&half.until(b"\r\n")).starts_with("HTTP/1.1 201 "));
+    let mut after = asks(whole);
+    after.send(&body(whole));
+    assert!(text(&after.until(b"\r\n")).starts_with("HTTP/1.1 201 "));
+    server.stop();
+}
+
 #[test]
 fn failed_logins_count_against_their_address() {
     let dir = tempfile::tempdir().expect("a folder");

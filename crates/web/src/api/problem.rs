@@ -8,6 +8,9 @@ use quintet_engine::Refusal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// Of a limit of an address or a user.
+const TOO_MANY: &str = "too_many_requests";
+
 /// What is wrong, and with what.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
@@ -149,7 +152,7 @@ impl From<crate::reply::Problem> for Problem {
         let code = match status {
             StatusCode::UNAUTHORIZED => "login_needed",
             StatusCode::FORBIDDEN => "not_permitted",
-            StatusCode::TOO_MANY_REQUESTS => "too_many_requests",
+            StatusCode::TOO_MANY_REQUESTS => TOO_MANY,
             StatusCode::PAYLOAD_TOO_LARGE => "body_too_large",
             StatusCode::REQUEST_TIMEOUT => "too_slow",
             StatusCode::SERVICE_UNAVAILABLE if no_memory => "no_memory",
@@ -168,7 +171,7 @@ impl IntoResponse for Problem {
         *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let typed = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, typed);
-        if [Refusal::Unavailable.code(), "too_many_streams"].contains(&self.code) {
+        if [Refusal::Unavailable.code(), "too_many_streams", TOO_MANY].contains(&self.code) {
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(RETRY_AFTER, soon);
         }

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::problem::Problem;
 use crate::app::{App, content_type};
 use crate::form;
+use crate::payer::Held;
 
 /// A JSON body; nothing counts as `{}`. Answers its share of memory as well.
 ///
@@ -16,9 +17,9 @@ use crate::form;
 pub(super) async fn body<T: DeserializeOwned>(
     app: &App,
     request: Request,
-) -> Result<(T, Option<quintet_door::Share>), Problem> {
+) -> Result<(T, Held), Problem> {
     let typed = content_type(request.headers()).map(str::to_owned);
-    let (bytes, share) = form::whole(request.into_body(), app.settings()).await?;
+    let (bytes, share) = form::whole(request, app.settings()).await?;
     if bytes.is_empty() {
         return Ok((parsed(b"{}")?, share));
     }

@@ -1,0 +1,75 @@
+//! In whose limits the body of a request counts while it is in memory.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use quintet_door::Share;
+use quintet_engine::Principal;
+
+use crate::gate::{Full, Gate};
+use crate::reply::Problem;
+use crate::settings::Settings;
+
+/// What a connection may hold without its being counted, bytes.
+pub(crate) const FREE_BYTES: u64 = 8 << 10;
+
+/// Among a request's extensions. Without a gate only what all may hold together
+/// bounds it.
+#[derive(Clone, Default)]
+pub(crate) struct Payer {
+    pub(crate) gate: Option<Arc<dyn Gate>>,
+    /// `None`: a unix socket.
+    pub(crate) peer: Option<IpAddr>,
+    /// `None`: nobody is known.
+    pub(crate) principal: Option<Principal>,
+}
+
+impl fmt::Debug for Payer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payer({:?}, {:?})", self.peer, self.principal)
+    }
+}
+
+/// What a request holds, until this is dropped.
+#[derive(Default, Debug)]
+pub(crate) struct Held {
+    of_all: Option<Share>,
+    /// Of its address and its user, a share each time it grew.
+    own: Vec<Share>,
+}
+
+impl Held {
+    /// Takes so many bytes more. The first piece, which every one may have, is
+    /// not counted.
+    ///
+    /// # Errors
+    /// All hold as much as they may, or the request's address or user does.
+    pub(crate) fn grow(
+        &mut self,
+        settings: &Settings,
+        payer: &Payer,
+        more: usize,
+    ) -> Result<(), Problem> {
+        let more = more as u64;
+        if self.of_all.is_none() && self.own.is_empty() && more <= FREE_BYTES {
+            return Ok(());
+        }
+        if let Some(memory) = &settings.memory {
+            let held = match &mut self.of_all {
+                Some(share) => share.grow(more),
+                none => {
+                    *none = memory.take(more);
+                    none.is_some()
+                }
+            };
+            held.then_some(()).ok_or(Problem::NoMemory)?;
+        }
+        if let Some(gate) = &payer.gate {
+            let taken = gate.hold(payer.peer, payer.principal, more);
+            let taken = taken.map_err(|Full(why, again)| Problem::TooMany(why, again))?;
+            self.own.extend(taken);
+        }
+        Ok(())
+    }
+}
