@@ -1,0 +1,39 @@
+"""The served OpenAPI document is held against the server by schemathesis."""
+
+import subprocess
+import sys
+
+from conftest import PATIENCE_S
+
+# What is asked of each answer.
+CHECKS = ",".join(
+    [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_headers_conformance",
+        "response_schema_conformance",
+        "negative_data_rejection",
+        "missing_required_header",
+        "unsupported_method",
+        "allow_header_conformance",
+    ]
+)
+
+
+def test_the_server_answers_as_its_document_says(start, tmp_path):
+    server = start("--listen", "http=127.0.0.1:0")
+    command = [
+        *[sys.executable, "-m", "schemathesis.cli", "run"],
+        f"http://127.0.0.1:{server.ports['http']}/api/v1/openapi.json",
+        # A stream has no end, and the server is to go on.
+        *["--exclude-path-regex", "/events|/server/"],
+        *["--phases", "coverage,fuzzing", "--checks", CHECKS, "--continue-on-failure"],
+        # The same cases each time, however fast the machine is.
+        *["--seed", "1", "--generation-database", "none", "--max-examples", "60"],
+        *["--request-timeout", str(PATIENCE_S), "--warnings", "off", "--no-color"],
+    ]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert " generated, " in told.stdout and "0 generated" not in told.stdout, told.stdout
+    assert server.process.poll() is None
