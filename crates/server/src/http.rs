@@ -89,7 +89,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "session_time",
         default: Value::Text("12h"),
-        help: "how long a browser stays logged in, 1m to 30d; the login also ends when its user goes or has another password, and with the server",
+        help: "how long a browser stays logged in, 1m to 30d; the login also ends when its user goes or logs in otherwise, and with the server",
     },
     OptionSpec {
         name: "max_uploads",

@@ -35,6 +35,9 @@ const VARIABLES: &[&str] = &["env_vars"];
 /// same configuration, if the secrets are shown.
 pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
     let mut config = config.clone();
+    if secrets == Secrets::Hidden {
+        hide_logins(&mut config.cluster.nats);
+    }
     let mut out = String::new();
     for spec in SETTINGS {
         comment(&mut out, spec.help);
@@ -171,6 +174,16 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         }
     }
     out
+}
+
+/// Takes names and passwords out of addresses.
+pub(super) fn hide_logins(addresses: &mut [String]) {
+    for address in addresses {
+        let start = address.find("://").map_or(0, |at| at + 3);
+        if let Some(end) = address[start..].rfind('@') {
+            address.replace_range(start..start + end, HIDDEN);
+        }
+    }
 }
 
 /// What a rule says of scripts.
@@ -323,6 +336,7 @@ mod tests {
     #[test]
     fn secrets_are_hidden_wherever_they_stand() {
         let text = "[[queue]]\nname = 'm'\nscript = '/m'\nenv_vars = { KEY = 'hush', B = 'hush too' }\n\
+                    [cluster]\nnats = ['nats://ann:hush@a:4222', 'b:4222', 'tok@hush@c']\n\
                     [[listen]]\nvoice = 'http'\naddress = '0'\nusers = 'ann:hush bob:h:ush'\n";
         let config = from_text(text).expect("read");
         let shown = print(&config, Secrets::Shown);
@@ -337,6 +351,8 @@ mod tests {
             hidden.contains("KEY = \"***\"") && hidden.contains("B = \"***\""),
             "{hidden}"
         );
+        let nats = "nats = [\"nats://***@a:4222\", \"b:4222\", \"***@c\"]";
+        assert!(hidden.contains(nats), "{hidden}");
         // It still is a configuration.
         from_text(&hidden).expect("reads back");
     }

@@ -17,6 +17,7 @@ impl Config {
     /// `given`: what the command line said.
     pub(crate) fn told(&self, given: &Given) -> Vec<Setting> {
         let (mut own, mut usual) = (self.clone(), Self::default());
+        print::hide_logins(&mut own.cluster.nats);
         let mut all = Vec::new();
         for (table, specs) in [("", SETTINGS), ("[cluster]", CLUSTER)] {
             for spec in specs {
