@@ -236,7 +236,8 @@ fn say(line: &str) {
 }
 
 /// Follows the cluster's log until this node owns it; until then clients that come to `doors` are
-/// brought to the owner, so many at once and within `quotas`, whose limits `again` reads anew. `None`: it was told to stop before.
+/// brought to the owner, so many at once and within `quotas`, whose limits `again` reads anew.
+/// `None`: it was told to stop before.
 ///
 /// # Errors
 /// What is missing or wrong, all of it in one text; or the log cannot be followed.
