@@ -6,6 +6,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 /// The cookie's name.
 pub(crate) const NAME: &str = "quintet_session";
+/// The same where it goes over TLS alone and for the whole site: browsers take one of such a name from
+/// this host only, never from another one of its domain.
+pub(crate) const HOST_NAME: &str = "__Host-quintet_session";
 /// Bytes of a token: nobody guesses one.
 pub(crate) const TOKEN: usize = 32;
 
@@ -40,7 +43,10 @@ impl Token {
         let mut pairs = texts.flat_map(|text| text.split(';'));
         pairs.find_map(|pair| {
             let (name, value) = pair.trim().split_once('=')?;
-            (name == NAME).then(|| Self::read(value)).flatten()
+            [NAME, HOST_NAME]
+                .contains(&name)
+                .then(|| Self::read(value))
+                .flatten()
         })
     }
 

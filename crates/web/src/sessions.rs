@@ -14,7 +14,7 @@ use hyper::header::HeaderValue;
 use quintet_engine::Principal;
 use tokio::sync::oneshot;
 
-use crate::cookie::{NAME, Token};
+use crate::cookie::{HOST_NAME, NAME, Token};
 use crate::gate::{Answer, Gate, Shown, Tell, Visitor};
 
 /// Sessions of one listener.
@@ -107,8 +107,12 @@ impl Sessions {
 
     fn cookie(&self, value: &str, seconds: u64) -> HeaderValue {
         let secure = if self.secure { "; Secure" } else { "" };
+        let name = match self.secure && self.root == "/" {
+            true => HOST_NAME,
+            false => NAME,
+        };
         let text = format!(
-            "{NAME}={value}; Path={}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            "{name}={value}; Path={}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
             self.root
         );
         HeaderValue::try_from(text).expect("relative_root takes no control characters")

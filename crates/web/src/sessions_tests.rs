@@ -126,6 +126,12 @@ fn only_scripts_of_nobody_and_requests_of_this_site_get_the_cookie() {
     let (_, attributes) = text.split_once("; ").expect("attributes");
     let wanted = "Path=/q/; Max-Age=60; HttpOnly; SameSite=Strict; Secure";
     assert_eq!(attributes, wanted);
+    assert!(text.starts_with("quintet_session="), "{text}");
+    let whole = Sessions::new(1, Duration::from_secs(60), "/", true);
+    let cookie = whole.begin(&gate, ANN, now).expect("random numbers");
+    let text = cookie.to_str().expect("text");
+    assert!(text.starts_with("__Host-quintet_session="), "{text}");
+    assert_eq!(whole.find(&gate, shown(&cookie), now), Some(ANN));
     let plain = sessions(1).begin(&gate, ANN, now).expect("random numbers");
     assert!(!plain.to_str().expect("text").contains("Secure"));
 }

@@ -147,7 +147,7 @@ fn large_bodies_come_with_the_log_where_no_run_has_them() {
     let mut command = quintet(&["cluster", "adopt", "--config"]);
     command.arg(cluster.config("a", "")).arg("--data").arg(&old);
     let (code, text) = run(&mut command);
-    assert!(code == 0 && text.contains(" and 0 runs"), "{text}");
+    assert!(code == 0 && text.contains(", 0 runs and "), "{text}");
     let mut a = cluster.node("a", "");
     a.wait_for("quintet owner");
     let mut client = a.client();

@@ -121,6 +121,16 @@ pub(super) struct Chart {
     pub(super) rows: Vec<(String, Vec<String>)>,
 }
 
+/// A few steps may end in the same minute, which then stands under the first of them alone.
+fn said_once(mut moments: Vec<String>) -> Vec<String> {
+    for at in (1..moments.len()).rev() {
+        if moments[..at].contains(&moments[at]) {
+            moments[at].clear();
+        }
+    }
+    moments
+}
+
 /// Of lines as long as one another; `moment` tells when a step ended.
 pub(super) fn chart(
     title: &'static str,
@@ -172,7 +182,7 @@ pub(super) fn chart(
             .collect(),
         area: only.map(|()| format!("{}L600 112L0 112z", paths[0])),
         paths,
-        moments: (0..5).map(|part| moment(part * last / 4)).collect(),
+        moments: said_once((0..5).map(|part| moment(part * last / 4)).collect()),
         names: lines.iter().map(|line| line.name).collect(),
         rows: (0..steps).map(row).collect(),
     })
@@ -214,5 +224,13 @@ mod tests {
         assert_eq!(Unit::Seconds.top(2832), 3600);
         assert_eq!(Unit::Rate.text(612), "61.2");
         assert_eq!(Unit::Count.top(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_minute_is_said_once() {
+        let said =
+            |times: &[&str]| said_once(times.iter().map(|time| (*time).to_owned()).collect());
+        assert_eq!(said(&["1", "1", "2", "2", "2"]), ["1", "", "2", "", ""]);
+        assert_eq!(said(&["1", "2", "3", "4", "5"]), ["1", "2", "3", "4", "5"]);
     }
 }
