@@ -146,7 +146,13 @@ fn a_browser_logs_in_and_out() {
         let told = get(path, headers);
         assert!(told.starts_with("HTTP/1.1 401"), "{path} {told}");
     }
-    assert!(get("/login", HTML).contains("name=\"secret\""));
+    let login = get("/login", HTML);
+    assert!(login.contains("name=\"secret\""), "{login}");
+    let (_, sheet) = login
+        .split_once("rel=\"stylesheet\" href=\"")
+        .expect("a sheet");
+    let sheet = get(sheet.split_once('"').expect("its end").0, "");
+    assert!(sheet.starts_with("HTTP/1.1 200"), "{sheet}");
     // Another site's page cannot log anybody in.
     let form = "name=ann&secret=hush&next=%2Fqueues%2Fmine";
     let other = "origin: http://evil.example\r\n";
