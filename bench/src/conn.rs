@@ -218,7 +218,7 @@ impl Conn {
                 bail!("a reply ends wrongly");
             }
             at += reply.head;
-            self.coming = Some((reply.outcome, reply.body + tail.len()));
+            self.coming = Some((reply.outcome, reply.body + tail.len() + reply.rest));
         }
     }
 

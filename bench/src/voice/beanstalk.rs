@@ -59,6 +59,7 @@ pub(super) fn read(ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<H
             head,
             body,
             tail: b"\r\n",
+            rest: 0,
             outcome: Outcome::Reserved,
         }));
     }

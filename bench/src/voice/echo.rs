@@ -28,6 +28,7 @@ impl Speaker for Echo {
             head: 0,
             body: self.body.len(),
             tail: &[],
+            rest: 0,
             outcome: Outcome::Done,
         };
         Ok((!input.is_empty()).then_some(whole))

@@ -63,6 +63,7 @@ impl Speaker for Jobqueue {
                     head: HEAD,
                     body: u32::from_le_bytes(*len) as usize,
                     tail: b"",
+                    rest: 0,
                     outcome: Outcome::Reserved,
                 }))
             }

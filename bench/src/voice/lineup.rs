@@ -39,6 +39,7 @@ impl Speaker for Lineup {
                         head,
                         body,
                         tail: b"\r\n",
+                        rest: 0,
                         outcome: Outcome::Done,
                     }));
                 }

@@ -49,6 +49,7 @@ impl Speaker for Memcache {
                 head,
                 body,
                 tail: b"\r\nEND\r\n",
+                rest: 0,
                 outcome: Outcome::Done,
             })),
             None => bail!("wrong reply: {}", shown(input)),

@@ -5,6 +5,7 @@
 
 mod beanstalk;
 mod echo;
+mod http;
 mod jobqueue;
 mod lineup;
 mod memcache;
@@ -23,6 +24,7 @@ pub const VOICES: &[Voice] = &[
     ranks::VOICE,
     resp::VOICE,
     pinpriq::VOICE,
+    http::VOICE,
     echo::VOICE,
 ];
 
@@ -82,8 +84,10 @@ pub struct Heard {
     pub head: usize,
     /// Bytes of the body that follows.
     pub body: usize,
-    /// What ends the reply after the body.
+    /// What comes after the body.
     pub tail: &'static [u8],
+    /// Bytes of the reply after that, whatever they are.
+    pub rest: usize,
     /// What it means.
     pub outcome: Outcome,
 }
@@ -91,11 +95,11 @@ pub struct Heard {
 impl Heard {
     /// A reply of `head` bytes without a body.
     fn line(head: usize, outcome: Outcome) -> Self {
-        let (body, tail) = (0, &[][..]);
         Self {
             head,
-            body,
-            tail,
+            body: 0,
+            tail: &[],
+            rest: 0,
             outcome,
         }
     }
@@ -163,8 +167,12 @@ mod tests {
         }
         let found = found.expect("a whole reply");
         assert_eq!((found.outcome, found.body), (outcome, body));
-        assert_eq!(found.head + found.body + found.tail.len(), reply.len());
-        assert!(reply.as_bytes().ends_with(found.tail));
+        assert_eq!(
+            found.head + found.body + found.tail.len() + found.rest,
+            reply.len()
+        );
+        let end = reply.len() - found.rest;
+        assert!(reply.as_bytes()[..end].ends_with(found.tail));
     }
 
     #[test]
@@ -205,6 +213,28 @@ mod tests {
             ),
             ("jobqueue", Take, "TIMEOUT\0", Empty, 0),
             ("jobqueue", Settle, "OK\0", Done, 0),
+            (
+                "http",
+                Put,
+                "HTTP/1.1 201 Created\r\ncontent-length: 11\r\n\r\n{\"ids\":[1]}",
+                Done,
+                0,
+            ),
+            (
+                "http",
+                Take,
+                "HTTP/1.1 200 OK\r\nContent-Length: 39\r\n\r\n[{\"body\":\"abc\",\"lease\":\"1.2-3l\",\"a\":0}]",
+                Reserved,
+                3,
+            ),
+            (
+                "http",
+                Take,
+                "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"messages\":[]}",
+                Empty,
+                0,
+            ),
+            ("http", Settle, "HTTP/1.1 204 No Content\r\n\r\n", Done, 0),
             ("echo", Put, "abc", Done, 3),
             ("echo", Take, "abc", Done, 3),
         ] {
@@ -227,6 +257,22 @@ mod tests {
             ("beanstalk-ranks", Ask::Put, "INSERTED 7\r\n"),
             ("beanstalk", Ask::Settle, "NOT_FOUND\r\n"),
             ("jobqueue", Ask::Put, "ERROR\0Queue full\0"),
+            (
+                "http",
+                Ask::Put,
+                "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n",
+            ),
+            ("http", Ask::Put, "HTTP/1.1 201 Created\r\n\r\n"),
+            (
+                "http",
+                Ask::Settle,
+                "HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\n\r\n",
+            ),
+            (
+                "http",
+                Ask::Take,
+                "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"body\":\"a\"}",
+            ),
             ("jobqueue", Ask::Settle, "ERROR\0Job 7 already deleted\0"),
         ] {
             let mut speaker = (Voice::named(voice).unwrap().open)("q", b"abc");
@@ -251,6 +297,13 @@ mod tests {
         let reply = b"RESERVED 42 3\r\n";
         speaker.read(Ask::Take, reply, &mut out).unwrap();
         assert_eq!(out, b"delete 42\r\n");
+
+        let mut speaker = (Voice::named("http").unwrap().open)("q", b"abc");
+        let mut out = Vec::new();
+        let reply =
+            b"HTTP/1.1 200 OK\r\ncontent-length: 28\r\n\r\n{\"body\":\"abc\",\"lease\":\"1.2\"}";
+        speaker.read(Ask::Take, reply, &mut out).unwrap();
+        assert!(out.starts_with(b"POST /api/v1/leases/1.2/finish HTTP/1.1\r\n"));
 
         let mut speaker = (Voice::named("jobqueue").unwrap().open)("q", b"abc");
         let mut out = Vec::new();

@@ -80,6 +80,7 @@ impl Speaker for Pinpriq {
                     head: HEAD,
                     body: usize::from(u16::from_be_bytes([high, low])),
                     tail: b"",
+                    rest: 0,
                     outcome: Outcome::Done,
                 })),
                 Some(head) => bail!("a packet with another key: {}", shown(head)),

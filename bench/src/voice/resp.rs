@@ -43,6 +43,7 @@ impl Speaker for Resp {
                         head,
                         body,
                         tail: b"\r\n",
+                        rest: 0,
                         outcome: Outcome::Done,
                     }));
                 }
