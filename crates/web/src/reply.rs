@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{HeaderMap, StatusCode};
 use quintet_engine::Refusal;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Why a request is not done; its answer follows from it.
@@ -112,8 +116,13 @@ pub(crate) fn page(status: StatusCode, html: String) -> Response {
 }
 
 /// A JSON document.
-pub(crate) fn document(value: &Value) -> Response {
-    written(value.to_string())
+pub(crate) fn document<T: Serialize>(value: &T) -> Response {
+    match serde_json::to_string(value) {
+        Ok(json) => written(json),
+        Err(error) => {
+            Problem::internal(format!("the reply cannot be written: {error}")).into_response()
+        }
+    }
 }
 
 /// The same, already written.
@@ -152,19 +161,33 @@ fn typed(status: StatusCode, content_type: &'static str, body: String) -> Respon
 /// Headers that keep a page's own scripts and nothing else running, unless the
 /// answer has set its own.
 pub(crate) fn protect(headers: &mut HeaderMap) {
-    const ALL: &[(&str, &str)] = &[
+    const ALL: &[(HeaderName, &str)] = &[
         (
-            "content-security-policy",
+            CONTENT_SECURITY_POLICY,
             "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
              img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         ),
-        ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "same-origin"),
-        ("cache-control", "no-store"),
+        (REFERRER_POLICY, "same-origin"),
     ];
-    for (name, value) in ALL {
-        if !headers.contains_key(*name) {
-            headers.insert(*name, HeaderValue::from_static(value));
+    protect_data(headers);
+    dress(headers, ALL);
+}
+
+/// The same for what no browser shows as a page: it is taken for nothing else, and not kept.
+pub(crate) fn protect_data(headers: &mut HeaderMap) {
+    dress(
+        headers,
+        &[
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (CACHE_CONTROL, "no-store"),
+        ],
+    );
+}
+
+fn dress(headers: &mut HeaderMap, with: &[(HeaderName, &'static str)]) {
+    for (name, value) in with {
+        if !headers.contains_key(name) {
+            headers.insert(name, HeaderValue::from_static(value));
         }
     }
 }

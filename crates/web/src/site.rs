@@ -153,7 +153,10 @@ impl Site {
             );
         }
         let mut response = held::count(response, self.settings()).await;
-        reply::protect(response.headers_mut());
+        match of_api {
+            true => reply::protect_data(response.headers_mut()),
+            false => reply::protect(response.headers_mut()),
+        }
         response
     }
 
@@ -232,13 +235,15 @@ impl Site {
         payer.principal = visitor.known.as_ref().map(|(principal, _)| *principal);
         request.extensions_mut().insert(payer);
         request.extensions_mut().insert(visitor);
-        let target = match request.uri().query() {
-            Some(query) => format!("{path}?{query}"),
-            None => path,
-        };
-        *request.uri_mut() = target
-            .parse::<Uri>()
-            .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
+        if path != request.uri().path() {
+            let target = match request.uri().query() {
+                Some(query) => format!("{path}?{query}"),
+                None => path,
+            };
+            *request.uri_mut() = target
+                .parse::<Uri>()
+                .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
+        }
         let mut router = self.router.clone();
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::Response;
 use quintet_engine::{Command, Cursor, Filter, MessageId, Outcome, Sweep, SweepAct};
-use serde_json::json;
 
 use super::problem::Problem;
 use super::types::{Act, Acted};
@@ -107,5 +106,5 @@ pub(super) async fn act(
         }
     }
     let cursor = sweep.after.map(cursor_text);
-    Ok(reply::document(&json!(Acted { messages, cursor })))
+    Ok(reply::document(&Acted { messages, cursor }))
 }

@@ -10,7 +10,6 @@ use quintet_engine::{
     BackTo, By, Command, Compound, Guard, How, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Take,
     Wait, When,
 };
-use serde_json::json;
 
 use super::problem::Problem;
 use super::types::{Bury, Extend, Fail, Page, Release, Reserve, Shown};
@@ -88,7 +87,7 @@ pub(super) async fn reserve(
         Vec::new()
     };
     let cursor = None;
-    Ok(reply::document(&json!(Page { messages, cursor })))
+    Ok(reply::document(&Page { messages, cursor }))
 }
 
 impl Api {

@@ -13,7 +13,6 @@ use quintet_engine::{
     Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId, Name,
     Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, When,
 };
-use serde_json::json;
 
 use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
@@ -60,7 +59,7 @@ pub(super) async fn put(
         return Err(Problem::unexpected());
     };
     let ids = ids.iter().map(|id| id.0).collect();
-    let mut response = reply::document(&json!(Stored { ids }));
+    let mut response = reply::document(&Stored { ids });
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -244,7 +243,7 @@ pub(super) async fn browse(
             .collect(),
         cursor: swept.next.map(bulk::cursor_text),
     };
-    Ok(reply::document(&json!(page)))
+    Ok(reply::document(&page))
 }
 
 /// A message, whatever its state.
@@ -261,7 +260,7 @@ pub(super) async fn show(
     let (message, queue) = api.message(&visitor, read::message(&id)?).await?;
     let shown = Shown::of(&message, &queue, api.door.now());
     let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
-    let mut response = reply::document(&json!(shown));
+    let mut response = reply::document(&shown);
     if let Ok(tag) = tag {
         response.headers_mut().insert(ETAG, tag);
     }
@@ -308,7 +307,7 @@ pub(super) async fn edit(
         id
     };
     let ids = vec![stored.0];
-    Ok(reply::document(&json!(Stored { ids })))
+    Ok(reply::document(&Stored { ids }))
 }
 
 /// Removes a message whatever its state; with `If-Match` only if it still is as

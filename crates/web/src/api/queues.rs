@@ -50,7 +50,7 @@ pub(super) async fn list(
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
     };
-    Ok(reply::document(&serde_json::json!(page)))
+    Ok(reply::document(&page))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.
@@ -96,7 +96,7 @@ pub(super) async fn history(
     let door = &api.door;
     let ahead = WallAhead::between(door.now(), door.wall());
     let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
-    Ok(reply::document(&serde_json::json!(past)))
+    Ok(reply::document(&past))
 }
 
 /// Removes a queue and all in it; what is reserved vanishes when it is

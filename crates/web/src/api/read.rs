@@ -30,6 +30,12 @@ pub(super) async fn body<T: DeserializeOwned>(
 }
 
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Which field is wrong is found by reading again, with the path kept.
+    serde_json::from_slice(bytes).or_else(|_| located(bytes))
+}
+
+/// As [`parsed`]; an error names its field.
+fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
