@@ -11,7 +11,7 @@ use async_nats::{
     jetstream::{
         self,
         context::PublishErrorKind,
-        object_store::{self, DeleteErrorKind, ObjectStore},
+        object_store::{self, DeleteErrorKind, InfoErrorKind, ObjectStore},
         stream::{Placement, StorageType},
     },
 };
@@ -101,6 +101,11 @@ fn random() -> u128 {
     half() << 64 | half()
 }
 
+/// As object stores note it.
+fn digest_of(content: Sha256) -> String {
+    format!("SHA-256={}", BASE64_URL_SAFE.encode(content.finalize()))
+}
+
 impl Objects {
     pub(crate) fn new(runtime: Handle, bucket: String, opened: Opened) -> Self {
         let (store, context, stream) = opened;
@@ -124,6 +129,32 @@ impl Objects {
         Ok(unique)
     }
 
+    /// Whether `name` has this very content, by its length and SHA-256.
+    ///
+    /// # Errors
+    /// Nobody answers, or the content cannot be read.
+    pub fn has(&self, name: &str, content: &dyn StorageFile) -> io::Result<bool> {
+        let info = async { timeout(ANSWER, self.store.info(name)).await };
+        let info = match self.runtime.block_on(info)? {
+            Err(error) if error.kind() == InfoErrorKind::NotFound => return Ok(false),
+            info => info.map_err(io::Error::other)?,
+        };
+        if info.deleted || info.size as u64 != content.len()? {
+            return Ok(false);
+        }
+        let (mut at, mut piece) = (0, vec![0; CHUNK_BYTES]);
+        let mut digest = Sha256::new();
+        loop {
+            let len = content.read_at(at, &mut piece)?;
+            if len == 0 {
+                break;
+            }
+            digest.update(&piece[..len]);
+            at += len as u64;
+        }
+        Ok(info.digest == Some(digest_of(digest)))
+    }
+
     /// Stores a file under `name`, whatever was or had been there. Only while nobody else stores
     /// anything.
     ///
@@ -131,7 +162,8 @@ impl Objects {
     /// As [`Blobs::put`].
     pub fn put_over(&self, name: &str, content: &dyn StorageFile) -> io::Result<()> {
         let subject = self.described_by(name);
-        // Also what says that it was deleted.
+        // Its pieces, which nothing would name any more; then also what says that it was deleted.
+        Blobs::delete(self, name)?;
         let purge = async { timeout(ANSWER, self.stream.purge().filter(subject)).await };
         self.runtime.block_on(purge)?.map_err(io::Error::other)?;
         Blobs::put(self, name, content)
@@ -180,14 +212,13 @@ impl Objects {
                 .await
                 .map_err(io::Error::other)?;
         }
-        let digest = BASE64_URL_SAFE.encode(digest.finalize());
         let info = json!({
             "name": name,
             "bucket": self.bucket,
             "nuid": nuid,
             "size": at,
             "chunks": chunks,
-            "digest": format!("SHA-256={digest}"),
+            "digest": digest_of(digest),
             "options": { "max_chunk_size": CHUNK_BYTES },
         });
         let subject = self.described_by(name);

@@ -1,4 +1,4 @@
-//! How far an export or an import is.
+//! How far an export, an import or a transfer is.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
@@ -109,5 +109,50 @@ fn size(bytes: u64) -> String {
         0..10_240 => format!("{bytes} B"),
         10_240..10_485_760 => format!("{} KiB", bytes >> 10),
         _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// How many bytes of a transfer are through: a bar on a terminal, a line every ten seconds elsewhere.
+#[cfg(feature = "cluster")]
+pub(super) struct Transfer {
+    what: &'static str,
+    told: Instant,
+    bar: Option<ProgressBar>,
+}
+
+#[cfg(feature = "cluster")]
+impl Transfer {
+    pub(super) fn new(what: &'static str) -> Self {
+        let bar = stderr().is_terminal().then(|| {
+            let template = "{prefix} {bar:24} {bytes} of {total_bytes}, {bytes_per_sec}";
+            let style = ProgressStyle::with_template(template);
+            let bar = ProgressBar::new(0);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_prefix(what);
+            bar
+        });
+        Self {
+            what,
+            told: Instant::now(),
+            bar,
+        }
+    }
+
+    /// So many of so many bytes are through.
+    pub(super) fn at(&mut self, through: u64, of: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(of);
+            bar.set_position(through);
+        } else if self.told.elapsed() >= LINE_EVERY {
+            self.told = Instant::now();
+            eprintln!("{} {} of {}", self.what, size(through), size(of));
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use quintet_log::DirLock;
 
-use crate::cluster::{Fill, Found, Source, detach, doubt, fill};
+use super::progress::Transfer;
+use crate::cluster::{Fill, Found, Source, ahead, detach, doubt, fill};
 use crate::config::{Config, Given, load};
 
 /// Arguments of `cluster adopt`.
@@ -19,7 +20,12 @@ The server is stopped in good order before, and no node of the cluster runs. Its
 read, and not needed any more when this says so: nodes get other ones. With --config the cluster's
 settings, as nodes have them; shards must be what the server had.
 
+With --runs-only the server goes on serving: what is brought are the runs that it has, so that less is
+left for when it is stopped. As often as one likes; from the first time on no node of the cluster
+starts before it is adopted.
+
 Examples:
+  quintet cluster adopt --data /var/lib/quintet --config /etc/quintet-cluster.toml --runs-only
   systemctl stop quintet
   quintet cluster adopt --data /var/lib/quintet --config /etc/quintet-cluster.toml")]
 pub(super) struct Adopt {
@@ -28,6 +34,9 @@ pub(super) struct Adopt {
     data: PathBuf,
     #[command(flatten)]
     of: Settings,
+    /// Bring the runs ahead, while the server serves.
+    #[arg(long)]
+    runs_only: bool,
 }
 
 /// Arguments of `cluster reseed`.
@@ -148,6 +157,9 @@ fn humantime_of(ms: u64) -> String {
 
 impl Adopt {
     pub(super) fn run(self) -> Result<ExitCode> {
+        if self.runs_only {
+            return self.runs_only();
+        }
         let _lock = lock(&self.data)?;
         let config = self.of.load(Some(self.data.clone()))?;
         let source = Source::alone(&self.data);
@@ -170,17 +182,47 @@ impl Adopt {
             bail!("{run} holds messages and is gone: see `quintet check` and `quintet repair`");
         }
         eprintln!("{}", said(&found));
-        let done = fill(&config, &source, &found, Fill::First)?;
+        let mut progress = Transfer::new("adopt");
+        let told = &mut |through, of| progress.at(through, of);
+        let done = fill(&config, &source, &found, Fill::First, told);
+        progress.clear();
+        let done = done?;
         writeln!(
             stdout(),
-            "{} has everything, {} entries, {} runs and {} attachments after {:.1} s: start the \
-             nodes, with other directories than {}",
+            "{} has everything, {} entries, {} runs ({} of them brought before) and {} attachments \
+             after {:.1} s: start the nodes, with other directories than {}",
             done.stream,
             done.entries,
             done.runs,
+            done.ahead,
             done.attachments,
             done.seconds,
             self.data.display()
+        )?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Adopt {
+    /// Nothing is locked, as the server serves.
+    fn runs_only(self) -> Result<ExitCode> {
+        if !self.data.is_dir() {
+            bail!("{} is no directory", self.data.display());
+        }
+        let config = self.of.load(Some(self.data.clone()))?;
+        shards_fit(&config, &Source::alone(&self.data))?;
+        let mut progress = Transfer::new("runs");
+        let done = ahead(&config, &mut |through, of| progress.at(through, of));
+        progress.clear();
+        let done = done?;
+        writeln!(
+            stdout(),
+            "{} runs with {} MiB are stored, {} were before, after {:.1} s: stop the server with \
+             SIGTERM, then adopt it without --runs-only",
+            done.stored,
+            done.bytes >> 20,
+            done.there,
+            done.seconds
         )?;
         Ok(ExitCode::SUCCESS)
     }
@@ -201,7 +243,11 @@ impl Reseed {
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
-        let done = fill(&config, &source, &found, Fill::Again(self.force))?;
+        let mut progress = Transfer::new("reseed");
+        let told = &mut |through, of| progress.at(through, of);
+        let done = fill(&config, &source, &found, Fill::Again(self.force), told);
+        progress.clear();
+        let done = done?;
         writeln!(
             out,
             "{} is made anew, {} entries, {} runs and {} attachments after {:.1} s: start the nodes",

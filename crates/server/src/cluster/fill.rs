@@ -1,6 +1,7 @@
 //! A new log for a cluster, filled from a directory: a single server becomes a cluster, or a cluster
 //! that lost its stream goes on with what a node has.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,12 +9,15 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_cluster::{Fences, Limits, StreamLog, StreamStore, Threads, Writer};
 use quintet_jetstream::{JetStream, Names, Objects};
-use quintet_log::{Disk, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp, Storage as _};
+use quintet_log::{
+    Disk, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp,
+    Storage as _,
+};
 
 use super::files::place;
 use super::source::{Found, Source};
 use super::{checks, registry};
-use crate::config::Config;
+use crate::config::{Cluster, Config};
 use crate::scripts;
 
 /// Bytes that are sent before they are waited for.
@@ -24,6 +28,8 @@ const FOLDER: &str = "filling";
 /// What a cluster's log is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fill {
+    /// A cluster that has none yet, and will be given one.
+    Ahead,
     /// A cluster that has none yet.
     First,
     /// One that has lost it; also one that has not, if this is true.
@@ -35,8 +41,24 @@ pub(crate) struct Filled {
     pub(crate) stream: String,
     pub(crate) entries: u64,
     pub(crate) runs: usize,
+    /// Of the runs, those that were stored already.
+    pub(crate) ahead: usize,
     /// Files that messages of scripts have, or had.
     pub(crate) attachments: usize,
+    pub(crate) seconds: f64,
+}
+
+/// Hears how many of how many bytes are through.
+pub(crate) type Told<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// Runs of a server that goes on serving.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    /// Stored just now.
+    pub(crate) stored: u64,
+    /// Stored by an earlier call.
+    pub(crate) there: u64,
+    pub(crate) bytes: u64,
     pub(crate) seconds: f64,
 }
 
@@ -45,22 +67,19 @@ pub(crate) struct Filled {
 /// # Errors
 /// It must not be, and why; or it could not be finished, and is to be tried again: no node uses a
 /// stream that is not whole.
-pub(crate) fn fill(config: &Config, source: &Source, found: &Found, how: Fill) -> Result<Filled> {
+pub(crate) fn fill(
+    config: &Config,
+    source: &Source,
+    found: &Found,
+    how: Fill,
+    told: Told<'_>,
+) -> Result<Filled> {
     let began = Instant::now();
+    let (stream, begun) = begin(config, how)?;
     let cluster = &config.cluster;
-    let faults = cluster.faults();
-    if !faults.is_empty() {
-        bail!("[cluster] cannot be used:\n  {}", faults.join("\n  "));
-    }
-    let stream = JetStream::connect(&checks::servers(cluster)?, Names::of(&cluster.name, 0))?;
-    checks::of_servers(&stream, cluster)?;
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    // The standard library's hash keys are random.
-    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-    let begun = registry::begin_fill(&stream, cluster, config.shards, Writer(random), how)?;
-    let begun = begun.map_err(|why| anyhow!(why))?;
+    let replicas = replicas(cluster);
     let runs = stream.runs(replicas, &cluster.placement_tags)?;
-    bring_runs(source, found, &runs)?;
+    let ahead = bring_runs(source, found, &runs, told)?;
     let files = stream.files(replicas, &cluster.placement_tags)?;
     let attachments = bring_attachments(&scripts::root(config), &files)?;
 
@@ -84,30 +103,97 @@ pub(crate) fn fill(config: &Config, source: &Source, found: &Found, how: Fill) -
         fences: Fences::default(),
     };
     let (log, _) = store.own(&mut |_| Err("a new stream is empty".to_owned()))?;
-    let last = append_all(source, log)?;
+    let last = append_all(source, found, log, told)?;
     remove(&folder)?;
     registry::end_fill(&stream, cluster, &begun)?;
     Ok(Filled {
         stream: stream.names().stream.clone(),
         entries: last,
         runs: found.needed.len(),
+        ahead,
         attachments,
         seconds: began.elapsed().as_secs_f64(),
     })
 }
 
+/// Stores the runs of the server in `data`, which may be serving, so that [`fill`] finds them there.
+/// Nodes use the cluster only when that is done. `told` hears how many of how many bytes are through.
+///
+/// # Errors
+/// It must not be, and why; or it could not be finished, and may be tried again.
+pub(crate) fn ahead(config: &Config, told: Told<'_>) -> Result<Ahead> {
+    let began = Instant::now();
+    let (stream, _) = begin(config, Fill::Ahead)?;
+    let cluster = &config.cluster;
+    let to = stream.runs(replicas(cluster), &cluster.placement_tags)?;
+    let disk = Disk::new(&config.data);
+    let open = |name: &str| match disk.open_read(name) {
+        // The server has removed it.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        file => file
+            .map(Some)
+            .with_context(|| format!("cannot open {name}")),
+    };
+    let mut runs = Vec::new();
+    for run in quintet_log::run::list_runs(&disk)? {
+        let name = run.to_string();
+        if let Some(file) = open(&name)? {
+            runs.push((name, file.len()?));
+        }
+    }
+    let total = runs.iter().map(|(_, bytes)| bytes).sum();
+    let (mut done, mut through) = (Ahead::default(), 0);
+    for (name, bytes) in runs {
+        through += bytes;
+        let Some(file) = open(&name)? else {
+            continue;
+        };
+        if to.has(&name, &*file)? {
+            done.there += 1;
+        } else {
+            to.put_over(&name, &*file)
+                .with_context(|| format!("cannot store {name}"))?;
+            done.stored += 1;
+            done.bytes += bytes;
+        }
+        told(through, total);
+    }
+    done.seconds = began.elapsed().as_secs_f64();
+    Ok(done)
+}
+
+/// Registers that the cluster's log is being made.
+fn begin(config: &Config, how: Fill) -> Result<(JetStream, registry::Begun)> {
+    let cluster = &config.cluster;
+    let faults = cluster.faults();
+    if !faults.is_empty() {
+        bail!("[cluster] cannot be used:\n  {}", faults.join("\n  "));
+    }
+    let stream = JetStream::connect(&checks::servers(cluster)?, Names::of(&cluster.name, 0))?;
+    checks::of_servers(&stream, cluster)?;
+    // The standard library's hash keys are random.
+    let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+    let begun = registry::begin_fill(&stream, cluster, config.shards, Writer(random), how)?;
+    Ok((stream, begun.map_err(|why| anyhow!(why))?))
+}
+
+fn replicas(cluster: &Cluster) -> usize {
+    usize::try_from(cluster.replicas).unwrap_or(3)
+}
+
 fn remove(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))
         }
         _ => Ok(()),
     }
 }
 
-/// Stores the runs that are needed under their names, whatever was there; those that are only there
-/// stay.
-fn bring_runs(source: &Source, found: &Found, to: &Objects) -> Result<()> {
+/// Stores the runs that are needed under their names, whatever else was there; those that are only
+/// there stay. Answers how many were there already.
+fn bring_runs(source: &Source, found: &Found, to: &Objects, told: Told<'_>) -> Result<usize> {
+    let (mut ahead, mut through) = (0, 0);
     let disk = source.disk_of_runs();
     let there = quintet_cluster::Blobs::list(to).context("cannot list the bucket of runs")?;
     for run in &found.needed {
@@ -116,8 +202,14 @@ fn bring_runs(source: &Source, found: &Found, to: &Objects) -> Result<()> {
             let file = disk
                 .open_read(&name)
                 .with_context(|| format!("cannot open {name}"))?;
-            to.put_over(&name, &*file)
-                .with_context(|| format!("cannot store {name}"))?;
+            if to.has(&name, &*file)? {
+                ahead += 1;
+            } else {
+                to.put_over(&name, &*file)
+                    .with_context(|| format!("cannot store {name}"))?;
+            }
+            through += file.len()?;
+            told(through, found.run_bytes + found.bytes);
         } else if !there.contains(&name) {
             bail!(
                 "{name} holds messages and is neither in {} nor in JetStream's bucket: try another \
@@ -126,7 +218,7 @@ fn bring_runs(source: &Source, found: &Found, to: &Objects) -> Result<()> {
             );
         }
     }
-    Ok(())
+    Ok(ahead)
 }
 
 /// Stores the attachments that lie under the folder of scripts, whatever was there; answers how many.
@@ -143,11 +235,13 @@ fn bring_attachments(root: &Path, to: &Objects) -> Result<usize> {
 
 /// Appends the frames of `source` to an empty log, as whole segments; answers how many entries it
 /// has.
-fn append_all(source: &Source, mut log: StreamLog) -> Result<u64> {
+fn append_all(source: &Source, found: &Found, mut log: StreamLog, told: Told<'_>) -> Result<u64> {
+    let mut through = found.run_bytes;
     let (mut frame, mut unsynced, mut stamp) = (FrameBuf::new(FrameKind::Facts), 0, None);
     let mut begins = false;
     let mut append = |from: &ReplayFrame<'_>| -> Result<()> {
         begins |= from.first_in_segment;
+        through += (from.payload.len() + FRAME_HEADER_BYTES) as u64;
         // Who reigned over the old log is none of the new one's.
         if !matches!(from.kind, FrameKind::Facts | FrameKind::Body) {
             return Ok(());
@@ -170,6 +264,7 @@ fn append_all(source: &Source, mut log: StreamLog) -> Result<u64> {
         if unsynced >= AT_ONCE {
             unsynced = 0;
             sync(&mut log)?;
+            told(through, found.run_bytes + found.bytes);
         }
         Ok(())
     };

@@ -259,7 +259,7 @@ pub(super) fn begin_fill(
     if there.is_some() && !unfinished && !force {
         let name = &stream.names().stream;
         return Ok(Err(match how {
-            Fill::First => format!(
+            Fill::Ahead | Fill::First => format!(
                 "the cluster {:?} has a log already, the stream {name}: adopt makes the first one. \
                  Give the cluster another name, or bring the messages with `quintet export` and \
                  `quintet import`",
@@ -271,7 +271,7 @@ pub(super) fn begin_fill(
             ),
         }));
     }
-    if group.is_some() && !unfinished && how == Fill::First {
+    if group.is_some() && !unfinished && !matches!(how, Fill::Again(_)) {
         return Ok(Err(format!(
             "the cluster {:?} had a log, which is gone: see `quintet cluster reseed`",
             cluster.name
@@ -286,6 +286,12 @@ pub(super) fn begin_fill(
         return Ok(Err(
             "somebody else makes this cluster's log just now".to_owned()
         ));
+    }
+    if how == Fill::Ahead {
+        return Ok(Ok(Begun {
+            cluster: id,
+            created: String::new(),
+        }));
     }
     if there.is_some() {
         stream.delete()?;

@@ -47,6 +47,8 @@ pub(crate) struct Found {
     pub(crate) needed: Vec<RunName>,
     /// Those of them that are not there.
     pub(crate) missing: Vec<RunName>,
+    /// Of those that are.
+    pub(crate) run_bytes: u64,
 }
 
 impl Source {
@@ -144,10 +146,12 @@ impl Source {
         found.cut = cut;
         found.needed = contents.needed();
         let disk = self.disk_of_runs();
-        let absent = found.needed.iter().copied();
-        found.missing = absent
-            .filter(|run| disk.open_read(&run.to_string()).is_err())
-            .collect();
+        for run in found.needed.clone() {
+            match disk.open_read(&run.to_string()).and_then(|file| file.len()) {
+                Ok(bytes) => found.run_bytes += bytes,
+                Err(_) => found.missing.push(run),
+            }
+        }
         Ok(found)
     }
 

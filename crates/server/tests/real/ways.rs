@@ -29,6 +29,15 @@ pub(crate) fn compare(found: &[String], put: &[String]) {
     }
 }
 
+/// The number that stands before `words`.
+fn number_before(text: &str, words: &str) -> u64 {
+    let (before, _) = text.split_once(words).expect("it says so");
+    let number = before.rsplit(|byte: char| !byte.is_ascii_digit()).next();
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("a number")
+}
+
 pub(crate) fn stop(node: &mut Node) {
     node.signal(Signal::TERM);
     assert!(node.wait().success());
@@ -48,11 +57,34 @@ fn a_server_becomes_a_cluster_and_a_server_again_with_every_message() {
     };
     let (code, text) = adopt(SMALL);
     assert!(code != 0 && text.contains("in use"), "{text}");
+
+    // The most of it while it serves.
+    let ahead = || {
+        let mut command = quintet(&["cluster", "adopt", "--runs-only", "--config"]);
+        let config = cluster.config("a", SMALL);
+        let (code, text) = run(command.arg(config).arg("--data").arg(&old));
+        assert!(code == 0 && text.contains("then adopt it"), "{text}");
+        number_before(&text, " runs with ")
+    };
+    assert!(ahead() > 0);
+    assert_eq!(ahead(), 0, "what is there is not stored again");
+    let (status, text) = cluster.fails("a", &cluster.dir().join("a"), SMALL);
+    assert!(!status.success(), "{text}");
+    assert!(text.contains("or that was interrupted"), "{text}");
     stop(&mut server);
+
     let (code, text) = adopt("shards = 3\n");
     assert!(code != 0 && text.contains("shards = 2"), "{text}");
     let (code, text) = adopt(SMALL);
     assert!(code == 0 && text.contains("start the nodes"), "{text}");
+    assert!(
+        number_before(&text, " of them brought before") > 0,
+        "{text}"
+    );
+    let mut command = quintet(&["cluster", "adopt", "--runs-only", "--config"]);
+    command.arg(cluster.config("a", SMALL));
+    let (code, text) = run(command.arg("--data").arg(&old));
+    assert!(code != 0 && text.contains("has a log already"), "{text}");
     let (code, text) = adopt(SMALL);
     assert!(code != 0 && text.contains("has a log already"), "{text}");
 
@@ -147,7 +179,7 @@ fn large_bodies_come_with_the_log_where_no_run_has_them() {
     let mut command = quintet(&["cluster", "adopt", "--config"]);
     command.arg(cluster.config("a", "")).arg("--data").arg(&old);
     let (code, text) = run(&mut command);
-    assert!(code == 0 && text.contains(", 0 runs and "), "{text}");
+    assert!(code == 0 && text.contains(", 0 runs ("), "{text}");
     let mut a = cluster.node("a", "");
     a.wait_for("quintet owner");
     let mut client = a.client();
