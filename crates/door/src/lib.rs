@@ -19,7 +19,7 @@ use quintet_engine::{
 
 pub use budget::{ByteBudget, Share};
 pub use history::{History, Rates, Sample, Series};
-pub use told::{AuditLine, HookEvent, Setting, Source};
+pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Setting, Source};
 
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any
@@ -97,6 +97,22 @@ pub trait Door: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// The cluster this server is a node of. Asks all nodes, which takes seconds where one is gone.
+    /// `None`: it is alone.
+    fn cluster(&self) -> Option<ClusterSeen> {
+        None
+    }
+
+    /// Has a node of the cluster own, or own nothing. Waits for the nodes. Answers what came of it,
+    /// in words.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
+        let _ = (order, node);
+        Err("this server is no node of a cluster".to_owned())
+    }
+
     /// Tells of every connection, as a list in JSON; perhaps later, from another
     /// thread. Dropped untold where there are none, or the server stops.
     fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
@@ -159,6 +175,17 @@ pub enum Order {
     Undrain,
     /// The configuration is read again.
     Reload,
+}
+
+/// What is ordered of a cluster, about one of its nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeOrder {
+    /// It is to own the queues.
+    Move,
+    /// It is to own nothing, if others can.
+    Drain,
+    /// Or no longer so.
+    Undrain,
 }
 
 /// How numbers are written for those who scrape them.

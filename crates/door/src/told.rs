@@ -53,3 +53,65 @@ pub struct AuditLine {
     /// `ok`, or the word of a refusal.
     pub result: String,
 }
+
+/// A cluster as one of its nodes sees it, with what the others say of themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterSeen {
+    pub cluster: String,
+    /// The node that tells this.
+    pub told_by: String,
+    /// Somebody owns the queues and gets acknowledgements.
+    pub serves: bool,
+    /// The loss of any one machine would be survived now.
+    pub survives: bool,
+    /// Both in a sentence.
+    pub verdict: String,
+    /// What is wrong, a sentence each.
+    pub notes: Vec<String>,
+    pub nodes: Vec<NodeSeen>,
+    /// The logs of its groups.
+    pub logs: Vec<LogSeen>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeSeen {
+    pub node: String,
+    /// Where other nodes reach it.
+    pub address: String,
+    /// Why nothing more is known of it, if it does not answer.
+    pub silent: Option<String>,
+    /// `owner`, `standby` and so on.
+    pub role: String,
+    /// Since when, ms ago.
+    pub since_ms: u64,
+    pub epoch: u64,
+    /// It owns the queues.
+    pub owns: bool,
+    /// It could own at once.
+    pub ready: bool,
+    /// It is to own nothing, if others can.
+    pub drained: bool,
+    /// Entries it has still to apply.
+    pub lag_entries: u64,
+    /// Within how many ms it applies 99 of 100 frames; of an owner, has them acknowledged.
+    pub p99_ms: Option<u64>,
+    /// Runs it has still to fetch.
+    pub runs_missing: u64,
+    pub version: String,
+}
+
+/// The log of a group, as JetStream tells of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogSeen {
+    pub group: u16,
+    /// Why nothing more is known, if JetStream does not answer.
+    pub silent: Option<String>,
+    pub stream: String,
+    /// Number of its first and its last entry.
+    pub first: u64,
+    pub last: u64,
+    pub bytes: u64,
+    /// NATS servers that keep it, the leader first, and how each stands.
+    pub servers: Vec<(String, String)>,
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use anyhow::{Result, bail};
+use quintet_door::{ClusterSeen, NodeOrder};
 use quintet_host::{Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_scripts::Blobs;
@@ -65,6 +66,14 @@ impl Seat {
 
 impl Node {
     pub(crate) fn role(&self) -> String {
+        match self.0 {}
+    }
+
+    pub(crate) fn seen(&self) -> Option<ClusterSeen> {
+        match self.0 {}
+    }
+
+    pub(crate) fn order(&self, _: NodeOrder, _: &str) -> Result<String, String> {
         match self.0 {}
     }
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, Door, Exposition, History, HookEvent, OnOutcome, Order, Rates, Setting,
-    StoreError, Visit,
+    Arrive, AuditLine, ClusterSeen, Door, Exposition, History, HookEvent, NodeOrder, OnOutcome,
+    Order, Rates, Setting, StoreError, Visit,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
@@ -97,6 +97,17 @@ impl Door for ServerDoor {
 
     fn role(&self) -> Option<String> {
         Some(self.0.node.as_ref()?.role())
+    }
+
+    fn cluster(&self) -> Option<ClusterSeen> {
+        self.0.node.as_ref()?.seen()
+    }
+
+    fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
+        match &self.0.node {
+            Some(ours) => ours.order(order, node),
+            None => Err("this server is no node of a cluster".to_owned()),
+        }
     }
 
     fn metrics(&self, exposition: Exposition, names: &[String]) -> Option<String> {

@@ -242,17 +242,30 @@ enum Needs<'a> {
     Server,
 }
 
+/// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
+/// what each visitor may.
+pub(crate) const CONSOLE: [&str; 12] = [
+    "acts",
+    "cluster",
+    "connections",
+    "find",
+    "hooks",
+    "leases",
+    "log",
+    "logout",
+    "messages",
+    "put",
+    "queues",
+    "settings",
+];
+
 fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let reads = *method == Method::GET || *method == Method::HEAD;
     match parts[..] {
         // The shards look at each command.
         ["api", "v1", ..] => Needs::Nothing,
-        [
-            "queues" | "messages" | "acts" | "connections" | "put" | "find" | "logout" | "leases"
-            | "settings" | "hooks" | "log",
-            ..,
-        ] => Needs::Nothing,
+        [place, ..] if CONSOLE.contains(&place) => Needs::Nothing,
         // Lists show what may be seen; a search and an act say of what queue in
         // their form.
         ["" | "q" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
@@ -283,8 +296,11 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
         return !reads && !puts && !reserves && !act.starts_with("leases/");
     }
     // What the console's buttons do, apart from putting messages.
-    if let [_, "queues" | "messages" | "acts" | "connections", ..] =
-        path.split('/').collect::<Vec<_>>()[..]
+    if let [
+        _,
+        "queues" | "messages" | "acts" | "connections" | "cluster",
+        ..,
+    ] = path.split('/').collect::<Vec<_>>()[..]
     {
         return !reads;
     }

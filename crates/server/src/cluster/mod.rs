@@ -15,6 +15,7 @@ mod orders;
 mod registry;
 mod report;
 mod runs;
+mod seen;
 mod source;
 mod teller;
 mod upkeep;
@@ -47,7 +48,7 @@ use teller::Teller;
 pub(crate) use quintet_front::Door;
 
 pub(crate) use detach::{detach, doubt};
-pub(crate) use fill::{Fill, fill};
+pub(crate) use fill::{Fill, ahead, fill};
 pub(crate) use orders::{DRAIN, Fault, Heir, MOVE, REPORT_OF, Reply, UNDRAIN};
 pub(crate) use report::{ClusterReport, NodeReport};
 pub(crate) use source::{Found, Source};

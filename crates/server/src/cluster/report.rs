@@ -129,6 +129,15 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// Whether it serves, and would survive, in a sentence.
+    pub(crate) fn text(&self) -> &'static str {
+        match (self.serves, self.survives) {
+            (false, _) => "DOWN: no command is answered now",
+            (true, false) => "no: the loss of one machine would stop this cluster now",
+            (true, true) => "yes: the loss of any one machine would be survived now",
+        }
+    }
+
     /// For monitoring: 0 all is well, 1 degraded, 2 down.
     pub(crate) fn code(&self) -> u8 {
         match (self.serves, self.survives && self.notes.is_empty()) {
@@ -232,11 +241,7 @@ impl ClusterReport {
             // Writing to a string does not fail.
             writeln!(out, "{text}").ok();
         };
-        line(match (verdict.serves, verdict.survives) {
-            (false, _) => "DOWN: no command is answered now".to_owned(),
-            (true, false) => "no: the loss of one machine would stop this cluster now".to_owned(),
-            (true, true) => "yes: the loss of any one machine would be survived now".to_owned(),
-        });
+        line(verdict.text().to_owned());
         for note in &verdict.notes {
             line(format!("  ! {note}"));
         }
@@ -260,6 +265,17 @@ impl ClusterReport {
             ));
         }
         out
+    }
+}
+
+impl Replica {
+    /// How it stands.
+    pub(crate) fn text(&self) -> String {
+        match (self.offline, self.current) {
+            (true, _) => "offline".to_owned(),
+            (false, true) => "current".to_owned(),
+            (false, false) => format!("{} behind", self.lag),
+        }
     }
 }
 
@@ -311,14 +327,9 @@ impl GroupReport {
         let Some(stream) = &self.stream else {
             return format!("group {}: its stream is not known", self.group);
         };
-        let replicas: Vec<String> = stream
-            .replicas
-            .iter()
-            .map(|replica| match (replica.offline, replica.current) {
-                (true, _) => format!("{} offline", replica.server),
-                (false, true) => format!("{} current", replica.server),
-                (false, false) => format!("{} {} behind", replica.server, replica.lag),
-            })
+        let replicas = stream.replicas.iter();
+        let replicas: Vec<String> = replicas
+            .map(|replica| format!("{} {}", replica.server, replica.text()))
             .collect();
         format!(
             "group {}: {}, entries {} to {}, {} MiB, led by {}, {}",

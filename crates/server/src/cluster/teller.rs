@@ -195,6 +195,11 @@ impl Teller {
         }
     }
 
+    /// The cluster as it is now.
+    pub(super) fn report_now(&self) -> ClusterReport {
+        self.report_of_all(self.nodes())
+    }
+
     /// All nodes of the registry.
     fn nodes(&self) -> Vec<Heard> {
         self.nodes_of(registry::nodes(&self.stream, &self.cluster).unwrap_or_default())
@@ -244,7 +249,7 @@ pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
 
 impl Asked for Teller {
     fn status(&self) -> String {
-        line(&self.report_of_all(self.nodes()))
+        line(&self.report_now())
     }
 
     fn order(&self, words: &[String]) -> String {

@@ -98,6 +98,13 @@ fn the_log_has_the_newest_acts_first() {
 }
 
 #[test]
+fn a_server_that_is_alone_says_so_where_its_cluster_would_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "");
+    assert!(shown(&server, "/cluster").contains("This server is alone"));
+}
+
+#[test]
 fn who_may_not_operate_sees_none_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
@@ -108,12 +115,12 @@ fn who_may_not_operate_sees_none_of_it() {
         ..Start::default()
     };
     let server = Server::start_as_configured(&dir.path().join("data"), start);
-    for path in ["/settings", "/hooks", "/log", "/connections"] {
+    for path in ["/settings", "/hooks", "/log", "/connections", "/cluster"] {
         let (status, shown) = page(&server, path);
         assert_eq!(status, 403, "{path}: {shown}");
     }
     let all = shown(&server, "/leases");
-    for place in ["settings", "hooks", "log", "connections"] {
+    for place in ["settings", "hooks", "log", "connections", "cluster"] {
         assert!(
             !all.contains(&format!("href=\"/{place}\"")),
             "{place} is offered: {all}"

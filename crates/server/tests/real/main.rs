@@ -1,6 +1,7 @@
 //! Nodes of a cluster: the real binary over real NATS servers. They need `nats-server`, so `cargo
 //! test` leaves them out; `cargo xtask test cluster` gets it and runs them.
 
+mod console;
 mod files;
 mod handover;
 mod interrupted;

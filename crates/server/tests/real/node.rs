@@ -259,6 +259,11 @@ impl Node {
         self.running.wait_for(start);
     }
 
+    /// The first line that begins so.
+    pub(crate) fn line(&mut self, start: &str) -> String {
+        self.running.wait_for(start)
+    }
+
     /// Lines printed so far do not count.
     pub(crate) fn forget_lines(&mut self) {
         while self.running.lines.try_recv().is_ok() {}

@@ -13,7 +13,7 @@ use super::frame::theme;
 use super::{Asked, assets};
 use crate::api::Problem as Refused;
 use crate::app::App;
-use crate::gate::{Answer, Gate};
+use crate::gate::{Answer, CONSOLE, Gate};
 use crate::pages;
 use crate::reply::{self, Problem};
 use crate::sessions;
@@ -36,21 +36,8 @@ struct Page {
 
 /// True of the console's addresses; the others are RQ's, the API's, or of tools.
 pub(crate) fn has(path: &str) -> bool {
-    let pages = [
-        "",
-        "find",
-        "put",
-        "connections",
-        "queues",
-        "messages",
-        "acts",
-        "logout",
-        "leases",
-        "settings",
-        "hooks",
-        "log",
-    ];
-    pages.contains(&path.split('/').nth(1).unwrap_or_default())
+    let place = path.split('/').nth(1).unwrap_or_default();
+    place.is_empty() || CONSOLE.contains(&place)
 }
 
 /// True if a browser asks for a page, which is led to the login. RQ's pages ask for it as RQ's

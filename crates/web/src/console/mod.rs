@@ -11,6 +11,7 @@ mod ask;
 mod assets;
 mod attention;
 mod body;
+mod cluster;
 mod connections;
 mod frame;
 mod graph;
@@ -161,6 +162,8 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/settings", get(operate::settings))
         .route("/hooks", get(operate::hooks))
         .route("/log", get(operate::log))
+        .route("/cluster", get(cluster::page))
+        .route("/cluster/{node}/do/{act}", post(cluster::order))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
         .route("/queues/{queue}", get(queue::page))

@@ -1,0 +1,106 @@
+//! The console's page of the cluster: what it shows, and what its buttons do.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use crate::node::{Cluster, Node};
+use crate::servers::{LONG, until};
+
+const HTTP: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+
+/// Asks a node over HTTP; its status, and everything it says.
+fn ask(node: &mut Node, method: &str, path: &str, form: &str) -> (u16, String) {
+    let line = node.line("listening http ");
+    let address = line.rsplit(' ').next().expect("an address");
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(LONG)).expect("set");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+        form.len()
+    );
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).expect("an answer");
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let status = said.get(9..12).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no answer: {said}")), said)
+}
+
+fn page(node: &mut Node) -> String {
+    let (status, shown) = ask(node, "GET", "/cluster", "");
+    assert_eq!(status, 200, "{shown}");
+    shown
+}
+
+/// What the table says of a node.
+fn row<'a>(page: &'a str, name: &str) -> &'a str {
+    let mut rows = page.split("<tr role=\"row\" class=\"nopick\">");
+    let is = format!("<th role=\"rowheader\" scope=\"row\" class=\"wrap\">{name}<");
+    let row = rows.find(|row| row.starts_with(&is));
+    row.unwrap_or_else(|| panic!("no {name} in {page}"))
+}
+
+/// Presses a button of the page; what the next page notes.
+fn press(node: &mut Node, button: &str) -> String {
+    let shown = page(node);
+    let token = shown
+        .split("name=\"csrf\" value=\"")
+        .nth(1)
+        .expect("a form");
+    let token = token.split('"').next().expect("a token");
+    let (status, said) = ask(node, "POST", button, &format!("csrf={token}"));
+    assert_eq!(status, 303, "{said}");
+    let to = said.split("location: ").nth(1).expect("where to go");
+    let (_, shown) = ask(node, "GET", to.lines().next().expect("an address"), "");
+    shown
+}
+
+#[test]
+#[ignore = "needs nats-server"]
+fn the_console_shows_the_nodes_and_has_another_one_own() {
+    let cluster = Cluster::start("console");
+    let mut a = cluster.node("a", HTTP);
+    a.wait_for("quintet owner");
+    let mut b = cluster.node("b", HTTP);
+    b.wait_for("quintet standby of a");
+    // The owner's page, to which the other one brings its clients.
+    let shown = until("b has caught up", || {
+        let shown = page(&mut b);
+        row(&shown, "b").contains("can take over").then_some(shown)
+    });
+    let verdict = "yes: the loss of any one machine would be survived now";
+    assert!(shown.contains(verdict), "{shown}");
+    assert!(shown.contains("as a sees it"), "{shown}");
+    assert!(row(&shown, "a").contains(">owner<"), "{shown}");
+    assert!(!row(&shown, "a").contains("/do/move"), "{shown}");
+    assert_eq!(shown.matches(">current<").count(), 2, "{shown}");
+
+    let (status, said) = ask(&mut b, "POST", "/cluster/b/do/move", "csrf=0");
+    assert_eq!(status, 403, "{said}");
+    let shown = press(&mut b, "/cluster/nobody/do/drain");
+    assert!(shown.contains("Not done: unknown node"), "{shown}");
+    let shown = press(&mut b, "/cluster/b/do/drain");
+    assert!(row(&shown, "b").contains("/do/undrain"), "{shown}");
+    let shown = press(&mut b, "/cluster/b/do/move");
+    assert!(shown.contains("Not done: drained"), "{shown}");
+    press(&mut b, "/cluster/b/do/undrain");
+    until("it may own again", || {
+        let shown = page(&mut b);
+        row(&shown, "b").contains("/do/move").then_some(())
+    });
+
+    let token = page(&mut b);
+    let token = token
+        .split("name=\"csrf\" value=\"")
+        .nth(1)
+        .expect("a form");
+    let form = format!("csrf={}", token.split('"').next().expect("a token"));
+    let (status, said) = ask(&mut b, "POST", "/cluster/b/do/move", &form);
+    assert_eq!(status, 303, "{said}");
+    b.wait_for("quintet owner");
+    a.wait_for("quintet standby of b");
+    let shown = page(&mut a);
+    assert!(row(&shown, "b").contains(">owner<"), "{shown}");
+}
