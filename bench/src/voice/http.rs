@@ -53,7 +53,9 @@ impl Speaker for Http {
         let whole = |outcome| Ok(Some(Heard::line(head + len, outcome)));
         match (ask, status) {
             (Ask::Put, 201) | (Ask::Settle, 204) => whole(Outcome::Done),
-            (Ask::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => whole(Outcome::Empty),
+            (Ask::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
+                whole(Outcome::Empty)
+            }
             (Ask::Take, 200) => {
                 let (Some((at, text)), Some((_, lease))) =
                     (member(body, b"\"body\":\""), member(body, b"\"lease\":\""))

@@ -13,6 +13,7 @@ use crate::message::{Message, MessageId, State};
 use crate::name::Name;
 use crate::outcome::{Delivery, Refusal};
 use crate::shards::shard_of_queue;
+use crate::store::Maker;
 use crate::time::Ms;
 
 /// One of the shards of a carry.
@@ -96,7 +97,10 @@ impl Engine {
     /// is made if need be, also beyond the limit: the message has to go
     /// somewhere, and only settings and moves that were found good name queues.
     fn arrive<J: Journal>(&mut self, cx: &mut Cx<'_, J>, mut message: Message, to: &Name) {
-        let queue = self.store.find(to).unwrap_or_else(|| self.make(to));
+        let queue = self
+            .store
+            .find(to)
+            .unwrap_or_else(|| self.make(to, Maker::default()));
         self.record_queue(cx, queue);
         let logged = self
             .store

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::command::{Caller, Command, Party};
+use crate::command::{Caller, Command, Party, Principal};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::{Cold, Reading, durable};
 use crate::fact::{Bound, Fact, Journal, Return};
@@ -15,7 +15,7 @@ use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::permits::Permits;
 use crate::referrers::Referrers;
 use crate::settings::{Overrides, Settings};
-use crate::store::{Hash, Queue, Store, queue_weight};
+use crate::store::{Hash, Maker, Queue, Store, queue_weight};
 use crate::time::{Ms, WallAhead};
 use crate::waiters::Waiters;
 
@@ -62,6 +62,11 @@ pub struct Engine {
     pub(crate) intents: Intents,
     /// What principals may do; `None`: everything.
     pub(crate) permits: Option<Box<dyn Permits>>,
+    /// Whose command is being decided; else the server's.
+    pub(crate) asker: Principal,
+    /// What is done now was found good: no account refuses it, though others may
+    /// have used up its room since.
+    pub(crate) found_good: bool,
     /// Messages that wait for such a decision.
     pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
     /// Those nobody was told of yet.
@@ -164,6 +169,8 @@ impl Engine {
             tables_swept: Ms(0),
             intents: Intents::default(),
             permits: None,
+            asker: Principal::SERVER,
+            found_good: false,
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
@@ -272,9 +279,11 @@ impl Engine {
         self.advance(now);
         let mut cx = Cx::new(journal, deliveries);
         let conflict = Outcome::Refused(Refusal::Conflict);
+        self.found_good = true;
         let answer = self
             .decide_or_ask(&mut cx, caller, &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
+        self.found_good = false;
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
         answer
@@ -284,6 +293,18 @@ impl Engine {
     /// first fact; `Err`: there was none, and it is to be decided anew when
     /// what was asked for is there.
     pub(crate) fn decide<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        command: &mut Command,
+    ) -> Result<Answer, Cold> {
+        self.asker = caller.principal;
+        let decided = self.decide_for(cx, caller, command);
+        self.asker = Principal::SERVER;
+        decided
+    }
+
+    fn decide_for<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         caller: Caller,
@@ -673,8 +694,22 @@ impl Engine {
         if self.store.names.len() >= self.settings.queues_max as usize {
             return Err(Refusal::TooManyQueues);
         }
-        self.may_tell(queue_weight(name, false, &Overrides::default()))?;
-        Ok(self.make(name))
+        let maker = self.making()?;
+        let told = queue_weight(name, false, &Overrides::default(), maker.name.as_deref());
+        if let Err(refusal) = self.may_tell(told) {
+            maker.give_up();
+            return Err(refusal);
+        }
+        Ok(self.make(name, maker))
+    }
+
+    /// [`Engine::find_or_make`] of what the server needs for itself, such as a queue for dead
+    /// letters: it is nobody's.
+    pub(crate) fn find_or_make_ours(&mut self, name: &Name) -> Result<QueueId, Refusal> {
+        let asker = std::mem::replace(&mut self.asker, Principal::SERVER);
+        let found = self.find_or_make(name);
+        self.asker = asker;
+        found
     }
 
     /// True if a snapshot may be so many bytes longer.
@@ -686,14 +721,16 @@ impl Engine {
     }
 
     /// Makes a queue in memory.
-    pub(crate) fn make(&mut self, name: &Name) -> QueueId {
+    pub(crate) fn make(&mut self, name: &Name, maker: Maker) -> QueueId {
         let id = self.store.free_number();
         let mut queue = Queue {
             id,
             name: name.clone(),
             created: self.now,
+            maker: maker.name,
             ..Queue::default()
         };
+        queue.live.account = maker.account;
         queue.live.used = self.now;
         self.store.seat_queue(queue);
         self.resettle(id);
@@ -713,6 +750,14 @@ impl Engine {
             created: queue.created,
         };
         self.fact(cx, fact);
+        self.record_maker(cx, id);
+    }
+
+    /// Tells the log who made a queue that it knows.
+    pub(crate) fn record_maker<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
+        if let Some(maker) = self.store.seated(queue).maker.clone() {
+            self.fact(cx, Fact::QueueMaker { queue, maker });
+        }
     }
 
     /// Forgets a queue that exists only because somebody waited on it or

@@ -36,6 +36,12 @@ pub enum Fact {
         /// When.
         created: Ms,
     },
+    /// Who made a queue.
+    QueueMaker {
+        queue: QueueId,
+        /// The user's name.
+        maker: Box<[u8]>,
+    },
     /// A queue's own settings from now on.
     QueueConfigured {
         queue: QueueId,
@@ -264,6 +270,7 @@ impl Fact {
             | Fact::TableDropped(_)
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
+            | Fact::QueueMaker { queue, .. }
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
             | Fact::QueueFlushed { queue, .. }

@@ -14,6 +14,7 @@
     clippy::wildcard_enum_match_arm
 )]
 
+mod account;
 mod across;
 mod body;
 mod carry;
@@ -41,6 +42,7 @@ mod time;
 pub mod varint;
 mod waiters;
 
+pub use account::Account;
 pub use across::{Across, Best};
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use carry::{Side, carry};

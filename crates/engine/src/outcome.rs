@@ -36,6 +36,11 @@ pub enum Refusal {
     NoMemory,
     /// As many queues as the settings allow.
     TooManyQueues,
+    /// The user has made as many queues as it may.
+    UserQueues,
+    /// The queues that the user who made this one has made hold as many bytes
+    /// as they may.
+    UserBytes,
     /// As many waiting takes as the settings allow.
     TooManyWaiters,
     /// The empty name, or one over 65,535 bytes.
@@ -81,6 +86,8 @@ impl Refusal {
         Refusal::NoSpace => "no_space",
         Refusal::NoMemory => "no_memory",
         Refusal::TooManyQueues => "too_many_queues",
+        Refusal::UserQueues => "user_queues",
+        Refusal::UserBytes => "user_bytes",
         Refusal::TooManyWaiters => "too_many_waiters",
         Refusal::BadName => "bad_name",
         Refusal::NotPermitted => "not_permitted",
@@ -105,6 +112,8 @@ impl Refusal {
             Refusal::NoSpace => "disk full",
             Refusal::NoMemory => "out of memory",
             Refusal::TooManyQueues => "too many queues",
+            Refusal::UserQueues => "too many queues of this user",
+            Refusal::UserBytes => "too many bytes stored by this user",
             Refusal::TooManyWaiters => "too many waiting clients",
             Refusal::BadName => "bad queue name",
             Refusal::NotPermitted => "not permitted",

@@ -1,11 +1,15 @@
 //! Who may do what: asked here, known outside.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::account::Account;
 use crate::command::{Command, Principal, Verb};
 use crate::decide::Cold;
 use crate::engine::Engine;
 use crate::name::Name;
+use crate::outcome::Refusal;
+use crate::store::Maker;
 
 /// What principals may do. A shard has one of its own and asks it under its
 /// lock, so it may remember answers. It has to answer the same for the same
@@ -18,6 +22,18 @@ pub trait Permits: Send {
 
     /// True if `principal` may do this where no queue is named.
     fn may_all(&mut self, principal: Principal, verb: Verb) -> bool;
+
+    /// Under which name queues that `principal` makes are remembered; `None`: under none.
+    fn maker(&mut self, principal: Principal) -> Option<Box<[u8]>> {
+        let _ = principal;
+        None
+    }
+
+    /// What the queues of a maker are counted in; `None`: nobody counts them.
+    fn account(&mut self, maker: &[u8]) -> Option<Arc<Account>> {
+        let _ = maker;
+        None
+    }
 }
 
 /// Nobody asks what is in it.
@@ -31,6 +47,33 @@ impl Engine {
     /// Replaces what principals may do. `None`: everybody everything.
     pub fn set_permits(&mut self, permits: Option<Box<dyn Permits>>) {
         self.permits = permits;
+        let permits = &mut self.permits;
+        self.store
+            .count_makers(&mut |maker| permits.as_mut()?.account(maker));
+    }
+
+    /// Who makes a queue now, and what it is counted in.
+    ///
+    /// # Errors
+    /// Whoever it is has made as many as may be.
+    pub(crate) fn making(&mut self) -> Result<Maker, Refusal> {
+        let asker = self.asker;
+        let Some(permits) = self.permits.as_mut().filter(|_| asker != Principal::SERVER) else {
+            return Ok(Maker::default());
+        };
+        let Some(name) = permits.maker(asker) else {
+            return Ok(Maker::default());
+        };
+        let account = permits.account(&name);
+        let good = self.found_good;
+        let enter = |account: &Account| account.enter(good);
+        match account.as_deref().is_none_or(enter) {
+            true => Ok(Maker {
+                name: Some(name),
+                account,
+            }),
+            false => Err(Refusal::UserQueues),
+        }
     }
 
     /// True if `principal` may do this to the messages of `queue`.

@@ -233,6 +233,8 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::QueueDown
         | Refusal::NoMemory
         | Refusal::TooManyQueues
+        | Refusal::UserQueues
+        | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName
         | Refusal::NotPermitted

@@ -50,6 +50,8 @@ impl From<Refusal> for Fault {
             | Refusal::NoSpace
             | Refusal::NoMemory
             | Refusal::TooManyQueues
+            | Refusal::UserQueues
+            | Refusal::UserBytes
             | Refusal::TooManyWaiters
             | Refusal::BadName
             | Refusal::NotPermitted

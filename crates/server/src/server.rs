@@ -503,7 +503,7 @@ fn open(
         orders,
         given,
     };
-    server.trust.enforce(&server.core);
+    server.trust.enforce(&server.core, &server.quotas);
     Ok((Arc::new(server), polls, spares))
 }
 
@@ -769,8 +769,8 @@ impl Server {
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         self.trust
             .reload(&config, self.given.config.as_deref(), by)?;
-        self.trust.enforce(&self.core);
         self.quotas.reload(limits);
+        self.trust.enforce(&self.core, &self.quotas);
         let settings = config.engine_settings();
         self.core.configure(&settings);
         *locked(&self.settings) = settings;

@@ -499,6 +499,9 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 created,
             })
             .boxed(),
+        Kind::QueueMaker => (queue(), bytes())
+            .prop_map(|(queue, maker)| Fact::QueueMaker { queue, maker })
+            .boxed(),
         Kind::QueueConfigured => (queue(), overrides())
             .prop_map(|(queue, overrides)| Fact::QueueConfigured {
                 queue,

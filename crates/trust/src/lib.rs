@@ -22,7 +22,7 @@ pub use bucket::{Bucket, Rate};
 pub use credential::{CredentialError, NewToken, Password, Secret, Token, TokenId};
 pub use fits::Fits;
 pub use limits::{Limit, LimitTable, Limits, Subject};
-pub use permits::ShardPermits;
+pub use permits::{Accounts, ShardPermits};
 pub use rights::{Needs, Right, Rights, needs};
 pub use table::{Claim, Register, Table, TableError};
 pub use throttle::{Place, Throttle, Wait, place_of};

@@ -52,6 +52,10 @@ pub struct Limits {
     pub bytes_in_flight_max: Option<u64>,
     /// Logins and handshakes that fail.
     pub failures_per_minute: Option<u64>,
+    /// Of a user: queues that it has made and that are there.
+    pub queues_max: Option<u64>,
+    /// Of a user: bytes of bodies in these.
+    pub bytes_stored_max: Option<u64>,
 }
 
 impl Limits {
@@ -62,9 +66,20 @@ impl Limits {
         lay(self.requests_burst, &mut below.requests_burst);
         lay(self.bytes_in_flight_max, &mut below.bytes_in_flight_max);
         lay(self.failures_per_minute, &mut below.failures_per_minute);
+        lay(self.queues_max, &mut below.queues_max);
+        lay(self.bytes_stored_max, &mut below.bytes_stored_max);
     }
 
-    /// True if nothing is limited.
+    /// Queues and bytes that the queues a user made may come to, if either is limited; 0: it is not.
+    pub fn stored(&self) -> Option<(u64, u64)> {
+        let stored = (
+            self.queues_max.unwrap_or(0),
+            self.bytes_stored_max.unwrap_or(0),
+        );
+        (stored != (0, 0)).then_some(stored)
+    }
+
+    /// True if nothing that is used at once is limited.
     pub fn is_none(&self) -> bool {
         let says = [
             self.connections_max,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use quintet_engine::{Name, Permits, Principal, Verb};
+use quintet_engine::{Account, Name, Permits, Principal, Verb};
 
 use crate::rights::{Needs, Right, Rights, needs};
 use crate::table::Table;
@@ -15,9 +15,13 @@ const REMEMBERED_MAX: usize = 8192;
 /// small.
 const NAME_MAX: usize = 128;
 
+/// What the queues that a user made are counted in, if they are.
+pub type Accounts = dyn Fn(&[u8]) -> Option<Arc<Account>> + Send + Sync;
+
 /// A table, as one shard asks it.
 pub struct ShardPermits {
     table: Arc<Table>,
+    accounts: Option<Arc<Accounts>>,
     remembered: HashMap<Principal, HashMap<Name, Rights>>,
     count: usize,
     /// The last answer: what one connection asks in a row is mostly about one queue.
@@ -29,9 +33,19 @@ impl ShardPermits {
     pub fn new(table: Arc<Table>) -> Self {
         Self {
             table,
+            accounts: None,
             remembered: HashMap::new(),
             count: 0,
             last: None,
+        }
+    }
+
+    /// Counts queues for whoever made them.
+    #[must_use]
+    pub fn counting(self, accounts: Arc<Accounts>) -> Self {
+        Self {
+            accounts: Some(accounts),
+            ..self
         }
     }
 
@@ -79,5 +93,14 @@ impl Permits for ShardPermits {
             Needs::Nothing => true,
             Needs::Any | Needs::On(_) => self.table.everywhere(principal).has(Right::Server),
         }
+    }
+
+    fn maker(&mut self, principal: Principal) -> Option<Box<[u8]>> {
+        let name = self.table.name_of(principal)?;
+        Some(name.as_bytes().into())
+    }
+
+    fn account(&mut self, maker: &[u8]) -> Option<Arc<Account>> {
+        self.accounts.as_ref()?(maker)
     }
 }

@@ -250,6 +250,10 @@ impl Fact {
                 w.number(parent.map_or(0, |parent| u64::from(parent.0) + 1));
                 w.number(created.0);
             }
+            Fact::QueueMaker { queue, maker } => {
+                w.number(u64::from(queue.0));
+                w.bytes(maker);
+            }
             Fact::QueueConfigured { queue, overrides } => {
                 w.number(u64::from(queue.0));
                 overrides::write(&mut w, overrides);
@@ -490,6 +494,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 created: Ms(r.number()?),
             }
         }
+        FactKind::QueueMaker => Fact::QueueMaker {
+            queue: r.queue_number()?,
+            maker: r.bytes()?.into(),
+        },
         FactKind::QueueConfigured => Fact::QueueConfigured {
             queue: r.queue_number()?,
             overrides: Box::new(overrides::read(r)?),

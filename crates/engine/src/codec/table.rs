@@ -110,6 +110,7 @@ facts! {
     QueueDropped = 0x26,
     QueueCounted = 0x27,
     ShardCounted = 0x28,
+    QueueMaker = 0x29,
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::message::{At, Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Dropped, Outcome, Refusal};
 use crate::settings::{Overrides, Pattern};
-use crate::store::queue_weight;
+use crate::store::{Maker, queue_weight};
 use crate::time::Ms;
 
 /// Queues that get copies of another's puts, at most: each put costs as many.
@@ -72,7 +72,7 @@ impl Engine {
             self.send(cx, id, to.clone(), Transfer::Command);
             return Ok(Outcome::Done);
         }
-        let to = self.find_or_make(to)?;
+        let to = self.find_or_make_ours(to)?;
         self.transfer(cx, id, to, Transfer::Command);
         Ok(Outcome::Done)
     }
@@ -99,7 +99,7 @@ impl Engine {
             }
             return Ok(Outcome::Count(slots.len() as u64));
         }
-        let to = self.find_or_make(to)?;
+        let to = self.find_or_make_ours(to)?;
         for &slot in &slots {
             let id = self.store.messages.at(slot).id;
             self.transfer(cx, id, to, Transfer::Command);
@@ -344,7 +344,7 @@ impl Engine {
         }
         // Only the file decides what is logged.
         all.memory = None;
-        let after = queue_weight(queue, child, &all);
+        let after = queue_weight(queue, child, &all, there.maker.as_deref());
         if after > before
             && let Err(refusal) = self.may_tell(after - before)
         {
@@ -390,7 +390,8 @@ impl Engine {
             }
         };
         let queue = self.store.seated(child);
-        let more = queue_weight(&queue.name, true, &queue.overrides) - queue.told_bytes;
+        let more = queue_weight(&queue.name, true, &queue.overrides, queue.maker.as_deref())
+            - queue.told_bytes;
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
         let may = match siblings < CHILDREN_MAX {
             true => self.may_tell(more),
@@ -410,6 +411,7 @@ impl Engine {
             created: queue.created,
         };
         self.fact(cx, fact);
+        self.record_maker(cx, child);
         Ok(Outcome::Done)
     }
 
@@ -472,6 +474,7 @@ impl Engine {
         // Those who wait go on waiting for the queue's name, and those who
         // refer to it mean what has that name.
         let named = queue.live.is_named();
+        let again = Maker::of(queue);
         let line = self.store.recount(id, |live| {
             let lookers = std::mem::take(&mut live.lookers);
             (std::mem::take(&mut live.line), lookers)
@@ -488,7 +491,8 @@ impl Engine {
         );
         if named {
             // Also beyond the limits: they were there before.
-            let again = self.make(name);
+            again.take_in();
+            let again = self.make(name, again);
             self.waiters.requeue(&line, id, again);
             self.move_references(id, again);
             self.store.recount(again, |live| {

@@ -445,6 +445,7 @@ impl Engine {
             | Fact::IdMark(_)
             | Fact::QueueMade { .. }
             | Fact::QueueConfigured { .. }
+            | Fact::QueueMaker { .. }
             | Fact::QueuePaused { .. }
             | Fact::QueueFlushed { .. }
             | Fact::QueueDropped { .. }

@@ -50,7 +50,9 @@ impl Engine {
             }
             answered = Some(answer);
         }
+        let before = std::mem::replace(&mut self.found_good, true);
         let ids = self.bring_about(cx, std::mem::take(effects));
+        self.found_good = before;
         if let Some(command) = then.take()
             && after
         {
@@ -126,7 +128,7 @@ impl Engine {
                 Effect::Move { to, .. }
                     if !self.belongs_elsewhere(to) && self.store.find(to).is_none() =>
                 {
-                    let made = self.find_or_make(to)?;
+                    let made = self.find_or_make_ours(to)?;
                     self.forget_unused(made);
                 }
                 Effect::Move { to, .. } if !to.is_possible() => return Err(Refusal::BadName.into()),
@@ -305,7 +307,7 @@ impl Engine {
                     };
                     if self.belongs_elsewhere(&to) {
                         self.send(cx, id, to, why);
-                    } else if let Ok(to) = self.find_or_make(&to) {
+                    } else if let Ok(to) = self.find_or_make_ours(&to) {
                         self.transfer(cx, id, to, why);
                     }
                 }

@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::Stop;
-use crate::command::{Expiry, Past, Put, PutMore, When};
+use crate::command::{Expiry, Past, Principal, Put, PutMore, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
@@ -77,6 +77,7 @@ impl Engine {
     pub fn may_put_many<J: Journal>(
         &mut self,
         now: Ms,
+        asker: Principal,
         puts: &[Put],
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
@@ -85,7 +86,10 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries);
         self.sweep_expired(&mut cx);
         self.serve(&mut cx);
-        let queues = self.find_good(puts)?;
+        self.asker = asker;
+        let found = self.find_good(puts);
+        self.asker = Principal::SERVER;
+        let queues = found?;
         let room = self.room_is_here(puts);
         for queue in queues {
             self.forget_unused(queue);
@@ -243,6 +247,12 @@ impl Engine {
         }
         if self.space != Space::Enough && !settings.memory {
             return Err(Refusal::NoSpace);
+        }
+        if let Some(account) = &queue.live.account
+            && !self.found_good
+            && !account.has_room(bytes + put.body.len())
+        {
+            return Err(Refusal::UserBytes);
         }
         let limit = self.settings.memory_max;
         if limit > 0 {

@@ -9,6 +9,7 @@ use crate::message::{MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
 use crate::settings::DeadLetter;
+use crate::store::Maker;
 use crate::time::Ms;
 
 /// How a message goes back.
@@ -360,7 +361,7 @@ impl Engine {
             return;
         }
         if let DeadLetter::To(name) = rule
-            && let Ok(to) = self.find_or_make(&name)
+            && let Ok(to) = self.find_or_make_ours(&name)
             && to != at.queue
         {
             self.transfer(cx, id, to, why);
@@ -513,7 +514,7 @@ impl Engine {
         let to = self.expiry_queue(at.queue);
         let to = to.filter(Name::is_possible).map(|name| {
             let found = self.store.find(&name);
-            found.unwrap_or_else(|| self.make(&name))
+            found.unwrap_or_else(|| self.make(&name, Maker::default()))
         });
         match to {
             Some(to) if to != at.queue => self.transfer(cx, id, to, Transfer::Expired),

@@ -33,7 +33,7 @@ impl Engine {
         if let SweepAct::Move(to) = &sweep.act
             && !self.belongs_elsewhere(to)
         {
-            let to = self.find_or_make(to)?;
+            let to = self.find_or_make_ours(to)?;
             if to == queue {
                 return Ok(Outcome::Swept(Box::new(done)));
             }
@@ -102,7 +102,7 @@ impl Engine {
                 self.send(cx, id, to.clone(), Transfer::Command);
             }
             SweepAct::Move(to) => {
-                let to = self.find_or_make(to);
+                let to = self.find_or_make_ours(to);
                 return to.is_ok_and(|to| {
                     self.transfer(cx, id, to, Transfer::Command);
                     true
@@ -126,7 +126,7 @@ impl Engine {
             self.send(cx, id, to, Transfer::Command);
             return true;
         }
-        match self.find_or_make(&to) {
+        match self.find_or_make_ours(&to) {
             Ok(to) if to != from => {
                 self.transfer(cx, id, to, Transfer::Command);
                 true

@@ -125,6 +125,12 @@ impl Durable {
             } => {
                 self.queue_made(queue, name, parent, created);
             }
+            Fact::QueueMaker { queue, maker } => {
+                if let Some(queue) = self.queue_mut(queue) {
+                    queue.maker = Some(maker);
+                }
+                self.weigh(queue);
+            }
             Fact::QueueConfigured { queue, overrides } => {
                 if let Some(queue) = self.queue_mut(queue) {
                     queue.overrides = *overrides;
@@ -532,7 +538,7 @@ impl Durable {
             return;
         }
         queue.era = queue.era.wrapping_add(1);
-        queue.bytes -= queue.waiting_bytes;
+        queue.shrink(queue.waiting_bytes);
         queue.waiting_bytes = 0;
         queue.urgent = 0;
         queue.keys = Default::default();
@@ -545,6 +551,7 @@ impl Durable {
         if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
             self.flush_cold(id, true);
         }
+        self.leave_account(id);
         let mut graves = std::mem::take(&mut self.graves);
         let dropped = self.recount(id, |queue| {
             if queue.live.dropped {

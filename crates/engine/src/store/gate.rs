@@ -8,9 +8,11 @@
 //! time alone.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::queue::Live;
 use super::{CopiedOut, Durable, Queue};
+use crate::account::Account;
 use crate::cold::{BlockAt, RunId};
 use crate::command::Party;
 use crate::engine::{Cx, Engine, REAP_PER_FACT};
@@ -169,6 +171,11 @@ impl Store {
     /// A queue exists in memory; the log knows of it when it is recorded.
     pub(crate) fn seat_queue(&mut self, queue: Queue) {
         self.0.seat_queue(queue);
+    }
+
+    /// Counts queues with those of whoever made them.
+    pub(crate) fn count_makers(&mut self, of: &mut dyn FnMut(&[u8]) -> Option<Arc<Account>>) {
+        self.0.count_makers(of);
     }
 
     /// It does not any more, and was never recorded.

@@ -37,6 +37,12 @@ impl Durable {
                 parent: None,
                 created: queue.created,
             });
+            if let Some(maker) = &queue.maker {
+                record(&Fact::QueueMaker {
+                    queue: queue.id,
+                    maker: maker.clone(),
+                });
+            }
             if queue.overrides != Overrides::default() {
                 record(&Fact::QueueConfigured {
                     queue: queue.id,

@@ -121,7 +121,7 @@ impl Durable {
         let sums = &mut sums.gauges;
         // Of a dropped queue nothing counts, though some may be reserved yet.
         let one = u64::from(!queue.live.dropped);
-        queue.bytes += len;
+        queue.grow(len);
         sums.bytes += len * one;
         let mut alarm = false;
         match message.state {
@@ -196,7 +196,7 @@ impl Durable {
         };
         let len = message.body.len();
         message.era = queue.era;
-        queue.bytes += len;
+        queue.grow(len);
         queue.waiting_bytes += len;
         sums.gauges.bytes += len;
         sums.gauges.waiting_bytes += len;
@@ -248,7 +248,7 @@ impl Durable {
         let (id, len) = (message.id, message.body.len());
         let sums = &mut sums.gauges;
         let one = u64::from(!queue.live.dropped);
-        queue.bytes -= len;
+        queue.shrink(len);
         sums.bytes -= len * one;
         let mut alarm = false;
         match message.state {

@@ -8,6 +8,7 @@ mod graves;
 mod ids;
 mod image;
 mod index;
+mod makers;
 mod outbox;
 mod queue;
 mod slab;
@@ -26,6 +27,7 @@ pub(crate) use gate::Store;
 pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
+pub(crate) use makers::Maker;
 pub(crate) use outbox::Outbox;
 pub(crate) use queue::{Order, Queue};
 pub(crate) use slab::Slab;
@@ -169,6 +171,7 @@ impl Durable {
 
     /// Forgets a queue that is empty (and, if it was recorded, dropped).
     pub(crate) fn unseat_queue(&mut self, id: QueueId) {
+        self.leave_account(id);
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };

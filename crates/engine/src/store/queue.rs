@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use super::Durable;
 use super::cold::{Cold, QueueCold, Shelf};
+use crate::account::Account;
 use crate::cold::Lane;
 use crate::fact::Pause;
 use crate::message::{MessageId, QueueId};
@@ -73,6 +74,9 @@ pub(crate) struct Queue {
     /// Bytes it takes in a snapshot at most, as they are counted.
     pub(crate) told_bytes: u64,
 
+    /// The user who made it; `None`: nobody in particular.
+    pub(crate) maker: Option<Box<[u8]>>,
+
     pub(crate) live: Live,
 }
 
@@ -102,6 +106,8 @@ pub(crate) struct Live {
     /// When it was last used.
     pub(crate) used: Ms,
     pub(crate) pace: Pace,
+    /// What it is counted in, with all that its maker made.
+    pub(crate) account: Option<Arc<Account>>,
 }
 
 impl Live {

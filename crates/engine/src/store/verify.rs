@@ -67,6 +67,7 @@ impl Durable {
         self.verify_cold()?;
         self.verify_tables()?;
         self.verify_weights()?;
+        self.verify_accounts()?;
         self.verify_sums()?;
         self.verify_queues(alive)
     }

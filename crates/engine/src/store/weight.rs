@@ -6,7 +6,7 @@
 //! the moment it has a name: one that somebody only waits on is recorded with
 //! its first message, which must not fail.
 
-use super::Durable;
+use super::{Durable, Queue};
 use crate::fact::Fact;
 use crate::message::QueueId;
 use crate::name::Name;
@@ -18,6 +18,8 @@ use crate::settings::Overrides;
 const QUEUE: u64 = 256;
 /// The record that it gets copies of another one's puts, without its name.
 const CHILD: u64 = 32;
+/// The record of who made it, without the name.
+const MAKER: u64 = 16;
 /// A block of a run, without the bits of those that left it.
 const BLOCK: u64 = 160;
 /// The id mark and the shard's own counters.
@@ -42,10 +44,22 @@ pub(super) fn in_memory(name: &Name) -> u64 {
 }
 
 /// What a queue takes in a snapshot at most.
-pub(crate) fn of_queue(name: &Name, has_parent: bool, overrides: &Overrides) -> u64 {
+pub(crate) fn of_queue(
+    name: &Name,
+    has_parent: bool,
+    overrides: &Overrides,
+    maker: Option<&[u8]>,
+) -> u64 {
+    let maker = maker.map_or(0, |maker| MAKER + maker.len() as u64);
     let name = name.as_bytes().len() as u64;
     let as_child = if has_parent { CHILD + name } else { 0 };
-    QUEUE + name + as_child + of_overrides(overrides)
+    QUEUE + name + as_child + maker + of_overrides(overrides)
+}
+
+/// The same of one that is there.
+fn of_queue_here(queue: &Queue) -> u64 {
+    let maker = queue.maker.as_deref();
+    of_queue(&queue.name, queue.parent.is_some(), &queue.overrides, maker)
 }
 
 fn of_overrides(overrides: &Overrides) -> u64 {
@@ -80,7 +94,7 @@ impl Durable {
         let told = match queue.live.dropped {
             // No snapshot tells of it any more.
             true => 0,
-            false => of_queue(&queue.name, queue.parent.is_some(), &queue.overrides),
+            false => of_queue_here(queue),
         };
         let before = std::mem::replace(&mut queue.told_bytes, told);
         self.queue_weights.told = self.queue_weights.told - before + told;
@@ -100,7 +114,7 @@ impl Durable {
             sums.told += queue.told_bytes;
             let told = match queue.live.dropped {
                 true => 0,
-                false => of_queue(&queue.name, queue.parent.is_some(), &queue.overrides),
+                false => of_queue_here(queue),
             };
             if told != queue.told_bytes {
                 return Err(format!("{}: {told} bytes told", queue.name));

@@ -8,6 +8,7 @@ mod cold;
 mod decided;
 mod found;
 mod limited;
+mod made;
 mod past;
 mod retried;
 mod swept;

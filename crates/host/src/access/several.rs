@@ -144,8 +144,13 @@ impl Access<'_> {
     ) -> Decided {
         for (&shard, part) in parts.iter() {
             let may = self.step(shard, |at| {
-                at.engine
-                    .may_put_many(at.now, &part.puts, at.journal, at.deliveries)
+                at.engine.may_put_many(
+                    at.now,
+                    caller.principal,
+                    &part.puts,
+                    at.journal,
+                    at.deliveries,
+                )
             });
             if let Err(refusal) = may {
                 return self.refused(shard, refusal);

@@ -69,6 +69,17 @@ pub(crate) const LIMIT: &[TrustSpec<LimitRow>] = &[
                as they come.",
         field: |row| TrustField::Number(&mut row.limits.failures_per_minute),
     },
+    TrustSpec {
+        key: "queues_max",
+        help: "Of a user: queues that it has made and that are there; it makes no more.",
+        field: |row| TrustField::Number(&mut row.limits.queues_max),
+    },
+    TrustSpec {
+        key: "bytes_stored_max",
+        help: "Of a user: bytes of the messages in queues that it has made, whoever put them; beyond \
+               it puts into these are refused.",
+        field: |row| TrustField::Bytes(&mut row.limits.bytes_stored_max),
+    },
 ];
 
 impl LimitRow {
@@ -83,6 +94,14 @@ impl LimitRow {
         };
         if !subject.is_address() && self.limits.failures_per_minute.is_some() {
             return Err("[[limit]] failures_per_minute is for addresses".to_owned());
+        }
+        let stored = [self.limits.queues_max, self.limits.bytes_stored_max];
+        if subject.is_address() && stored.iter().any(Option::is_some) {
+            return Err(
+                "[[limit]] queues_max and bytes_stored_max are for users: who made a queue is \
+                 remembered by name"
+                    .to_owned(),
+            );
         }
         let bytes = self.limits.bytes_in_flight_max;
         if bytes.is_some_and(|bytes| (1..BYTES_LEAST).contains(&bytes)) {
@@ -171,11 +190,12 @@ mod tests {
             "[[limit]]\nconnections_max = 1\n[[limit]]\naddress = 'here'\n\
              [[limit]]\naddress = '*'\nuser = 'ann'\n[[limit]]\nuser = 'ann'\n\
              [[limit]]\ngroup = 'ops'\n[[limit]]\nuser = '*'\nfailures_per_minute = 1\n\
-             [[limit]]\naddress = '*'\nbytes_in_flight_max = 5\n",
+             [[limit]]\naddress = '*'\nbytes_in_flight_max = 5\n\
+             [[limit]]\naddress = '*'\nqueues_max = 5\n",
         )
         .expect("read");
         let wrong = config.limit_table().expect_err("wrong");
-        assert_eq!(wrong.len(), 7, "{wrong:#?}");
+        assert_eq!(wrong.len(), 8, "{wrong:#?}");
         for text in [
             "[[limit]]\nconection_max = 1",
             "[[limit]]\nconnections_max = '1'",

@@ -1,5 +1,6 @@
 //! What addresses and users use at once, and what they may: `[[limit]]`.
 
+mod accounts;
 mod meter;
 mod quota;
 #[cfg(test)]
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use quintet_door::Share;
-use quintet_engine::Principal;
+use quintet_engine::{Account, Principal};
 use quintet_host::locked;
 use quintet_trust::{LimitTable, Limits, Place, place_of};
 
 use crate::config::Config;
 use crate::metrics::Point;
 
+use accounts::Accounts;
 pub(crate) use meter::Meter;
 use quota::Quota;
 pub(crate) use quota::Stay;
@@ -116,6 +118,7 @@ impl Known {
 pub(crate) struct Quotas {
     started: Instant,
     table: RwLock<Arc<LimitTable>>,
+    accounts: Accounts,
     used: Mutex<Used>,
     /// By limit, of addresses and of users.
     refused: [[AtomicU64; 2]; Limited::ALL.len()],
@@ -141,6 +144,7 @@ impl Quotas {
         Ok(Self {
             started,
             table: RwLock::new(Arc::new(table)),
+            accounts: Accounts::default(),
             used: Mutex::new(Used {
                 by: HashMap::new(),
                 sweep_at: REMEMBERED_LEAST,
@@ -156,8 +160,14 @@ impl Quotas {
         for (known, quota) in used.by.values_mut() {
             quota.set(&known.limits(&table));
         }
+        self.accounts.reload(&table);
         let at = self.table.write();
         *at.unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::new(table);
+    }
+
+    /// What the queues that this user made are counted in, if they are limited.
+    pub(crate) fn account(&self, maker: &[u8]) -> Option<Arc<Account>> {
+        self.accounts.of(maker, &self.table())
     }
 
     fn table(&self) -> Arc<LimitTable> {

@@ -10,11 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, anyhow};
 use quintet_engine::{Name, Permits, Principal, Verb};
 use quintet_host::{Core, locked};
-use quintet_trust::{Register, Right, ShardPermits, Table};
+use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_wire::Logins;
 
 use crate::config::{Address, Config, Listen, Served, open_to_all};
 use crate::http;
+use crate::quotas::Quotas;
 
 pub(crate) use gate::HttpGate;
 pub(crate) use login::{Begun, Checker, Comes, Told};
@@ -104,10 +105,14 @@ impl Trust {
     }
 
     /// Has the shards go by the table in force.
-    pub(crate) fn enforce(&self, core: &Core) {
+    /// Queues are counted in the accounts of `quotas`.
+    pub(crate) fn enforce(&self, core: &Core, quotas: &Arc<Quotas>) {
         let table = self.table();
+        let quotas = Arc::clone(quotas);
+        let accounts: Arc<Accounts> = Arc::new(move |maker: &[u8]| quotas.account(maker));
         core.set_permits(|| {
-            let permits = || Box::new(ShardPermits::new(Arc::clone(&table))) as Box<dyn Permits>;
+            let permits = ShardPermits::new(Arc::clone(&table)).counting(Arc::clone(&accounts));
+            let permits = || Box::new(permits) as Box<dyn Permits>;
             table.is_used().then(permits)
         });
     }

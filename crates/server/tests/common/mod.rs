@@ -266,6 +266,12 @@ impl Client {
         }
     }
 
+    /// All that comes until the server closes, as text.
+    pub(crate) fn all(mut self) -> String {
+        while self.more() > 0 {}
+        text(&self.buffer)
+    }
+
     /// Reads what comes next; 0 at the end.
     fn more(&mut self) -> usize {
         let mut chunk = [0; 65536];
@@ -405,8 +411,7 @@ pub(crate) fn whole_page(server: &Server, path: &str, headers: &str) -> String {
     let mut client = server.client_of("http");
     let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
     client.send(format!("GET {path} {head}{headers}\r\n").as_bytes());
-    while client.more() > 0 {}
-    text(&client.buffer)
+    client.all()
 }
 
 /// A file's or a reply's text.

@@ -270,3 +270,103 @@ fn a_user_has_limits_wherever_it_logs_in() {
     }
     server.stop();
 }
+
+/// Puts over the API; its status, and what it says.
+fn put_over_http(server: &Server, queue: &str, body: &str) -> (u16, String) {
+    let json = format!("{{\"messages\":[{{\"body\":\"{body}\"}}]}}");
+    let mut client = server.client_of("http");
+    client.send(
+        format!(
+            "POST /api/v1/queues/{queue}/messages HTTP/1.1\r\nHost: localhost\r\n\
+             Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{json}",
+            json.len()
+        )
+        .as_bytes(),
+    );
+    let said = client.all();
+    let status = said.get(9..12).and_then(|status| status.parse().ok());
+    (status.expect("a status"), said)
+}
+
+/// A put over memcache is answered so, and the connection closed.
+fn refused(server: &Server, queue: &str, bytes: usize, why: &str) {
+    let mut client = server.client_of("memcache");
+    client.send(format!("set {queue} 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes)).as_bytes());
+    client.expect(format!("SERVER_ERROR {why}\r\n").as_bytes());
+}
+
+#[test]
+fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let user = |name: &str| {
+        format!(
+            "[[user]]\nname = '{name}'\n[[grant]]\nuser = '{name}'\nqueues = ['*']\n\
+             rights = ['put', 'take', 'settle', 'admin']\n"
+        )
+    };
+    let config = |queues: u64| {
+        let listen = ["memcache", "beanstalk", "http"]
+            .map(|voice| format!("[[listen]]\nvoice = '{voice}'\nuser = 'ann'\n"))
+            .concat();
+        format!(
+            "shards = 4\n{}{}\
+             [[limit]]\nuser = 'ann'\nqueues_max = {queues}\nbytes_stored_max = 100\n{listen}\
+             [[listen]]\nvoice = 'lineup'\nuser = 'cyd'\n",
+            user("ann"),
+            user("cyd")
+        )
+    };
+    let server = start(&dir, &config(3));
+    let mut ann = server.client_of("memcache");
+    let forty = "x".repeat(40);
+    for queue in ["q1", "q2"] {
+        ann.put(queue, forty.as_bytes());
+    }
+    // Bytes: in whichever shard the queue is, over every voice.
+    refused(&server, "q1", 21, "too many bytes stored by this user");
+    let (status, said) = put_over_http(&server, "q2", &"y".repeat(21));
+    assert_eq!(status, 507, "{said}");
+    assert!(said.contains("\"code\":\"user_bytes\""), "{said}");
+    assert_eq!(put_over_http(&server, "q3", "z").0, 201);
+    // Queues.
+    let (status, said) = put_over_http(&server, "q4", "z");
+    assert_eq!(status, 429, "{said}");
+    assert!(said.contains("\"code\":\"user_queues\""), "{said}");
+    refused(&server, "q4", 1, "too many queues of this user");
+    let mut tube = server.client_of("beanstalk");
+    tube.send(b"use q4\r\nput 0 0 60 1\r\nz\r\n");
+    let said = [tube.until(b"\r\n"), tube.until(b"\r\n")].concat();
+    assert!(said.ends_with(b"OUT_OF_MEMORY\r\n"), "{}", text(&said));
+    assert!(server.number("memcache_refusals_user_queues") > 0);
+    // Others make their own.
+    let mut cyd = server.client_of("lineup");
+    cyd.send(b"PUSH 1 2\r\nhi\r\n");
+    let said = cyd.until(b"\r\n");
+    assert!(said.starts_with(b"+"), "{}", text(&said));
+    server.kill();
+
+    let server = start(&dir, &config(3));
+    let mut ann = server.client_of("memcache");
+    refused(&server, "q4", 1, "too many queues of this user");
+    refused(&server, "q1", 21, "too many bytes stored by this user");
+    ann.take("q1", forty.as_bytes());
+    ann.put("q3", forty.as_bytes());
+    ann.send(b"delete q2\r\n");
+    ann.until(b"\r\n");
+    ann.put("q4", b"z");
+    // Another limit counts at once.
+    let file = server.data.with_extension("toml");
+    std::fs::write(file, config(4)).expect("written");
+    server.signal(Signal::HUP);
+    let began = Instant::now();
+    loop {
+        let mut ann = server.client_of("memcache");
+        ann.send(b"set q5 0 0 1\r\nz\r\n");
+        if ann.until(b"\r\n") == b"STORED\r\n" {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the new limit does not count");
+    }
+    refused(&server, "q6", 1, "too many queues of this user");
+    server.stop();
+}

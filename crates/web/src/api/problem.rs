@@ -127,12 +127,15 @@ impl Problem {
             Refusal::BadName => StatusCode::BAD_REQUEST,
             Refusal::NotPermitted => StatusCode::FORBIDDEN,
             Refusal::Duplicate(_) | Refusal::Conflict | Refusal::HeldLimit => StatusCode::CONFLICT,
-            Refusal::TooManyWaiters | Refusal::TooManyQueues => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::TooManyWaiters | Refusal::TooManyQueues | Refusal::UserQueues => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Refusal::QueueFull
             | Refusal::NoSpace
             | Refusal::NoMemory
             | Refusal::TablesFull
-            | Refusal::SnapshotFull => StatusCode::INSUFFICIENT_STORAGE,
+            | Refusal::SnapshotFull
+            | Refusal::UserBytes => StatusCode::INSUFFICIENT_STORAGE,
             Refusal::QueueDown | Refusal::Draining | Refusal::Unavailable => {
                 StatusCode::SERVICE_UNAVAILABLE
             }

@@ -155,6 +155,8 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::TablesFull
         | Refusal::SnapshotFull
         | Refusal::TooManyQueues
+        | Refusal::UserQueues
+        | Refusal::UserBytes
         | Refusal::TooManyWaiters => OUT_OF_MEMORY,
         Refusal::HeldLimit
         | Refusal::Duplicate(_)

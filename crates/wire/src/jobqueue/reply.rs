@@ -89,6 +89,8 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::NoSpace => "Disk full",
         Refusal::NoMemory => "Out of memory",
         Refusal::TooManyQueues => "Too many queues",
+        Refusal::UserQueues => "Too many queues of this user",
+        Refusal::UserBytes => "Too many bytes stored by this user",
         Refusal::TooManyWaiters => "Too many waiting clients",
         Refusal::NotPermitted => "Not permitted",
         Refusal::BadName => "Bad queue name",

@@ -94,6 +94,8 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::SnapshotFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
+        | Refusal::UserQueues
+        | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName => "MESSAGE_NOT_PUSHED",
     }
@@ -118,6 +120,8 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::SnapshotFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
+        | Refusal::UserQueues
+        | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName => "MESSAGE_NOT_POPPED",
     }

@@ -144,6 +144,8 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::NoSpace
         | Refusal::NoMemory
         | Refusal::TooManyQueues
+        | Refusal::UserQueues
+        | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName
         | Refusal::Conflict
@@ -167,6 +169,8 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::NoSpace
         | Refusal::NoMemory
         | Refusal::TooManyQueues
+        | Refusal::UserQueues
+        | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName
         | Refusal::Conflict

@@ -95,6 +95,7 @@ impl Durable {
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             queue.cold_mut().enter(at, row);
+            queue.count_bytes(row.bytes, 0);
             sums.shelved.enter(row);
         }
     }
@@ -105,6 +106,7 @@ impl Durable {
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             queue.cold_mut().leave(at, row);
+            queue.count_bytes(0, row.bytes);
             sums.shelved.leave(row);
         }
     }
@@ -116,6 +118,7 @@ impl Durable {
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             let cold = queue.cold_mut();
             cold.sums.thin(row.lane, bytes, urgent, done);
+            queue.count_bytes(0, bytes);
             sums.shelved.thin(row.lane, bytes, urgent, done);
         }
     }

@@ -1,0 +1,180 @@
+//! Who made a queue, and what may be stored in those of one user.
+
+use std::sync::Arc;
+
+use quintet_engine::*;
+
+use crate::cold::Runs;
+use crate::world::World;
+
+/// Everybody may do everything; each user from the second on has a name, and one of them an account.
+struct Users {
+    account: Arc<Account>,
+}
+
+impl Permits for Users {
+    fn may(&mut self, _: Principal, _: Verb, _: &Name) -> bool {
+        true
+    }
+
+    fn may_all(&mut self, _: Principal, _: Verb) -> bool {
+        true
+    }
+
+    fn maker(&mut self, principal: Principal) -> Option<Box<[u8]>> {
+        (principal >= Principal::FIRST).then(|| principal.0.to_string().into_bytes().into())
+    }
+
+    fn account(&mut self, maker: &[u8]) -> Option<Arc<Account>> {
+        (maker == b"2").then(|| Arc::clone(&self.account))
+    }
+}
+
+const ANN: Principal = Principal::FIRST;
+const BOB: Principal = Principal(3);
+
+fn permit(w: &mut World, account: &Arc<Account>) {
+    w.engine.set_permits(Some(Box::new(Users {
+        account: Arc::clone(account),
+    })));
+}
+
+fn ask(w: &mut World, principal: Principal, command: Command) -> Outcome {
+    let party = Party(u64::from(principal.0) + 1);
+    let answer = w.submit(Caller { party, principal }, command);
+    w.verify();
+    match answer {
+        Answer::Now(outcome, _) => outcome,
+        Answer::Later => panic!("it waits"),
+    }
+}
+
+fn put(w: &mut World, principal: Principal, queue: &str, bytes: usize) -> Outcome {
+    let put = Put {
+        queue: queue.into(),
+        body: Body::new(&vec![b'x'; bytes]),
+        ..Put::default()
+    };
+    ask(w, principal, Command::Put(put))
+}
+
+fn is_put(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Put { .. })
+}
+
+fn counted(account: &Account) -> (u64, u64) {
+    (account.queues(), account.bytes())
+}
+
+#[test]
+fn a_user_makes_so_many_queues_and_others_their_own() {
+    let mut w = World::new();
+    let account = Arc::new(Account::default());
+    account.limit(2, 0);
+    permit(&mut w, &account);
+    assert!(is_put(&put(&mut w, ANN, "a", 1)));
+    assert!(is_put(&put(&mut w, ANN, "b", 1)));
+    let refused = Outcome::Refused(Refusal::UserQueues);
+    assert_eq!(put(&mut w, ANN, "c", 1), refused);
+    let puts = ["a", "c"].map(|queue| Put {
+        queue: queue.into(),
+        ..Put::default()
+    });
+    let refused_list = ask(&mut w, ANN, Command::PutMany(puts.into()));
+    assert_eq!(refused_list, refused);
+    // Those that are there, and others' queues, are not its to make.
+    assert!(is_put(&put(&mut w, BOB, "c", 1)));
+    assert!(is_put(&put(&mut w, ANN, "c", 1)));
+    assert!(is_put(&put(&mut w, Principal::ANONYMOUS, "d", 1)));
+    assert_eq!(account.queues(), 2);
+    let gone = ask(&mut w, ANN, Command::Drop("a".into()));
+    assert_eq!(gone, Outcome::Done);
+    assert!(is_put(&put(&mut w, ANN, "e", 1)));
+    assert_eq!(put(&mut w, ANN, "f", 1), refused);
+    w.engine.set_permits(None);
+    assert_eq!(counted(&account), (0, 0));
+}
+
+#[test]
+fn what_is_stored_counts_for_who_made_the_queue_until_it_leaves() {
+    let mut w = World::new();
+    let account = Arc::new(Account::default());
+    account.limit(0, 100);
+    permit(&mut w, &account);
+    assert!(is_put(&put(&mut w, ANN, "a", 60)));
+    assert!(is_put(&put(&mut w, ANN, "b", 30)));
+    let refused = Outcome::Refused(Refusal::UserBytes);
+    // Whoever puts.
+    assert_eq!(put(&mut w, BOB, "a", 11), refused);
+    assert!(is_put(&put(&mut w, BOB, "own", 1000)));
+    assert!(is_put(&put(&mut w, BOB, "b", 10)));
+    assert_eq!(counted(&account), (2, 100));
+    let taken = ask(&mut w, BOB, Command::Take(crate::plain("a")));
+    assert!(matches!(taken, Outcome::Messages(_)));
+    assert_eq!(counted(&account), (2, 40));
+    // What is reserved is stored; a message that moves away is not.
+    let leased = ask(&mut w, BOB, Command::Take(crate::reserve("b")));
+    assert!(matches!(leased, Outcome::Messages(_)));
+    assert_eq!(counted(&account), (2, 40));
+    assert!(is_put(&put(&mut w, ANN, "a", 60)));
+    assert_eq!(
+        ask(&mut w, BOB, Command::Flush("a".into())),
+        Outcome::Count(1)
+    );
+    assert_eq!(counted(&account), (2, 40));
+    assert_eq!(ask(&mut w, BOB, Command::Drop("b".into())), Outcome::Done);
+    assert_eq!(counted(&account), (1, 0));
+}
+
+#[test]
+fn a_restart_and_a_snapshot_know_who_made_what() {
+    let mut w = World::new();
+    let account = Arc::new(Account::default());
+    permit(&mut w, &account);
+    assert!(is_put(&put(&mut w, ANN, "a", 60)));
+    assert!(is_put(&put(&mut w, BOB, "b", 30)));
+    w.restart();
+    // The old engine is gone, and with it what it counted nowhere else.
+    let account = Arc::new(Account::default());
+    permit(&mut w, &account);
+    assert_eq!(counted(&account), (1, 60));
+    let mut told = Vec::new();
+    w.engine.snapshot(&mut |fact| told.push(fact.clone()));
+    let makers: Vec<_> = told
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::QueueMaker { maker, .. } => Some(String::from_utf8_lossy(maker).into_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(makers, ["2", "3"]);
+    // Another account, another limit: what is counted goes over.
+    let other = Arc::new(Account::default());
+    other.limit(1, 0);
+    permit(&mut w, &other);
+    assert_eq!((counted(&account), counted(&other)), ((0, 0), (1, 60)));
+    let refused = Outcome::Refused(Refusal::UserQueues);
+    assert_eq!(put(&mut w, ANN, "c", 1), refused);
+}
+
+#[test]
+fn what_has_left_memory_counts_as_well() {
+    let mut w = World::new();
+    let account = Arc::new(Account::default());
+    account.limit(0, 100);
+    permit(&mut w, &account);
+    for bytes in [30, 20, 10] {
+        assert!(is_put(&put(&mut w, ANN, "a", bytes)));
+    }
+    let mut runs = Runs::default();
+    runs.freeze(&mut w);
+    assert_eq!(counted(&account), (1, 60));
+    let refused = Outcome::Refused(Refusal::UserBytes);
+    assert_eq!(put(&mut w, ANN, "a", 41), refused);
+    let take = Command::Take(crate::plain("a"));
+    assert!(w.ask(1, take).is_none(), "it is read first");
+    runs.read(&mut w);
+    assert_eq!(counted(&account), (1, 30));
+    assert_eq!(ask(&mut w, ANN, Command::Drop("a".into())), Outcome::Done);
+    assert_eq!(counted(&account), (0, 0));
+}
