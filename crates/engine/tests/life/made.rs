@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use quintet_engine::*;
 
-use crate::cold::Runs;
 use crate::world::World;
 
 /// Everybody may do everything; each user from the second on has a name, and one of them an account.
@@ -166,14 +165,31 @@ fn what_has_left_memory_counts_as_well() {
     for bytes in [30, 20, 10] {
         assert!(is_put(&put(&mut w, ANN, "a", bytes)));
     }
-    let mut runs = Runs::default();
-    runs.freeze(&mut w);
+    let mut picked = Vec::new();
+    w.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
+    picked.sort_by_key(|p| p.lane.order(&p.message));
+    let block = Written {
+        number: 0,
+        ordinal: 0,
+        queue: picked[0].message.queue,
+        lane: picked[0].lane,
+        entries: picked.iter().map(|p| (p.message.id, p.pick)).collect(),
+    };
+    assert_eq!(w.engine.freeze(RunId(0), &block, &mut w.facts), 3);
     assert_eq!(counted(&account), (1, 60));
     let refused = Outcome::Refused(Refusal::UserBytes);
     assert_eq!(put(&mut w, ANN, "a", 41), refused);
     let take = Command::Take(crate::plain("a"));
     assert!(w.ask(1, take).is_none(), "it is read first");
-    runs.read(&mut w);
+    let read = (0..).zip(picked.into_iter().map(|p| p.message)).collect();
+    let block = BlockAt {
+        run: RunId(0),
+        ordinal: 0,
+    };
+    let found = vec![Found::Block(block, Some(read))];
+    w.engine
+        .supply(w.now, found, &mut w.facts, &mut w.deliveries);
+    w.verify();
     assert_eq!(counted(&account), (1, 30));
     assert_eq!(ask(&mut w, ANN, Command::Drop("a".into())), Outcome::Done);
     assert_eq!(counted(&account), (0, 0));
