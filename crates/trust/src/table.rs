@@ -210,8 +210,8 @@ impl Table {
     }
 
     /// A number that tells whether what a user logs in with is what it was: password, secret and
-    /// tokens. Zero of somebody who is no user here.
-    pub fn credentials(&self, principal: Principal) -> u64 {
+    /// the tokens that count at `now_ms`. Zero of somebody who is no user here.
+    pub fn credentials(&self, principal: Principal, now_ms: u64) -> u64 {
         let known = self.users.values().find(|(number, _)| *number == principal);
         let Some((_, user)) = known else { return 0 };
         let mut hasher = std::hash::DefaultHasher::new();
@@ -220,7 +220,7 @@ impl Table {
             .map(Password::as_str)
             .hash(&mut hasher);
         user.secret.hash(&mut hasher);
-        for token in &user.tokens {
+        for token in user.tokens.iter().filter(|token| token.until_ms > now_ms) {
             (token.id, token.until_ms).hash(&mut hasher);
         }
         hasher.finish()

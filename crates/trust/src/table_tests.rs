@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::credential::NewToken;
+use crate::credential::{NewToken, Token};
 use crate::permits::ShardPermits;
 use crate::rights::Needs;
 use quintet_engine::Permits as _;
@@ -243,4 +243,26 @@ proptest! {
             prop_assert_eq!(shard.may(principal, *verb, &Name::from(queue.as_str())), expected);
         }
     }
+}
+
+#[test]
+fn what_one_logs_in_with_changes_when_a_token_s_time_is_over() {
+    let token = |byte: u8, until_ms: u64| Token {
+        id: NewToken::of([byte; 32]).id,
+        until_ms,
+    };
+    let ann = User {
+        tokens: vec![token(1, 5000), token(2, u64::MAX)],
+        ..user("ann", &[])
+    };
+    let mut register = Register::default();
+    let table = register
+        .table(std::slice::from_ref(&ann), &[], false)
+        .expect("a table");
+    let number = table.principal("ann").expect("a number");
+    let at = |ms: u64| table.credentials(number, ms);
+    assert_eq!(at(0), at(4999));
+    assert_ne!(at(4999), at(5000));
+    assert_eq!(at(5000), at(u64::MAX - 1));
+    assert_eq!(table.credentials(Principal(4711), 0), 0);
 }

@@ -10,6 +10,7 @@ use quintet_web::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
 use quintet_wire::LoginRefused;
 
 use super::login::{Begun, Comes, Told};
+use super::wall_ms;
 use crate::quotas::{self, Limited, Of};
 use crate::server::Server;
 
@@ -167,7 +168,9 @@ impl Gate for HttpGate {
 
     fn credentials(&self, principal: Principal) -> u64 {
         let server = self.server.upgrade();
-        server.map_or(0, |server| server.trust.table().credentials(principal))
+        server.map_or(0, |server| {
+            server.trust.table().credentials(principal, wall_ms())
+        })
     }
 
     fn note(&self, principal: Principal, peer: Option<IpAddr>, act: &str, status: u16) {

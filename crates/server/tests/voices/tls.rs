@@ -652,3 +652,47 @@ fn a_key_that_others_can_read_starts_nothing() {
         "{said}"
     );
 }
+
+/// What `serve --help` shows for who wants TLS and logins, as it stands there, but on this machine.
+#[test]
+fn the_help_s_example_is_a_server_that_asks_for_a_login_over_tls() {
+    let help = quintet(&["serve", "--help"]).output().unwrap();
+    let help = text(&help.stdout);
+    let example = help.lines().find(|line| line.contains("tls=self-signed"));
+    let listen = example.expect("an example").split_whitespace().last();
+    let listen = listen.unwrap().replace("0.0.0.0:22133", "127.0.0.1:0");
+    assert!(listen.contains("127.0.0.1:0"), "{listen}");
+    let grant = help.split_once("  [[grant]]").expect("a grant").1;
+    let grant = grant.split_once("\n\n").expect("its end").0;
+
+    let mut passwd = quintet(&["passwd", "ann"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = passwd.stdin.take().unwrap();
+    stdin.write_all(b"hush\n").unwrap();
+    drop(stdin);
+    let user = text(&passwd.wait_with_output().unwrap().stdout);
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &[&listen],
+        config: Some(&format!("{user}[[grant]]{grant}\n")),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let ca = server.data.join(quintet_tls::CERTIFICATE);
+    let client = || {
+        let config = config(&ca, BOTH, None);
+        Client::tls(server.address_of("memcache"), Arc::new(config))
+    };
+    let mut nobody = client();
+    nobody.send(b"set q 0 0 2\r\nhi\r\n");
+    nobody.expect(b"CLIENT_ERROR");
+    let mut ann = client();
+    ann.send(b"set x 0 0 8\r\nann hush\r\n");
+    ann.expect(b"STORED\r\n");
+    ann.put("q", b"hi");
+    ann.take("q", b"hi");
+    server.stop();
+}
