@@ -13,6 +13,14 @@ use super::{Source, deb, said};
 use crate::needs::has;
 use crate::{cargo, target};
 
+/// The first systemd that measures the sandbox of a unit that is not installed.
+const SYSTEMD_THAT_MEASURES_FILES: u32 = 250;
+/// What systemd 252 may find open in the unit, of 100: all its lines are needed
+/// for that, but `UMask`, `ProtectHostname`, `LockPersonality` and `RemoveIPC`.
+const EXPOSURE_BY_252: u32 = 17;
+/// The same of versions that weigh a little differently.
+const EXPOSURE_BY_OTHERS: u32 = 20;
+
 /// Builds the package and tries what is in it.
 ///
 /// # Errors
@@ -100,7 +108,50 @@ fn unit(unpacked: &Path) -> Result<()> {
         Command::new("systemd-analyze")
             .args(["verify", "--man=no"])
             .arg(&path),
-    )
+    )?;
+    sandbox(&text, &folder)
+}
+
+/// systemd's own measure of the unit's sandbox, where systemd measures files.
+fn sandbox(unit: &str, folder: &Path) -> Result<()> {
+    let told = said(Command::new("systemd-analyze").arg("--version"))?;
+    let version = told.split_whitespace().nth(1);
+    let version: u32 = version
+        .and_then(|version| version.split(['.', '~', '-']).next()?.parse().ok())
+        .with_context(|| format!("a version in {told}"))?;
+    if version < SYSTEMD_THAT_MEASURES_FILES {
+        println!("xtask: systemd {version} measures no files: the unit's sandbox is not measured");
+        return Ok(());
+    }
+    let threshold = match version {
+        252 => EXPOSURE_BY_252,
+        _ => EXPOSURE_BY_OTHERS,
+    };
+    let within = |text: &str| -> Result<bool> {
+        let path = folder.join("measured.service");
+        fs::write(&path, text)?;
+        let measured = Command::new("systemd-analyze")
+            .args(["security", "--no-pager", "--offline=true"])
+            .arg(format!("--threshold={threshold}"))
+            .arg(&path)
+            .output()?;
+        // One that measured nothing says so in another way.
+        let told = String::from_utf8_lossy(&measured.stdout);
+        ensure!(told.contains("Overall exposure"), "{measured:?}");
+        Ok(measured.status.success())
+    };
+    ensure!(within(unit)?, "the unit's exposure is over {threshold}");
+    // The measure is one: without these it is passed.
+    for line in [
+        "CapabilityBoundingSet=\n",
+        "SystemCallFilter=@system-service\n",
+    ] {
+        let without = unit.replacen(line, "", 1);
+        ensure!(without != unit, "the unit has no {line}");
+        ensure!(!within(&without)?, "nothing is worse without {line}");
+    }
+    println!("xtask: systemd {version}: the unit's exposure is at most {threshold} of 100");
+    Ok(())
 }
 
 /// A server that is ended when this goes.
