@@ -12,9 +12,6 @@ use crate::outcome::{Outcome, Swept};
 
 /// Messages looked at in one step: some hundred us.
 const LOOKS: usize = 1024;
-/// Messages that something is done to in one step: others wait for as long, and a step is a sync
-/// where each is waited for.
-const ACTS: u64 = 256;
 /// Bytes of bodies that are searched, or shown, in one step, but for the last.
 const BODY_BYTES: u64 = 1 << 20;
 
@@ -42,13 +39,9 @@ impl Engine {
             }
         }
         let ends_here = slots.len() < LOOKS;
-        let most = u64::from(sweep.max).min(match sweep.act {
-            SweepAct::Count | SweepAct::Show => u64::MAX,
-            SweepAct::Delete | SweepAct::Kick | SweepAct::Move(_) | SweepAct::Redrive => ACTS,
-        });
         let (mut bytes, mut last, mut whole) = (0, None, true);
         for slot in slots {
-            if done.matched >= most || bytes >= BODY_BYTES {
+            if done.matched >= u64::from(sweep.max) || bytes >= BODY_BYTES {
                 whole = false;
                 break;
             }

@@ -159,33 +159,3 @@ fn what_somebody_works_on_is_left_alone() {
     assert_eq!(swept.leases.len(), 1);
     assert_eq!(swept.leases[0].party, Party(2));
 }
-
-#[test]
-fn an_act_goes_on_with_a_part_of_them_a_step() {
-    let mut w = World::new();
-    for number in 0..600 {
-        w.put("q", &number.to_string());
-    }
-    let mut done = Vec::new();
-    let mut after = None;
-    loop {
-        let sweep = Sweep {
-            queue: "q".into(),
-            state: ListState::Ready,
-            after,
-            max: u32::MAX,
-            filter: Filter::default(),
-            act: SweepAct::Move("p".into()),
-        };
-        let Some(Outcome::Swept(swept)) = w.ask(1, Command::Sweep(Box::new(sweep))) else {
-            panic!("it is one");
-        };
-        done.push(swept.matched);
-        after = swept.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(done.iter().sum::<u64>(), 600);
-    assert!(done.iter().all(|&count| count <= 256), "{done:?}");
-}

@@ -13,7 +13,7 @@ use crate::gate::Visitor;
 use crate::reply;
 
 /// Slices done for one request at most.
-const SLICES: u32 = 256;
+const SLICES: u32 = 64;
 
 /// Reads where a list goes on.
 pub(crate) fn cursor(text: &str) -> Result<Cursor, Problem> {
