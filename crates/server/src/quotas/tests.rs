@@ -187,3 +187,31 @@ fn a_reload_counts_for_those_who_are_there() {
     let nobody = quotas.become_of(one, Principal::ANONYMOUS, None);
     assert_eq!((nobody, ann(two)), (Ok(()), Ok(())));
 }
+
+#[test]
+fn what_a_connection_holds_goes_with_it_to_another_user() {
+    let user = |name: &str| {
+        format!(
+            "[[user]]\nname = '{name}'\n[[limit]]\nuser = '{name}'\nbytes_in_flight_max = '1MiB'\n"
+        )
+    };
+    let quotas = quotas(&[user("ann"), user("bob")].concat());
+    let come = |number: u32, name: &str, meter: &mut Meter| {
+        let become_of = quotas.become_of(meter, Principal(number), Some(name.into()));
+        assert_eq!(become_of, Ok(()));
+    };
+    let mut one = quotas.arrive(None).expect("room");
+    come(7, "ann", &mut one);
+    one.hold(1 << 20);
+    let mut other_ann = quotas.arrive(None).expect("room");
+    come(7, "ann", &mut other_ann);
+    let mut other_bob = quotas.arrive(None).expect("room");
+    come(8, "bob", &mut other_bob);
+    let tight = |meters: [&Meter; 3]| meters.map(|meter| meter.is_tight().is_some());
+    assert_eq!(tight([&one, &other_ann, &other_bob]), [true, true, false]);
+    come(8, "bob", &mut one);
+    assert_eq!(tight([&one, &other_ann, &other_bob]), [true, false, true]);
+    drop(one);
+    let left = [&other_ann, &other_bob].map(|meter| meter.is_tight().is_some());
+    assert_eq!(left, [false, false]);
+}
