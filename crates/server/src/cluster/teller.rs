@@ -205,13 +205,19 @@ impl Teller {
         self.nodes_of(registry::nodes(&self.stream, &self.cluster).unwrap_or_default())
     }
 
-    /// This node and those of `listed`, each asked for its report at the same time.
+    /// This node and those of `listed`, each asked for its report at the same time. Whether one
+    /// is drained is told by the registry, which is what counts: the node itself may not have
+    /// looked there since.
     pub(super) fn nodes_of(&self, listed: Vec<registry::Listed>) -> Vec<Heard> {
         let own = self.cluster.node();
+        let mut report = self.report();
+        if let Some(listed) = listed.iter().find(|listed| listed.node == own) {
+            report.drained = listed.drained;
+        }
         let ourselves = Heard {
             node: own.clone(),
             address: self.address.clone(),
-            report: Some(self.report()),
+            report: Some(report),
             silent: None,
         };
         let mut heard: Vec<Heard> = std::thread::scope(|scope| {
@@ -228,15 +234,19 @@ impl Teller {
     }
 }
 
-/// What a node says of itself.
+/// What a node says of itself, and the registry of its being drained.
 pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
     let question = Question::Order(vec![REPORT.to_owned()]);
     let told = ask_node(settings, &listed.address, question);
     let report = told.map_err(|error| error.to_string()).and_then(|line| {
-        serde_json::from_str(&line).map_err(|_| "it answers what no node does".to_owned())
+        let report = serde_json::from_str::<NodeReport>(&line);
+        report.map_err(|_| "it answers what no node does".to_owned())
     });
     let (report, silent) = match report {
-        Ok(report) => (Some(report), None),
+        Ok(report) => {
+            let drained = listed.drained;
+            (Some(NodeReport { drained, ..report }), None)
+        }
         Err(why) => (None, Some(why)),
     };
     Heard {

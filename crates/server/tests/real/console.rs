@@ -66,23 +66,24 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
     let mut b = cluster.node("b", HTTP);
     b.wait_for("quintet standby of a");
     // The owner's page, to which the other one brings its clients.
-    let shown = until("b has caught up", || {
-        let shown = page(&mut b);
-        row(&shown, "b").contains("can take over").then_some(shown)
-    });
     let verdict = "yes: the loss of any one machine would be survived now";
-    assert!(shown.contains(verdict), "{shown}");
+    let shown = until("all has caught up", || {
+        let shown = page(&mut b);
+        let caught_up = row(&shown, "b").contains("can take over") && shown.contains(verdict);
+        (caught_up && shown.matches(">current<").count() == 2).then_some(shown)
+    });
     assert!(shown.contains("as a sees it"), "{shown}");
     assert!(row(&shown, "a").contains(">owner<"), "{shown}");
     assert!(!row(&shown, "a").contains("/do/move"), "{shown}");
-    assert_eq!(shown.matches(">current<").count(), 2, "{shown}");
 
     let (status, said) = ask(&mut b, "POST", "/cluster/b/do/move", "csrf=0");
     assert_eq!(status, 403, "{said}");
     let shown = press(&mut b, "/cluster/nobody/do/drain");
     assert!(shown.contains("Not done: unknown node"), "{shown}");
     let shown = press(&mut b, "/cluster/b/do/drain");
+    assert!(shown.contains("b is drained."), "{shown}");
     assert!(row(&shown, "b").contains("/do/undrain"), "{shown}");
+    assert!(!row(&shown, "b").contains("/do/move"), "{shown}");
     let shown = press(&mut b, "/cluster/b/do/move");
     assert!(shown.contains("Not done: drained"), "{shown}");
     press(&mut b, "/cluster/b/do/undrain");
