@@ -14,7 +14,8 @@ use std::io::{self, Read};
 use std::sync::mpsc;
 
 use quintet_engine::{
-    Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, Refusal, WallAhead,
+    Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, QueueSetup, Refusal,
+    WallAhead,
 };
 
 pub use budget::{ByteBudget, Share};
@@ -81,6 +82,13 @@ pub trait Door: Send + Sync {
 
     /// Every setting in force, and where it comes from. Empty: nobody tells.
     fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    /// The settings of a queue in force, in the order of the documentation.
+    /// Empty: nobody tells.
+    fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
+        let _ = setup;
         Vec::new()
     }
 

@@ -23,6 +23,20 @@ pub enum Source {
     File,
     /// The command line, which wins over the file.
     CommandLine,
+    /// Set for this queue while the server ran; wins over the file.
+    Queue,
+}
+
+impl Source {
+    /// One word or two, for people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::CommandLine => "command line",
+            Self::Queue => "queue",
+        }
+    }
 }
 
 /// What hooks did at one event, since the server's start.

@@ -431,6 +431,8 @@ pub enum StatsOf {
         from: (u8, u32),
     },
     Message(MessageId),
+    /// How a queue is set up ([`crate::QueueSetup`]).
+    Setup(Name),
 }
 
 /// Messages a command that is about many ([`Command::Kick`],

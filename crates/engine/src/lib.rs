@@ -75,7 +75,7 @@ pub use retry::RetryOn;
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{
-    MessageStats, PartyStats, QueueGauges, QueuePage, QueueStats, QueueTotals, ShardStats,
-    StatsReply,
+    MessageStats, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats, QueueTotals,
+    ShardStats, StatsReply,
 };
 pub use time::{Ms, WallAhead};

@@ -62,6 +62,18 @@ impl Name {
     pub fn is_possible(&self) -> bool {
         !self.is_empty() && self.0.len() <= 65_535
     }
+
+    /// The fan-out child `name` of this queue: `mail` and `audit` are
+    /// `mail+audit`, which lives in the same shard
+    /// ([`shard_of_queue`](crate::shard_of_queue)). `None`: it would be too
+    /// long or without a name, or this is a child itself, which has none.
+    pub fn child(&self, name: &Name) -> Option<Name> {
+        if self.is_empty() || name.is_empty() || self.0.contains(&b'+') {
+            return None;
+        }
+        let child = Name::new(&[self.as_bytes(), b"+", name.as_bytes()].concat());
+        child.is_possible().then_some(child)
+    }
 }
 
 impl From<&str> for Name {

@@ -3,6 +3,7 @@
 use crate::cold::ColdStats;
 use crate::message::{Message, State};
 use crate::name::Name;
+use crate::settings::{Overrides, QueueSettings};
 use crate::time::Ms;
 
 macro_rules! counters {
@@ -243,6 +244,20 @@ pub struct PartyStats {
     pub waits_on: Vec<Name>,
 }
 
+/// How a queue is set up.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct QueueSetup {
+    pub name: Name,
+    /// In force: what the configuration says, with `own` over it.
+    pub settings: QueueSettings,
+    /// What was set for this queue while the server ran ([`crate::Command::Configure`]).
+    pub own: Overrides,
+    /// The queue whose puts it gets copies of.
+    pub parent: Option<Name>,
+    /// Queues that get copies of its puts, in the order they were joined.
+    pub children: Vec<Name>,
+}
+
 /// Some of the queues. One that is there from the first page to the last is in
 /// exactly one of them; one that is made or dropped meanwhile may be in none.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -263,4 +278,5 @@ pub enum StatsReply {
     /// Some of the queues.
     Queues(QueuePage),
     Message(MessageStats),
+    Setup(Box<QueueSetup>),
 }

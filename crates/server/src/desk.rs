@@ -17,12 +17,14 @@ use quintet_door::{
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
+    QueueSetup,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
 use quintet_wire::STREAM_OVER;
 
 use crate::audit;
+use crate::config::told_of_queue;
 use crate::io::{Mail, Upload};
 use crate::metrics;
 use crate::server::Server;
@@ -127,6 +129,10 @@ impl Door for ServerDoor {
 
     fn settings(&self) -> Vec<Setting> {
         locked(&self.0.config).told(&self.0.given)
+    }
+
+    fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
+        told_of_queue(setup)
     }
 
     fn hook_events(&self) -> Vec<HookEvent> {

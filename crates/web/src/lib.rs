@@ -14,6 +14,7 @@ mod authorization;
 pub mod builtin;
 mod console;
 mod cookie;
+mod download;
 mod events;
 mod files;
 mod flash;

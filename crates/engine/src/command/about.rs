@@ -187,7 +187,7 @@ impl Command {
             Command::Stats(of) => {
                 let subject = match of {
                     StatsOf::Shard => Subject::All,
-                    StatsOf::Queue(queue) => Subject::Queue(queue),
+                    StatsOf::Queue(queue) | StatsOf::Setup(queue) => Subject::Queue(queue),
                     StatsOf::Queues { from } => Subject::Slice(from.0),
                     StatsOf::Message(id) => Subject::Message(*id),
                 };

@@ -8,7 +8,9 @@ use crate::command::{ListState, Party, Peek, StatsOf};
 use crate::engine::Engine;
 use crate::message::{Message, QueueId, State};
 use crate::outcome::{Outcome, Refusal};
-use crate::stats::{MessageStats, PartyStats, QueuePage, QueueStats, ShardStats, StatsReply};
+use crate::stats::{
+    MessageStats, PartyStats, QueuePage, QueueSetup, QueueStats, ShardStats, StatsReply,
+};
 use crate::store::Queue;
 
 /// Queues looked at, and messages that become ready, for the shard's numbers.
@@ -115,6 +117,18 @@ impl Engine {
                 self.store.promote(id, self.now);
                 let queue = self.store.queue(id).ok_or(Refusal::QueueNotFound)?;
                 Ok(StatsReply::Queue(self.queue_stats(queue)))
+            }
+            StatsOf::Setup(name) => {
+                let id = self.existing(name)?;
+                let queue = self.store.queue(id).ok_or(Refusal::QueueNotFound)?;
+                let name_of = |id: &QueueId| self.store.name_of(*id);
+                Ok(StatsReply::Setup(Box::new(QueueSetup {
+                    name: queue.name.clone(),
+                    settings: queue.live.settings.clone(),
+                    own: queue.overrides.clone(),
+                    parent: queue.parent.as_ref().map(name_of),
+                    children: queue.children.iter().map(name_of).collect(),
+                })))
             }
             StatsOf::Shard => {
                 self.promote_all();

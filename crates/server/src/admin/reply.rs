@@ -1,5 +1,6 @@
 //! Replies of the control channel.
 
+use quintet_door::Setting;
 use quintet_engine::{
     Message, Name, Outcome, QueueGauges, QueueStats, QueueTotals, Refusal, ShardStats, StatsReply,
     TableEntry,
@@ -8,6 +9,7 @@ use quintet_wire::{Given, Output, ServerStats};
 use serde_json::{Map, Value, json};
 
 use super::head::Head;
+use crate::config::told_of_queue;
 
 /// The code of a hook's refusal; those of the engine are [`Refusal::code`].
 const DENIED: &str = "denied";
@@ -69,6 +71,12 @@ fn engine(outcome: &Outcome) -> Value {
                 "queues": page.queues.iter().map(queue).collect::<Vec<_>>(),
                 "next": page.next,
             }),
+            StatsReply::Setup(setup) => json!({
+                "name": setup.name.to_string(),
+                "settings": told_of_queue(setup).iter().map(setting).collect::<Vec<_>>(),
+                "parent": setup.parent.as_ref().map(Name::to_string),
+                "children": setup.children.iter().map(Name::to_string).collect::<Vec<_>>(),
+            }),
             StatsReply::Message(stats) => {
                 json!({ "message": message(&stats.message, &stats.queue) })
             }
@@ -83,6 +91,10 @@ fn engine(outcome: &Outcome) -> Value {
         }
         Outcome::Denied(text) => json!({ "error": text, "code": DENIED }),
     }
+}
+
+fn setting(setting: &Setting) -> Value {
+    json!({ "key": setting.key, "value": setting.value, "source": setting.source.name() })
 }
 
 /// All of [`Head`], and always what most readers look for.

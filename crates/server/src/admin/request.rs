@@ -62,6 +62,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
                 None => Ask::Host(HostAsk::Stats),
             },
         )),
+        "setup" => engine(Command::Stats(StatsOf::Setup(queue(of)?))),
+        "config" => Ok(Request::Ask(Ask::Host(HostAsk::Config))),
+        "join" => engine(join(of)?),
         "metrics" => Ok(Request::Ask(Ask::Host(HostAsk::Metrics))),
         "rates" => Ok(Request::Ask(Ask::Host(HostAsk::Rates))),
         "drop" => engine(drop_queues(of)?),
@@ -123,6 +126,17 @@ fn queue(of: &Value) -> Result<Name, String> {
         .and_then(Value::as_str)
         .ok_or("which queue?")?;
     Ok(name(text))
+}
+
+fn join(of: &Value) -> Result<Command, String> {
+    let parent = queue(of)?;
+    let child = of.get("child").and_then(Value::as_str);
+    let child = child.ok_or("which child?")?;
+    let named = parent.child(&name(child));
+    let child = named.ok_or_else(|| {
+        format!("{parent} cannot have a child \"{child}\": too long together, or a child itself")
+    })?;
+    Ok(Command::Join { parent, child })
 }
 
 fn id(of: &Value) -> Result<MessageId, String> {

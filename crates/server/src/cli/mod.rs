@@ -24,6 +24,7 @@ mod rq;
 mod runs;
 mod script_files;
 mod serve;
+mod settings;
 mod show;
 mod tail;
 mod top;
@@ -72,6 +73,8 @@ enum Command {
     Metrics(show::Metrics),
     /// List the queues of the running server.
     Queues(show::Queues),
+    /// Print the settings in force, of the running server or of one queue.
+    Settings(settings::Settings),
     /// Watch queues, rates, ages and connections, and steer them.
     Top(top::Top),
     /// Print what comes into a queue and leaves it, without taking it.
@@ -80,6 +83,8 @@ enum Command {
     Drop(drop::Drop),
     /// Move messages of the running server to another queue.
     Move(verbs::Move),
+    /// Have what is put to a queue copied to others, or list those.
+    Fanout(verbs::Fanout),
     /// List messages of a queue, without taking them.
     Browse(verbs::Browse),
     /// List the messages that are reserved, and who holds them.
@@ -195,10 +200,12 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stats(command) => command.run(),
         Command::Metrics(command) => command.run(),
         Command::Queues(command) => command.run(),
+        Command::Settings(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Tail(command) => command.run(),
         Command::Drop(command) => command.run(),
         Command::Move(command) => command.run(),
+        Command::Fanout(command) => command.run(),
         Command::Browse(command) => command.run(),
         Command::Leases(command) => command.run(),
         Command::Clients(command) => command.run(),

@@ -178,7 +178,7 @@ pub(super) fn rate(rate: Option<f64>) -> String {
 }
 
 /// A JSON value without quotes.
-fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

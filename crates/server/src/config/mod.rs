@@ -38,6 +38,7 @@ pub(crate) use print::{Secrets, print};
 pub(crate) use quintet_host::SyncPolicy;
 pub(crate) use served::Served;
 pub(crate) use tls::{ListenTls, TlsMode};
+pub(crate) use told::told_of_queue;
 pub(crate) use trust::{GrantTable, UserTable, end_text, open_to_all};
 pub(crate) use units::parse_duration_ms;
 

@@ -12,6 +12,8 @@ pub(crate) struct QueueSpec {
     pub(crate) help: &'static str,
     pub(super) set: fn(&mut Overrides, &toml::Value) -> Result<(), String>,
     pub(super) show: fn(&QueueSettings) -> String,
+    /// True if it is among these.
+    pub(super) among: fn(&Overrides) -> bool,
 }
 
 fn u32_of(value: &toml::Value) -> Result<u32, String> {
@@ -40,6 +42,7 @@ macro_rules! spec {
                 Ok(())
             },
             show: |settings| $show(settings.$field.clone()),
+            among: |overrides| overrides.$field.is_some(),
         }
     };
 }
@@ -129,6 +132,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
                     .unwrap_or_default(),
             )
         },
+        among: |overrides| overrides.expire_to.is_some(),
     },
     spec!(
         "when_full",

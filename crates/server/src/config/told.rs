@@ -1,7 +1,7 @@
 //! Settings in force and where each comes from, for those who operate.
 
 use quintet_door::{Setting, Source};
-use quintet_engine::QueueSettings;
+use quintet_engine::{QueueSettings, QueueSetup};
 
 use super::cluster::CLUSTER;
 use super::print::{self, Secrets};
@@ -96,6 +96,27 @@ impl Config {
     }
 }
 
+/// The settings of a queue in force. What a rule or `[defaults]` says as nobody saying anything
+/// would is told as the default.
+pub(crate) fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
+    let usual = QueueSettings::default();
+    let told = QUEUE_SETTINGS.iter().map(|spec| {
+        let value = (spec.show)(&setup.settings);
+        let differs = value != (spec.show)(&usual);
+        Setting {
+            table: String::new(),
+            key: spec.key.to_owned(),
+            value,
+            source: match (spec.among)(&setup.own) {
+                true => Source::Queue,
+                false => file_if(differs),
+            },
+            help: spec.help.to_owned(),
+        }
+    });
+    told.collect()
+}
+
 fn file_if(differs: bool) -> Source {
     match differs {
         true => Source::File,
@@ -117,6 +138,8 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
+    use quintet_engine::Overrides;
+
     use super::super::load::from_text;
     use super::*;
 
@@ -124,6 +147,33 @@ mod tests {
         let mut all = all.iter();
         let found = all.find(|setting| setting.table == table && setting.key == key);
         found.unwrap_or_else(|| panic!("no {table} {key}"))
+    }
+
+    #[test]
+    fn a_queue_tells_what_holds_and_who_said_so() {
+        let own = Overrides {
+            messages_max: Some(0),
+            ..Overrides::default()
+        };
+        let settings = QueueSettings {
+            attempts_max: 3,
+            ..QueueSettings::default()
+        };
+        let all = told_of_queue(&QueueSetup {
+            settings,
+            own,
+            ..QueueSetup::default()
+        });
+        assert_eq!(all.len(), QUEUE_SETTINGS.len());
+        for (key, value, source) in [
+            ("attempts_max", "3", Source::File),
+            ("messages_max", "0", Source::Queue),
+            ("expire_to", "\"\"", Source::Default),
+            ("take_burst", "1", Source::Default),
+        ] {
+            let told = of(&all, "", key);
+            assert_eq!((told.value.as_str(), told.source), (value, source), "{key}");
+        }
     }
 
     #[test]

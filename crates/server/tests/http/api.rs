@@ -474,3 +474,115 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
     assert!(queue["out_per_s"].as_f64().is_some(), "{queue}");
     assert_eq!(get(&server, "/queues/work/history?cursor=1").status, 400);
 }
+
+#[test]
+fn a_queue_tells_its_settings_its_leases_and_its_children() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &["memcache=0", "beanstalk=0", "http=0"],
+        config: Some("shards = 4\n[[queue]]\nname = 'work'\nretry_on = ['lost']\nttl = '1h'\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    assert_eq!(get(&server, "/queues/work/settings").status, 404);
+    put(&server, "work", &["one", "two", "three"]);
+    let setup = get(&server, "/queues/work/settings").json;
+    let of = |key: &str| {
+        let all = setup["settings"].as_array().unwrap();
+        let found = all.iter().find(|setting| setting["key"] == key).unwrap();
+        (found["value"].clone(), found["source"].clone())
+    };
+    assert_eq!(of("ttl"), (json!("1h"), json!("file")));
+    assert_eq!(of("retry_on"), (json!(["lost"]), json!("file")));
+    assert_eq!(of("take_burst"), (json!(1), json!("default")));
+    assert_eq!(setup["children"], json!([]));
+
+    let mut client = server.client_of("beanstalk");
+    client.send(b"watch work\r\n");
+    client.expect(b"WATCHING 2\r\n");
+    client.send(b"reserve\r\n");
+    let id: u64 = text(&client.until(b"\r\n"))
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    client.until(b"\r\n");
+    let token = reserve(&server, &json!({ "lease_ms": 60_000 }))[0]["lease"].clone();
+    let page = get(&server, "/queues/work/leases?max=1").json;
+    let rest = format!(
+        "/queues/work/leases?cursor={}",
+        page["cursor"].as_str().unwrap()
+    );
+    let rest = get(&server, &rest).json;
+    let (held, timed) = (&page["leases"][0], &rest["leases"][0]);
+    assert_eq!(
+        (&held["message"], &held["bound"]),
+        (&json!(id), &json!("connection"))
+    );
+    let clients = get(&server, "/connections").json;
+    let theirs = clients
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["voice"] == "beanstalk");
+    assert_eq!(held["connection"], theirs.unwrap()["id"]);
+    assert_eq!(
+        (&timed["connection"], &timed["bound"]),
+        (&Value::Null, &json!("time"))
+    );
+    assert!(
+        (1..=60_000).contains(&timed["left_ms"].as_u64().unwrap()),
+        "{timed}"
+    );
+    assert!(rest["cursor"].is_null() && rest["leases"].as_array().unwrap().len() == 1);
+    // Whoever sees that it is leased cannot end that.
+    assert!(!rest.to_string().contains(token.as_str().unwrap()));
+
+    let joined = post(
+        &server,
+        "/queues/work/children",
+        &json!({ "name": "audit" }),
+    );
+    assert_eq!(
+        (joined.status, &joined.json["queue"]),
+        (200, &json!("work+audit"))
+    );
+    put(&server, "work", &["four"]);
+    server.client_of("memcache").take("work+audit", b"four");
+    let setup = get(&server, "/queues/work/settings").json;
+    assert_eq!(setup["children"], json!(["work+audit"]));
+    let child = get(&server, "/queues/work+audit/settings").json;
+    assert_eq!(child["parent"], "work");
+    let wrong = post(
+        &server,
+        "/queues/work+audit/children",
+        &json!({ "name": "more" }),
+    );
+    assert_eq!((wrong.status, &wrong.json["field"]), (400, &json!("name")));
+}
+
+#[test]
+fn a_body_of_any_length_comes_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let large = "0123456789abcdef".repeat(20_000);
+    let ids = put(&server, "work", &[&large, "small"]);
+    let held = reserve(&server, &json!({}));
+    assert!(held[0]["body"].is_null() && held[0]["bytes"] == large.len());
+    for (id, body) in ids.iter().zip([large.as_str(), "small"]) {
+        let mut client = server.client_of("http");
+        let request = format!(
+            "GET /api/v1/messages/{id}/body HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        );
+        client.send(request.as_bytes());
+        let reply = text(&client.exact(usize::MAX));
+        let (head, came) = reply.split_once("\r\n\r\n").expect("a head");
+        assert!(
+            head.contains("content-type: application/octet-stream"),
+            "{head}"
+        );
+        assert!(came == body, "{id}: {} bytes", came.len());
+    }
+    assert_eq!(get(&server, "/messages/99/body").status, 404);
+}

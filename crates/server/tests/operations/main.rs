@@ -12,6 +12,7 @@ mod logs;
 mod readme;
 mod remembered;
 mod rq_command;
+mod settings;
 mod shards;
 mod transfer;
 mod trust;

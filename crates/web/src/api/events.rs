@@ -108,9 +108,10 @@ impl Api {
         match self.submit(principal, command).await {
             Some((Outcome::Stats(stats), _)) => match *stats {
                 StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.door.rates(queue))),
-                StatsReply::Shard(_) | StatsReply::Queues(_) | StatsReply::Message(_) => {
-                    Err(Refusal::NotFound)
-                }
+                StatsReply::Shard(_)
+                | StatsReply::Queues(_)
+                | StatsReply::Message(_)
+                | StatsReply::Setup(_) => Err(Refusal::NotFound),
             },
             Some((Outcome::Refused(refusal), _)) => Err(refusal),
             // It is stopping: nothing is known.

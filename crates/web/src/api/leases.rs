@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
+use hyper::{StatusCode, Uri};
 use quintet_engine::{
-    BackTo, By, Command, Compound, Guard, How, LeaseAsk, LeaseOwner, LeaseTime, Outcome, Take,
-    Wait, When,
+    BackTo, By, Command, Compound, Filter, Guard, How, LeaseAsk, LeaseOwner, LeaseTime, ListState,
+    Outcome, Sweep, SweepAct, Take, Wait, When,
 };
 
 use super::problem::Problem;
-use super::types::{Bury, Extend, Fail, Page, Release, Reserve, Shown};
-use super::{Api, read};
+use super::types::{Bury, Extend, Fail, Leased, Leases, Page, Release, Reserve, Shown};
+use super::{Api, bulk, read};
 use crate::gate::Visitor;
 use crate::reply;
 
@@ -32,6 +32,42 @@ fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
         }
         given => Ok(given),
     }
+}
+
+/// Lists the leases of a queue: which messages are being worked on, by whom and
+/// for how long yet.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/leases", tag = "leases",
+    params(("queue" = String, Path),
+        ("max" = Option<u64>, Query, description = "1 to 1000; 100 if left out"),
+        ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = Leases), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
+    let sweep = Sweep {
+        queue: read::queue(&queue)?,
+        state: ListState::Reserved,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: query.get("cursor").map(bulk::cursor).transpose()?,
+        max: read::page_size(&query)?,
+    };
+    let asked = api.ask(&visitor, Command::Sweep(Box::new(sweep))).await?;
+    let (Outcome::Swept(swept), _) = asked else {
+        return Err(Problem::unexpected());
+    };
+    let now = api.door.now();
+    let leases = swept.messages.iter().zip(&swept.leases);
+    Ok(reply::document(&Leases {
+        leases: leases
+            .map(|(message, lease)| Leased::of(message, lease, now))
+            .collect(),
+        cursor: swept.next.map(bulk::cursor_text),
+    }))
 }
 
 /// Reserves messages: nobody else gets them until their leases end. Each comes

@@ -17,13 +17,12 @@ use quintet_engine::{
 use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
 use super::{Api, bulk, read};
+use crate::download;
 use crate::gate::Visitor;
 use crate::reply;
 
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;
-/// Messages of a page at most.
-const PAGE_MAX: u64 = 1000;
 /// Bodies up to here are in memory, and can be replaced by one another.
 const SMALL: usize = 64 << 10;
 /// For how long a dedupe id counts if nothing is said.
@@ -209,13 +208,6 @@ pub(super) async fn browse(
     };
     let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
     let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
-    let max = query.number("max", PAGE_MAX)?.unwrap_or(100);
-    if max == 0 {
-        return Err(Problem::field(
-            "max",
-            format!("a number from 1 to {PAGE_MAX}"),
-        ));
-    }
     let sweep = Sweep {
         queue: read::queue(&queue)?,
         state: read::state(query.get("state").unwrap_or("ready"))?,
@@ -228,7 +220,7 @@ pub(super) async fn browse(
         },
         act: SweepAct::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
-        max: u32::try_from(max).unwrap_or(u32::MAX),
+        max: read::page_size(&query)?,
     };
     let name = sweep.queue.clone();
     let asked = api.ask(&visitor, Command::Sweep(Box::new(sweep))).await?;
@@ -265,6 +257,23 @@ pub(super) async fn show(
         response.headers_mut().insert(ETAG, tag);
     }
     Ok(response)
+}
+
+/// A message's body as it is, of any length.
+#[utoipa::path(get, path = "/api/v1/messages/{id}/body", tag = "messages",
+    params(("id" = u64, Path)),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn body(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let (message, _) = api.message(&visitor, read::message(&id)?).await?;
+    let door = Arc::clone(&api.door);
+    Ok(download::response(door, message.id, message.body))
 }
 
 /// Changes a message that is not reserved; with `If-Match` only if it still is

@@ -113,6 +113,9 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/queues", get(queues::list))
         .route("/queues/{queue}", get(queues::show).delete(queues::remove))
         .route("/queues/{queue}/history", get(queues::history))
+        .route("/queues/{queue}/settings", get(queues::settings))
+        .route("/queues/{queue}/leases", get(leases::list))
+        .route("/queues/{queue}/children", post(queues::join))
         .route("/queues/{queue}/pause", post(queues::pause))
         .route("/queues/{queue}/resume", post(queues::resume))
         .route(
@@ -127,6 +130,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
                 .patch(messages::edit)
                 .delete(messages::remove),
         )
+        .route("/messages/{id}/body", get(messages::body))
         .route("/messages/{id}/kick", post(messages::kick))
         .route("/messages/{id}/move", post(messages::transfer))
         .route("/leases/{token}/finish", post(leases::finish))

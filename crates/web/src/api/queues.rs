@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_engine::{Command, Outcome, QueueStats, StatsOf, StatsReply, WallAhead};
+use quintet_engine::{Command, Name, Outcome, QueueStats, StatsOf, StatsReply, WallAhead};
 use serde_json::Value;
 
 use super::problem::Problem;
-use super::types::{PastOfQueue, PauseFor, Queues};
+use super::types::{Child, InForce, Named, PastOfQueue, PauseFor, Queues, Setup};
 use super::{Api, read, types};
 use crate::gate::Visitor;
 use crate::reply;
@@ -70,9 +70,10 @@ pub(super) async fn show(
     };
     match *stats {
         StatsReply::Queue(stats) => Ok(reply::document(&api.queue(&stats))),
-        StatsReply::Shard(_) | StatsReply::Queues(_) | StatsReply::Message(_) => {
-            Err(Problem::unexpected())
-        }
+        StatsReply::Shard(_)
+        | StatsReply::Queues(_)
+        | StatsReply::Message(_)
+        | StatsReply::Setup(_) => Err(Problem::unexpected()),
     }
 }
 
@@ -97,6 +98,57 @@ pub(super) async fn history(
     let ahead = WallAhead::between(door.now(), door.wall());
     let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
     Ok(reply::document(&past))
+}
+
+/// The settings of a queue that are in force, who gets copies of its puts, and
+/// whose puts it gets.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn settings(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    read::Query::of(&uri, &[], &[])?;
+    let of = StatsOf::Setup(read::queue(&queue)?);
+    let (Outcome::Stats(stats), _) = api.ask(&visitor, Command::Stats(of)).await? else {
+        return Err(Problem::unexpected());
+    };
+    let StatsReply::Setup(setup) = *stats else {
+        return Err(Problem::unexpected());
+    };
+    let settings = api.door.queue_settings(&setup).into_iter();
+    Ok(reply::document(&Setup {
+        queue: setup.name.to_string(),
+        settings: settings.map(InForce::of).collect(),
+        parent: setup.parent.as_ref().map(Name::to_string),
+        children: setup.children.iter().map(Name::to_string).collect(),
+    }))
+}
+
+/// From now on a queue `QUEUE+NAME` gets a copy of every put to this one. Both
+/// are made if they are not there; deleting the child ends it.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/children", tag = "queues",
+    params(("queue" = String, Path)), request_body = Child,
+    responses((status = 200, body = Named), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn join(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(queue): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let parent = read::queue(&queue)?;
+    let (Child { name }, _share) = read::body(&api.app, request).await?;
+    let child = parent.child(&read::queue(&name)?);
+    let child = child.ok_or_else(|| {
+        let detail = "too long together, or the queue is a child itself";
+        Problem::field("name", detail)
+    })?;
+    let queue = child.to_string();
+    api.ask(&visitor, Command::Join { parent, child }).await?;
+    Ok(reply::document(&Named { queue }))
 }
 
 /// Removes a queue and all in it; what is reserved vanishes when it is

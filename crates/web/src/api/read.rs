@@ -10,6 +10,9 @@ use crate::app::{App, content_type};
 use crate::form;
 use crate::payer::Held;
 
+/// Messages of a page at most.
+const PAGE_MAX: u64 = 1000;
+
 /// A JSON body; nothing counts as `{}`. Answers its share of memory as well.
 ///
 /// # Errors
@@ -99,6 +102,17 @@ impl Query {
             number.ok_or_else(|| Problem::field(name, format!("a number from 0 to {most}")))
         });
         number.transpose()
+    }
+}
+
+/// How many a page has at most, as `max` of the query says.
+pub(super) fn page_size(query: &Query) -> Result<u32, Problem> {
+    match query.number("max", PAGE_MAX)?.unwrap_or(100) {
+        0 => Err(Problem::field(
+            "max",
+            format!("a number from 1 to {PAGE_MAX}"),
+        )),
+        max => Ok(u32::try_from(max).unwrap_or(u32::MAX)),
     }
 }
 

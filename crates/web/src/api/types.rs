@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_door::{History, Rates, Series};
-use quintet_engine::{Message, Ms, Name, QueueStats, State};
+use quintet_door::{History, Rates, Series, Setting};
+use quintet_engine::{Bound, Lease, Message, Ms, Name, Party, QueueStats, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -228,6 +228,73 @@ pub(super) struct Queues {
     pub(super) cursor: Option<String>,
 }
 
+/// A setting of a queue that is in force.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct InForce {
+    /// As in a `[[queue]]` table.
+    pub(super) key: String,
+    /// As such a table says it: a number, true or false, a text, a list.
+    #[schema(value_type = Value)]
+    pub(super) value: Value,
+    /// `default`, `file`, or `queue`: set for this queue while the server ran.
+    pub(super) source: &'static str,
+    /// What it does, with unit and range.
+    pub(super) help: String,
+}
+
+/// How a queue is set up.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Setup {
+    pub(super) queue: String,
+    /// In the order of the documentation.
+    pub(super) settings: Vec<InForce>,
+    /// The queue whose puts it gets copies of.
+    pub(super) parent: Option<String>,
+    /// Queues that get copies of its puts.
+    pub(super) children: Vec<String>,
+}
+
+/// A queue that is to get copies of another's puts.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Child {
+    /// What follows the other's name and a `+` in its own.
+    pub(super) name: String,
+}
+
+/// A queue by its name.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Named {
+    pub(super) queue: String,
+}
+
+/// A lease, without its token.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Leased {
+    /// The message's id.
+    pub(super) message: u64,
+    /// The connection that holds it, as `/connections` numbers them; null: a
+    /// script, whoever has the token, or nobody since a restart.
+    pub(super) connection: Option<u64>,
+    /// What ends it besides its time and its holder: `connection`, `process`
+    /// or `time`, which is nothing.
+    pub(super) bound: &'static str,
+    /// How long it is held, or was last prolonged; null: it has no end.
+    pub(super) held_ms: Option<u64>,
+    /// How long it lasts; null: it has no end.
+    pub(super) left_ms: Option<u64>,
+    /// Leases of the message so far, this one included.
+    pub(super) attempts: u32,
+}
+
+/// Leases of a list.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Leases {
+    pub(super) leases: Vec<Leased>,
+    /// Go on with this; null: that was all.
+    pub(super) cursor: Option<String>,
+}
+
 /// How a queue's numbers were.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct PastOfQueue {
@@ -254,6 +321,39 @@ pub(super) struct Past {
     pub(super) in_per_s: Vec<Option<f64>>,
     /// Messages that left, each second.
     pub(super) out_per_s: Vec<Option<f64>>,
+}
+
+impl InForce {
+    pub(super) fn of(setting: Setting) -> Self {
+        // What TOML says of a number, a flag, a text or a list of them is JSON.
+        let value = serde_json::from_str(&setting.value);
+        Self {
+            key: setting.key,
+            value: value.unwrap_or(Value::String(setting.value)),
+            source: setting.source.name(),
+            help: setting.help,
+        }
+    }
+}
+
+impl Leased {
+    pub(super) fn of(message: &Message, lease: &Lease, now: Ms) -> Self {
+        let left_ms = lease.until.map(|until| until.since(now));
+        let connection =
+            (lease.bound == Bound::Connection && lease.party != Party(0)).then_some(lease.party.0);
+        Self {
+            message: message.id.0,
+            connection,
+            bound: match lease.bound {
+                Bound::Connection => "connection",
+                Bound::Process => "process",
+                Bound::Time => "time",
+            },
+            held_ms: left_ms.map(|left| lease.span_ms.saturating_sub(left)),
+            left_ms,
+            attempts: message.reserves,
+        }
+    }
 }
 
 impl PastOfQueue {

@@ -1,15 +1,13 @@
 //! A message's body, as text, JSON and bytes.
 
-use axum::body::Body;
 use axum::extract::Path;
 use axum::response::Response;
-use hyper::StatusCode;
-use hyper::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use quintet_engine::Verb;
 
 use super::Asked;
 use super::names::{self, Piece};
 use crate::api::Problem;
+use crate::download;
 
 /// Bytes of a body that a page shows at once.
 pub(super) const SHOWN: usize = 64 << 10;
@@ -136,49 +134,7 @@ pub(super) async fn download(asked: Asked, Path(id): Path<String>) -> Result<Res
         return Err(Problem::not_found());
     }
     let door = asked.console.api.door();
-    let body = message.body.clone();
-    let len = body.len();
-    let stream = futures_util::stream::unfold(0, move |from: u64| {
-        let (door, body) = (std::sync::Arc::clone(&door), body.clone());
-        async move {
-            if from >= body.len() {
-                return None;
-            }
-            let read = tokio::task::spawn_blocking(move || {
-                let mut piece = vec![0; SHOWN];
-                let read = door.read(&body, from, &mut piece)?;
-                if read == 0 {
-                    return Err(std::io::ErrorKind::UnexpectedEof.into());
-                }
-                piece.truncate(read);
-                Ok(piece)
-            });
-            let piece = read
-                .await
-                .unwrap_or_else(|error| Err(std::io::Error::other(error)));
-            let next = piece
-                .as_ref()
-                .map_or(u64::MAX, |piece| from + piece.len() as u64);
-            Some((piece, next))
-        }
-    });
-    let mut response = Response::new(Body::from_stream(stream));
-    *response.status_mut() = StatusCode::OK;
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; sandbox"),
-    );
-    headers.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from(len));
-    let name = format!("attachment; filename=\"message-{}.bin\"", message.id.0);
-    if let Ok(name) = HeaderValue::from_str(&name) {
-        headers.insert(CONTENT_DISPOSITION, name);
-    }
-    Ok(response)
+    Ok(download::response(door, message.id, message.body.clone()))
 }
 
 #[cfg(test)]

@@ -50,11 +50,7 @@ impl Value {
         Self {
             key: setting.key,
             value: seen(&setting.value),
-            from: match setting.source {
-                Source::Default => "default",
-                Source::File => "file",
-                Source::CommandLine => "command line",
-            },
+            from: setting.source.name(),
             said: setting.source != Source::Default,
             help: setting.help,
         }

@@ -94,7 +94,10 @@ impl BeanstalkReply {
             }
             (BeanstalkReply::StatsJob, Outcome::Stats(reply)) => match &**reply {
                 StatsReply::Message(message) => stats::job(message, output),
-                StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Queues(_) => {
+                StatsReply::Shard(_)
+                | StatsReply::Queue(_)
+                | StatsReply::Queues(_)
+                | StatsReply::Setup(_) => {
                     output.put(INTERNAL_ERROR);
                 }
             },

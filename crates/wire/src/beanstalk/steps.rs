@@ -67,7 +67,10 @@ pub(super) fn go_on(
 fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
     match reply {
         StatsReply::Queues(page) => Some(page),
-        StatsReply::Shard(_) | StatsReply::Queue(_) | StatsReply::Message(_) => None,
+        StatsReply::Shard(_)
+        | StatsReply::Queue(_)
+        | StatsReply::Message(_)
+        | StatsReply::Setup(_) => None,
     }
 }
 

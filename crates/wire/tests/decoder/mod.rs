@@ -232,6 +232,7 @@ fn numbers(of: &StatsOf) -> StatsReply {
             name: name.clone(),
             ..QueueStats::default()
         }),
+        StatsOf::Setup(_) => StatsReply::Setup(Box::default()),
         StatsOf::Message(_) => StatsReply::Message(MessageStats {
             message: MESSAGE.clone(),
             queue: Name::from("queue"),

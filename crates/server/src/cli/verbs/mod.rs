@@ -3,6 +3,7 @@
 mod browse;
 mod bulk;
 mod clients;
+mod fanout;
 mod message;
 mod moving;
 mod pause;
@@ -13,6 +14,7 @@ mod server;
 pub(super) use browse::{Browse, preview};
 pub(super) use bulk::{Bulk, PURGE, RETRY};
 pub(super) use clients::{Clients, Leases, clients, shown};
+pub(super) use fanout::Fanout;
 pub(super) use message::{Delete, Edit};
 pub(super) use moving::Move;
 pub(super) use pause::{Pause, Resume};

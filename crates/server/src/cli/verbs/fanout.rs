@@ -1,0 +1,56 @@
+//! `quintet fanout`.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+
+/// Arguments of `fanout`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+From now on what is put to the queue is copied to each child as well; what is in it already is not.
+The child CHILD of QUEUE is the queue QUEUE+CHILD, for every voice. `quintet drop QUEUE+CHILD` ends
+it. With `fanout_only = true` in its [[queue]] table a queue keeps nothing for itself.
+
+Examples:
+  quintet fanout orders audit billing   make orders+audit and orders+billing
+  quintet fanout orders                 who gets copies?")]
+pub(in super::super) struct Fanout {
+    #[command(flatten)]
+    at: Where,
+    /// Whose puts are copied.
+    queue: String,
+    /// Who is to get copies; nobody: print who does.
+    #[arg(value_name = "CHILD")]
+    children: Vec<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Fanout {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        for child in &self.children {
+            let request = json!({ "join": { "queue": self.queue, "child": child } });
+            client.ask(&request, &mut std::io::empty())?;
+        }
+        let request = json!({ "setup": { "queue": self.queue } });
+        let setup = client.ask(&request, &mut std::io::empty())?;
+        let mut out = stdout().lock();
+        if self.json {
+            let told = json!({ "queue": setup["name"], "children": setup["children"] });
+            writeln!(out, "{told}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let children = setup["children"].as_array().into_iter().flatten();
+        for child in children.filter_map(Value::as_str) {
+            writeln!(out, "{child}")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

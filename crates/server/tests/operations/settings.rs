@@ -1,0 +1,77 @@
+//! `quintet settings` and `quintet fanout`.
+
+use crate::common::{Server, Start, text};
+
+fn said(server: &Server, args: &[&str]) -> String {
+    let done = server.run(args);
+    let (out, err) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{args:?}: {out}{err}");
+    out
+}
+
+/// A line's words.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn a_queues_settings_and_who_says_so_and_the_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        config: Some(
+            "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n",
+        ),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    said(&server, &["put", "work", "a"]);
+    let shown = said(&server, &["settings", "work"]);
+    let lines: Vec<Vec<&str>> = shown.lines().map(words).collect();
+    assert_eq!(lines[0], ["setting", "value", "said", "by"]);
+    assert_eq!(lines[1], ["attempts_max", "3", "file"]);
+    assert_eq!(lines[2], ["ttl", "\"1h\"", "file"]);
+    assert_eq!(lines.len(), 3, "{shown}");
+    let all = said(&server, &["settings", "work", "--all"]);
+    let is = ["take_burst", "1", "default"];
+    assert!(all.lines().any(|line| words(line) == is), "{all}");
+    let running = said(&server, &["settings"]);
+    assert!(running.contains("queues_max = 77\n"), "{running}");
+    let done = server.run(&["settings", "nobody"]);
+    let why = text(&done.stderr);
+    assert_eq!(why, "quintet: queue not found\n");
+    assert!(!done.status.success());
+}
+
+#[test]
+fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        config: Some("shards = 4\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let made = said(&server, &["fanout", "orders", "audit", "billing"]);
+    assert_eq!(made, "orders+audit\norders+billing\n");
+    said(&server, &["put", "orders", "a"]);
+    for queue in ["orders", "orders+audit", "orders+billing"] {
+        assert_eq!(said(&server, &["take", queue]), "a", "{queue}");
+    }
+    let shown = said(&server, &["settings", "orders+audit"]);
+    assert!(
+        shown.ends_with("gets copies of what is put to orders\n"),
+        "{shown}"
+    );
+    said(&server, &["drop", "orders+audit"]);
+    assert_eq!(said(&server, &["fanout", "orders"]), "orders+billing\n");
+    let json = said(&server, &["fanout", "orders", "--json"]);
+    assert_eq!(
+        json,
+        "{\"children\":[\"orders+billing\"],\"queue\":\"orders\"}\n"
+    );
+    let done = server.run(&["fanout", "orders+billing", "more"]);
+    assert!(
+        text(&done.stderr).contains("a child itself"),
+        "{}",
+        text(&done.stderr)
+    );
+}
