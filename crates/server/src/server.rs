@@ -87,6 +87,8 @@ pub(crate) struct Listening {
     /// Name of the voice.
     pub(crate) voice: &'static str,
     pub(crate) idle_ms: u64,
+    /// Whoever gets here commands the server: a file's mode or certificates see to that.
+    pub(crate) operator: bool,
     /// Whoever comes here is this one; empty: nobody in particular.
     pub(crate) user: String,
     /// Where it listens.
@@ -328,6 +330,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
             tally,
             voice: voice.name,
             idle_ms: listen.idle_ms,
+            operator: listen.served.is_control() && config.is_guarded(listen),
             user: listen.user.clone(),
             address,
             tls: secure,
@@ -349,6 +352,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
             tally: VOICES.len(),
             voice: voice.name,
             idle_ms: 0,
+            operator: true,
             user: String::new(),
             address: path.display().to_string(),
             tls: None,
@@ -754,7 +758,7 @@ impl Server {
     /// True for a connection of the control socket: an operator gets in, and
     /// stays, when nobody else does.
     pub(crate) fn is_operator(&self, listener: usize) -> bool {
-        self.listeners[listener].tally == VOICES.len()
+        self.listeners[listener].operator
     }
 
     /// Reads the configuration again, for the client `by` if one asks; what can

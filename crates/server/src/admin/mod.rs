@@ -23,11 +23,11 @@ use quintet_wire::{Listener, Options, Session, Voice};
 
 /// The control channel, as the server sees voices. Not among
 /// [`quintet_wire::VOICES`]: over TCP it is served where a listener asks for
-/// it, to clients with a certificate alone.
+/// it, to clients with a certificate or a login.
 pub(crate) const VOICE: Voice = Voice {
     name: "admin",
     port: 0,
-    about: "The control channel of the command line, for clients with a certificate.",
+    about: "The control channel of the command line, for clients with a certificate or a login.",
     options: &[],
     tally_names: &[],
     listener: open,

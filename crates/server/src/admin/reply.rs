@@ -29,7 +29,9 @@ pub(super) fn write(given: &Given, output: &mut Output) {
         Given::Server(stats) => server(stats),
         Given::Host(Ok(text)) => json!({ "done": text }),
         Given::Host(Err(why)) => json!({ "error": why }),
-        Given::Login(_) | Given::Own => json!({}),
+        Given::Login(Ok(())) => json!({ "done": "" }),
+        Given::Login(Err(refused)) => json!({ "error": refused.text() }),
+        Given::Own => json!({}),
     };
     end_line(output, &line);
 }

@@ -4,7 +4,7 @@ use quintet_engine::{
     Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, Pattern, Peek, Put,
     StatsOf, Take, Wait, When,
 };
-use quintet_wire::{Ask, HostAsk};
+use quintet_wire::{Ask, HostAsk, Login};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -62,6 +62,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
                 None => Ask::Host(HostAsk::Stats),
             },
         )),
+        "login" => login(of),
         "setup" => engine(Command::Stats(StatsOf::Setup(queue(of)?))),
         "config" => Ok(Request::Ask(Ask::Host(HostAsk::Config))),
         "join" => engine(join(of)?),
@@ -137,6 +138,18 @@ fn join(of: &Value) -> Result<Command, String> {
         format!("{parent} cannot have a child \"{child}\": too long together, or a child itself")
     })?;
     Ok(Command::Join { parent, child })
+}
+
+fn login(of: &Value) -> Result<Request, String> {
+    let text = |key: &str| {
+        let text = of.get(key).and_then(Value::as_str);
+        text.map(|text| text.as_bytes().into())
+            .ok_or_else(|| format!("a login has a {key}"))
+    };
+    Ok(Request::Ask(Ask::Login(Login {
+        name: text("name")?,
+        secret: text("secret")?,
+    })))
 }
 
 fn id(of: &Value) -> Result<MessageId, String> {

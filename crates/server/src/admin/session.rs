@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use quintet_engine::{Body, Command, Edit, LargeBody, MessageId, Outcome, Put, Refusal};
-use quintet_wire::{Ask, Env, Given, HalfClose, Next, Output, STREAM_OVER, Said, Session, Step};
+use quintet_wire::{
+    Ask, Env, Given, HalfClose, Logins, Next, Output, STREAM_OVER, Said, Session, Step,
+};
 
 use super::reply;
 use super::request::{Request, parse};
@@ -12,6 +14,8 @@ use super::sweep::{self, Bodies};
 /// Bytes of a request line at most: the heads of a batch of messages, or one
 /// with a long key.
 pub(crate) const LINE_MAX: usize = 1 << 20;
+/// Bytes of the line of who has to log in first.
+const LOGIN_MAX: usize = 4096;
 /// Bytes of bodies that come with one request and are kept in memory until the
 /// last is there.
 const BODIES_MAX: u64 = 4 << 20;
@@ -150,7 +154,7 @@ impl AdminSession {
 }
 
 impl Session for AdminSession {
-    fn decode(&mut self, input: &[u8], _env: &Env<'_>) -> Step {
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if let Some(coming) = self.coming.take() {
             return self.bodies(input, coming);
         }
@@ -158,12 +162,17 @@ impl Session for AdminSession {
             return self.edited(input, editing);
         }
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
-            if input.len() > LINE_MAX {
+            let strange = env.logins == Logins::Needed;
+            if input.len() > if strange { LOGIN_MAX } else { LINE_MAX } {
                 return self.refuse(input.len(), "the request is too long".to_owned());
             }
             return Step::More;
         };
         match parse(&input[..end]) {
+            Ok(Request::Ask(ask @ Ask::Login(_))) => self.ask(end + 1, ask),
+            _ if env.logins == Logins::Needed => {
+                self.refuse(end + 1, "log in first: --user NAME".to_owned())
+            }
             Ok(Request::Ask(ask)) => self.ask(end + 1, ask),
             Ok(Request::Show(ask, bodies)) => {
                 self.due.push_back(Due::Show(bodies));

@@ -61,12 +61,22 @@ impl Client {
     ///
     /// # Errors
     /// Says how to start a server, if none runs there.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
     pub(super) fn connect(at: &Where) -> Result<Self> {
-        if let Some(server) = &at.server {
-            let stream = BufReader::new(at.remote(server)?);
-            return Ok(Self { stream });
+        let stream = match &at.server {
+            Some(server) => at.remote(server)?,
+            None => Self::socket(at)?,
+        };
+        let stream = BufReader::new(stream);
+        let mut client = Self { stream };
+        if let Some(login) = at.login()? {
+            let done = client.ask(&login, &mut std::io::empty());
+            done.context("cannot log in")?;
         }
+        Ok(client)
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
+    fn socket(at: &Where) -> Result<Way> {
         let path: PathBuf = at
             .socket
             .clone()
@@ -84,9 +94,7 @@ impl Client {
             ),
             _ => anyhow!("cannot connect to {}: {error}", path.display()),
         })?;
-        Ok(Self {
-            stream: BufReader::new(Way::Socket(stream)),
-        })
+        Ok(Way::Socket(stream))
     }
 
     /// Sends a request, with the body it announces, and reads the reply line.

@@ -161,6 +161,7 @@ struct Where {
     /// Listener "admin" of a server elsewhere: tls://HOST:PORT, or HOST:PORT with --tls.
     #[arg(
         long,
+        visible_alias = "host",
         value_name = "ADDR",
         env = "QUINTET_SERVER",
         conflicts_with = "socket"
@@ -178,6 +179,12 @@ struct Where {
     /// Its key.
     #[arg(long, value_name = "FILE", env = "QUINTET_KEY")]
     key: Option<PathBuf>,
+    /// Log in as this user, with the token or password of --token-file or in QUINTET_TOKEN.
+    #[arg(long, value_name = "NAME", env = "QUINTET_USER")]
+    user: Option<String>,
+    /// File with the token or password; - for standard input.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    token_file: Option<PathBuf>,
 }
 
 /// Does what the command line says.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use quintet_tls::rustls::{ClientConnection, StreamOwned};
 use quintet_tls::{ClientFiles, client_config, server_name};
+use serde_json::{Value, json};
 
 use super::Where;
 use super::client::of_server;
@@ -49,7 +50,29 @@ impl Write for Way {
     }
 }
 
+/// Where the secret of `--user` is, unless `--token-file` names a file.
+const TOKEN: &str = "QUINTET_TOKEN";
+
 impl Where {
+    /// The request that logs `--user` in, if there is one.
+    ///
+    /// # Errors
+    /// Nobody says with what, or it cannot be read.
+    pub(super) fn login(&self) -> Result<Option<Value>> {
+        let Some(name) = &self.user else {
+            return Ok(None);
+        };
+        let secret = match &self.token_file {
+            Some(path) if path.as_os_str() == "-" => std::io::read_to_string(std::io::stdin())?,
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", path.display()))?,
+            None => std::env::var(TOKEN)
+                .with_context(|| format!("--user {name} needs {TOKEN} or --token-file"))?,
+        };
+        let secret = secret.trim_end_matches(['\r', '\n']);
+        Ok(Some(json!({ "login": { "name": name, "secret": secret } })))
+    }
+
     /// Connects to the server elsewhere that is named.
     ///
     /// # Errors

@@ -104,11 +104,11 @@ impl Config {
                 names: names(),
             }),
         };
-        let asks = !own.client_ca.is_empty() || !self.tls_client_ca.is_empty();
-        if listen.served.is_control() && !(source.is_some() && asks) {
+        let knows = self.asks_certificates(listen) || !self.users.is_empty();
+        if listen.served.is_control() && !(source.is_some() && knows) {
             return Err(
-                "the control channel commands the server: over TCP it needs tls_cert, tls_key and \
-                 tls_client_ca"
+                "the control channel commands the server: over TCP it needs tls_cert, tls_key, and \
+                 tls_client_ca or [[user]]s"
                     .to_owned(),
             );
         }
@@ -127,6 +127,17 @@ impl Config {
                 Served::Voice(_) => Vec::new(),
             },
         }))
+    }
+}
+
+impl Config {
+    fn asks_certificates(&self, listen: &Listen) -> bool {
+        !listen.tls.client_ca.is_empty() || !self.tls_client_ca.is_empty()
+    }
+
+    /// True if a file's mode or certificates say who gets to a listener.
+    pub(crate) fn is_guarded(&self, listen: &Listen) -> bool {
+        matches!(listen.address, Address::Unix(_)) || self.asks_certificates(listen)
     }
 }
 

@@ -245,7 +245,8 @@ fn read(
 
 /// True if clients of this voice can say who they are.
 fn has_logins(served: Served) -> bool {
-    [http::NAME, "memcache", "beanstalk", "lineup"].contains(&served.name())
+    let names = [http::NAME, "memcache", "beanstalk", "lineup"];
+    names.contains(&served.name()) || served.is_control()
 }
 
 /// Why a listener must not be opened: others than this machine reach it, and
@@ -254,6 +255,11 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     let Address::Tcp(at) = &listen.address else {
         return None;
     };
+    if listen.served.is_control() && !config.is_guarded(listen) && !table.is_used() {
+        return Some(format!(
+            "the control channel on {at} commands the server: it needs tls_client_ca or [[user]]s"
+        ));
+    }
     // What is wrong with its TLS is said where the listener is opened.
     let tls = config.tls_of(listen).ok().flatten();
     let shows_certificate = tls.is_some_and(|tls| tls.client_ca.is_some());
@@ -335,6 +341,20 @@ mod tests {
                 assert_eq!(made.is_ok(), fine, "{text}: {:?}", made.err());
             }
         }
+    }
+
+    /// Also on this machine, where a reload has lost the users.
+    #[test]
+    fn the_control_channel_is_never_everybodys() {
+        let text = "tls_cert = 'c'\ntls_key = 'k'\n[[user]]\nname = 'ann'\n\
+                    [[listen]]\nvoice = 'admin'\naddress = '0'\n";
+        let mut config = config(text);
+        assert!(Trust::new(&config, None).is_ok());
+        config.users.clear();
+        let why = Trust::new(&config, None).err().expect("refused");
+        assert!(why.to_string().contains("the control channel"), "{why}");
+        config.tls_client_ca = "ca".to_owned();
+        assert!(Trust::new(&config, None).is_ok());
     }
 
     #[test]
