@@ -2,7 +2,8 @@
 // What a person does with the console, each act seen through another voice.
 
 const assert = require("node:assert/strict");
-const { readFileSync } = require("node:fs");
+const { readFileSync, writeFileSync } = require("node:fs");
+const path = require("node:path");
 const { after, before, test } = require("node:test");
 const { Beanstalk, browse, serve } = require("./world.js");
 
@@ -204,6 +205,22 @@ test("a script is watched as it fails, and its log read", async () => {
   assert.notEqual(await red.evaluate((span) => span.className), "");
 });
 
+test("a log goes on by itself while its script runs, and tells its end", async () => {
+  const id = await beans.put("slow", "one");
+  await go(`/messages/${id}`);
+  await page.waitForFunction(() => document.querySelector("pre.log .c2")?.textContent.includes("begun"), { timeout: PATIENCE_MS });
+  // Nobody loads it again: what comes is added, and as text.
+  await page.evaluate(() => { window.same = true; });
+  writeFileSync(path.join(server.data, "go-on"), "");
+  await page.waitForFunction(() => document.querySelector("pre.log .c1")?.textContent.includes("<b>red</b>"), { timeout: PATIENCE_MS });
+  await page.waitForFunction(() => !document.querySelector("[data-over]").hidden, { timeout: PATIENCE_MS });
+  assert.equal(await page.evaluate(() => window.same), true);
+  assert.match(await page.$eval("[data-over]", (a) => a.textContent), /It is buried/);
+  await follow("[data-over]");
+  assert.match(await text(), /buried/);
+  assert.equal(await page.$eval("pre.log .c1", (span) => span.textContent), "<b>red</b>");
+});
+
 test("no script runs, whatever a name or a body says", async () => {
   const id = await beans.put("markup", MARKUP);
   for (const path of ["/queues/markup", `/messages/${id}`]) {
@@ -230,7 +247,8 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   await follow(named("Bury"));
   const long = "long-".repeat(40);
   await beans.put(long, "y".repeat(3000));
-  const paths = ["/", "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
+  const slow = (await beans.ask("use slow"), await beans.ask("peek-buried")).words[1];
+  const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
     "/queues/fails/ask/purge", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/leases",
     "/acts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
   for (const theme of ["light", "dark"]) {

@@ -16,6 +16,14 @@ printf '\\033[31mred alert\\033[0m\\n'
 echo "err out of memory" >&3
 `;
 
+/** A script that waits in the middle, for a file. */
+const SLOW = (gate) => `#!/bin/sh
+printf '\\033[32mbegun\\033[0m\\n'
+until [ -e '${gate}' ]; do sleep 0.05; done
+printf '\\033[31m<b>red</b>\\033[0m\\n'
+echo "err too slow" >&3
+`;
+
 /** What fails once in it is a dead letter. */
 const FRAGILE = '[[queue]]\nname = "fragile"\nattempts_max = 1\ndead_letter = "dead"\n';
 
@@ -24,9 +32,13 @@ async function serve() {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
   const script = path.join(data, "job.sh");
   writeFileSync(script, FAILS, { mode: 0o755 });
+  const slow = path.join(data, "slow.sh");
+  writeFileSync(slow, SLOW(path.join(data, "go-on")), { mode: 0o755 });
+  const scripts = { job: script, slow };
+  const scripted = Object.entries(scripts).map(([name, file]) => `[[queue]]\nname = "${name}"\nscript = "${file}"\nexec_prefix = ""\n`);
   const tables = ["http", "beanstalk"].map((voice) => `[[listen]]\nvoice = "${voice}"\naddress = "127.0.0.1:0"\n`);
   const config = path.join(data, "quintet.toml");
-  writeFileSync(config, `[[queue]]\nname = "job"\nscript = "${script}"\nexec_prefix = ""\n${FRAGILE}${tables.join("")}`);
+  writeFileSync(config, `${scripted.join("")}${FRAGILE}${tables.join("")}`);
   const binary = process.env.QUINTET || "quintet";
   const args = ["serve", "--config", config, "--data", path.join(data, "data"), "--sync", "50ms"];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });

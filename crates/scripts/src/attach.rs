@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use quintet_engine::{Attachment, Command, Edit, Message};
 
 use crate::admin::Admin;
+use crate::config::check_queue_name;
 use crate::fault::Fault;
 use crate::files::{new_file, store};
 use crate::kept::attribute;
@@ -136,6 +137,19 @@ impl Rq {
     /// As [`Rq::attachment_path`].
     pub fn log_path(&self, queue: &str, id: &str, name: &str) -> Result<PathBuf, Fault> {
         self.file(queue, id, "job", name)
+    }
+
+    /// The log of a message's runs, one behind the other, if there is one, and
+    /// the queue it was written in: files stay where they are when a message
+    /// moves, and who may see the message may not see all of that queue.
+    pub fn log_of(&self, queue: &str, message: &Message) -> Option<(String, PathBuf)> {
+        check_queue_name(queue).ok()?;
+        let dir = self.paths.dir(queue, message);
+        let of = dir.components().nth(1)?.as_os_str().to_str()?.to_owned();
+        let path = self.paths.absolute(&dir).join("job").join("stdio.log");
+        // As in `file`.
+        let about = std::fs::symlink_metadata(&path).ok()?;
+        about.is_file().then_some((of, path))
     }
 
     fn file(&self, queue: &str, id: &str, folder: &str, name: &str) -> Result<PathBuf, Fault> {

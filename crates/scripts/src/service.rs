@@ -165,6 +165,11 @@ impl Rq {
             && (self.scripted(name).is_some() || self.stats(name).is_some())
     }
 
+    /// True if a script takes this queue's messages.
+    pub fn has_script(&self, name: &str) -> bool {
+        self.scripted(name).is_some()
+    }
+
     pub(crate) fn must_have(&self, name: &str) -> Result<(), Fault> {
         if self.has_queue(name) {
             Ok(())

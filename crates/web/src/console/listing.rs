@@ -1,6 +1,6 @@
 //! Messages of one state, a page at a time.
 
-use quintet_engine::{Bound, Filter, Lease, ListState, Message, Ms, Name, Sweep, SweepAct};
+use quintet_engine::{Bound, Filter, Lease, ListState, Message, Ms, Name, State, Sweep, SweepAct};
 
 use super::names::{self, Named, Piece};
 use super::{Asked, words};
@@ -122,6 +122,18 @@ pub(super) fn state(word: &str) -> Result<ListState, Problem> {
 pub(super) fn word(state: ListState) -> &'static str {
     let found = STATES.iter().find(|(known, _)| *known == state);
     found.map_or("", |(_, word)| word)
+}
+
+/// The state a message is listed in.
+pub(super) fn state_of(message: &Message, now: Ms) -> ListState {
+    match message.state {
+        State::Ready if message.is_delayed(now) => ListState::Delayed,
+        State::Ready => ListState::Ready,
+        State::Reserved => ListState::Reserved,
+        State::Buried => ListState::Buried,
+        State::Prepared => ListState::Prepared,
+        State::Done | State::Relayed => ListState::Archived,
+    }
 }
 
 /// A message's line.

@@ -4,12 +4,13 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_engine::{ListState, Message, Ms, State};
+use quintet_engine::{ListState, Message, Ms};
 
 use super::body::{self, SHOWN};
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
+use super::run::{self, Log};
 use super::{Asked, listing, words};
 use crate::api::Problem;
 use crate::pages;
@@ -53,17 +54,7 @@ struct Shown {
     attributes: Vec<Attribute>,
     files: Vec<File>,
     from: Option<Named>,
-}
-
-pub(super) fn state(message: &Message, now: Ms) -> ListState {
-    match message.state {
-        State::Ready if message.is_delayed(now) => ListState::Delayed,
-        State::Ready => ListState::Ready,
-        State::Reserved => ListState::Reserved,
-        State::Buried => ListState::Buried,
-        State::Prepared => ListState::Prepared,
-        State::Done | State::Relayed => ListState::Archived,
-    }
+    log: Option<Log>,
 }
 
 /// `/messages/ID`.
@@ -82,7 +73,8 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
         .await
         .map_err(|error| Problem::internal(error.to_string()))?;
     let head = head.map_err(|error| Problem::internal(error.to_string()))?;
-    let state = state(&message, now);
+    let state = listing::state_of(&message, now);
+    let log = run::log(&asked, &message, &queue, state).await?;
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();
     let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
@@ -120,6 +112,7 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
             })
             .collect(),
         from: message.came_from().as_ref().map(Named::new),
+        log,
         queue: name,
     };
     Ok(pages::show(StatusCode::OK, &page))

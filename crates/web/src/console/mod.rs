@@ -7,6 +7,7 @@
 //! shards know.
 
 mod acts;
+mod ansi;
 mod ask;
 mod assets;
 mod attention;
@@ -25,6 +26,7 @@ mod overview;
 mod past;
 mod put;
 mod queue;
+mod run;
 mod words;
 
 use std::convert::Infallible;
@@ -171,6 +173,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/queues/{queue}/do/{act}", post(acts::on_queue))
         .route("/messages/{id}", get(message::page))
         .route("/messages/{id}/body", get(body::download))
+        .route("/messages/{id}/log", get(run::download))
         .route("/messages/{id}/do/{act}", post(acts::on_message))
         .route("/acts", get(acts::list))
         .route("/acts/{number}", get(acts::page))

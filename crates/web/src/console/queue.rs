@@ -114,7 +114,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let script = asked
         .console
         .app
-        .ask(move |rq| rq.has_queue(&shown))
+        .ask(move |rq| rq.has_script(&shown))
         .await?;
     let tabs = STATES.iter().map(|(state, word)| {
         let number = number(&stats.gauges, *state);
