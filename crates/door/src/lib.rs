@@ -12,6 +12,7 @@ mod told;
 
 use std::io::{self, Read};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use quintet_engine::{
     Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, QueueSetup, Refusal,
@@ -21,6 +22,13 @@ use quintet_engine::{
 pub use budget::{ByteBudget, Share};
 pub use history::{History, Rates, Sample, Series};
 pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Setting, Source};
+
+/// Messages of one step of an act on many, 1,024 at most: what others wait for.
+/// As long as such a step takes is lost in what a request takes anyway.
+pub const ACT_STEP: u32 = 128;
+/// How long such an act rests between its steps, so that it takes the
+/// processors from nobody: 100,000 messages a second are left.
+pub const ACT_REST: Duration = Duration::from_millis(1);
 
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any

@@ -20,6 +20,8 @@ const FILE: &str = "audit.log";
 const OLDER: &str = ".1";
 /// Bytes of the file before it becomes the older one, which is then lost.
 const BYTES_MAX: u64 = 8 << 20;
+/// Steps of one act are a line for so long, ms.
+const STEPS_MS: u64 = 10_000;
 
 /// One act.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -36,9 +38,32 @@ pub(crate) struct Act {
     pub(crate) what: String,
     /// `ok`, or the word of a refusal.
     pub(crate) result: String,
+    /// Of an act in steps, how many more of them came since the line before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) steps: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Act {
+    /// What came of it, and of how many steps.
+    fn told(&self) -> String {
+        match self.steps {
+            0 => self.result.clone(),
+            steps => format!("{} ({steps} steps more)", self.result),
+        }
+    }
+
+    fn is_step_of(&self, of: &Act) -> bool {
+        let since = self.at_ms.checked_sub(of.at_ms);
+        since.is_some_and(|ms| ms < STEPS_MS)
+            && (&self.who, &self.from, &self.act, &self.what, &self.result)
+                == (&of.who, &of.from, &of.act, &of.what, &of.result)
+    }
+
     /// As an operator reads it.
     pub(crate) fn line(&self) -> String {
         let shown = |text: &str| match text {
@@ -52,7 +77,7 @@ impl Act {
             shown(&self.from),
             self.act,
             shown(&self.what),
-            self.result
+            self.told()
         )
     }
 }
@@ -61,6 +86,8 @@ impl Act {
 pub(crate) struct Audit {
     path: PathBuf,
     open: Mutex<Option<(File, u64)>>,
+    /// An act in steps that goes on: its last line, with the steps since.
+    steps: Mutex<Option<Act>>,
 }
 
 impl Audit {
@@ -70,6 +97,7 @@ impl Audit {
         Self {
             path: data.join(FILE),
             open: Mutex::new(None),
+            steps: Mutex::new(None),
         }
     }
 
@@ -82,17 +110,66 @@ impl Audit {
         what: &str,
         result: &str,
     ) {
-        let from = from.map(|from| from.to_string()).unwrap_or_default();
-        tracing::info!(target: "audit", who, from, act, what, result);
-        let act = Act {
+        self.write(&Self::act(who, from, act, what, result));
+    }
+
+    /// The same of an act that is done in steps: those that follow one another
+    /// are few lines, with their number. `goes_on`: this is not the first.
+    pub(crate) fn note_step(
+        &self,
+        goes_on: bool,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        result: &str,
+    ) {
+        let act = Self::act(who, from, act, what, result);
+        let mut steps = locked(&self.steps);
+        if let Some(last) = steps
+            .as_mut()
+            .filter(|last| goes_on && act.is_step_of(last))
+        {
+            last.steps += 1;
+            return;
+        }
+        let before = steps.replace(act.clone());
+        drop(steps);
+        if let Some(before) = before.filter(|before| before.steps > 0) {
+            self.write(&before);
+        }
+        self.write(&act);
+    }
+
+    /// Writes down steps that were counted and not yet told, if no more came
+    /// for a while.
+    pub(crate) fn tell_steps(&self) {
+        let mut steps = locked(&self.steps);
+        let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
+        let told = steps.take_if(over);
+        drop(steps);
+        if let Some(told) = told.filter(|told| told.steps > 0) {
+            self.write(&told);
+        }
+    }
+
+    fn act(who: &str, from: Option<IpAddr>, act: &str, what: &str, result: &str) -> Act {
+        Act {
             at_ms: wall_ms(),
             who: who.to_owned(),
-            from,
+            from: from.map(|from| from.to_string()).unwrap_or_default(),
             act: act.to_owned(),
             what: what.to_owned(),
             result: result.to_owned(),
-        };
-        if let Err(error) = self.append(&act) {
+            steps: 0,
+        }
+    }
+
+    fn write(&self, act: &Act) {
+        let (who, from, result) = (&*act.who, &*act.from, &*act.told());
+        let (name, what) = (&*act.act, &*act.what);
+        tracing::info!(target: "audit", who, from, act = name, what, result);
+        if let Err(error) = self.append(act) {
             tracing::error!("cannot write {}: {error}", self.path.display());
         }
     }
@@ -124,6 +201,16 @@ impl Audit {
         file.write_all(&line)?;
         *open = Some((file, size + line.len() as u64));
         Ok(())
+    }
+}
+
+impl Drop for Audit {
+    /// Steps that were counted are told.
+    fn drop(&mut self) {
+        let last = locked(&self.steps).take();
+        if let Some(last) = last.filter(|last| last.steps > 0) {
+            self.write(&last);
+        }
     }
 }
 
@@ -162,12 +249,12 @@ pub(crate) fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
     let acts = read(data, 0)?;
     let older = acts.len().saturating_sub(most);
     let lines = acts.into_iter().skip(older).map(|act| AuditLine {
+        result: act.told(),
         at_ms: act.at_ms,
         who: act.who,
         from: act.from,
         act: act.act,
         what: act.what,
-        result: act.result,
     });
     Ok(lines.collect())
 }
@@ -196,6 +283,32 @@ mod tests {
             acts[1].line()
         );
         assert_eq!(read(dir.path(), u64::MAX).expect("read"), []);
+    }
+
+    #[test]
+    fn an_act_in_steps_is_a_line_and_the_number_of_the_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let audit = Audit::new(dir.path());
+        let step = |goes_on, who: &str| audit.note_step(goes_on, who, None, "move", "a b", "ok");
+        step(false, "ann");
+        (0..3).for_each(|_| step(true, "ann"));
+        // Another's, and one that only says that it goes on.
+        step(true, "bob");
+        // The same again from its beginning.
+        step(false, "bob");
+        step(true, "bob");
+        drop(audit);
+        let acts = read(dir.path(), 0).expect("read");
+        let told = |act: &Act| format!("{} {}", act.who, act.told());
+        let told: Vec<String> = acts.iter().map(told).collect();
+        let expected = [
+            "ann ok",
+            "ann ok (3 steps more)",
+            "bob ok",
+            "bob ok",
+            "bob ok (1 steps more)",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -89,6 +89,11 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// True if it goes by what messages are, and not by their age alone.
+    pub(crate) fn picks(&self) -> bool {
+        self.body.is_some() || self.key.is_some() || !self.attrs.is_empty() || self.dead
+    }
+
     /// True if the message is one of them.
     pub fn fits(&self, message: &Message, now: Ms) -> bool {
         let extra = message.extra.as_deref();

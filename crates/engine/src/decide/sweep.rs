@@ -28,7 +28,13 @@ impl Engine {
         if !sweep.act.is_for(sweep.state) || sweep.max == 0 {
             return Ok(Outcome::Swept(Box::new(done)));
         }
-        let slots = self.slots_behind(queue, sweep.state, sweep.after, LOOKS)?;
+        // Where nearly all fit, more than are wanted are not gone through.
+        let wanted = usize::try_from(sweep.max).unwrap_or(LOOKS);
+        let looks = match sweep.filter.picks() {
+            true => LOOKS,
+            false => LOOKS.min(wanted),
+        };
+        let slots = self.slots_behind(queue, sweep.state, sweep.after, looks)?;
         // Where they go is found good before the first goes.
         if let SweepAct::Move(to) = &sweep.act
             && !self.belongs_elsewhere(to)
@@ -38,7 +44,7 @@ impl Engine {
                 return Ok(Outcome::Swept(Box::new(done)));
             }
         }
-        let ends_here = slots.len() < LOOKS;
+        let ends_here = slots.len() < looks;
         let (mut bytes, mut last, mut whole) = (0, None, true);
         for slot in slots {
             if done.matched >= u64::from(sweep.max) || bytes >= BODY_BYTES {

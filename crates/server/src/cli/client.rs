@@ -97,6 +97,11 @@ impl Client {
         Ok(Way::Socket(stream))
     }
 
+    /// True if the server is on this machine.
+    pub(super) fn is_near(&self) -> bool {
+        matches!(self.stream.get_ref(), Way::Socket(_))
+    }
+
     /// Sends a request, with the body it announces, and reads the reply line.
     ///
     /// # Errors

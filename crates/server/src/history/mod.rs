@@ -92,6 +92,7 @@ impl Server {
                     return;
                 }
             }
+            self.audit.tell_steps();
             if !self.look_at_queues(&door) {
                 return;
             }

@@ -70,10 +70,10 @@ impl IoThread {
                         }
                     }
                     let later = self.replies.len() == before;
-                    if let Some((act, what)) = act {
+                    if let Some(act) = act {
                         let given = self.replies.last().filter(|_| !later);
                         let result = given.map_or("later", |reply| result_of(&reply.given));
-                        server.audit_conn(conn, act, &what, result);
+                        server.audit_act(conn, &act, result);
                     }
                     if later {
                         conn.phase.wait(Wait { undone, family });

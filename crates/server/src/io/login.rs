@@ -68,8 +68,8 @@ impl Server {
         }
     }
 
-    /// Writes down what a connection's client did to the server.
-    pub(super) fn audit_conn(&self, conn: &Conn, act: &str, what: &str, result: &str) {
+    /// Who a connection's client is, and where, for the audit.
+    fn doer(&self, conn: &Conn) -> (String, Option<IpAddr>) {
         let who = match (&conn.user, conn.caller.principal) {
             (Some(user), _) => user.to_string(),
             (None, Principal::SERVER) => match conn.stream.account() {
@@ -81,8 +81,34 @@ impl Server {
                 name.map(|name| name.to_string()).unwrap_or_default()
             }
         };
-        self.audit.note(&who, address(conn), act, what, result);
+        (who, address(conn))
     }
+
+    /// Writes down what a connection's client did to the server.
+    pub(super) fn audit_conn(&self, conn: &Conn, act: &str, what: &str, result: &str) {
+        let (who, from) = self.doer(conn);
+        self.audit.note(&who, from, act, what, result);
+    }
+
+    /// The same of an act on queues, which may be one of many steps.
+    pub(super) fn audit_act(&self, conn: &Conn, act: &Administers, result: &str) {
+        let Administers { act, what, step } = act;
+        let (who, from) = self.doer(conn);
+        match step {
+            None => self.audit.note(&who, from, act, what, result),
+            Some(goes_on) => self
+                .audit
+                .note_step(*goes_on, &who, from, act, what, result),
+        }
+    }
+}
+
+/// What an act on queues is written down with.
+pub(super) struct Administers {
+    act: &'static str,
+    what: String,
+    /// It is done in steps, and whether this is one after the first.
+    step: Option<bool>,
 }
 
 fn address(conn: &Conn) -> Option<IpAddr> {
@@ -150,7 +176,7 @@ impl IoThread {
 
 /// What an act on queues is written down with; `None`: it is everyday work,
 /// which for clients of a protocol is more than for the `operator`.
-pub(super) fn administers(command: &Command, operator: bool) -> Option<(&'static str, String)> {
+pub(super) fn administers(command: &Command, operator: bool) -> Option<Administers> {
     let by_hand = operator
         && matches!(
             command,
@@ -184,5 +210,12 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<(&'static
     if let Some(id) = what.subject.message() {
         shown = format!("{} {shown}", id.0);
     }
-    Some((what.verb.name(), shown))
+    Some(Administers {
+        act: what.verb.name(),
+        what: shown,
+        step: match command {
+            Command::Sweep(sweep) => Some(sweep.after.is_some()),
+            _ => None,
+        },
+    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::Response;
+use quintet_door::{ACT_REST, ACT_STEP};
 use quintet_engine::{Command, Cursor, Filter, MessageId, Outcome, Sweep, SweepAct};
 
 use super::problem::Problem;
@@ -12,8 +13,8 @@ use super::{Api, read};
 use crate::gate::Visitor;
 use crate::reply;
 
-/// Slices done for one request at most.
-const SLICES: u32 = 64;
+/// Slices done for one request at most: it takes about a second.
+const SLICES: u32 = 512;
 
 /// Reads where a list goes on.
 pub(crate) fn cursor(text: &str) -> Result<Cursor, Problem> {
@@ -92,7 +93,8 @@ pub(super) async fn act(
     let most = given.max.unwrap_or(u64::MAX);
     let mut messages = 0;
     for _ in 0..SLICES {
-        sweep.max = u32::try_from(most - messages).unwrap_or(u32::MAX);
+        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
+        sweep.max = left.min(ACT_STEP);
         let asked = api
             .ask(&visitor, Command::Sweep(Box::new(sweep.clone())))
             .await?;
@@ -104,6 +106,7 @@ pub(super) async fn act(
         if swept.next.is_none() || messages >= most {
             break;
         }
+        tokio::time::sleep(ACT_REST).await;
     }
     let cursor = sweep.after.map(cursor_text);
     Ok(reply::document(&Acted { messages, cursor }))

@@ -10,6 +10,7 @@ use askama::Template;
 use axum::extract::{Path, Request};
 use axum::response::Response;
 use hyper::StatusCode;
+use quintet_door::{ACT_REST, ACT_STEP};
 use quintet_engine::{By, Command, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When};
 
 use super::ask::{self, Act, Question};
@@ -266,7 +267,7 @@ async fn sweep(
             filter: question.filter.clone(),
             act: act.clone(),
             after: None,
-            max: u32::MAX,
+            max: ACT_STEP,
         };
         loop {
             if job.stop.load(Ordering::Relaxed) {
@@ -278,6 +279,7 @@ async fn sweep(
                 Some(next) => sweep.after = Some(next),
                 None => break,
             }
+            tokio::time::sleep(ACT_REST).await;
         }
     }
     Ok(())

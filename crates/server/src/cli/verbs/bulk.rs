@@ -5,8 +5,10 @@ use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use quintet_door::{ACT_REST, ACT_STEP};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
 
@@ -267,9 +269,14 @@ fn walk(
     most: u64,
     mut each: impl FnMut(u64) -> Result<bool>,
 ) -> Result<(u64, bool)> {
+    // From elsewhere the way there and back is the rest.
+    let (step, rest) = match client.is_near() {
+        true => (ACT_STEP, ACT_REST),
+        false => (ACT_STEP * 4, Duration::ZERO),
+    };
     let mut matched = 0;
     while matched < most {
-        let max = (most - matched).min(u64::from(u32::MAX));
+        let max = (most - matched).min(u64::from(step));
         request.insert("max".into(), max.into());
         let reply = client.ask(&json!({ "sweep": request }), &mut std::io::empty())?;
         let (Some(count), Some(next)) = (
@@ -287,6 +294,7 @@ fn walk(
             return Ok((matched, false));
         }
         request.insert("after".into(), next.clone());
+        std::thread::sleep(rest);
     }
     Ok((matched, true))
 }
