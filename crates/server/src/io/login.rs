@@ -210,12 +210,14 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
     if let Some(id) = what.subject.message() {
         shown = format!("{} {shown}", id.0);
     }
+    let step = if let Command::Sweep(sweep) = command {
+        Some(sweep.after.is_some())
+    } else {
+        None
+    };
     Some(Administers {
         act: what.verb.name(),
         what: shown,
-        step: match command {
-            Command::Sweep(sweep) => Some(sweep.after.is_some()),
-            _ => None,
-        },
+        step,
     })
 }
