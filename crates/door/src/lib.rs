@@ -9,6 +9,7 @@
 mod budget;
 mod history;
 mod told;
+pub mod trace;
 
 use std::io::{self, Read};
 use std::sync::mpsc;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_engine::Message;
 
 use crate::config::QueueConfig;
@@ -105,6 +106,19 @@ pub(crate) fn environment(
     put("RQ_FULL_MSG_ID", full.into());
     if record::attr(message, "force_remote").is_some() {
         put("RQ_FORCE_REMOTE", "1".into());
+    }
+    for (name, of, fine) in [
+        (
+            "TRACEPARENT",
+            TRACEPARENT,
+            is_traceparent as fn(&str) -> bool,
+        ),
+        ("TRACESTATE", TRACESTATE, is_tracestate),
+    ] {
+        // Any client may have written something else there.
+        if let Some(value) = attr_text(message, of).filter(|value| fine(value)) {
+            put(name, value.into());
+        }
     }
     put("RQ_ENV", rq.options.env.clone().into());
     put("RQ_PORT", rq.options.port.to_string().into());

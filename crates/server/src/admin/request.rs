@@ -2,7 +2,7 @@
 
 use quintet_engine::{
     Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, Pattern, Peek, Put,
-    StatsOf, Take, Wait, When,
+    PutMore, StatsOf, Take, Wait, When,
 };
 use quintet_wire::{Ask, HostAsk, Login};
 use serde_json::Value;
@@ -14,6 +14,8 @@ use super::sweep::{self, Bodies};
 /// For how long the server knows what was imported: long enough to find out
 /// why an import stopped and to repeat it after a weekend.
 const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
+/// For how long `quintet put --unique` is remembered: a day, as over the API.
+const UNIQUE_MS: u64 = 24 * 3600 * 1000;
 
 /// What a request line asks for.
 #[derive(Debug)]
@@ -177,8 +179,35 @@ fn put(of: &Value) -> Result<Put, String> {
         due: number(of, "delay_ms").map_or(When::Now, When::In),
         expires: number(of, "ttl_ms").map_or(Expiry::Default, Expiry::In),
         ttr_ms: number(of, "ttr_ms"),
-        more: None,
+        more: more_of_put(of)?,
     })
+}
+
+/// Key, attributes and the id that makes it unique, if it has any.
+fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
+    let text = |key: &str| of.get(key).and_then(Value::as_str);
+    let pairs = of
+        .get("attrs")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let pair = |pair: &Value| {
+        let text = |at: usize| pair.get(at).and_then(Value::as_str);
+        let pair = text(0).zip(text(1));
+        let pair = pair.map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
+        pair.ok_or("an attribute is a name and a value")
+    };
+    let more = PutMore {
+        key: text("key").map(|key| key.as_bytes().into()),
+        attrs: pairs.map(pair).collect::<Result<_, _>>()?,
+        dedupe: text("unique").map(|id| Dedupe {
+            id: id.as_bytes().into(),
+            window_ms: UNIQUE_MS,
+            return_first: false,
+        }),
+        ..PutMore::default()
+    };
+    Ok((more != PutMore::default()).then(|| Box::new(more)))
 }
 
 fn take(of: &Value) -> Result<Take, String> {

@@ -25,7 +25,8 @@ fn duration(text: &str) -> Result<u64, String> {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
-                        quintet put work --file job.json --rank 0 --delay 5m"
+                        quintet put work --file job.json --rank 0 --delay 5m\n  \
+                        quintet put mail hello --with-key ann --attr lang=fr --unique order-7"
 )]
 pub(super) struct Put {
     #[command(flatten)]
@@ -49,6 +50,15 @@ pub(super) struct Put {
     /// Gone after this time, for example 1h.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     ttl: Option<u64>,
+    /// Grouping key.
+    #[arg(long, value_name = "KEY")]
+    with_key: Option<String>,
+    /// An attribute; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = super::verbs::pair)]
+    attr: Vec<(String, String)>,
+    /// Refused if a message was put with this id in the last day.
+    #[arg(long, value_name = "ID")]
+    unique: Option<String>,
     /// Print the reply as JSON.
     #[arg(long)]
     json: bool,
@@ -68,6 +78,14 @@ impl Put {
             if let Some(value) = value {
                 of.insert(key.into(), value.into());
             }
+        }
+        for (key, value) in [("key", self.with_key), ("unique", self.unique)] {
+            if let Some(value) = value {
+                of.insert(key.into(), value.into());
+            }
+        }
+        if !self.attr.is_empty() {
+            of.insert("attrs".into(), json!(self.attr));
         }
         let (bytes, mut body): (u64, Box<dyn Read>) = match (self.text, self.file) {
             (Some(text), _) => (text.len() as u64, Box::new(std::io::Cursor::new(text))),

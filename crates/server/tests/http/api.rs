@@ -586,3 +586,74 @@ fn a_body_of_any_length_comes_as_it_is() {
     }
     assert_eq!(get(&server, "/messages/99/body").status, 404);
 }
+
+#[test]
+fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("traced");
+    let text = "#!/bin/sh\necho \"done $TRACEPARENT $TRACESTATE.\" >&3\n";
+    std::fs::write(&script, text).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).unwrap();
+    let config = format!(
+        "[[queue]]\nname = 'traced'\nscript = '{}'\nexec_prefix = ''\n",
+        script.display()
+    );
+    let start = Start {
+        listen: &["memcache=0", "http=0"],
+        config: Some(&config),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let sent = |queue: &str, headers: &str, message: Value| {
+        let body = json!({ "messages": [message] }).to_string();
+        let reply = ask(
+            &server,
+            &format!("POST /queues/{queue}/messages"),
+            headers,
+            &body,
+        );
+        assert_eq!(reply.status, 201, "{}", reply.json);
+        reply.json["ids"][0].as_u64().unwrap()
+    };
+    let ended = |id: u64| {
+        let began = Instant::now();
+        loop {
+            let shown = get(&server, &format!("/messages/{id}")).json;
+            if shown["state"] == "archived" {
+                return shown["status"].as_str().unwrap().to_owned();
+            }
+            assert!(began.elapsed() < PATIENCE, "{shown}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    let both = format!("traceparent: {parent}\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
+    let id = sent("traced", &both, json!({}));
+    assert_eq!(ended(id), format!("{parent} a=1,b=2."));
+    // What is no context, or two, is none; a message's own wins.
+    for headers in [
+        "traceparent: 00-0-0-01\r\n".to_owned(),
+        format!("traceparent: {parent}\r\ntraceparent: {parent}\r\n"),
+        "tracestate: a=1\r\n".to_owned(),
+    ] {
+        assert_eq!(
+            ended(sent("traced", &headers, json!({}))),
+            " .",
+            "{headers}"
+        );
+    }
+    let other = parent.replace("-01", "-00");
+    let own = json!({ "headers": { "traceparent": other } });
+    assert_eq!(
+        ended(sent("traced", &both, own)),
+        format!("{other} a=1,b=2.")
+    );
+    let strange = json!({ "headers": { "traceparent": "a\nb" } });
+    assert_eq!(ended(sent("traced", "", strange)), " .");
+    sent("work", &both, json!({}));
+    assert_eq!(
+        reserve(&server, &json!({}))[0]["headers"]["traceparent"],
+        parent
+    );
+}

@@ -1,4 +1,4 @@
-//! `quintet settings` and `quintet fanout`.
+//! `quintet settings`, `quintet fanout`, and what `quintet put` says of a message.
 
 use crate::common::{Server, Start, text};
 
@@ -74,4 +74,40 @@ fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
         "{}",
         text(&done.stderr)
     );
+}
+
+#[test]
+fn a_put_brings_a_key_attributes_and_an_id_that_is_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let put = [
+        "put",
+        "work",
+        "a",
+        "--with-key",
+        "ann",
+        "--attr",
+        "lang=fr",
+        "--attr",
+        "n=1",
+        "--unique",
+        "7",
+    ];
+    said(&server, &put);
+    let again = server.run(&put);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    let why = text(&again.stderr);
+    assert!(why.contains("duplicate"), "{why}");
+    let browse = [
+        "browse",
+        "work",
+        "--attr",
+        "lang=fr",
+        "--with-key",
+        "ann",
+        "--json",
+    ];
+    let shown = said(&server, &browse);
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+    assert_eq!(said(&server, &["take", "work"]), "a");
 }

@@ -9,6 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::StoreError;
+use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_engine::{
     Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId, Name,
     Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, When,
@@ -31,7 +32,8 @@ const DEDUPE_MS: u64 = 24 * 3600 * 1000;
 /// Stores messages, all or none. With `Idempotency-Key` a repeat within a day
 /// stores nothing and is answered as the first was.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/messages", tag = "messages",
-    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context, kept in the messages' headers")),
     request_body = Puts,
     responses((status = 201, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json"),
@@ -44,13 +46,18 @@ pub(super) async fn put(
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let token = idempotency_key(request.headers())?;
+    let trace = trace_context(request.headers());
     let (Puts { messages }, _share) = read::body(&api.app, request).await?;
     if messages.is_empty() || messages.len() > PUTS_MAX {
         let detail = format!("1 to {PUTS_MAX} messages are put at once");
         return Err(Problem::field("messages", detail));
     }
     let mut puts = Vec::with_capacity(messages.len());
-    for (at, message) in messages.into_iter().enumerate() {
+    for (at, mut message) in messages.into_iter().enumerate() {
+        for (name, value) in &trace {
+            let own = message.headers.entry((*name).to_owned());
+            own.or_insert_with(|| value.clone());
+        }
         let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
         puts.push(api.new_put(&queue, message, at, token).await?);
     }
@@ -61,6 +68,25 @@ pub(super) async fn put(
     let mut response = reply::document(&Stored { ids });
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
+}
+
+/// What the request brings along of the trace it is part of; what is no such
+/// thing is nothing, as the standard wants it.
+fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
+    let mut parents = headers.get_all(TRACEPARENT).iter();
+    let parent = parents.next().and_then(|value| value.to_str().ok());
+    let parent = parent.filter(|text| is_traceparent(text) && parents.next().is_none());
+    let Some(parent) = parent else {
+        return Vec::new();
+    };
+    let states = headers.get_all(TRACESTATE).iter();
+    let states: Vec<&str> = states.filter_map(|value| value.to_str().ok()).collect();
+    let state = Some(states.join(",")).filter(|text| is_tracestate(text));
+    let state = state.map(|state| (TRACESTATE, state));
+    [(TRACEPARENT, parent.to_owned())]
+        .into_iter()
+        .chain(state)
+        .collect()
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

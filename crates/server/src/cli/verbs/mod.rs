@@ -12,7 +12,7 @@ mod retry;
 mod server;
 
 pub(super) use browse::{Browse, preview};
-pub(super) use bulk::{Bulk, PURGE, RETRY};
+pub(super) use bulk::{Bulk, PURGE, RETRY, pair};
 pub(super) use clients::{Clients, Leases, clients, shown};
 pub(super) use fanout::Fanout;
 pub(super) use message::{Delete, Edit};
