@@ -22,7 +22,7 @@ use quintet_engine::{
 
 pub use budget::{ByteBudget, Share};
 pub use history::{History, Rates, Sample, Series};
-pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Setting, Source};
+pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Reloads, Setting, Source};
 
 /// Messages of one step of an act on many, 1,024 at most: what others wait for.
 /// As long as such a step takes is lost in what a request takes anyway.
@@ -151,6 +151,11 @@ pub trait Door: Send + Sync {
     fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
         let _ = (order, principal);
         Err("there is nothing to order".to_owned())
+    }
+
+    /// What came of [`Order::Reload`] so far.
+    fn reloads(&self) -> Reloads {
+        Reloads::default()
     }
 
     /// A new party, to hold leases and to wait. `arrive` gets what its standing

@@ -130,6 +130,26 @@ impl Queue {
         ids.into_iter().rev().map(|(_, short)| short).collect()
     }
 
+    /// Ids of the last messages that ended as errors, the last one first.
+    pub(crate) fn failed(&self, most: usize) -> Vec<u64> {
+        let mut ids = Vec::new();
+        for (_, id, _) in lock(&self.ended)
+            .iter()
+            .rev()
+            .filter(|(at, ..)| *at == "err")
+        {
+            if ids.len() < most && !ids.contains(id) {
+                ids.push(*id);
+            }
+        }
+        ids
+    }
+
+    /// Runs that are not over.
+    pub(crate) fn running_count(&self) -> usize {
+        lock(&self.work).running.len()
+    }
+
     pub(crate) fn config(&self) -> Arc<QueueConfig> {
         Arc::clone(&lock(&self.work).config)
     }

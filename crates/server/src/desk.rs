@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 use quintet_door::{
     Arrive, AuditLine, ClusterSeen, Door, Exposition, History, HookEvent, NodeOrder, OnOutcome,
-    Order, Rates, Setting, StoreError, Visit,
+    Order, Rates, Reloads, Setting, StoreError, Visit,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
@@ -166,6 +166,10 @@ impl Door for ServerDoor {
     fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {
         let principal = principal.unwrap_or(Principal::SERVER);
         self.0.ordered(order, principal)
+    }
+
+    fn reloads(&self) -> Reloads {
+        locked(&self.0.reloads).clone()
     }
 
     fn enter(&self, arrive: Arrive) -> Party {

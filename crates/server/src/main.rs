@@ -27,6 +27,7 @@ mod metrics;
 mod modes;
 mod notify;
 mod quotas;
+mod reload;
 mod scripts;
 mod server;
 mod signals;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use mio::{Poll, Waker};
-use quintet_door::ByteBudget;
+use quintet_door::{ByteBudget, Reloads};
 use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
@@ -60,6 +60,8 @@ pub(crate) struct Server {
     /// Random number of this process.
     pub(crate) instance: u64,
     pub(crate) draining: AtomicBool,
+    /// What came of reading the configuration again.
+    pub(crate) reloads: Mutex<Reloads>,
     pub(crate) guests: Guests,
     /// Times the system had no file or memory for a connection.
     pub(crate) accepts_failed: AtomicU64,
@@ -133,7 +135,7 @@ impl Limits {
         limits
     }
 
-    fn reload(&self, config: &Config) {
+    pub(crate) fn reload(&self, config: &Config) {
         self.stop_wait_ms
             .store(config.stop_wait_ms, Ordering::Relaxed);
         self.log_bytes.store(config.log_bytes, Ordering::Relaxed);
@@ -499,6 +501,7 @@ fn open(
         // The standard library's hash keys are random.
         instance: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
         draining: AtomicBool::new(false),
+        reloads: Mutex::default(),
         guests: Guests::new(places.connections),
         accepts_failed: AtomicU64::new(0),
         spoke_http: AtomicU64::new(0),
@@ -638,18 +641,25 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
-            Order::Reload(by) => match server.reload(by) {
-                Ok(log_level) => {
-                    level.set(&log_level);
-                    scripts.configure(server);
-                    server.audit.note("", None, "reloaded", "", "ok");
-                    tracing::info!("configuration reloaded");
-                }
-                Err(why) => {
-                    server.audit.note("", None, "reloaded", "", "failed");
-                    tracing::error!("configuration not reloaded: {why}");
-                }
-            },
+            Order::Reload(by) => {
+                let failed = match server.reload(by) {
+                    Ok(log_level) => {
+                        level.set(&log_level);
+                        scripts.configure(server);
+                        server.audit.note("", None, "reloaded", "", "ok");
+                        tracing::info!("configuration reloaded");
+                        None
+                    }
+                    Err(why) => {
+                        server.audit.note("", None, "reloaded", "", "failed");
+                        tracing::error!("configuration not reloaded: {why}");
+                        Some(why)
+                    }
+                };
+                let mut reloads = locked(&server.reloads);
+                reloads.count += 1;
+                reloads.failed = failed;
+            }
             // Whatever it was, it is over or not yet.
             Order::Look => {}
             Order::Drain(on) => {
@@ -737,7 +747,7 @@ fn raise_file_limit() {
 
 /// How many connections there are places for, by the limit on open files.
 /// Warns where that is fewer than were asked for.
-fn fit(config: &Config) -> Places {
+pub(crate) fn fit(config: &Config) -> Places {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let places = config.places(limit);
@@ -759,40 +769,6 @@ impl Server {
     /// stays, when nobody else does.
     pub(crate) fn is_operator(&self, listener: usize) -> bool {
         self.listeners[listener].operator
-    }
-
-    /// Reads the configuration again, for the client `by` if one asks; what can
-    /// change while serving does. Answers the log level.
-    ///
-    /// # Errors
-    /// Why not, in words; nothing changed.
-    pub(crate) fn reload(&self, by: Option<Principal>) -> Result<String, String> {
-        let mut config = load(&self.given).map_err(|error| format!("{error:#}"))?;
-        // Listeners stay as they were opened.
-        config.listen.clone_from(&locked(&self.config).listen);
-        let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
-        self.trust
-            .reload(&config, self.given.config.as_deref(), by)?;
-        self.quotas.reload(limits);
-        self.trust.enforce(&self.core, &self.quotas);
-        let settings = config.engine_settings();
-        self.core.configure(&settings);
-        *locked(&self.settings) = settings;
-        let mut current = locked(&self.config);
-        for key in current.take_over(config) {
-            tracing::warn!("{key} has changed: the new value counts after a restart");
-        }
-        self.guests.set_most(fit(&current).connections);
-        self.uploads.set_limit(current.upload_bytes_max);
-        self.connection_memory
-            .set_limit(current.connection_memory_bytes());
-        self.limits.reload(&current);
-        self.tls.reload(&current);
-        self.core.set_memory(current.memory);
-        let level = current.log_level.clone();
-        drop(current);
-        self.reload_hooks();
-        Ok(level)
     }
 }
 

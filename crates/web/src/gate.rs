@@ -244,7 +244,7 @@ enum Needs<'a> {
 
 /// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
 /// what each visitor may.
-pub(crate) const CONSOLE: [&str; 12] = [
+pub(crate) const CONSOLE: [&str; 13] = [
     "acts",
     "cluster",
     "connections",
@@ -256,6 +256,7 @@ pub(crate) const CONSOLE: [&str; 12] = [
     "messages",
     "put",
     "queues",
+    "scripts",
     "settings",
 ];
 
@@ -298,7 +299,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     // What the console's buttons do, apart from putting messages.
     if let [
         _,
-        "queues" | "messages" | "acts" | "connections" | "cluster",
+        "queues" | "messages" | "acts" | "connections" | "cluster" | "settings",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]
     {

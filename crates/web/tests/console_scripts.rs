@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::console::{page, put};
+use common::console::{between, page, put};
 use common::{World, eventually};
 use serde_json::json;
 
@@ -89,4 +89,90 @@ fn of_a_message_that_waits_there_is_no_log_yet() {
         (log.status, log.header("quintet-state")),
         (204, Some("ready"))
     );
+}
+
+/// A row of the page of scripts.
+fn row(page: &str, queue: &str) -> String {
+    let link = format!("data-row href=\"/queues/{queue}\"");
+    between(page, &link, "</tr>").to_owned()
+}
+
+#[test]
+fn queues_with_a_script_are_listed_with_what_failed_last() {
+    let world = World::new();
+    assert!(page(&world, "/scripts").contains("No queue has a script"));
+    put(&world, "plain", "x");
+    world.queue_with(
+        "fails",
+        "echo \"err <no> $RQ_PARAM2\" >&3",
+        json!({"num_workers": 3}),
+    );
+    world.paused_queue("rests");
+    let ids: Vec<u64> = (1..=4)
+        .map(|n| {
+            let short = world.message("fails", json!({ "param2": format!("{n}.") }));
+            world.end("fails", &short);
+            number(&short)
+        })
+        .collect();
+    let shown = eventually("the last is listed, and over", || {
+        let shown = page(&world, "/scripts");
+        let row = row(&shown, "fails");
+        let all = row.contains(&format!("/messages/{}\"", ids[3])) && row.contains(">0 of 3<");
+        all.then_some(shown)
+    });
+    assert!(!shown.contains("queues/plain"), "{shown}");
+    let fails = row(&shown, "fails");
+    assert!(
+        fails.contains(">idle<") && fails.contains("?state=buried\">4</a>"),
+        "{fails}"
+    );
+    assert!(
+        fails.contains("&#60;no&#62; 4.") && !fails.contains("<no>"),
+        "{fails}"
+    );
+    // The last three, the last one first.
+    let at = |n: usize| fails.find(&format!("/messages/{}\"", ids[n]));
+    assert!(at(3) < at(2) && at(2) < at(1) && at(0).is_none(), "{fails}");
+    assert!(row(&shown, "rests").contains("script paused"), "{shown}");
+    // What is retried is no failure any more.
+    let kicked = world.post_json(&format!("/api/v1/messages/{}/kick", ids[3]), &json!({}));
+    assert!(kicked.status < 300, "{}", kicked.text());
+    // RQ's own page stays.
+    assert!(page(&world, "/q").contains("fails"));
+}
+
+#[test]
+fn a_script_that_runs_is_told_and_pages_follow_one_another() {
+    let world = World::new();
+    world.queue("works", "sleep 1000");
+    world.message("works", json!({}));
+    eventually("it runs", || {
+        let row = row(&page(&world, "/scripts"), "works");
+        (row.contains(">running<") && row.contains(">1 of 1<")).then_some(())
+    });
+    for n in 0..100 {
+        world.queue(&format!("z{n:03}"), "true");
+    }
+    let first = page(&world, "/scripts");
+    assert!(first.contains("data-row href=\"/queues/z098\"") && !first.contains("/queues/z099\""));
+    let next = between(&first, "href=\"/scripts?after=", "\"");
+    let second = page(&world, &format!("/scripts?after={next}"));
+    assert!(second.contains("/queues/z099\"") && !second.contains("/queues/z098\""));
+}
+
+#[test]
+fn a_queue_says_where_copies_go_and_come_from() {
+    let world = World::new();
+    put(&world, "news", "x");
+    let joined = world.post_json("/api/v1/queues/news/children", &json!({"name": "<mail>"}));
+    assert_eq!(joined.status, 200, "{}", joined.text());
+    let parent = page(&world, "/queues/news");
+    let to = between(&parent, "Copies of its puts go to", "</p>");
+    assert!(to.contains("news+&#60;mail&#62;"), "{to}");
+    let child = between(to, "href=\"", "\"");
+    let child = page(&world, child);
+    assert!(between(&child, "a copy of every put to", "</p>").contains("/queues/news\""));
+    put(&world, "plain", "x");
+    assert!(!page(&world, "/queues/plain").contains("Copies of its puts"));
 }

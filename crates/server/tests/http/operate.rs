@@ -19,6 +19,26 @@ fn shown(server: &Server, path: &str) -> String {
     shown
 }
 
+/// The token of a page's forms.
+fn token(page: &str) -> &str {
+    let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("a form");
+    rest.split('"').next().expect("its end")
+}
+
+/// Sends a form; answers the status and where the reply leads.
+fn post(server: &Server, path: &str, form: &str) -> (u16, String) {
+    let mut client = server.client_of("http");
+    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                content-type: application/x-www-form-urlencoded\r\n";
+    let length = form.len();
+    client.send(format!("POST {path} {head}content-length: {length}\r\n\r\n{form}").as_bytes());
+    let reply = text(&client.exact(usize::MAX));
+    let status = reply.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let to = reply.split("\r\nlocation: ").nth(1);
+    let to = to.and_then(|rest| rest.split("\r\n").next());
+    (status.expect("a status"), to.unwrap_or_default().to_owned())
+}
+
 /// The row of a setting, from its key on.
 fn row<'a>(page: &'a str, key: &str) -> &'a str {
     let rest = page.split_once(&format!("<span class=\"mono\">{key}</span>"));
@@ -49,6 +69,76 @@ fn settings_say_what_is_in_force_and_who_said_so() {
         !said.contains("<span class=\"mono\">shards</span>"),
         "{said}"
     );
+}
+
+#[test]
+fn a_queue_says_what_holds_for_it_and_who_said_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "[[queue]]\nname = 'work*'\nmessages_max = 5\n");
+    server.run(&["put", "work1", "x"]);
+    server.run(&["put", "other", "x"]);
+    let setup = |path: &str| {
+        let page = shown(&server, path);
+        let (_, rest) = page
+            .split_once("<details class=\"box\" id=\"setup\">")
+            .expect("it");
+        rest.split("</details>").next().expect("a part").to_owned()
+    };
+    let work = setup("/queues/work1");
+    let row = row_of(&work, "messages_max");
+    assert!(row.contains(">5<") && row.contains(">file<"), "{row}");
+    assert!(
+        row_of(&work, "attempts_max").contains(">default<"),
+        "{work}"
+    );
+    assert!(work.contains("1 of "), "{work}");
+    assert!(setup("/queues/other").contains("all by default"));
+}
+
+/// What a queue's page says of a setting.
+fn row_of<'a>(setup: &'a str, key: &str) -> &'a str {
+    let rest = setup.split_once(&format!("<span class=\"mono\">{key}</span>"));
+    rest.expect("a setting")
+        .1
+        .split("</div>")
+        .next()
+        .expect("a part")
+}
+
+#[test]
+fn a_reload_tells_what_came_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "queues_max = 77\n");
+    let reload = |fields: &str| {
+        let form = format!("csrf={}{fields}", token(&shown(&server, "/settings")));
+        post(&server, "/settings/do/reload", &form)
+    };
+    let (status, _) = post(&server, "/settings/do/reload", "csrf=x");
+    assert_eq!(status, 403);
+    let config = dir.path().join("data.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(
+        &config,
+        format!("{text}\n[[queue]]\nname = 'later'\nmessages_max = 3\n"),
+    )
+    .unwrap();
+    let (status, to) = reload("");
+    assert_eq!(status, 303);
+    let page = shown(&server, &to);
+    assert!(
+        page.contains("was read again") && page.contains("[[queue]] later"),
+        "{page}"
+    );
+    std::fs::write(&config, format!("{text}\ntoken = 's3cret\n")).unwrap();
+    let (_, to) = reload("");
+    let page = shown(&server, &to);
+    assert!(
+        page.contains("Not reloaded") && !page.contains("s3cret"),
+        "{page}"
+    );
+    // All is as it was.
+    assert!(page.contains("[[queue]] later"), "{page}");
+    assert!(shown(&server, "/log").contains(">reloaded<"));
 }
 
 #[test]

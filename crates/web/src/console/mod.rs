@@ -27,6 +27,8 @@ mod past;
 mod put;
 mod queue;
 mod run;
+mod scripts;
+mod setup;
 mod words;
 
 use std::convert::Infallible;
@@ -162,6 +164,8 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/logout", post(login::logout))
         .route("/leases", get(leases::page))
         .route("/settings", get(operate::settings))
+        .route("/settings/do/reload", post(operate::reload))
+        .route("/scripts", get(scripts::page))
         .route("/hooks", get(operate::hooks))
         .route("/log", get(operate::log))
         .route("/cluster", get(cluster::page))

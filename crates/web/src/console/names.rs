@@ -132,6 +132,12 @@ impl Named {
     }
 }
 
+/// Text that may have what nobody sees; names in it are in their notation already, so a backslash
+/// stays one.
+pub(super) fn seen(text: &str) -> String {
+    plain(text.as_bytes()).replace("\\\\", "\\")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

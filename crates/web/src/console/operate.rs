@@ -1,13 +1,17 @@
 //! Pages for those who operate the server: its settings, its hooks, its audit.
 
+use std::time::Duration;
+
 use askama::Template;
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_door::{AuditLine, HookEvent, Setting, Source};
+use quintet_door::{AuditLine, HookEvent, Order, Setting, Source};
 use quintet_engine::Refusal;
 
 use super::frame::Frame;
-use super::{Asked, names, words};
+use super::names::seen;
+use super::{Asked, words};
 use crate::api::Problem;
 use crate::pages;
 
@@ -23,12 +27,6 @@ pub(super) fn must_operate(asked: &Asked) -> Result<(), Problem> {
         true => Ok(()),
         false => Err(Problem::refused(Refusal::NotPermitted)),
     }
-}
-
-/// Text that may have what nobody sees; names in it are in their notation already, so a backslash
-/// stays one.
-fn seen(text: &str) -> String {
-    names::plain(text.as_bytes()).replace("\\\\", "\\")
 }
 
 struct Table {
@@ -95,6 +93,49 @@ pub(super) async fn settings(asked: Asked) -> Result<Response, Problem> {
         tables,
     };
     Ok(pages::show(StatusCode::OK, &page))
+}
+
+/// How long a reload is waited for before the page says that it is still to come.
+const RELOADED: Duration = Duration::from_secs(5);
+
+/// `POST /settings/do/reload`.
+pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, Problem> {
+    must_operate(&asked)?;
+    let given = asked.console.app.form(request).await?;
+    asked.must_be_ours(&given.form)?;
+    let door = asked.console.api.door();
+    let principal = asked.visitor.known.as_ref().map(|(who, _)| *who);
+    let before = door.reloads().count;
+    door.order(Order::Reload, principal)
+        .map_err(|_| Problem::stopping())?;
+    let read = async {
+        loop {
+            let reloads = door.reloads();
+            if reloads.count != before {
+                return reloads.failed;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let note = match tokio::time::timeout(RELOADED, read).await {
+        Ok(None) => {
+            "The configuration was read again. What needs a restart stays as it was.".to_owned()
+        }
+        Ok(Some(why)) => format!("Not reloaded, all is as it was: {}", seen(&told(&why))),
+        Err(_) => "The configuration is being read; the server's log tells the end.".to_owned(),
+    };
+    Ok(asked.console.app.redirect("settings", note))
+}
+
+/// Why a file was not understood, in a line, without what it quotes of the file: that may be
+/// secret.
+fn told(why: &str) -> String {
+    let quotes = |line: &&str| {
+        line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
+            .starts_with('|')
+    };
+    let lines = why.lines().filter(|line| !quotes(line));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 struct Event {
@@ -201,4 +242,20 @@ pub(super) async fn log(asked: Asked) -> Result<Response, Problem> {
         looked,
     };
     Ok(pages::show(StatusCode::OK, &page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_file_was_not_read_is_told_without_its_lines() {
+        let why = "quintet.toml: TOML parse error at line 12, column 9\n   |\n12 | token = 'hush\n   \
+                   |         ^\ninvalid basic string\n";
+        assert_eq!(
+            told(why),
+            "quintet.toml: TOML parse error at line 12, column 9 invalid basic string"
+        );
+        assert_eq!(told("no such file | here"), "no such file | here");
+    }
 }

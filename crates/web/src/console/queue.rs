@@ -12,6 +12,7 @@ use super::frame::Frame;
 use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
 use super::names::Named;
+use super::setup::{self, Setup};
 use super::{Asked, past, queue_of, words};
 use crate::api::Problem;
 use crate::gate::Visitor;
@@ -80,6 +81,7 @@ struct Queue {
     first: bool,
     next: Option<String>,
     script: bool,
+    setup: Setup,
 }
 
 /// How many are in a state.
@@ -126,6 +128,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         }
     });
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
+    let setup = setup::of(&asked, &queue).await?;
     let name = Named::new(&queue);
     let door = asked.console.api.door();
     let history = door.history(&queue);
@@ -154,6 +157,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
         stats,
         name,
         script,
+        setup,
     };
     Ok(pages::show(StatusCode::OK, &page))
 }

@@ -1,0 +1,51 @@
+//! Queues with scripts, as those who operate the server look at them.
+
+use std::ops::Bound;
+
+use crate::admin::Admin;
+use crate::locks::lock;
+use crate::service::Rq;
+
+/// A queue with a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scripted {
+    pub name: String,
+    /// What is run: a path, or `builtin:NAME`.
+    pub script: String,
+    pub admin: Admin,
+    /// Its script is not there, or cannot be run.
+    pub missing: bool,
+    /// Runs at a time, at most.
+    pub workers: u32,
+    /// Runs that are not over.
+    pub running: usize,
+    /// Ids of messages that failed last, the last one first; since the server's
+    /// start. They may be elsewhere by now, or gone.
+    pub failed: Vec<u64>,
+}
+
+impl Rq {
+    /// Queues with a script in the order of their names, from behind `after`
+    /// on, `most` at most, each with `failed` messages that failed at most.
+    pub fn scripts(&self, after: Option<&str>, most: usize, failed: usize) -> Vec<Scripted> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let queues: Vec<_> = lock(&self.queues)
+            .range::<str, _>((from, Bound::Unbounded))
+            .take(most)
+            .map(|(_, queue)| std::sync::Arc::clone(queue))
+            .collect();
+        let queues = queues.into_iter().map(|queue| {
+            let config = queue.config();
+            Scripted {
+                name: queue.name.clone(),
+                script: config.script.clone(),
+                admin: self.look_at_admin(&queue.name),
+                missing: queue.has_script_error(),
+                workers: config.num_workers,
+                running: queue.running_count(),
+                failed: queue.failed(failed),
+            }
+        });
+        queues.collect()
+    }
+}
