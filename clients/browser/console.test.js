@@ -221,6 +221,69 @@ test("a log goes on by itself while its script runs, and tells its end", async (
   assert.equal(await page.$eval("pre.log .c1", (span) => span.textContent), "<b>red</b>");
 });
 
+test("figures refresh themselves, and nothing moves", async () => {
+  await beans.put("calm", "1");
+  await beans.put("other", "1");
+  await go("/?sort=name");
+  await page.evaluate(() => { window.same = true; });
+  const ready = (queue, number) => page.waitForFunction((queue, number) =>
+    document.querySelector(`tr[data-f="q/${queue}"] [data-l=ready]`)?.textContent === number, { timeout: PATIENCE_MS }, queue, number);
+  await ready("calm", "1");
+  const rows = await page.$$eval("tr[data-f]", (all) => all.map((row) => row.dataset.f));
+  await page.focus('a[href$="/queues/calm"]');
+  await beans.put("calm", "2");
+  await ready("calm", "2");
+  assert.equal(await page.evaluate(() => window.same && document.activeElement.textContent), "calm");
+  assert.equal(await page.$eval("[data-stale]", (a) => a.hidden), true);
+  // A queue that is new makes no row, but a word.
+  await beans.put("brand-new", "1");
+  await page.waitForFunction(() => !document.querySelector("[data-stale]").hidden, { timeout: PATIENCE_MS });
+  assert.deepEqual(await page.$$eval("tr[data-f]", (all) => all.map((row) => row.dataset.f)), rows);
+  // Nothing that changes is announced.
+  const loud = await page.$$eval("[data-f]", (all) => all.filter((one) =>
+    one.closest("[aria-live=polite], [aria-live=assertive], [role=status], [role=alert], [role=log], output:not([aria-live=off])")).length);
+  assert.equal(loud, 0);
+  // Stopped, it stays stopped on the next page, which asks for nothing; and goes on.
+  await page.keyboard.press(".");
+  await go("/queues/calm");
+  assert.equal(await page.$eval("[data-act=live]", (b) => b.textContent + b.getAttribute("aria-pressed")), "Stoppedfalse");
+  await page.click("[data-act=live]");
+  const facts = await page.$eval(".facts", (dl) => dl.textContent);
+  await page.type("#has", "typed");
+  await beans.put("calm", "3");
+  await page.waitForFunction((was) => document.querySelector(".facts").textContent !== was, { timeout: PATIENCE_MS }, facts);
+  await page.waitForFunction(() => document.querySelector('[data-f="state/ready"] data').value === "3", { timeout: PATIENCE_MS });
+  assert.equal(await page.$eval("#has", (input) => input.value), "typed");
+  assert.equal((await page.$$("tbody tr a[data-row]")).length, 2);
+  // A tab nobody looks at asks for nothing until somebody does.
+  await page.evaluate(() => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => window.away });
+    window.away = true;
+  });
+  await beans.put("calm", "4");
+  await page.evaluate(() => { window.away = false; document.dispatchEvent(new Event("visibilitychange")); });
+  await page.waitForFunction(() => document.querySelector('[data-f="state/ready"] data').value === "4", { timeout: PATIENCE_MS });
+});
+
+test("queues with a script: what runs, and what failed last", async () => {
+  await go("/");
+  await page.keyboard.press("g");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("s")]);
+  assert.match(page.url(), /\/scripts$/);
+  assert.match(await text(), /job[^]*out of memory[^]*slow[^]*too slow/);
+  await follow("tbody .sub a.id");
+  assert.match(await text(), /out of memory[^]*Log of its runs[^]*red alert/);
+});
+
+test("what holds for a queue, and a reload", async () => {
+  await go("/queues/fragile");
+  await page.click("#setup summary");
+  assert.match(await text(), /attempts_max[^]*1 file/);
+  await go("/settings");
+  await follow(named("Reload"));
+  assert.match(await note(), /was read again/);
+});
+
 test("no script runs, whatever a name or a body says", async () => {
   const id = await beans.put("markup", MARKUP);
   for (const path of ["/queues/markup", `/messages/${id}`]) {
@@ -250,7 +313,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   const slow = (await beans.ask("use slow"), await beans.ask("peek-buried")).words[1];
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
     "/queues/fails/ask/purge", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/leases",
-    "/acts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
+    "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
   for (const theme of ["light", "dark"]) {
     await page.setCookie({ name: "theme", value: theme, url: server.site });
     for (const path of paths) {

@@ -1,6 +1,5 @@
 // Quintet console. Every page works without this file; it adds keys, selection, live
-// figures, the log that follows, chart read-outs and the theme switch. Text is only ever
-// set as text.
+// figures, chart read-outs and the theme switch. Text is only ever set as text.
 "use strict";
 const $ = (s, at = document) => at.querySelector(s);
 const $$ = (s, at = document) => [...at.querySelectorAll(s)];
@@ -74,112 +73,76 @@ for (const box of $$("input[data-filter]")) {
   });
 }
 
-// ---- a log in ANSI colours: SGR is understood, every other sequence is dropped ----
-class Ansi {
-  constructor(to) { this.to = to; this.on = new Map(); this.rest = ""; }
-  code(all) {
-    for (let i = 0; i < all.length; i += 1) {
-      let n = all[i];
-      if (n === 38 || n === 48) {
-        const small = all[i + 1] === 5 && all[i + 2] < 16;
-        i += all[i + 1] === 5 ? 2 : 4;
-        n = small ? n - 8 + all[i] % 8 : n + 1;
-      }
-      if (n === 0) this.on.clear();
-      else if (n >= 1 && n <= 4) this.on.set("BDIU"[n - 1], "BDIU"[n - 1]);
-      else if (n === 22) { this.on.delete("B"); this.on.delete("D"); }
-      else if (n === 23 || n === 24) this.on.delete("IU"[n - 23]);
-      else for (const [at, kind] of [[30, "c"], [90, "c"], [40, "k"], [100, "k"]]) {
-        if (n >= at && n <= at + 7) this.on.set(kind, kind + (n - at));
-        else if (n === at + 9) this.on.delete(kind);
-      }
-    }
-  }
-  put(text) {
-    if (text === "") return;
-    const span = document.createElement("span");
-    span.className = [...this.on.values()].join(" ");
-    span.textContent = text.replace(/\r\n?/g, "\n").replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "");
-    this.to.append(span);
-  }
-  show(text) {
-    text = this.rest + text;
-    const open = text.match(/(?:\r|\x1b)(?:\[[0-9;:?]{0,32}|\][^\x07\x1b]{0,256})?$/);
-    this.rest = open ? open[0] : "";
-    if (open) text = text.slice(0, open.index);
-    let from = 0;
-    for (const m of text.matchAll(/\x1b\[([0-9;:?]*)([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g)) {
-      this.put(text.slice(from, m.index));
-      from = m.index + m[0].length;
-      if (m[2] === "m") this.code(m[1].split(";").map(Number));
-    }
-    this.put(text.slice(from));
-  }
-}
 const pause = (ms) => new Promise((go) => { setTimeout(go, ms); });
 /** At once, or when the tab is looked at again. */
 const seen = async () => { if (document.hidden) await new Promise((go) => { document.addEventListener("visibilitychange", go, { once: true }); }); };
-const PIECE = 262144, KEPT = 2000000;
-async function follow(log) {
-  const button = $("[data-act=follow]"), ansi = new Ansi(log), decoder = new TextDecoder();
-  let on = true, at = Number(log.dataset.from), fresh = true, quiet = 0;
-  const set = (v) => { on = v; button.setAttribute("aria-pressed", v); button.textContent = v ? "Following" : "Follow"; if (on) log.scrollTop = log.scrollHeight; };
-  log.addEventListener("scroll", () => { const end = log.scrollTop + log.clientHeight > log.scrollHeight - 30; if (end !== on) set(end); });
-  button.addEventListener("click", () => set(!on));
-  for (let wait = 1000; ; await pause(wait)) {
-    await seen();
-    let reply, bytes;
-    try {
-      reply = await fetch(log.dataset.follow, { headers: { Range: `bytes=${at}-${at + PIECE - 1}` } });
-      bytes = await reply.arrayBuffer();
-    } catch { wait = Math.min(wait * 2, 30000); continue; }
-    const news = reply.status === 206 ? bytes.byteLength : 0;
-    if (news) {
-      if (fresh) log.replaceChildren();
-      fresh = false;
-      at += news;
-      ansi.show(decoder.decode(bytes, { stream: true }));
-      while (log.textContent.length > KEPT && log.firstChild !== log.lastChild) log.firstChild.remove();
-      if (on) log.scrollTop = log.scrollHeight;
-    }
-    const state = reply.headers.get("quintet-state") || (reply.status === 404 ? "gone" : "");
-    quiet = news || /^$|ready|reserved/.test(state) ? 0 : quiet + 1;
-    wait = news === PIECE ? 0 : state === "" ? Math.min(wait * 2 + 1, 30000) : 1000;
-    // Behind its end one more look: the rest is in the file before the state changes.
-    if (quiet < 2) continue;
-    const over = $("[data-over]");
-    over.textContent = `It is ${state}: load again`;
-    over.hidden = false;
-    button.hidden = true;
-    tell(`The message is ${state}`);
-    return;
-  }
-}
-for (const log of $$("pre.log")) { log.scrollTop = log.scrollHeight; if (log.dataset.follow) follow(log); }
 
-// ---- charts: the table below a chart is its data ----
+// ---- charts: the table below a chart is its data, which changes while one looks ----
 for (const fig of $$("figure.chart")) {
-  const plot = $(".plot", fig), out = $("output", fig), line = $("line.hair", fig);
-  const rows = $$("tbody tr", fig).map((r) => [...r.cells].map((c) => c.textContent));
-  if (!plot || rows.length === 0) continue;
-  const names = $$("thead th", fig).slice(1).map((h) => h.textContent);
-  const now = out.textContent;
+  const plot = $(".plot", fig), out = $("output", fig);
+  let now = null;
+  const at = (x) => { const line = $("line.hair", plot); line.setAttribute("x1", x); line.setAttribute("x2", x); line.setAttribute("visibility", now === null ? "hidden" : "visible"); };
   plot.addEventListener("pointermove", (e) => {
+    const rows = $$("tbody tr", fig), names = $$("thead th", fig).slice(1);
+    if (rows.length === 0) return;
     const box = plot.getBoundingClientRect();
     const i = Math.max(0, Math.min(rows.length - 1, Math.round((e.clientX - box.left) / box.width * (rows.length - 1))));
-    const [at, ...values] = rows[i];
-    out.textContent = at + "  " + values.map((v, k) => (names.length > 1 ? names[k] + " " : "") + v).join(", ");
-    const x = i / (rows.length - 1) * 600;
-    line.setAttribute("x1", x); line.setAttribute("x2", x); line.removeAttribute("visibility");
+    const [time, ...values] = [...rows[i].cells].map((c) => c.textContent);
+    if (now === null) now = out.textContent;
+    out.textContent = time + "  " + values.map((v, k) => (names.length > 1 ? names[k].textContent + " " : "") + v).join(", ");
+    at(i / (rows.length - 1) * 600);
   });
-  plot.addEventListener("pointerleave", () => { out.textContent = now; line.setAttribute("visibility", "hidden"); });
+  plot.addEventListener("pointerleave", () => { if (now !== null) { out.textContent = now; now = null; at(0); } });
 }
 
+// ---- live figures: the page is fetched as it is now; figures change, nothing moves ----
+const EVERY = 5000, main = $("main");
+const dot = $("[data-act=live]");
+let live = !/(?:^|; )live=off/.test(document.cookie);
+const state = (text, lost) => { dot.textContent = text; dot.classList.toggle("off", !live); dot.classList.toggle("lost", lost); dot.setAttribute("aria-pressed", live); };
+function swap(here, other) {
+  if (!other || here.isEqualNode(other) || here.matches(".pick") || here.contains(document.activeElement)) return;
+  if ((here.closest("figure") || here).matches(":hover")) return;
+  here.className.baseVal === undefined && (here.className = other.className);
+  here.replaceChildren(...other.childNodes);
+}
+function refresh(now) {
+  const all = new Map($$("[data-f]", now).map((e) => [e.dataset.f, e]));
+  const order = (at) => $$("tr[data-f]", at).map((e) => e.dataset.f).join();
+  const stale = $("[data-stale]");
+  if (stale) stale.hidden = order(document) === order(now);
+  for (const here of $$("[data-f]")) {
+    const other = all.get(here.dataset.f);
+    if (other && here.matches("tr")) [...here.cells].forEach((cell, i) => swap(cell, other.cells[i]));
+    else swap(here, other);
+  }
+}
+async function follow_figures() {
+  const url = new URL(location.href);
+  for (const word of ["notice", ...main.dataset.live.split(" ")]) url.searchParams.delete(word);
+  for (let wait = EVERY; ; ) {
+    await pause(wait);
+    await seen();
+    if (!live) continue;
+    try {
+      const reply = await fetch(url, { signal: AbortSignal.timeout(30000) });
+      if (!reply.ok || reply.redirected) throw reply.status;
+      const text = await reply.text();
+      await seen();
+      if (live) { refresh(new DOMParser().parseFromString(text, "text/html")); state("Live", false); }
+      wait = EVERY;
+    } catch {
+      if (live) state("Not live", true);
+      wait = Math.min(wait * 2, 30000);
+    }
+  }
+}
+if (dot) { state(live ? "Live" : "Stopped", false); follow_figures(); }
+
 // ---- buttons ----
-let live = true;
 const acts = {
   theme() { const t = themes[(themes.indexOf(root.dataset.theme || "auto") + 1) % 3]; theme(t); tell("Theme: " + t); },
-  live(b) { live = !live; b.classList.toggle("off", !live); b.textContent = live ? "Live" : "Stopped"; b.setAttribute("aria-pressed", live); },
+  live() { live = !live; state(live ? "Live" : "Stopped", false); document.cookie = "live=" + (live ? "on" : "off") + "; path=/; max-age=31536000; samesite=strict"; },
   keys() { const d = $("dialog"); if (d && !d.open) d.showModal(); },
   async copy(b) { try { await navigator.clipboard.writeText($(b.dataset.what).textContent); tell("Copied"); b.lastChild.textContent = "Copied"; } catch { tell("The browser did not allow it"); } },
 };
@@ -216,7 +179,7 @@ addEventListener("keydown", (e) => {
   else if (e.key === "k") step(-1);
   else if (e.key === "x" && row && $("td.pick input", row)) $("td.pick input", row).click();
   else if (e.key === "p" && $("[data-key=p]")) location.href = $("[data-key=p]").href;
-  else if (e.key === ".") { const b = $("[data-act=live]"); if (b) acts.live(b); }
+  else if (e.key === ".") { if (dot) acts.live(); }
   else if (e.key === "?") acts.keys();
 });
 

@@ -36,6 +36,11 @@ pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     let text = include_str!("../../assets/console/console.js");
     Asset::new("console", "js", "text/javascript; charset=utf-8", text)
 });
+/// Of a message's page alone, behind [`SCRIPT`].
+pub(super) static LOG_SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+    let text = include_str!("../../assets/console/log.js");
+    Asset::new("log", "js", "text/javascript; charset=utf-8", text)
+});
 pub(super) static ICON: LazyLock<Asset> = LazyLock::new(|| {
     let text = include_str!("../../assets/console/icon.svg");
     Asset::new("icon", "svg", "image/svg+xml", text)
@@ -43,7 +48,7 @@ pub(super) static ICON: LazyLock<Asset> = LazyLock::new(|| {
 
 /// The file of this name, if it is one of the console's.
 pub(crate) fn asset(name: &str) -> Option<Response> {
-    let all = [&*SHEET, &*SCRIPT, &*ICON];
+    let all = [&*SHEET, &*SCRIPT, &*LOG_SCRIPT, &*ICON];
     let asset = all.into_iter().find(|asset| asset.name == name)?;
     let headers = [
         (CONTENT_TYPE, asset.media),
@@ -60,11 +65,12 @@ mod tests {
     fn they_are_as_light_as_they_have_to_be() {
         assert!(SHEET.bytes.len() <= 32 << 10, "{}", SHEET.bytes.len());
         assert!(SCRIPT.bytes.len() <= 12 << 10, "{}", SCRIPT.bytes.len());
+        assert!(LOG_SCRIPT.bytes.len() <= 6 << 10);
     }
 
     /// The content security policy allows neither.
     #[test]
-    fn the_script_makes_no_markup() {
+    fn the_scripts_make_no_markup() {
         for word in [
             "innerHTML",
             "outerHTML",
@@ -72,7 +78,9 @@ mod tests {
             "eval(",
             "document.write",
         ] {
-            assert!(!SCRIPT.bytes.contains(word), "{word}");
+            for script in [&*SCRIPT, &*LOG_SCRIPT] {
+                assert!(!script.bytes.contains(word), "{word}");
+            }
         }
     }
 }

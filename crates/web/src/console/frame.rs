@@ -24,6 +24,9 @@ pub(super) struct Frame {
     pub(super) title: String,
     /// The place of the navigation it is at; empty: none.
     pub(super) here: &'static str,
+    /// Its figures are fetched again and again while somebody looks: words of
+    /// the address that have no part in them. `None`: they are not.
+    pub(super) live: Option<&'static str>,
     /// What an act that led here came to.
     pub(super) note: Option<String>,
     /// As the browser's cookie wants it; `None`: as its system does.
@@ -50,6 +53,15 @@ impl Frame {
             title: title.into(),
             here,
             ..self.clone()
+        }
+    }
+
+    /// The same with figures that refresh themselves, by the address without
+    /// these words, which have spaces between.
+    pub(super) fn live(self, without: &'static str) -> Self {
+        Self {
+            live: Some(without),
+            ..self
         }
     }
 }
@@ -94,6 +106,7 @@ pub(super) async fn around(
         root: settings.relative_root.clone(),
         title: String::new(),
         here: "",
+        live: None,
         note: console.app.notice(request.uri()),
         theme: theme(request.headers()),
         csrf: console.seal.of(&visitor),

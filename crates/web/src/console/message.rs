@@ -11,7 +11,7 @@ use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
-use super::{Asked, listing, words};
+use super::{Asked, assets, listing, words};
 use crate::api::Problem;
 use crate::pages;
 
@@ -55,6 +55,7 @@ struct Shown {
     files: Vec<File>,
     from: Option<Named>,
     log: Option<Log>,
+    log_script: &'static str,
 }
 
 /// `/messages/ID`.
@@ -113,6 +114,7 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
             .collect(),
         from: message.came_from().as_ref().map(Named::new),
         log,
+        log_script: &assets::LOG_SCRIPT.name,
         queue: name,
     };
     Ok(pages::show(StatusCode::OK, &page))

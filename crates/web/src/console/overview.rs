@@ -433,7 +433,7 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         first: want.after.is_some().then(|| want.link(("", ""))),
         next,
         warning,
-        frame: asked.frame.of("Queues", "queues"),
+        frame: asked.frame.of("Queues", "queues").live(""),
     }
 }
 

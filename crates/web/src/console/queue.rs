@@ -135,7 +135,11 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let day = query.get("span") == Some("24h");
     let worry = attention::worry(&stats);
     let page = Queue {
-        frame: asked.frame.of(&name.plain, "queues"),
+        // A filter looks through messages, which stay as they are shown.
+        frame: asked
+            .frame
+            .of(&name.plain, "queues")
+            .live("has key older after"),
         may: May::of(&asked.visitor, &queue),
         offers_buried: worry.as_ref().is_some_and(|worry| worry.way == Way::Buried),
         why: worry.map(|worry| (worry.level == Level::Alarm, worry.says, worry.because)),

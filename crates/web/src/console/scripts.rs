@@ -71,7 +71,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         }
     }
     let page = Page {
-        frame: asked.frame.of("Scripts", "scripts"),
+        frame: asked.frame.of("Scripts", "scripts").live(""),
         rows,
         first,
         next,
