@@ -275,6 +275,42 @@ test("queues with a script: what runs, and what failed last", async () => {
   assert.match(await text(), /out of memory[^]*Log of its runs[^]*red alert/);
 });
 
+test("several queues are selected and acted on, with the count first", async () => {
+  for (const queue of ["bulk-a", "bulk-b", "bulk-c"]) for (let n = 0; n < 2; n += 1) await beans.put(queue, "x");
+  await go("/?name=bulk-*&sort=name");
+  const pick = (queue) => page.click(`input[aria-label="Select ${queue}"]`);
+  assert.equal(await page.$eval('button[formaction$="/purge"]', (button) => button.disabled), true);
+  await pick("bulk-a");
+  await pick("bulk-b");
+  assert.match(await page.$eval("[data-count]", (span) => span.textContent), /2 selected/);
+  // What refreshes itself leaves the selection alone.
+  await beans.put("bulk-c", "x");
+  await page.waitForFunction(() => document.querySelector('tr[data-f="q/bulk-c"] [data-l=ready]').textContent === "3", { timeout: PATIENCE_MS });
+  assert.match(await page.$eval("[data-count]", (span) => span.textContent), /2 selected/);
+  await follow('button[formaction$="/purge"]');
+  assert.match(await text(), /Purge 2 queues\?/);
+  await follow("button.last");
+  assert.match(await note(), /4 messages of 2 queues deleted/);
+  for (const [queue, left] of [["bulk-a", 0], ["bulk-b", 0], ["bulk-c", 3]]) {
+    assert.equal(await beans.stat(queue, "current-jobs-ready"), left);
+  }
+  await go("/?name=bulk-*&sort=name");
+  await page.click("th.pick input");
+  await follow('button[formaction$="/pause"]');
+  await follow("main form button.main");
+  assert.match(await note(), /3 queues paused/);
+  await go("/?name=bulk-*&sort=name");
+  await page.click("th.pick input");
+  await follow('button[formaction$="/delete"]');
+  assert.equal(await page.$eval("button.last", (button) => button.disabled), true);
+  await page.type("#sure", "3 queues");
+  await follow("button.last");
+  assert.match(await note(), /3 queues deleted/);
+  // The connection that used it last keeps its name, and nothing in it.
+  assert.equal(await beans.stat("bulk-c", "current-jobs-ready"), 0);
+  assert.equal((await beans.ask("stats-tube bulk-a")).word, "NOT_FOUND");
+});
+
 test("what holds for a queue, and a reload", async () => {
   await go("/queues/fragile");
   await page.click("#setup summary");
@@ -312,7 +348,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   await beans.put(long, "y".repeat(3000));
   const slow = (await beans.ask("use slow"), await beans.ask("peek-buried")).words[1];
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
-    "/queues/fails/ask/purge", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/leases",
+    "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/leases",
     "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
   for (const theme of ["light", "dark"]) {
     await page.setCookie({ name: "theme", value: theme, url: server.site });

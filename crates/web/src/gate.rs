@@ -244,8 +244,9 @@ enum Needs<'a> {
 
 /// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
 /// what each visitor may.
-pub(crate) const CONSOLE: [&str; 13] = [
+pub(crate) const CONSOLE: [&str; 14] = [
     "acts",
+    "bulk",
     "cluster",
     "connections",
     "find",
@@ -299,7 +300,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     // What the console's buttons do, apart from putting messages.
     if let [
         _,
-        "queues" | "messages" | "acts" | "connections" | "cluster" | "settings",
+        "queues" | "messages" | "acts" | "connections" | "cluster" | "settings" | "bulk",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]
     {

@@ -11,7 +11,9 @@ use axum::extract::{Path, Request};
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::{ACT_REST, ACT_STEP};
-use quintet_engine::{By, Command, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When};
+use quintet_engine::{
+    By, Command, Filter, How, MessageId, Ms, Name, Refusal, Sweep, SweepAct, When,
+};
 
 use super::ask::{self, Act, Question};
 use super::frame::Frame;
@@ -166,7 +168,7 @@ async fn answered(
     let token = form.get("token").unwrap_or_default();
     let now = console.api.door().now();
     let question = console.questions.take(token, ask::who(asked), now);
-    let Some(mut question) = question.filter(|question| question.queue == *queue) else {
+    let Some(question) = question.filter(|question| question.queue == *queue) else {
         let note =
             "The question was answered already, or is older than 10 minutes: here it is again.";
         return Ok(console
@@ -181,9 +183,6 @@ async fn answered(
     }
     let moves = question.act == Act::Move;
     let to = moves.then(|| target(form, queue)).transpose()?;
-    // Those put after the question stay.
-    let since = now.since(question.asked);
-    question.filter.older_ms = question.filter.older_ms.max(since);
     if question.ids.is_empty() && question.act != Act::Drop {
         let mut counted = 0;
         for state in &question.states {
@@ -197,17 +196,7 @@ async fn answered(
         }
     }
     let job = console.jobs.begin(asked, &question);
-    let working = tokio::spawn(work(
-        Asked {
-            console: Arc::clone(console),
-            visitor: asked.visitor.clone(),
-            frame: asked.frame.clone(),
-            uri: asked.uri.clone(),
-        },
-        Arc::clone(&job),
-        question,
-        to,
-    ));
+    let working = tokio::spawn(work(copy(asked), Arc::clone(&job), question, to));
     let over = tokio::time::timeout(SHORT, working).await.is_ok();
     let back = match (over, job.act) {
         (false, _) => {
@@ -219,6 +208,53 @@ async fn answered(
         (true, _) => format!("queues/{part}"),
     };
     Ok(console.app.redirect(&back, job.note()))
+}
+
+/// The same request, for what goes on when it was answered.
+fn copy(asked: &Asked) -> Asked {
+    Asked {
+        console: Arc::clone(&asked.console),
+        visitor: asked.visitor.clone(),
+        frame: asked.frame.clone(),
+        uri: asked.uri.clone(),
+    }
+}
+
+/// What came of acts on several queues.
+pub(super) struct Came {
+    /// All are over.
+    pub(super) over: bool,
+    pub(super) messages: u64,
+    /// What could not go on, and why; empty: nothing.
+    pub(super) failed: String,
+}
+
+/// Begins an act for each question; they are done one behind the other, and each
+/// can be looked at and stopped.
+pub(super) async fn begin_all(asked: &Asked, questions: Vec<Question>) -> Came {
+    let begun = questions.into_iter().map(|question| {
+        let job = asked.console.jobs.begin(asked, &question);
+        (job, question)
+    });
+    let begun: Vec<(Arc<Job>, Question)> = begun.collect();
+    let jobs: Vec<Arc<Job>> = begun.iter().map(|(job, _)| Arc::clone(job)).collect();
+    let theirs = copy(asked);
+    let working = tokio::spawn(async move {
+        for (job, question) in begun {
+            work(copy(&theirs), job, question, None).await;
+        }
+    });
+    let over = tokio::time::timeout(SHORT, working).await.is_ok();
+    let done = jobs.iter().map(|job| job.done.load(Ordering::Relaxed));
+    let failed = jobs.iter().filter_map(|job| {
+        let why = job.end.get()?.as_ref()?;
+        Some(format!(" {}: {why}.", job.queue))
+    });
+    Came {
+        over,
+        messages: done.sum(),
+        failed: failed.collect(),
+    }
 }
 
 /// Where a move goes.
@@ -236,6 +272,8 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
 /// Does it, slice by slice, to its end.
 async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>) {
     let ended = match (question.act, question.ids.is_empty()) {
+        // Before its turn came.
+        _ if job.stop.load(Ordering::Relaxed) => Ok(()),
         (Act::Drop, _) => asked
             .ask(Command::Drop(question.queue.clone()))
             .await
@@ -264,7 +302,7 @@ async fn sweep(
         let mut sweep = Sweep {
             queue: question.queue.clone(),
             state: *state,
-            filter: question.filter.clone(),
+            filter: Filter::default(),
             act: act.clone(),
             after: None,
             max: ACT_STEP,
@@ -273,6 +311,7 @@ async fn sweep(
             if job.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            sweep.filter = question.filter_at(asked.console.api.door().now());
             let swept = asked.sweep(&sweep).await?;
             job.done.fetch_add(swept.matched, Ordering::Relaxed);
             match swept.next {

@@ -124,6 +124,17 @@ pub(super) struct Question {
     pub(super) typed: bool,
 }
 
+impl Question {
+    /// What is asked about, for a look at this moment: a filter's ages are those
+    /// of the look, and what was put after the question is not part of it.
+    pub(super) fn filter_at(&self, now: Ms) -> Filter {
+        Filter {
+            older_ms: self.filter.older_ms.saturating_add(now.since(self.asked)),
+            ..self.filter.clone()
+        }
+    }
+}
+
 /// Questions that wait for an answer, each to be answered once.
 #[derive(Default)]
 pub(super) struct Questions {
@@ -133,7 +144,7 @@ pub(super) struct Questions {
 
 impl Questions {
     /// Keeps a question; answers its token.
-    fn keep(&self, question: Question) -> String {
+    pub(super) fn keep(&self, question: Question) -> String {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.0 += 1;
         let token = format!(
@@ -396,7 +407,7 @@ pub(super) async fn count(
     let mut sweep = Sweep {
         queue: question.queue.clone(),
         state,
-        filter: question.filter.clone(),
+        filter: question.filter_at(asked.console.api.door().now()),
         act: SweepAct::Count,
         after: None,
         max: u32::MAX,
@@ -460,6 +471,16 @@ mod tests {
             counted: 1,
             typed: false,
         }
+    }
+
+    #[test]
+    fn what_was_put_after_the_question_is_never_a_part_of_it() {
+        let mut question = question(1000, None);
+        assert_eq!(question.filter_at(Ms(1000)).older_ms, 0);
+        assert_eq!(question.filter_at(Ms(1300)).older_ms, 300);
+        question.filter.older_ms = 50;
+        assert_eq!(question.filter_at(Ms(1300)).older_ms, 350);
+        assert_eq!(question.filter_at(Ms(61_300)).older_ms, 60_350);
     }
 
     #[test]

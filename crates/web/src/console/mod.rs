@@ -12,6 +12,7 @@ mod ask;
 mod assets;
 mod attention;
 mod body;
+mod bulk;
 mod cluster;
 mod connections;
 mod frame;
@@ -179,6 +180,7 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/messages/{id}/body", get(body::download))
         .route("/messages/{id}/log", get(run::download))
         .route("/messages/{id}/do/{act}", post(acts::on_message))
+        .route("/bulk/{act}", get(bulk::page).post(bulk::act))
         .route("/acts", get(acts::list))
         .route("/acts/{number}", get(acts::page))
         .route("/acts/{number}/do/stop", post(acts::stop))

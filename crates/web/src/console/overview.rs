@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use quintet_door::Door;
 use quintet_engine::{
     Command, MessageId, Name, Outcome, Peek, QueueGauges, QueuePage, QueueStats, StatsOf,
-    StatsReply,
+    StatsReply, Verb,
 };
 
 use super::attention::{self, Level, Way, Worry};
@@ -249,6 +249,8 @@ impl Figure {
 
 struct Row {
     name: Named,
+    /// The visitor may do something to it here.
+    pick: bool,
     paused: bool,
     down: bool,
     memory: bool,
@@ -265,9 +267,11 @@ struct Row {
 }
 
 impl Row {
-    fn new(stats: &QueueStats, door: &dyn Door) -> Self {
+    fn new(stats: &QueueStats, asked: &Asked, door: &dyn Door) -> Self {
         let gauges = &stats.gauges;
+        let may = |verb| asked.visitor.may_to(verb, &stats.name);
         Self {
+            pick: may(Verb::Pause) || may(Verb::Flush) || may(Verb::Drop),
             name: Named::new(&stats.name),
             paused: stats.paused,
             down: stats.down,
@@ -325,6 +329,8 @@ struct Overview {
     sorts: Vec<Choice>,
     name: String,
     rows: Vec<Row>,
+    /// Some of them can be acted on.
+    picks: bool,
     all: u64,
     fit: String,
     first: Option<String>,
@@ -410,6 +416,11 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
     if sums.ready == 0 {
         facts.remove(2);
     }
+    let rows: Vec<Row> = found
+        .rows
+        .iter()
+        .map(|(_, stats)| Row::new(stats, asked, &*door))
+        .collect();
     Overview {
         worries: worries
             .map(|(name, worry)| WorryRow {
@@ -423,11 +434,8 @@ fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) 
         only: only.collect(),
         sorts: sorts.collect(),
         name: want.name.clone(),
-        rows: found
-            .rows
-            .iter()
-            .map(|(_, stats)| Row::new(stats, &*door))
-            .collect(),
+        picks: rows.iter().any(|row| row.pick),
+        rows,
         all: counts[0],
         fit: words::of(found.fit, "queue", "queues"),
         first: want.after.is_some().then(|| want.link(("", ""))),
