@@ -109,6 +109,31 @@ fn names_of_any_bytes_are_escaped_and_have_an_address() {
 }
 
 #[test]
+fn a_queue_that_is_not_there_may_have_been_meant_otherwise() {
+    let world = World::new();
+    for name in ["invoices", "invo%3Cb%3E", "mail"] {
+        put(&world, name, "body");
+    }
+    let shown = world.get("/queues/invocies");
+    assert_eq!(shown.status, 404);
+    let shown = shown.text();
+    assert!(shown.contains("There is no queue invocies."), "{shown}");
+    assert!(shown.contains("href=\"/queues/invoices\""), "{shown}");
+    assert!(!shown.contains("href=\"/queues/mail\""), "{shown}");
+    let shown = world.get("/queues/invo~3cb~3f").text();
+    assert!(
+        shown.contains("invo&#60;b&#62;") && !shown.contains("invo<b>"),
+        "{shown}"
+    );
+    // To programs it is the problem it was.
+    let told = world.get("/api/v1/queues/invocies").json();
+    assert_eq!(
+        (told["code"].as_str(), told.get("nearest")),
+        (Some("queue_not_found"), None)
+    );
+}
+
+#[test]
 fn a_body_with_markup_is_text_wherever_it_is_shown() {
     let world = World::new();
     let markup = "<script>alert(1)</script><img src=x onerror=alert(2)>";

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use quintet_engine::Refusal;
+use quintet_engine::{Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -28,6 +28,10 @@ pub(crate) struct Problem {
     /// The message that was put before, where this one is a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duplicate_of: Option<u64>,
+    /// For people: queues that may have been meant.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(crate) nearest: Box<[Name]>,
 }
 
 impl Problem {
@@ -39,6 +43,7 @@ impl Problem {
             detail: detail.into(),
             field: None,
             duplicate_of: None,
+            nearest: Box::default(),
         }
     }
 

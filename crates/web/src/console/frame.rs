@@ -12,6 +12,7 @@ use hyper::header::COOKIE;
 use hyper::{HeaderMap, StatusCode};
 use quintet_engine::Principal;
 
+use super::names::Named;
 use super::{Console, assets, words};
 use crate::api::Problem;
 use crate::gate::Visitor;
@@ -141,6 +142,8 @@ struct Failed {
     frame: Frame,
     heading: String,
     says: String,
+    /// Queues that may have been meant.
+    nearest: Vec<Named>,
     status: u16,
 }
 
@@ -161,6 +164,7 @@ fn failed(frame: &Frame, problem: &Problem) -> Response {
         frame: frame.of(heading, ""),
         heading: heading.to_owned(),
         says,
+        nearest: problem.nearest.iter().map(Named::new).collect(),
         status: problem.status,
     };
     pages::show(status, &page)

@@ -22,6 +22,7 @@ mod listing;
 mod login;
 mod message;
 mod names;
+mod nearest;
 mod operate;
 mod overview;
 mod past;

@@ -13,7 +13,7 @@ use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
 use super::names::Named;
 use super::setup::{self, Setup};
-use super::{Asked, past, queue_of, words};
+use super::{Asked, nearest, past, queue_of, words};
 use crate::api::Problem;
 use crate::gate::Visitor;
 use crate::pages;
@@ -101,7 +101,10 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let queue = queue_of(&part)?;
     let query = asked.query()?;
     let which = Which::of(&query)?;
-    let stats = asked.stats(&queue).await?;
+    let stats = match asked.stats(&queue).await {
+        Ok(stats) => stats,
+        Err(problem) => return Err(nearest::or_nearest(&asked, &queue, problem).await),
+    };
     let after = query.get("after");
     // Numbers may be seen by some who may not see messages.
     let list = match asked.visitor.may_to(Verb::Peek, &queue) {
