@@ -177,7 +177,7 @@ pub struct Past {
 /// What makes a put a repeat of an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedupe {
-    /// Compared within the queue.
+    /// Compared within the queue; 65,535 bytes at most, as a key.
     pub id: Box<[u8]>,
     /// For how long the first put is remembered, ms.
     pub window_ms: u64,

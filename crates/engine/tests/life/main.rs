@@ -87,11 +87,7 @@ fn companions_leave_together_and_held_back_ones_never_alone() {
 #[test]
 fn a_key_that_no_protocol_can_name_is_refused() {
     let mut w = World::new();
-    let mut keyed = |len: usize| {
-        let more = PutMore {
-            key: Some(vec![7; len].into()),
-            ..PutMore::default()
-        };
+    let mut put = |more: PutMore| {
         let put = Put {
             queue: "q".into(),
             more: Some(Box::new(more)),
@@ -99,9 +95,30 @@ fn a_key_that_no_protocol_can_name_is_refused() {
         };
         w.ask(9, Command::Put(put))
     };
+    let key = |len: usize| PutMore {
+        key: Some(vec![7; len].into()),
+        ..PutMore::default()
+    };
+    // These are remembered when the message is gone.
+    let token = |len: usize| PutMore {
+        token: Some(vec![7; len].into()),
+        ..PutMore::default()
+    };
+    let unique = |len: usize| PutMore {
+        dedupe: Some(Dedupe {
+            id: vec![7; len].into(),
+            window_ms: 1000,
+            return_first: false,
+        }),
+        ..PutMore::default()
+    };
     let refused = Some(Outcome::Refused(Refusal::MessageTooLarge));
-    assert_eq!(keyed(65_536), refused);
-    assert_ne!(keyed(65_535), refused);
+    for more in [key(65_536), token(65_536), unique(65_536)] {
+        assert_eq!(put(more), refused);
+    }
+    for more in [key(65_535), token(65_535), unique(65_535)] {
+        assert_ne!(put(more), refused);
+    }
 }
 
 #[test]
