@@ -59,8 +59,7 @@ test("browse: row by row with keys, filtered, one opened", async () => {
   await follow(named("Next"));
   assert.equal((await page.$$("tbody tr")).length, 10);
   await page.type("#has", "body 17.");
-  await page.keyboard.press("Enter");
-  await page.waitForNavigation();
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   assert.equal((await page.$$("tbody tr")).length, 1);
   await follow("tbody a[data-row]");
   assert.match(await text(), /body 17\./);
