@@ -49,6 +49,14 @@ fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
         !list.contains("ask/drop") && !list.contains("do/pause"),
         "{list}"
     );
+    // Nothing that could be done to a queue, so none is to be selected.
+    assert!(!overview.contains("name=\"queue\""), "{overview}");
+    let (status, bulk) = page(&server, "/bulk/purge?queue=mine");
+    assert!(
+        status == 200 && bulk.contains("you may not do this to it"),
+        "{bulk}"
+    );
+    assert!(!bulk.contains("name=\"token\""), "{bulk}");
     for path in [
         "/queues/theirs",
         "/queues/theirs/ask/purge",
@@ -57,6 +65,8 @@ fn a_visitor_sees_and_does_what_was_granted_and_no_more() {
         "/connections",
         &format!("/messages/{hidden}"),
         &format!("/messages/{hidden}/body"),
+        &format!("/messages/{hidden}/log"),
+        "/bulk/pause?queue=theirs",
     ] {
         let (status, shown) = page(&server, path);
         assert_eq!(status, 403, "{path}: {shown}");
