@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::files::{new_file, store};
 use crate::kept::attribute;
 use crate::messages::done;
-use crate::paths::{self, check_file_name};
+use crate::paths::{self, FOLDER, check_file_name};
 use crate::record::{hex, set};
 use crate::service::Rq;
 
@@ -68,7 +68,7 @@ impl Rq {
                 ..stored.clone()
             });
             files.sort_by(|a, b| a.name.cmp(&b.name));
-            let mut attrs = vec![set("dir", &dir.to_string_lossy())];
+            let mut attrs = vec![set(FOLDER, &dir.to_string_lossy())];
             attrs.extend(kept.map(|kept| set(&attribute(name), &kept)));
             let edit = Edit {
                 attachments: Some(files),

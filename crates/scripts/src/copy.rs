@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::kept::attribute;
 use crate::messages::{PutAs, done};
 use crate::new::NewMessage;
-use crate::paths::{self, own_dir};
+use crate::paths::{self, FOLDER, own_dir};
 use crate::record::{self, attr_text};
 use crate::service::Rq;
 
@@ -84,7 +84,7 @@ impl Rq {
         let dir = own_dir(to, &copy);
         let linked = self.link_files(from, message, &dir);
         let edited = linked.and_then(|mut attrs| {
-            attrs.push(record::set("dir", &dir.to_string_lossy()));
+            attrs.push(record::set(FOLDER, &dir.to_string_lossy()));
             let edit = Edit {
                 attachments: Some(files.clone()),
                 attrs,

@@ -124,12 +124,16 @@ impl Paths {
     /// A message's folder, from the root on. The attribute `dir` says so if
     /// the message has files and so may have moved since they were written.
     pub(crate) fn dir(&self, queue: &str, message: &Message) -> PathBuf {
-        attr_text(message, "dir")
+        attr_text(message, FOLDER)
             .map(PathBuf::from)
             .filter(|dir| is_message_dir(dir))
             .unwrap_or_else(|| own_dir(queue, message))
     }
 }
+
+/// The attribute that says where a message's folder is. Only this service sets
+/// it: whoever else could would read, and remove, what is another message's.
+pub const FOLDER: &str = "dir";
 
 /// The folder a message has where it is now.
 pub(crate) fn own_dir(queue: &str, message: &Message) -> PathBuf {

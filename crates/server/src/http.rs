@@ -7,10 +7,11 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, StreamCounts, User, Web};
+use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
+use crate::http_counts::HttpCounts;
 use crate::io::Bound;
 use crate::server::bind;
 
@@ -132,6 +133,7 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         allow_new_queue: options.flag("allow_new_queue"),
         memory: None,
         tls: None,
+        replied: None,
         stream_counts: Arc::default(),
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
@@ -243,7 +245,7 @@ impl Running {
         logins: &Logins,
         gate: impl Fn(String, Vec<User>) -> Arc<dyn Gate>,
         memory: &Arc<ByteBudget>,
-        streams: &Arc<StreamCounts>,
+        counts: &Arc<HttpCounts>,
     ) -> Result<Self> {
         let mut sites = Vec::new();
         let mut kept = Vec::new();
@@ -256,7 +258,8 @@ impl Running {
             settings.gate = Some(gate(user, settings.users.clone()));
             settings.logins = Some(logins.clone());
             settings.memory = Some(Arc::clone(memory));
-            settings.stream_counts = Arc::clone(streams);
+            settings.stream_counts = Arc::clone(&counts.streams);
+            settings.replied = Some(counts.teller());
             let socket = match &bound.address {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
                 Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),

@@ -19,6 +19,7 @@ mod desk;
 mod history;
 mod hooks;
 mod http;
+mod http_counts;
 mod io;
 #[cfg(feature = "cluster")]
 mod linked;

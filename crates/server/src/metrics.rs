@@ -217,13 +217,13 @@ metrics! {
     Gauge "queues" ("queues") "Queues there are."
         = |r| r.shard.queues;
     Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
-        = |r| r.server.streams.open();
+        = |r| r.server.http.streams.open();
     Counter "event_streams_refused_total" ("event_streams_refused")
         "Event streams refused, as there were too many (max_streams) or no memory was left."
-        = |r| r.server.streams.refused();
+        = |r| r.server.http.streams.refused();
     Counter "event_streams_slow_total" ("event_streams_slow")
         "Event streams ended because their client did not read."
-        = |r| r.server.streams.slow();
+        = |r| r.server.http.streams.slow();
     Gauge "history_queues" ("history_queues") "Queues whose history is kept."
         = |r| r.server.looks.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")
@@ -432,6 +432,8 @@ metrics! {
     Histogram "reply_seconds" ("{}_{}_{}_us")
         "From requests being there to be read to their replies leaving, waits for messages not counted."
         =; ["voice", "family"] |r| r.server.latencies();
+    Counter "http_replies_total" ("http_replies_{}_{}") "Replies over HTTP, by what was asked for and status."
+        =; ["family", "status"] |r| r.server.http.statuses();
     Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
         =; ["voice", "what"] |r| r.server.voice_counters();
     Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."

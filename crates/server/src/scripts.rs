@@ -67,10 +67,10 @@ impl Scripts {
         let rq = scripts.start_rq(queues(&config))?;
         if !open.is_empty() {
             let logins = logins(server);
-            let (memory, streams) = (&server.connection_memory, &server.streams);
+            let (memory, counts) = (&server.connection_memory, &server.http);
             let gate = |user, users| HttpGate::of_listener(server, user, users);
             let door = &scripts.door;
-            let running = http::Running::start(open, &rq, door, &logins, gate, memory, streams)?;
+            let running = http::Running::start(open, &rq, door, &logins, gate, memory, counts)?;
             scripts.http = Some(running);
         }
         Ok(scripts)

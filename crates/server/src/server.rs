@@ -13,7 +13,6 @@ use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
 use quintet_tls::Secure;
-use quintet_web::StreamCounts;
 use quintet_wire::{Foreign, Listener, VOICES};
 
 use crate::audit::Audit;
@@ -23,6 +22,7 @@ use crate::crew::Crew;
 use crate::desk::Desk;
 use crate::history::Looks;
 use crate::hooks::Hooks;
+use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
@@ -40,8 +40,8 @@ pub(crate) struct Server {
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) hooks: Hooks,
-    /// Event streams of HTTP.
-    pub(crate) streams: Arc<StreamCounts>,
+    /// What HTTP is told to have done.
+    pub(crate) http: Arc<HttpCounts>,
     /// What became of each queue's numbers.
     pub(crate) looks: Looks,
     /// Who clients are and what they may do.
@@ -484,7 +484,7 @@ fn open(
         node,
         desk: Desk::default(),
         hooks,
-        streams: Arc::default(),
+        http: HttpCounts::new(),
         looks: Looks::default(),
         trust,
         audit: Audit::new(&config.data),

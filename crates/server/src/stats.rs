@@ -14,7 +14,7 @@ use quintet_hooks::EventStats;
 use quintet_host::{Decided, Distribution, TIMES, locked};
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
-use crate::config::{Secrets, print};
+use crate::config::{Secrets, Served, print};
 use crate::io::{Family, VoiceCounts};
 use crate::metrics::{Point, Reading, Spread, samples, text};
 use crate::server::{Listening, Order, Server};
@@ -137,6 +137,13 @@ impl Server {
                 }
             }
             all.extend(sums.map(|(family, sum)| (vec![voice.into(), family.name().into()], sum)));
+        }
+        let listeners = &locked(&self.config).listen;
+        if listeners
+            .iter()
+            .any(|one| matches!(one.served, Served::Http))
+        {
+            all.extend(self.http.latencies());
         }
         all
     }

@@ -9,6 +9,7 @@ use quintet_tls::Secure;
 
 use crate::gate::Gate;
 use crate::guard::{Logins, User};
+use crate::replies::TellReply;
 use crate::streams::StreamCounts;
 
 /// Settings of one HTTP listener.
@@ -37,6 +38,8 @@ pub struct Settings {
     pub memory: Option<Arc<ByteBudget>>,
     /// TLS of its TCP connections; `None`: they are plain.
     pub tls: Option<Secure>,
+    /// Who is told of each reply.
+    pub replied: Option<Arc<TellReply>>,
     /// Where event streams are counted.
     pub stream_counts: Arc<StreamCounts>,
     pub limits: Limits,
@@ -55,6 +58,7 @@ impl Default for Settings {
             allow_new_queue: false,
             memory: None,
             tls: None,
+            replied: None,
             stream_counts: Arc::default(),
             limits: Limits::default(),
         }

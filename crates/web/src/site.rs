@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -25,6 +25,7 @@ use crate::held;
 use crate::metrics;
 use crate::paths;
 use crate::payer::Payer;
+use crate::replies::{self, Errand, Replied};
 use crate::reply::{self, Problem, plain};
 use crate::routes;
 use crate::sessions;
@@ -133,7 +134,9 @@ impl Site {
             .then(|| format!("{} {}", request.method(), request.uri().path()));
         let root = &self.settings().relative_root;
         let path = paths::inside(request.uri().path(), root);
-        let of_api = path.is_some_and(|path| path.starts_with(API));
+        let of_api = path.as_ref().is_some_and(|path| path.starts_with(API));
+        let errand = path.map(|path| Errand::of(request.method(), &path));
+        let began = Instant::now();
         let response = match self.route(peer, request).await {
             Ok(response) => response,
             Err(problem) if of_api => api::refusal(problem),
@@ -151,6 +154,13 @@ impl Site {
                 "refused: {}",
                 asked.escape_debug()
             );
+        }
+        if let Some(tell) = &self.settings().replied {
+            tell(Replied {
+                errand: errand.unwrap_or(Errand::Other),
+                status: response.status().as_u16(),
+                took: replies::took(&response, began.elapsed()),
+            });
         }
         let mut response = held::count(response, self.settings()).await;
         match of_api {

@@ -1,9 +1,10 @@
 //! Requests of the control channel.
 
 use quintet_engine::{
-    Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, Pattern, Peek, Put,
+    Attr, Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, Pattern, Peek, Put,
     PutMore, StatsOf, Take, Wait, When,
 };
+use quintet_scripts::FOLDER;
 use quintet_wire::{Ask, HostAsk, Login};
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -197,9 +198,13 @@ fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
         let pair = pair.map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
         pair.ok_or("an attribute is a name and a value")
     };
+    let attrs: Vec<Attr> = pairs.map(pair).collect::<Result<_, _>>()?;
+    if attrs.iter().any(|(name, _)| **name == *FOLDER.as_bytes()) {
+        return Err(format!("the attribute {FOLDER} is the server's own"));
+    }
     let more = PutMore {
         key: text("key").map(|key| key.as_bytes().into()),
-        attrs: pairs.map(pair).collect::<Result<_, _>>()?,
+        attrs,
         dedupe: text("unique").map(|id| Dedupe {
             id: id.as_bytes().into(),
             window_ms: UNIQUE_MS,

@@ -645,15 +645,61 @@ fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
     }
     let other = parent.replace("-01", "-00");
     let own = json!({ "headers": { "traceparent": other } });
-    assert_eq!(
-        ended(sent("traced", &both, own)),
-        format!("{other} a=1,b=2.")
-    );
+    assert_eq!(ended(sent("traced", &both, own)), format!("{other} ."));
     let strange = json!({ "headers": { "traceparent": "a\nb" } });
     assert_eq!(ended(sent("traced", "", strange)), " .");
+    // Where a message's files are is for nobody to say.
+    let message = json!({ "headers": { "dir": "queue/other/msg/20261123/1" } });
+    let refused = post(
+        &server,
+        "/queues/traced/messages",
+        &json!({ "messages": [message] }),
+    );
+    let field = &refused.json["field"];
+    assert_eq!(
+        (refused.status, field),
+        (400, &json!("messages[0].headers.dir"))
+    );
     sent("work", &both, json!({}));
     assert_eq!(
         reserve(&server, &json!({}))[0]["headers"]["traceparent"],
         parent
     );
+}
+
+#[test]
+fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(&server, "work", &["one"]);
+    put(&server, "work", &["two"]);
+    let lease = reserve(&server, &json!({}))[0]["lease"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let finish = format!("POST /leases/{lease}/finish");
+    assert_eq!(ask(&server, &finish, "", "").status, 204);
+    assert_eq!(ask(&server, &finish, "", "").status, 409);
+    reserve(&server, &json!({}));
+    // There is none: it waits in vain.
+    assert!(reserve(&server, &json!({ "wait_ms": 3000 })).is_empty());
+    let mut client = server.client_of("http");
+    client.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let told = text(&client.exact(usize::MAX));
+    for line in [
+        "quintet_reply_seconds_count{voice=\"http\",family=\"put\"} 2",
+        "quintet_reply_seconds_count{voice=\"http\",family=\"take\"} 3",
+        "quintet_reply_seconds_count{voice=\"http\",family=\"settle\"} 2",
+        "quintet_http_replies_total{family=\"put\",status=\"201\"} 2",
+        "quintet_http_replies_total{family=\"settle\",status=\"204\"} 1",
+        "quintet_http_replies_total{family=\"settle\",status=\"409\"} 1",
+    ] {
+        assert!(told.contains(&format!("\n{line}\n")), "{line}: {told}");
+    }
+    let sum = "quintet_reply_seconds_sum{voice=\"http\",family=\"take\"} ";
+    let sum = told
+        .lines()
+        .find_map(|line| line.strip_prefix(sum))
+        .unwrap();
+    assert!(sum.parse::<f64>().unwrap() < 3.0, "{sum}");
 }

@@ -2,6 +2,7 @@
 //! no use when it is over.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +16,7 @@ use super::problem::Problem;
 use super::types::{Bury, Extend, Fail, Leased, Leases, Page, Release, Reserve, Shown};
 use super::{Api, bulk, read};
 use crate::gate::Visitor;
+use crate::replies::Waited;
 use crate::reply;
 
 /// Messages reserved at once at most.
@@ -111,7 +113,9 @@ pub(super) async fn reserve(
         messages_max: max,
         ..Take::default()
     };
+    let waits = (asked.wait_ms > 0).then(Instant::now);
     let (outcome, queue) = api.ask(&visitor, Command::Take(take)).await?;
+    let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.door.now();
     // What waits in vain is told that there is nothing.
     let messages = if let Outcome::Messages(messages) = outcome {
@@ -123,7 +127,11 @@ pub(super) async fn reserve(
         Vec::new()
     };
     let cursor = None;
-    Ok(reply::document(&Page { messages, cursor }))
+    let mut response = reply::document(&Page { messages, cursor });
+    if let Some(waited) = waited {
+        response.extensions_mut().insert(waited);
+    }
+    Ok(response)
 }
 
 impl Api {

@@ -14,6 +14,7 @@ use quintet_engine::{
     Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId, Name,
     Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, When,
 };
+use quintet_scripts::FOLDER;
 
 use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
@@ -54,9 +55,11 @@ pub(super) async fn put(
     }
     let mut puts = Vec::with_capacity(messages.len());
     for (at, mut message) in messages.into_iter().enumerate() {
-        for (name, value) in &trace {
-            let own = message.headers.entry((*name).to_owned());
-            own.or_insert_with(|| value.clone());
+        // What vendors add belongs to the parent it came with.
+        if !message.headers.contains_key(TRACEPARENT) {
+            for (name, value) in &trace {
+                message.headers.insert((*name).to_owned(), value.clone());
+            }
         }
         let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
         puts.push(api.new_put(&queue, message, at, token).await?);
@@ -126,6 +129,10 @@ impl Api {
         token: Option<Vec<u8>>,
     ) -> Result<Put, Problem> {
         let field = format!("messages[{at}].");
+        if message.headers.contains_key(FOLDER) {
+            let detail = "this name is the server's own";
+            return Err(Problem::field(&format!("{field}headers.{FOLDER}"), detail));
+        }
         let bytes = body_of(message.body, message.body_base64, &field)?;
         let attrs = message.headers.into_iter();
         let more = PutMore {

@@ -1,0 +1,72 @@
+//! What is counted of HTTP, as the I/O threads count the voices.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use quintet_host::{Histogram, TIMES, locked};
+use quintet_web::{Errand, Replied, StreamCounts, TellReply};
+
+use crate::http;
+use crate::io::Family;
+use crate::metrics::{Point, Spread};
+
+/// Counts of all HTTP listeners.
+pub(crate) struct HttpCounts {
+    /// Event streams.
+    pub(crate) streams: Arc<StreamCounts>,
+    latencies: [Histogram; Family::ALL.len()],
+    /// Replies by family and status.
+    statuses: Mutex<BTreeMap<(&'static str, u16), u64>>,
+}
+
+impl HttpCounts {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            streams: Arc::default(),
+            latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
+            statuses: Mutex::default(),
+        })
+    }
+
+    /// What tells these of each reply.
+    pub(crate) fn teller(self: &Arc<Self>) -> Arc<TellReply> {
+        let counts = Arc::clone(self);
+        Arc::new(Box::new(move |replied| counts.replied(replied)))
+    }
+
+    fn replied(&self, replied: Replied) {
+        let family = family(replied.errand);
+        let took = u64::try_from(replied.took.as_micros()).unwrap_or(u64::MAX);
+        self.latencies[family as usize].add(took, 1);
+        let key = (family.name(), replied.status);
+        *locked(&self.statuses).entry(key).or_default() += 1;
+    }
+
+    /// How long replies took, by family.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = Spread> + '_ {
+        Family::ALL.into_iter().map(|family| {
+            let labels = vec![http::NAME.into(), family.name().into()];
+            (labels, self.latencies[family as usize].read())
+        })
+    }
+
+    /// Replies by family and status.
+    pub(crate) fn statuses(&self) -> Vec<Point> {
+        let statuses = locked(&self.statuses);
+        let points = statuses.iter().map(|((family, status), count)| {
+            let labels = vec![(*family).into(), Cow::Owned(status.to_string())];
+            (labels, *count as f64)
+        });
+        points.collect()
+    }
+}
+
+fn family(errand: Errand) -> Family {
+    match errand {
+        Errand::Put => Family::Put,
+        Errand::Take => Family::Take,
+        Errand::Settle => Family::Settle,
+        Errand::Other => Family::Other,
+    }
+}
