@@ -14,7 +14,7 @@ use crate::gate::Visitor;
 use crate::reply;
 
 /// Slices done for one request at most: it takes about a second.
-const SLICES: u32 = 512;
+const SLICES: u32 = 256;
 
 /// Reads where a list goes on.
 pub(crate) fn cursor(text: &str) -> Result<Cursor, Problem> {
