@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quintet_host::{Histogram, TIMES, locked};
@@ -16,6 +17,8 @@ pub(crate) struct HttpCounts {
     /// Event streams.
     pub(crate) streams: Arc<StreamCounts>,
     latencies: [Histogram; Family::ALL.len()],
+    /// There is such a listener.
+    served: AtomicBool,
     /// Replies by family and status.
     statuses: Mutex<BTreeMap<(&'static str, u16), u64>>,
 }
@@ -25,12 +28,14 @@ impl HttpCounts {
         Arc::new(Self {
             streams: Arc::default(),
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
+            served: AtomicBool::new(false),
             statuses: Mutex::default(),
         })
     }
 
     /// What tells these of each reply.
     pub(crate) fn teller(self: &Arc<Self>) -> Arc<TellReply> {
+        self.served.store(true, Ordering::Relaxed);
         let counts = Arc::clone(self);
         Arc::new(Box::new(move |replied| counts.replied(replied)))
     }
@@ -43,9 +48,11 @@ impl HttpCounts {
         *locked(&self.statuses).entry(key).or_default() += 1;
     }
 
-    /// How long replies took, by family.
+    /// How long replies took, by family; nothing where HTTP is not served.
     pub(crate) fn latencies(&self) -> impl Iterator<Item = Spread> + '_ {
-        Family::ALL.into_iter().map(|family| {
+        let served = self.served.load(Ordering::Relaxed);
+        let families = Family::ALL.into_iter().filter(move |_| served);
+        families.map(|family| {
             let labels = vec![http::NAME.into(), family.name().into()];
             (labels, self.latencies[family as usize].read())
         })

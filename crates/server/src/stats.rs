@@ -14,7 +14,7 @@ use quintet_hooks::EventStats;
 use quintet_host::{Decided, Distribution, TIMES, locked};
 use quintet_wire::{Foreign, Given, HostAsk, ServerStats, VOICES};
 
-use crate::config::{Secrets, Served, print};
+use crate::config::{Secrets, print};
 use crate::io::{Family, VoiceCounts};
 use crate::metrics::{Point, Reading, Spread, samples, text};
 use crate::server::{Listening, Order, Server};
@@ -138,13 +138,7 @@ impl Server {
             }
             all.extend(sums.map(|(family, sum)| (vec![voice.into(), family.name().into()], sum)));
         }
-        let listeners = &locked(&self.config).listen;
-        if listeners
-            .iter()
-            .any(|one| matches!(one.served, Served::Http))
-        {
-            all.extend(self.http.latencies());
-        }
+        all.extend(self.http.latencies());
         all
     }
 
@@ -238,13 +232,15 @@ impl Server {
 
     fn stats(&self, tally: usize) -> ServerStats {
         let shard = self.shard_stats();
+        // Not below, where it would be locked while all else is read.
+        let segment_bytes = locked(&self.config).segment_bytes;
         let mut stats = ServerStats {
             version: env!("CARGO_PKG_VERSION"),
             time_s: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
             log_segments: self.core.log_span(),
-            segment_bytes: locked(&self.config).segment_bytes,
+            segment_bytes,
             instance: self.instance,
             machine: machine(),
             draining: self.draining.load(Ordering::Relaxed),
