@@ -3,7 +3,7 @@
 use quintet_engine::Principal;
 use quintet_host::locked;
 
-use crate::config::load;
+use crate::config::{Listen, load};
 use crate::server::{Server, fit};
 
 impl Server {
@@ -14,8 +14,20 @@ impl Server {
     /// Why not, in words; nothing changed.
     pub(crate) fn reload(&self, by: Option<Principal>) -> Result<String, String> {
         let mut config = load(&self.given).map_err(|error| format!("{error:#}"))?;
-        // Listeners stay as they were opened.
-        config.listen.clone_from(&locked(&self.config).listen);
+        // Listeners stay as they were opened, and who gets to the control channel too.
+        let current = locked(&self.config);
+        config.listen.clone_from(&current.listen);
+        let changed = |listen: &&Listen| {
+            listen.served.is_control() && config.is_guarded(listen) != current.is_guarded(listen)
+        };
+        if let Some(listen) = config.listen.iter().find(changed) {
+            let address = &listen.address;
+            return Err(format!(
+                "whether the control channel at {address} asks for certificates (tls_client_ca) \
+                 cannot change while it is open: restart"
+            ));
+        }
+        drop(current);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         self.trust
             .reload(&config, self.given.config.as_deref(), by)?;

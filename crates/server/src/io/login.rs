@@ -9,7 +9,7 @@ use quintet_host::{Need, PartyKey};
 use quintet_wire::{Given, Login, LoginRefused, Logins};
 
 use super::conn::{Conn, DueReply};
-use super::mail::{Arrival, Mail};
+use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
 use crate::hooks::Runner;
 use crate::server::Server;
@@ -22,6 +22,10 @@ impl Server {
             // Whoever the socket's mode lets in may operate, as long as nobody
             // has said who may do what.
             let own = rustix::process::geteuid().as_raw();
+            // Through another node, whose listener may ask for no certificates.
+            if matches!(arrival.way, Way::Linked(Some(_))) && arrival.identity.is_none() {
+                return Principal::ANONYMOUS;
+            }
             return match arrival.stream.account() {
                 Some(uid) if uid != own && uid != 0 && self.trust.is_used() => Principal::ANONYMOUS,
                 Some(_) | None => Principal::SERVER,

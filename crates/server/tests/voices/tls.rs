@@ -645,6 +645,51 @@ fn the_command_line_logs_in_from_elsewhere() {
     );
 }
 
+/// Whoever shows a certificate there commands the server, so a reload that would
+/// ask for none is refused as a whole.
+#[test]
+fn the_control_channel_goes_on_asking_for_certificates_whatever_is_reloaded() {
+    let authority = Authority::new();
+    let (cert, key) = authority.sign("localhost", 2100);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let with_user = format!(
+        "tls_cert = '{}'\ntls_key = '{}'\n[[user]]\nname = 'ann'\n",
+        cert.display(),
+        key.display()
+    );
+    let asks = format!(
+        "tls_client_ca = '{}'\n{with_user}",
+        authority.ca().display()
+    );
+    let start = Start {
+        config: Some(&asks),
+        listen: &["memcache=127.0.0.1:0", "admin=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let server = Server::start_with(&data, start);
+    let operator = authority.sign("operator", 2100);
+    let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
+    let drains = |shown: Option<&(PathBuf, PathBuf)>| {
+        let mut command = quintet(&["drain", "--host", &format!("tls://{admin}")]);
+        command.arg("--ca").arg(authority.ca());
+        if let Some((cert, key)) = shown {
+            command.arg("--cert").arg(cert).arg("--key").arg(key);
+        }
+        command.output().unwrap().status.success()
+    };
+    assert!(drains(Some(&operator)) && !drains(None));
+    replace(&data.with_extension("toml"), &with_user);
+    server.signal(rustix::process::Signal::HUP);
+    let began = std::time::Instant::now();
+    let reloaded = |audit: &str| audit.contains("\"reloaded\"");
+    while !reloaded(&fs::read_to_string(data.join("audit.log")).unwrap_or_default()) {
+        assert!(began.elapsed() < PATIENCE, "it was not reloaded");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(drains(Some(&operator)) && !drains(None));
+}
+
 /// Bytes of the certificate that a new client is shown.
 fn shown(server: &Server, ca: &Path) -> Vec<u8> {
     let socket = TcpStream::connect(server.address()).unwrap();
