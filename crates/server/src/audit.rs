@@ -53,6 +53,7 @@ impl Act {
     fn told(&self) -> String {
         match self.steps {
             0 => self.result.clone(),
+            1 => format!("{} (1 step more)", self.result),
             steps => format!("{} ({steps} steps more)", self.result),
         }
     }
@@ -135,19 +136,25 @@ impl Audit {
         }
         let before = steps.replace(act.clone());
         drop(steps);
-        if let Some(before) = before.filter(|before| before.steps > 0) {
-            self.write(&before);
-        }
+        self.write_steps(before);
         self.write(&act);
     }
 
     /// Writes down steps that were counted and not yet told, if no more came
     /// for a while.
     pub(crate) fn tell_steps(&self) {
-        let mut steps = locked(&self.steps);
         let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
-        let told = steps.take_if(over);
-        drop(steps);
+        let told = locked(&self.steps).take_if(over);
+        self.write_steps(told);
+    }
+
+    /// The same of all that were counted: the server stops.
+    pub(crate) fn tell_all_steps(&self) {
+        let told = locked(&self.steps).take();
+        self.write_steps(told);
+    }
+
+    fn write_steps(&self, told: Option<Act>) {
         if let Some(told) = told.filter(|told| told.steps > 0) {
             self.write(&told);
         }
@@ -201,16 +208,6 @@ impl Audit {
         file.write_all(&line)?;
         *open = Some((file, size + line.len() as u64));
         Ok(())
-    }
-}
-
-impl Drop for Audit {
-    /// Steps that were counted are told.
-    fn drop(&mut self) {
-        let last = locked(&self.steps).take();
-        if let Some(last) = last.filter(|last| last.steps > 0) {
-            self.write(&last);
-        }
     }
 }
 
@@ -297,7 +294,7 @@ mod tests {
         // The same again from its beginning.
         step(false, "bob");
         step(true, "bob");
-        drop(audit);
+        audit.tell_all_steps();
         let acts = read(dir.path(), 0).expect("read");
         let told = |act: &Act| format!("{} {}", act.who, act.told());
         let told: Vec<String> = acts.iter().map(told).collect();
@@ -306,7 +303,7 @@ mod tests {
             "ann ok (3 steps more)",
             "bob ok",
             "bob ok",
-            "bob ok (1 steps more)",
+            "bob ok (1 step more)",
         ];
         assert_eq!(told, expected);
     }

@@ -260,6 +260,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         End::HandOver => again::hand_on(),
     }
     tracing::info!("stopping");
+    server.audit.tell_all_steps();
     server.audit.note("", None, "stop", "", "ok");
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {

@@ -37,11 +37,14 @@ impl Errand {
         if *method != Method::POST {
             return Self::Other;
         }
-        let parts: Vec<&str> = path.trim_start_matches('/').splitn(6, '/').collect();
-        match parts[..] {
-            ["api", "v1", "queues", _, "messages"] | ["q", _, "new_message"] | ["put"] => Self::Put,
-            ["api", "v1", "queues", _, "reserve"] => Self::Take,
-            ["api", "v1", "leases", _, _] => Self::Settle,
+        let mut parts = path.trim_start_matches('/').splitn(6, '/');
+        let parts: [&str; 6] = std::array::from_fn(|_| parts.next().unwrap_or(""));
+        match parts {
+            ["api", "v1", "queues", _, "messages", ""]
+            | ["q", _, "new_message", "", "", ""]
+            | ["put", "", "", "", "", ""] => Self::Put,
+            ["api", "v1", "queues", _, "reserve", ""] => Self::Take,
+            ["api", "v1", "leases", _, _, ""] => Self::Settle,
             _ => Self::Other,
         }
     }
@@ -67,6 +70,7 @@ mod tests {
             ("POST", "/api/v1/queues/a/reserve", Errand::Take),
             ("POST", "/api/v1/leases/t/finish", Errand::Settle),
             ("POST", "/api/v1/queues/a/acts/purge", Errand::Other),
+            ("POST", "/api/v1/leases/t/finish/more", Errand::Other),
             ("GET", "/", Errand::Other),
         ] {
             let method = method.parse().expect("a method");

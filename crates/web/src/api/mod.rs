@@ -13,6 +13,7 @@ mod problem;
 mod queues;
 mod read;
 mod server;
+mod stats;
 mod types;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
-use quintet_engine::{Command, Name, Outcome, QueueStats, StatsOf, StatsReply, WallAhead};
+use quintet_engine::{Command, Name, QueueStats, WallAhead};
 use serde_json::Value;
 
 use super::problem::Problem;
@@ -39,13 +39,7 @@ pub(super) async fn list(
             parts.ok_or_else(|| Problem::field("cursor", "this is no cursor"))?
         }
     };
-    let command = Command::Stats(StatsOf::Queues { from });
-    let (Outcome::Stats(stats), _) = api.ask(&visitor, command).await? else {
-        return Err(Problem::unexpected());
-    };
-    let StatsReply::Queues(page) = *stats else {
-        return Err(Problem::unexpected());
-    };
+    let page = api.queue_page(&visitor, from).await?;
     let page = Queues {
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(|(shard, at)| format!("{shard}.{at}")),
@@ -64,17 +58,8 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let of = StatsOf::Queue(read::queue(&queue)?);
-    let (Outcome::Stats(stats), _) = api.ask(&visitor, Command::Stats(of)).await? else {
-        return Err(Problem::unexpected());
-    };
-    match *stats {
-        StatsReply::Queue(stats) => Ok(reply::document(&api.queue(&stats))),
-        StatsReply::Shard(_)
-        | StatsReply::Queues(_)
-        | StatsReply::Message(_)
-        | StatsReply::Setup(_) => Err(Problem::unexpected()),
-    }
+    let stats = api.queue_stats(&visitor, &read::queue(&queue)?).await?;
+    Ok(reply::document(&api.queue(&stats)))
 }
 
 /// How a queue's numbers were: the last hour by the minute, the last day by
@@ -92,8 +77,7 @@ pub(super) async fn history(
     read::Query::of(&uri, &[], &[])?;
     let queue = read::queue(&queue)?;
     // Whether it is there, and may be seen.
-    let of = StatsOf::Queue(queue.clone());
-    api.ask(&visitor, Command::Stats(of)).await?;
+    api.queue_stats(&visitor, &queue).await?;
     let door = &api.door;
     let ahead = WallAhead::between(door.now(), door.wall());
     let past = PastOfQueue::of(&queue, door.history(&queue), |at| ahead.wall_at(at));
@@ -112,13 +96,7 @@ pub(super) async fn settings(
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
-    let of = StatsOf::Setup(read::queue(&queue)?);
-    let (Outcome::Stats(stats), _) = api.ask(&visitor, Command::Stats(of)).await? else {
-        return Err(Problem::unexpected());
-    };
-    let StatsReply::Setup(setup) = *stats else {
-        return Err(Problem::unexpected());
-    };
+    let setup = api.setup(&visitor, &read::queue(&queue)?).await?;
     let settings = api.door.queue_settings(&setup).into_iter();
     Ok(reply::document(&Setup {
         queue: setup.name.to_string(),

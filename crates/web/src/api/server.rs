@@ -6,7 +6,7 @@ use axum::extract::{Extension, Path, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use quintet_door::Order;
-use quintet_engine::{Command, Outcome, QueueGauges, QueueTotals, Refusal, StatsOf, StatsReply};
+use quintet_engine::{QueueGauges, QueueTotals, Refusal};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -22,13 +22,7 @@ pub(super) async fn stats(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,
 ) -> Result<Response, Problem> {
-    let command = Command::Stats(StatsOf::Shard);
-    let (Outcome::Stats(stats), _) = api.ask(&visitor, command).await? else {
-        return Err(Problem::unexpected());
-    };
-    let StatsReply::Shard(stats) = *stats else {
-        return Err(Problem::unexpected());
-    };
+    let stats = api.sums(&visitor).await?;
     let mut map = Map::new();
     map.insert("queues".into(), stats.queues.into());
     map.insert("memory_bytes".into(), stats.memory_bytes.into());

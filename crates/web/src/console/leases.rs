@@ -10,7 +10,7 @@ use quintet_engine::{Filter, Lease, ListState, Message, Ms, Name, Sweep, SweepAc
 use super::connections::{self, Client};
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, listing, overview, words};
+use super::{Asked, listing, words};
 use crate::api::Problem;
 use crate::pages;
 
@@ -141,7 +141,7 @@ async fn queues(asked: &Asked, want: &Want) -> Result<Vec<Name>, Problem> {
     let mut all = Vec::new();
     let mut from = (0, 0);
     loop {
-        let page = overview::queues(asked, from).await?;
+        let page = asked.queues(from).await?;
         let with = page.queues.into_iter().filter(|stats| {
             stats.gauges.reserved > 0 && asked.visitor.may_to(Verb::Peek, &stats.name)
         });

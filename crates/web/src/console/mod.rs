@@ -42,7 +42,7 @@ use axum::{Router, middleware};
 use hyper::Uri;
 use hyper::http::request::Parts;
 use quintet_engine::{
-    Command, Message, MessageId, Name, Outcome, Peek, QueueStats, StatsOf, StatsReply, Sweep, Swept,
+    Command, Message, MessageId, Name, Outcome, Peek, QueuePage, QueueStats, Sweep, Swept,
 };
 
 use crate::api::{Api, Problem};
@@ -96,13 +96,12 @@ impl Asked {
     }
 
     async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
-        let of = StatsOf::Queue(queue.clone());
-        if let Outcome::Stats(stats) = self.ask(Command::Stats(of)).await?
-            && let StatsReply::Queue(stats) = *stats
-        {
-            return Ok(stats);
-        }
-        Err(Problem::unexpected())
+        self.console.api.queue_stats(&self.visitor, queue).await
+    }
+
+    /// A part of all queues that may be seen, from a place on.
+    async fn queues(&self, from: (u8, u32)) -> Result<QueuePage, Problem> {
+        self.console.api.queue_page(&self.visitor, from).await
     }
 
     /// The message of an address, and its queue.

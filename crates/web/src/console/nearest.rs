@@ -2,7 +2,7 @@
 
 use quintet_engine::{Name, Refusal};
 
-use super::{Asked, overview};
+use super::Asked;
 use crate::api::Problem;
 
 /// Names that are told at most.
@@ -19,38 +19,60 @@ pub(super) async fn or_nearest(asked: &Asked, queue: &Name, problem: Problem) ->
     if problem.code != Refusal::QueueNotFound.code() {
         return problem;
     }
-    let mut all = Vec::new();
-    let mut from = (0, 0);
-    // Without a list there is nothing to propose.
-    while let Ok(page) = overview::queues(asked, from).await {
-        all.extend(page.queues.into_iter().map(|stats| stats.name));
+    let mut nearest = Nearest::to(queue);
+    let (mut from, mut looked) = ((0, 0), 0);
+    // Without a list there is nothing to propose. Others are served between its
+    // pages.
+    while let Ok(page) = asked.queues(from).await {
+        looked += page.queues.len();
+        nearest.look(page.queues.into_iter().map(|stats| stats.name));
         match page.next {
-            Some(next) if all.len() < LOOKED => from = next,
+            Some(next) if looked < LOOKED => from = next,
             _ => break,
         }
     }
     Problem {
         detail: format!("There is no queue {queue}. A message that is put into it makes it."),
-        nearest: of(queue, all),
+        nearest: nearest.names(),
         ..problem
     }
 }
 
-/// The most alike of them, best first.
-fn of(queue: &Name, all: Vec<Name>) -> Box<[Name]> {
-    let letters = |name: &Name| -> String {
-        let shown = name.to_string().to_lowercase();
-        shown.chars().take(LETTERS).collect()
-    };
-    let wanted = letters(queue);
-    let alike = |name: Name| {
-        let alike = strsim::jaro_winkler(&wanted, &letters(&name));
-        (alike >= ALIKE).then_some((alike, name))
-    };
-    let mut near: Vec<(f64, Name)> = all.into_iter().filter_map(alike).collect();
-    near.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
-    near.truncate(TOLD);
-    near.into_iter().map(|(_, name)| name).collect()
+/// The most alike of those that were looked at.
+struct Nearest {
+    wanted: String,
+    /// Best first, [`TOLD`] at most.
+    best: Vec<(f64, Name)>,
+}
+
+impl Nearest {
+    fn to(queue: &Name) -> Self {
+        Self {
+            wanted: letters(queue),
+            best: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, names: impl Iterator<Item = Name>) {
+        for name in names {
+            let alike = strsim::jaro_winkler(&self.wanted, &letters(&name));
+            if alike >= ALIKE {
+                self.best.push((alike, name));
+            }
+        }
+        self.best
+            .sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
+        self.best.truncate(TOLD);
+    }
+
+    fn names(self) -> Box<[Name]> {
+        self.best.into_iter().map(|(_, name)| name).collect()
+    }
+}
+
+fn letters(name: &Name) -> String {
+    let shown = name.to_string().to_lowercase();
+    shown.chars().take(LETTERS).collect()
 }
 
 #[cfg(test)]
@@ -60,10 +82,15 @@ mod tests {
     #[test]
     fn the_most_alike_come_first_and_strangers_not_at_all() {
         let all = ["work", "works", "Work", "worker:mail", "orders", "krow"];
-        let near = of(&Name::from("wrok"), all.map(Name::from).to_vec());
-        let near: Vec<String> = near.iter().map(Name::to_string).collect();
+        let mut near = Nearest::to(&Name::from("wrok"));
+        // In pages, as they come.
+        for page in all.chunks(2) {
+            near.look(page.iter().map(|name| Name::from(*name)));
+        }
+        let near: Vec<String> = near.names().iter().map(Name::to_string).collect();
         assert_eq!(near, ["Work", "work", "works"]);
-        let many = (0..100).map(|n| Name::new(format!("queue-{n}").as_bytes()));
-        assert_eq!(of(&Name::from("queue-7x"), many.collect()).len(), TOLD);
+        let mut many = Nearest::to(&Name::from("queue-7x"));
+        many.look((0..100).map(|n| Name::new(format!("queue-{n}").as_bytes())));
+        assert_eq!(many.names().len(), TOLD);
     }
 }

@@ -4,10 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_door::Door;
-use quintet_engine::{
-    Command, MessageId, Name, Outcome, Peek, QueueGauges, QueuePage, QueueStats, StatsOf,
-    StatsReply, Verb,
-};
+use quintet_engine::{Command, MessageId, Name, Peek, QueueGauges, QueueStats, Verb};
 
 use super::attention::{self, Level, Way, Worry};
 use super::frame::Frame;
@@ -344,7 +341,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     let mut found = Found::default();
     let mut from = (0, 0);
     loop {
-        let page = queues(&asked, from).await?;
+        let page = asked.queues(from).await?;
         for stats in page.queues {
             found.add(&want, stats);
         }
@@ -358,17 +355,6 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         StatusCode::OK,
         &shown(&asked, &want, found, warning),
     ))
-}
-
-/// A part of all queues that may be seen, from a place on.
-pub(super) async fn queues(asked: &Asked, from: (u8, u32)) -> Result<QueuePage, Problem> {
-    let outcome = asked.ask(Command::Stats(StatsOf::Queues { from })).await?;
-    if let Outcome::Stats(stats) = outcome
-        && let StatsReply::Queues(page) = *stats
-    {
-        return Ok(page);
-    }
-    Err(Problem::unexpected())
 }
 
 fn shown(asked: &Asked, want: &Want, mut found: Found, warning: Option<String>) -> Overview {

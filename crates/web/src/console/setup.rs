@@ -1,7 +1,7 @@
 //! How a queue is set up: what holds, who said so, and where copies go.
 
 use quintet_door::Source;
-use quintet_engine::{Command, Name, Outcome, StatsOf, StatsReply, Verb};
+use quintet_engine::{Name, Verb};
 
 use super::Asked;
 use super::names::{self, Named};
@@ -31,13 +31,7 @@ pub(super) struct Setup {
 /// # Errors
 /// The queue may not be seen, or is gone.
 pub(super) async fn of(asked: &Asked, queue: &Name) -> Result<Setup, Problem> {
-    let command = Command::Stats(StatsOf::Setup(queue.clone()));
-    let Outcome::Stats(stats) = asked.ask(command).await? else {
-        return Err(Problem::unexpected());
-    };
-    let StatsReply::Setup(setup) = *stats else {
-        return Err(Problem::unexpected());
-    };
+    let setup = asked.console.api.setup(&asked.visitor, queue).await?;
     let settings = asked.console.api.door().queue_settings(&setup);
     let values = settings.into_iter().map(|setting| Value {
         key: setting.key,

@@ -25,6 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct World {
     pub(crate) rq: Arc<Rq>,
+    pub(crate) door: Arc<SimDoor>,
     pub(crate) folder: TempDir,
     pub(crate) address: SocketAddr,
     pub(crate) web: Option<Web>,
@@ -84,10 +85,11 @@ impl World {
         };
         let door = SimDoor::ticking(EngineSettings::default());
         let rq = Rq::start(door.clone(), options, Vec::new()).expect("started");
-        let site = Site::new(settings, Arc::clone(&rq), door);
+        let site = Site::new(settings, Arc::clone(&rq), door.clone());
         let web = Web::start(vec![(Socket::Tcp(listener), site)]).expect("served");
         Self {
             rq,
+            door,
             folder,
             address,
             web: Some(web),
