@@ -21,6 +21,9 @@ pub(crate) struct Client {
     pub(crate) idle_ms: u64,
     /// Bytes of replies it has not taken yet.
     pub(crate) unread_bytes: u64,
+    /// What it asks for now, over HTTP: `GET /q`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) asks: Option<String>,
     /// Queues its takes wait for, the first of them.
     pub(crate) waits_on: Vec<String>,
     /// Leases it holds.

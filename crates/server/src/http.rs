@@ -135,6 +135,8 @@ pub(crate) fn settings(options: &Options, idle_ms: u64) -> Result<Settings, Stri
         tls: None,
         replied: None,
         stream_counts: Arc::default(),
+        clients: Arc::default(),
+        address: "".into(),
         limits: Limits {
             header_bytes_max: options.within("max_header", 8 << 10, 1 << 20)?,
             form_bytes_max: options.within("max_form", 1 << 10, 256 << 20)?,
@@ -259,6 +261,8 @@ impl Running {
             settings.logins = Some(logins.clone());
             settings.memory = Some(Arc::clone(memory));
             settings.stream_counts = Arc::clone(&counts.streams);
+            settings.clients = Arc::clone(&counts.clients);
+            settings.address = bound.address.to_string().into();
             settings.replied = Some(counts.teller());
             let socket = match &bound.address {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use quintet_host::{Histogram, TIMES, locked};
-use quintet_web::{Errand, Replied, StreamCounts, TellReply};
+use quintet_web::{Clients, Errand, Replied, StreamCounts, TellReply};
 
 use crate::http;
 use crate::io::Family;
@@ -16,6 +16,8 @@ use crate::metrics::{Point, Spread};
 pub(crate) struct HttpCounts {
     /// Event streams.
     pub(crate) streams: Arc<StreamCounts>,
+    /// Connections.
+    pub(crate) clients: Arc<Clients>,
     latencies: [Histogram; Family::ALL.len()],
     /// There is such a listener.
     served: AtomicBool,
@@ -27,6 +29,7 @@ impl HttpCounts {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             streams: Arc::default(),
+            clients: Arc::default(),
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
             served: AtomicBool::new(false),
             statuses: Mutex::default(),

@@ -216,6 +216,8 @@ metrics! {
 
     Gauge "queues" ("queues") "Queues there are."
         = |r| r.shard.queues;
+    Gauge "http_connections" ("http_connections")
+        "Connections of HTTP open now, event streams among them." = |r| r.server.http.clients.count();
     Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
         = |r| r.server.http.streams.open();
     Counter "event_streams_refused_total" ("event_streams_refused")

@@ -9,6 +9,7 @@ use hyper::{Method, StatusCode};
 use quintet_door::Share;
 use quintet_engine::{Name, Principal, Verb};
 
+use crate::clients::Client;
 use crate::cookie::Token;
 use crate::reply::Problem;
 
@@ -115,6 +116,8 @@ pub(crate) struct Visitor {
     pub(crate) known: Option<(Principal, Arc<dyn Gate>)>,
     /// The session it came with.
     pub(crate) session: Option<Token>,
+    /// The connection it came by.
+    pub(crate) client: Option<Arc<Client>>,
 }
 
 impl fmt::Debug for Visitor {

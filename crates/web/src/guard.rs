@@ -141,6 +141,7 @@ impl Guard {
             Ok(Answer::In(principal)) => Ok(Visitor {
                 known: Some((principal, Arc::clone(gate))),
                 session: None,
+                client: None,
             }),
             Ok(Answer::No) => Err(Denied::Login),
             Ok(Answer::NotNow(why)) => Err(Denied::NotNow(why)),

@@ -12,6 +12,7 @@ mod api;
 mod app;
 mod authorization;
 pub mod builtin;
+mod clients;
 mod console;
 mod cookie;
 mod download;
@@ -40,6 +41,7 @@ mod site;
 mod streams;
 mod upload;
 
+pub use clients::{ClientNow, Clients};
 pub use gate::{Answer, Counted, Full, Gate, Pace, Shown, Tell};
 pub use guard::{Asked, Logins, User, is_one_of, networks, users, words};
 pub use paths::relative_root;

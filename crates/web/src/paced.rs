@@ -3,12 +3,13 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+use crate::clients::Client;
 
 /// Told the first byte that comes.
 pub(crate) type First = Box<dyn FnOnce(u8) + Send>;
@@ -20,37 +21,39 @@ pub(crate) struct Paced<S> {
     idle: Duration,
     /// Told the first byte, once.
     first: Option<First>,
-    /// A write waits.
-    blocked: Arc<AtomicBool>,
+    /// Knows how many bytes wait, and when any moved.
+    client: Arc<Client>,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Paced<S> {
-    pub(crate) fn new(inner: S, idle: Duration, first: First, blocked: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(inner: S, idle: Duration, first: First, client: Arc<Client>) -> Self {
         Self {
             inner,
             idle,
             first: Some(first),
-            blocked,
+            client,
             waiting: None,
         }
     }
 
     /// Lets the result of a write through, or turns one that waits too long
-    /// into an error.
+    /// into an error; `bytes` were to be written.
     fn pace<T>(
         &mut self,
         cx: &mut Context<'_>,
+        bytes: usize,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
+            self.client.moves();
             if self.waiting.take().is_some() {
-                self.blocked.store(false, Ordering::Relaxed);
+                self.client.set_unread(0);
             }
             return written;
         }
-        self.blocked.store(true, Ordering::Relaxed);
+        self.client.set_unread(bytes);
         let idle = self.idle;
         let waiting = self
             .waiting
@@ -70,6 +73,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, into);
+        if into.filled().len() > before {
+            self.client.moves();
+        }
         if let Some(&byte) = into.filled().get(before)
             && let Some(first) = self.first.take()
         {
@@ -86,7 +92,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, from);
-        self.pace(cx, written)
+        self.pace(cx, from.len(), written)
     }
 
     fn poll_write_vectored(
@@ -95,7 +101,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, from);
-        self.pace(cx, written)
+        let bytes = from.iter().map(|slice| slice.len()).sum();
+        self.pace(cx, bytes, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -114,6 +121,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::Clients;
     use tokio::io::AsyncWriteExt as _;
 
     #[test]
@@ -125,16 +133,16 @@ mod tests {
             .expect("a runtime");
         runtime.block_on(async {
             let (ours, _theirs) = tokio::io::duplex(10);
-            let mut paced = Paced::new(
-                ours,
-                Duration::from_secs(30),
-                Box::new(|_| {}),
-                Arc::default(),
-            );
+            let clients = Arc::new(Clients::default());
+            let present = clients.come(&"here".into(), None, false);
+            let client = Arc::clone(present.client());
+            let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}), client);
             let began = Instant::now();
             let error = paced.write_all(&[0; 100]).await.expect_err("given up");
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert_eq!(began.elapsed().as_secs(), 30);
+            // Ten of the hundred went.
+            assert_eq!(clients.list()[0].unread_bytes, 90);
         });
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use crate::clients::Client;
 
 /// Who has sent no whole head for so long ends when places are few.
 const SILENT: Duration = Duration::from_secs(2);
@@ -43,8 +44,8 @@ pub(crate) struct Seat {
     /// Number among the silent ones, and whether it is over.
     state: Mutex<(Option<u64>, bool)>,
     cut: Notify,
-    /// A part of a reply waits for its client.
-    pub(crate) blocked: Arc<AtomicBool>,
+    /// What is known of the connection, once it is past its handshake.
+    pub(crate) client: OnceLock<Arc<Client>>,
     place: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -118,7 +119,7 @@ impl Seat {
             places: Arc::clone(places),
             state: Mutex::default(),
             cut: Notify::new(),
-            blocked: Arc::default(),
+            client: OnceLock::new(),
             place: Mutex::new(Some(place)),
         });
         seat.is_silent();
@@ -156,7 +157,7 @@ impl Seat {
 
     /// A part of a reply waits for its client.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked.load(Ordering::Relaxed)
+        self.client.get().is_some_and(|client| client.is_blocked())
     }
 
     /// It is over.
@@ -196,6 +197,9 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        if let Some(client) = self.seat.client.get() {
+            client.asks_no_more();
+        }
         self.seat.is_silent();
     }
 }

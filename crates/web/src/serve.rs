@@ -375,16 +375,17 @@ fn connection<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let counted = from.counted.take();
-    let limits = &site.settings().limits;
+    let settings = site.settings();
+    let secret = opened.is_some();
+    let present = settings.clients.come(&settings.address, from.peer, secret);
+    let client = Arc::clone(present.client());
+    // Nobody else has set it.
+    let _new = seat.client.set(Arc::clone(&client));
+    let limits = &settings.limits;
     let site = Arc::clone(site);
     let told = Arc::clone(&site);
     let first = move |byte| told.note_first(byte);
-    let stream = Paced::new(
-        stream,
-        limits.timeout,
-        Box::new(first),
-        Arc::clone(&seat.blocked),
-    );
+    let stream = Paced::new(stream, limits.timeout, Box::new(first), Arc::clone(&client));
     let asking = Arc::clone(&seat);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -401,6 +402,8 @@ fn connection<S>(
                 let peer = from.peer.map(|peer| peer.ip());
                 let site = Arc::clone(&site);
                 asking.is_busy();
+                client.asks(request.method(), request.uri());
+                request.extensions_mut().insert(Arc::clone(&client));
                 let seat = Arc::clone(&asking);
                 // For a stream, which gives its place away.
                 request.extensions_mut().insert(Arc::clone(&asking));
@@ -422,6 +425,9 @@ fn connection<S>(
             }
             () = seat.makes_way() => {
                 tracing::debug!("http: a silent connection makes way");
+            }
+            () = present.is_closed() => {
+                tracing::debug!("http: a connection is closed by an operator");
             }
         }
         seat.leave();

@@ -137,6 +137,7 @@ pub(crate) fn visitor(
     Some(Visitor {
         known: Some((who, Arc::clone(gate))),
         session: Some(token),
+        client: None,
     })
 }
 

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use quintet_door::ByteBudget;
 use quintet_tls::Secure;
 
+use crate::clients::Clients;
 use crate::gate::Gate;
 use crate::guard::{Logins, User};
 use crate::replies::TellReply;
@@ -42,6 +43,10 @@ pub struct Settings {
     pub replied: Option<Arc<TellReply>>,
     /// Where event streams are counted.
     pub stream_counts: Arc<StreamCounts>,
+    /// Where connections are kept count of.
+    pub clients: Arc<Clients>,
+    /// Where the listener is, as its clients are told to be.
+    pub address: Arc<str>,
     pub limits: Limits,
 }
 
@@ -60,6 +65,8 @@ impl Default for Settings {
             tls: None,
             replied: None,
             stream_counts: Arc::default(),
+            clients: Arc::default(),
+            address: Arc::from(""),
             limits: Limits::default(),
         }
     }

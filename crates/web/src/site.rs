@@ -18,6 +18,7 @@ use quintet_tls::Identity;
 
 use crate::api;
 use crate::app::App;
+use crate::clients::Client;
 use crate::console;
 use crate::gate::{self, Counted, Visitor};
 use crate::guard::{Denied, Guard};
@@ -210,7 +211,7 @@ impl Site {
             return console::login(&self.app, &**gate, peer, request).await;
         }
         let identity = request.extensions().get::<Arc<Identity>>().cloned();
-        let visitor = match self.visitor(peer, request.headers(), identity).await {
+        let mut visitor = match self.visitor(peer, request.headers(), identity).await {
             Ok(visitor) => visitor,
             // What pages look like is no secret, and the login is a page.
             Err(Denied::Login) if request.method().is_safe() && path.starts_with(ASSETS) => {
@@ -226,6 +227,10 @@ impl Site {
             }
             Err(denied) => return self.deny(denied, &path),
         };
+        visitor.client = request.extensions().get::<Arc<Client>>().cloned();
+        if let Some(client) = &visitor.client {
+            client.is_of(visitor.known.as_ref());
+        }
         visitor.pace().await?;
         let looked = visitor.look_at(request.method(), &path);
         let noted = visitor

@@ -1,8 +1,9 @@
 //! Telling of connections, and closing one, on behalf of an operator.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_engine::{Party, Principal};
+use quintet_engine::{Party, PartyStats, Principal};
 use quintet_host::PartyKey;
 use quintet_wire::{Given, HostAsk};
 
@@ -11,7 +12,22 @@ use super::mail::Mail;
 use super::secure::Secrecy;
 use super::thread::IoThread;
 use crate::clients::{Census, Client, TellClients};
+use crate::http;
 use crate::server::Server;
+
+/// No I/O thread has this number (there are 64 at most): connections of HTTP are told apart by it.
+/// A number of JSON stays within 63 bits.
+const HTTP_THREAD: usize = 0x7f;
+
+/// What a connection of HTTP is called among all; `id` from 1.
+fn http_party(id: u64) -> Party {
+    let base = PartyKey {
+        thread: HTTP_THREAD,
+        slot: 0,
+        generation: 0,
+    };
+    Party(base.party().0 + id)
+}
 
 /// Parties that are asked for under one lock.
 const AT_ONCE: usize = 256;
@@ -27,6 +43,9 @@ impl Server {
     pub(crate) fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
         let party = Party(id);
         let thread = PartyKey::of(party).thread;
+        if thread == HTTP_THREAD {
+            return tell(self.http.clients.close(id - http_party(0).0));
+        }
         match thread < self.threads.len() {
             true => self.mail[thread].leave(Mail::Close(party, tell)),
             false => tell(false),
@@ -53,6 +72,37 @@ impl Server {
         }));
     }
 
+    /// The connections of HTTP.
+    fn http_clients(&self) -> Vec<Client> {
+        let told = self.http.clients.list();
+        let waiting: Vec<Party> = told.iter().filter_map(|client| client.party).collect();
+        let waiting = waiting.chunks(AT_ONCE).flat_map(|parties| {
+            let known = self.core.parties(parties);
+            parties.iter().copied().zip(known).collect::<Vec<_>>()
+        });
+        let waiting: HashMap<Party, PartyStats> = waiting.collect();
+        let clients = told.into_iter().map(|told| {
+            let mut client = Client {
+                id: http_party(told.id).0,
+                voice: http::NAME,
+                listener: told.listener.to_string(),
+                peer: told.peer.map(|peer| peer.to_string()),
+                user: told.user.map_or_else(String::new, |user| user.to_string()),
+                tls: told.tls,
+                idle_ms: told.idle_ms,
+                unread_bytes: told.unread_bytes,
+                asks: told.asks,
+                waits_on: Vec::new(),
+                leases: 0,
+            };
+            if let Some(known) = told.party.and_then(|party| waiting.get(&party)) {
+                client.set_held(known.leases, &known.waits_on);
+            }
+            client
+        });
+        clients.collect()
+    }
+
     fn client(&self, conn: &Conn, idle_ms: u64) -> Client {
         let listener = &self.listeners[conn.listener];
         let user = match (&conn.user, conn.caller.principal) {
@@ -75,6 +125,7 @@ impl Server {
             tls: conn.secrecy == Secrecy::Secret,
             idle_ms,
             unread_bytes: conn.out.unsent() as u64,
+            asks: None,
             waits_on: Vec::new(),
             leases: 0,
         }
@@ -102,7 +153,10 @@ impl IoThread {
         let next = self.index + 1;
         match next < server.threads.len() {
             true => server.mail[next].leave(Mail::Census(Box::new(census))),
-            false => (census.tell)(census.clients),
+            false => {
+                census.clients.extend(server.http_clients());
+                (census.tell)(census.clients);
+            }
         }
     }
 

@@ -315,6 +315,46 @@ fn acts_lists_and_the_server() {
 }
 
 #[test]
+fn connections_of_http_are_listed_and_closed_as_others_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let mut waits = server.client_of("http");
+    let body = r#"{"wait_ms":60000}"#;
+    let request = format!(
+        "POST /api/v1/queues/work/reserve?secret=1 HTTP/1.1\r\nhost: localhost\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    waits.send(request.as_bytes());
+    let began = Instant::now();
+    let found = loop {
+        let all = get(&server, "/connections").json;
+        let is = |c: &&Value| c["waits_on"] == json!(["work"]);
+        if let Some(found) = all.as_array().unwrap().iter().find(is) {
+            break found.clone();
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody waits: {all}");
+    };
+    assert_eq!(found["voice"], "http");
+    assert_eq!(found["asks"], "POST /api/v1/queues/work/reserve");
+    assert_eq!(
+        found["listener"],
+        json!(server.address_of("http").to_string())
+    );
+    // Whoever asks is there too.
+    let all = get(&server, "/connections").json;
+    let asks = |c: &Value| c["asks"] == "GET /api/v1/connections";
+    assert!(all.as_array().unwrap().iter().any(asks), "{all}");
+    let path = format!("DELETE /connections/{}", found["id"]);
+    assert_eq!(ask(&server, &path, "", "").status, 204);
+    waits.expect_end();
+    assert_eq!(ask(&server, &path, "", "").status, 404);
+    // Nobody takes what comes now.
+    put(&server, "work", &["a"]);
+    assert_eq!(number(&server, "work", "ready"), 1);
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);

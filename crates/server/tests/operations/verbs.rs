@@ -280,7 +280,7 @@ fn who_is_there_and_who_holds_what() {
         "{there}"
     );
     until("somebody waits", || {
-        said(&server, &["clients"]).contains("default other")
+        said(&server, &["clients"]).contains("waits on default other")
     });
     // Its lease ends with it.
     assert_eq!(

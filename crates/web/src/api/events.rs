@@ -105,7 +105,7 @@ fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
 impl Api {
     async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, Refusal> {
         let command = Command::Stats(StatsOf::Queue(queue.clone()));
-        match self.submit(principal, command).await {
+        match self.submit(principal, None, command).await {
             Some((Outcome::Stats(stats), _)) => match *stats {
                 StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.door.rates(queue))),
                 StatsReply::Shard(_)
@@ -142,7 +142,7 @@ impl Api {
         let (mut next, mut bytes) = (Some((0, 0)), 0);
         while let Some(from) = next.take() {
             let command = Command::Stats(StatsOf::Queues { from });
-            let (outcome, _) = self.submit(principal, command).await?;
+            let (outcome, _) = self.submit(principal, None, command).await?;
             let Outcome::Stats(stats) = outcome else {
                 break;
             };

@@ -27,6 +27,7 @@ use quintet_engine::{Caller, Command, Name, Outcome, Party, Principal};
 use tokio::sync::oneshot;
 
 use crate::app::App;
+use crate::clients::Client;
 use crate::gate::Visitor;
 pub(crate) use bulk::{cursor, cursor_text};
 pub(crate) use problem::Problem;
@@ -68,7 +69,9 @@ impl Api {
         visitor: &Visitor,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
-        let told = self.submit(visitor.principal(), command).await;
+        let told = self
+            .submit(visitor.principal(), visitor.client.as_deref(), command)
+            .await;
         let (outcome, name) = told.ok_or_else(Problem::stopping)?;
         if let Outcome::Refused(refusal) = outcome {
             return Err(Problem::refused(refusal));
@@ -79,8 +82,14 @@ impl Api {
         Ok((outcome, name))
     }
 
-    /// Asks the shards on behalf of `principal`. `None`: the server is stopping.
-    async fn submit(&self, principal: Principal, command: Command) -> Option<(Outcome, Name)> {
+    /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
+    /// stopping.
+    async fn submit(
+        &self,
+        principal: Principal,
+        client: Option<&Client>,
+        command: Command,
+    ) -> Option<(Outcome, Name)> {
         let door = Arc::clone(&self.door);
         let party = door.enter(Box::new(|_, _| {}));
         let seat = Seat { door, party };
@@ -90,8 +99,15 @@ impl Api {
             // The client may have gone.
             let _heard = tell.send((outcome, name));
         });
+        if let Some(client) = client {
+            client.waits_as(Some(party));
+        }
         seat.door.submit(caller, command, reply);
-        told.await.ok()
+        let told = told.await.ok();
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        told
     }
 }
 

@@ -40,7 +40,7 @@ fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
     }
 }
 
-/// Connections of all voices; those of HTTP are not among them.
+/// Connections of all voices and of HTTP: who, where, since when silent, what each waits for or asks.
 #[utoipa::path(get, path = "/api/v1/connections", tag = "server",
     responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn connections(
@@ -57,7 +57,7 @@ pub(super) async fn connections(
     Ok(reply::written(list))
 }
 
-/// Closes a connection: its waits and its leases end.
+/// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.
 #[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
     params(("id" = u64, Path)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]

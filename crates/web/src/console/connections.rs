@@ -27,6 +27,8 @@ pub(super) struct Client {
     tls: bool,
     idle_ms: u64,
     unread_bytes: u64,
+    /// Over HTTP.
+    asks: Option<String>,
     /// Names as they are shown everywhere.
     waits_on: Vec<String>,
     leases: u64,
@@ -65,9 +67,10 @@ struct Row {
 
 impl Row {
     fn new(client: Client) -> Self {
-        let does = match client.waits_on.is_empty() {
-            true => words::NONE.to_owned(),
-            false => format!("waits for {}", client.waits_on.join(", ")),
+        let does = match (client.waits_on.is_empty(), &client.asks) {
+            (true, None) => words::NONE.to_owned(),
+            (true, Some(asks)) => format!("asks {asks}"),
+            (false, _) => format!("waits for {}", client.waits_on.join(", ")),
         };
         Self {
             id: client.id,
@@ -157,6 +160,7 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, voice: &str, peer: &str) -> Co
         (voice.is_empty() || client.voice == voice)
             && (has(client.peer.as_deref().unwrap_or_default())
                 || has(&client.user)
+                || has(client.asks.as_deref().unwrap_or_default())
                 || client.waits_on.iter().any(|queue| has(queue)))
     });
     // Whoever holds leases and is silent comes first.

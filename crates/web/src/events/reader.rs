@@ -57,6 +57,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::Clients;
     use crate::places::Places;
     use crate::streams::StreamCounts;
 
@@ -66,6 +67,8 @@ mod tests {
         let open = OpenStream::new(&counts);
         let places = Places::new(1);
         let seat = Seat::new(&places, places.seat().await);
+        let present = Arc::new(Clients::default()).come(&"here".into(), None, false);
+        let client = seat.client.get_or_init(|| Arc::clone(present.client()));
         let (send, events) = broadcast::channel(2);
         let mut reader = Reader::new(Some(Bytes::from_static(b"all")), events);
         let tell = |text| send.send(Bytes::from_static(text)).expect("heard");
@@ -79,13 +82,11 @@ mod tests {
             Some(&b"1"[..])
         );
         assert_eq!(counts.slow(), 0);
-        seat.blocked
-            .store(true, std::sync::atomic::Ordering::Relaxed);
+        client.set_unread(1);
         tell(b"2");
         assert_eq!(reader.next(Some(&seat), &open).await, None);
         assert_eq!(counts.slow(), 1);
-        seat.blocked
-            .store(false, std::sync::atomic::Ordering::Relaxed);
+        client.set_unread(0);
         for _ in 0..3 {
             tell(b"3");
         }

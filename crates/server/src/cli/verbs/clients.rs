@@ -123,8 +123,8 @@ fn row(lease: &Value) -> [String; 7] {
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close 4294967299\n\n\
-                        Connections of all voices and of the control channel. Those of HTTP are not \
-                        among them."
+                        Connections of all voices, of HTTP and of the control channel. Closing one \
+                        ends its waits\nand its leases; those taken over HTTP are their tokens', and stay."
 )]
 pub(in super::super) struct Clients {
     #[command(flatten)]
@@ -163,12 +163,17 @@ impl Clients {
             return Ok(ExitCode::SUCCESS);
         }
         let columns = [
-            "id", "voice", "peer", "user", "idle", "unread", "leases", "waits on",
+            "id", "voice", "peer", "user", "idle", "unread", "leases", "does",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         rows.extend(all.iter().map(|client| {
             let waits = client["waits_on"].as_array().into_iter().flatten();
             let waits: Vec<String> = waits.map(shown).collect();
+            let does = match (&waits[..], client["asks"].as_str()) {
+                ([], None) => "-".to_owned(),
+                ([], Some(asks)) => shown(&asks.into()),
+                _ => format!("waits on {}", waits.join(" ")),
+            };
             [
                 shown(&client["id"]),
                 shown(&client["voice"]),
@@ -177,7 +182,7 @@ impl Clients {
                 age(client["idle_ms"].as_u64().unwrap_or(0)),
                 shown(&client["unread_bytes"]),
                 shown(&client["leases"]),
-                waits.join(" "),
+                does,
             ]
         }));
         table(&rows, &mut stdout().lock())?;

@@ -1,0 +1,254 @@
+//! The connections of HTTP there are, and what each of them does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use hyper::{Method, Uri};
+use quintet_engine::{Party, Principal};
+use tokio::sync::Notify;
+
+use crate::gate::Gate;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All listeners' connections, by number.
+pub struct Clients {
+    started: Instant,
+    /// The last number given.
+    last: AtomicU64,
+    there: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+/// What one is told of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientNow {
+    /// Its number while the process lives, from 1.
+    pub id: u64,
+    /// The address of its listener.
+    pub listener: Arc<str>,
+    /// Where its client is; `None`: on this machine, by a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Who asked last, as far as it is known.
+    pub user: Option<Arc<str>>,
+    pub tls: bool,
+    /// Since it last sent or took something, ms.
+    pub idle_ms: u64,
+    /// Bytes of a reply that its client does not take.
+    pub unread_bytes: u64,
+    /// What it asks for now, without its query: `GET /q`.
+    pub asks: Option<String>,
+    /// Who waits in the shards for it.
+    pub party: Option<Party>,
+}
+
+/// One connection.
+pub(crate) struct Client {
+    id: u64,
+    listener: Arc<str>,
+    peer: Option<SocketAddr>,
+    tls: bool,
+    started: Instant,
+    /// When it last sent or took something, ms since `started`.
+    active: AtomicU64,
+    /// Bytes of a reply that wait for its client.
+    unread: AtomicU64,
+    busy: AtomicBool,
+    party: AtomicU64,
+    last: Mutex<Last>,
+    cut: Notify,
+}
+
+/// The last request, and whose it was.
+#[derive(Default)]
+struct Last {
+    asked: Option<(Method, Uri)>,
+    who: Option<(Principal, Arc<dyn Gate>)>,
+}
+
+/// A connection that is there until this is dropped.
+pub(crate) struct Present {
+    clients: Arc<Clients>,
+    client: Arc<Client>,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} clients of HTTP", locked(&self.there).len())
+    }
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            last: AtomicU64::new(0),
+            there: Mutex::default(),
+        }
+    }
+}
+
+fn ms_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Clients {
+    /// Those that are there, the oldest first.
+    pub fn list(&self) -> Vec<ClientNow> {
+        let there: Vec<Arc<Client>> = locked(&self.there).values().cloned().collect();
+        there.iter().map(|client| client.now()).collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        locked(&self.there).len() as u64
+    }
+
+    /// Closes a connection, in the middle of what it asks for too; false: there
+    /// is none of this number.
+    pub fn close(&self, id: u64) -> bool {
+        let client = locked(&self.there).get(&id).cloned();
+        client.inspect(|client| client.cut.notify_one()).is_some()
+    }
+
+    pub(crate) fn come(
+        self: &Arc<Self>,
+        listener: &Arc<str>,
+        peer: Option<SocketAddr>,
+        tls: bool,
+    ) -> Present {
+        let client = Arc::new(Client {
+            id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            listener: Arc::clone(listener),
+            peer,
+            tls,
+            started: self.started,
+            active: AtomicU64::new(ms_since(self.started)),
+            unread: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+            party: AtomicU64::new(0),
+            last: Mutex::default(),
+            cut: Notify::new(),
+        });
+        locked(&self.there).insert(client.id, Arc::clone(&client));
+        Present {
+            clients: Arc::clone(self),
+            client,
+        }
+    }
+}
+
+impl Present {
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Returns when somebody closes it.
+    pub(crate) async fn is_closed(&self) {
+        self.client.cut.notified().await;
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        locked(&self.clients.there).remove(&self.client.id);
+    }
+}
+
+impl Client {
+    /// The head of a request is there.
+    pub(crate) fn asks(&self, method: &Method, uri: &Uri) {
+        locked(&self.last).asked = Some((method.clone(), uri.clone()));
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
+    /// The reply is on its way, or given up.
+    pub(crate) fn asks_no_more(&self) {
+        self.busy.store(false, Ordering::Relaxed);
+    }
+
+    /// Whose request it is.
+    pub(crate) fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>) {
+        locked(&self.last).who = who.cloned();
+    }
+
+    /// Who asks the shards for it now.
+    pub(crate) fn waits_as(&self, party: Option<Party>) {
+        let party = party.map_or(0, |party| party.0);
+        self.party.store(party, Ordering::Relaxed);
+    }
+
+    /// Bytes came, or went.
+    pub(crate) fn moves(&self) {
+        self.active.store(ms_since(self.started), Ordering::Relaxed);
+    }
+
+    /// So many bytes of a reply wait for its client.
+    pub(crate) fn set_unread(&self, bytes: usize) {
+        self.unread.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A part of a reply waits for its client.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) > 0
+    }
+
+    fn now(&self) -> ClientNow {
+        let last = locked(&self.last);
+        let asked = last.asked.as_ref();
+        let asked = asked.filter(|_| self.busy.load(Ordering::Relaxed));
+        let who = last.who.as_ref();
+        let party = self.party.load(Ordering::Relaxed);
+        ClientNow {
+            id: self.id,
+            listener: Arc::clone(&self.listener),
+            peer: self.peer,
+            user: who.and_then(|(who, gate)| gate.name_of(*who)),
+            tls: self.tls,
+            idle_ms: ms_since(self.started).saturating_sub(self.active.load(Ordering::Relaxed)),
+            unread_bytes: self.unread.load(Ordering::Relaxed),
+            asks: asked.map(|(method, uri)| format!("{method} {}", uri.path())),
+            party: (party > 0).then_some(Party(party)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn those_that_are_there_are_told_and_closed() {
+        let clients = Arc::new(Clients::default());
+        let listener: Arc<str> = "127.0.0.1:1".into();
+        let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));
+        let first = clients.come(&listener, peer, true);
+        let second = clients.come(&listener, None, false);
+        let told = clients.list();
+        assert_eq!((told[0].id, told[1].id, told.len()), (1, 2, 2));
+        assert_eq!((told[0].peer, told[0].tls), (peer, true));
+        assert_eq!((&told[0].asks, told[0].party), (&None, None));
+        let client = first.client();
+        let uri = Uri::from_static("/q/a?secret=1");
+        client.asks(&Method::GET, &uri);
+        client.waits_as(Some(Party(7)));
+        client.set_unread(9);
+        let told = clients.list().swap_remove(0);
+        assert_eq!(told.asks.as_deref(), Some("GET /q/a"));
+        assert_eq!((told.party, told.unread_bytes), (Some(Party(7)), 9));
+        client.waits_as(None);
+        client.asks_no_more();
+        let told = clients.list().swap_remove(0);
+        assert_eq!((told.asks, told.party), (None, None));
+        drop(first);
+        assert!(!clients.close(1) && clients.close(2));
+        second.is_closed().await;
+        drop(second);
+        assert_eq!(clients.list(), []);
+    }
+}
