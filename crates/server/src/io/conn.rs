@@ -12,6 +12,7 @@ use quintet_tls::Identity;
 use quintet_wire::{Given, HalfClose, HostAsk, Said, Session};
 
 use super::Stream;
+use super::acts::Administers;
 use super::counts::Family;
 use super::guests::Origin;
 use super::inbox::Inbox;
@@ -153,6 +154,8 @@ pub(super) struct Conn {
     pub(super) who: Option<Arc<Who>>,
     /// What the session said to its client having closed its side, once asked.
     pub(super) half_close: Option<HalfClose>,
+    /// An act that is written down when what came of it is known.
+    pub(super) unfinished: Option<Box<Administers>>,
     pub(super) pause: Pause,
     /// What it uses of what its address and user may.
     pub(super) meter: Meter,
@@ -261,6 +264,7 @@ impl Conn {
             standing: None,
             who: None,
             half_close: None,
+            unfinished: None,
             pause: Pause::No,
             meter,
             charged: 0,

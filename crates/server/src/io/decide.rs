@@ -6,10 +6,10 @@ use quintet_engine::{Command, Outcome};
 use quintet_host::{Access, Decided};
 use quintet_wire::{Ask, Given, HostAsk};
 
+use super::acts::administers;
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
-use super::login::administers;
 use super::thread::IoThread;
 use super::turn::{bytes_in, is_undone};
 use crate::server::Server;
@@ -70,10 +70,12 @@ impl IoThread {
                         }
                     }
                     let later = self.replies.len() == before;
-                    if let Some(act) = act {
-                        let given = self.replies.last().filter(|_| !later);
-                        let result = given.map_or("later", |reply| result_of(&reply.given));
-                        server.audit_act(conn, &act, result);
+                    match (act, self.replies.last().filter(|_| !later)) {
+                        (Some(act), Some(reply)) => {
+                            server.audit_act(conn, &act, result_of(&reply.given));
+                        }
+                        (Some(act), None) => conn.unfinished = Some(Box::new(act)),
+                        (None, _) => {}
                     }
                     if later {
                         conn.phase.wait(Wait { undone, family });

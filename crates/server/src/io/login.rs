@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quintet_engine::{Command, Delivery, Outcome, Party, Pattern, Principal, Verb};
+use quintet_engine::{Delivery, Outcome, Party, Principal, Verb};
 use quintet_hooks::Event;
 use quintet_host::{Need, PartyKey};
 use quintet_wire::{Given, Login, LoginRefused, Logins};
 
+use super::acts::Administers;
 use super::conn::{Conn, DueReply};
 use super::mail::{Arrival, Mail, Way};
 use super::thread::IoThread;
@@ -107,14 +108,6 @@ impl Server {
     }
 }
 
-/// What an act on queues is written down with.
-pub(super) struct Administers {
-    act: &'static str,
-    what: String,
-    /// It is done in steps, and whether this is one after the first.
-    step: Option<bool>,
-}
-
 fn address(conn: &Conn) -> Option<IpAddr> {
     conn.peer().map(|peer| peer.ip().to_canonical())
 }
@@ -176,52 +169,4 @@ impl IoThread {
         self.encode(slot, &server);
         self.serve(slot);
     }
-}
-
-/// What an act on queues is written down with; `None`: it is everyday work,
-/// which for clients of a protocol is more than for the `operator`.
-pub(super) fn administers(command: &Command, operator: bool) -> Option<Administers> {
-    let by_hand = operator
-        && matches!(
-            command,
-            Command::Delete { .. } | Command::Kick { .. } | Command::KickId(_)
-        );
-    let administers = matches!(
-        command,
-        Command::Flush(_)
-            | Command::FlushAll
-            | Command::FlushExpired(_)
-            | Command::Drop(_)
-            | Command::DropQueues { dry_run: false, .. }
-            | Command::Configure { .. }
-            | Command::Pause { .. }
-            | Command::Move { .. }
-            | Command::MoveAll { .. }
-            | Command::Edit(..)
-    ) || matches!(command, Command::Sweep(sweep) if sweep.act.changes());
-    if !administers && !by_hand {
-        return None;
-    }
-    let what = command.about();
-    let queues: Vec<String> = what.subject.queues().map(ToString::to_string).collect();
-    let mut shown = queues.join(" ");
-    if let Command::DropQueues { pattern, .. } = command {
-        shown = match pattern {
-            Pattern::Exact(name) => name.to_string(),
-            Pattern::Glob(glob) => glob.escape_ascii().to_string(),
-        };
-    }
-    if let Some(id) = what.subject.message() {
-        shown = format!("{} {shown}", id.0);
-    }
-    let step = if let Command::Sweep(sweep) = command {
-        Some(sweep.after.is_some())
-    } else {
-        None
-    };
-    Some(Administers {
-        act: what.verb.name(),
-        what: shown,
-        step,
-    })
 }

@@ -1,6 +1,7 @@
 //! Sockets: threads that poll, connections, and what they wait to send.
 
 mod accept;
+mod acts;
 mod census;
 mod conn;
 mod counts;

@@ -602,6 +602,10 @@ impl IoThread {
             return;
         };
         self.server.dismiss(self.index, conn.origin);
+        if let Some(act) = conn.unfinished.take() {
+            // It goes its way, and nobody will hear how it ended.
+            self.server.audit_act(&conn, &act, "later");
+        }
         self.server.connection_memory.change(conn.charged, 0);
         match conn.secrecy {
             Secrecy::Plain | Secrecy::Failed => {}

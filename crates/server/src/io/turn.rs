@@ -439,10 +439,16 @@ impl IoThread {
                 }
             }
             Some((decided, need)) => {
-                self.replies.push(DueReply {
+                let reply = DueReply {
                     family: wait.family,
                     ..reply(decided, need, wait.undone)
-                });
+                };
+                if let Some(conn) = self.conns.get_mut(slot)
+                    && let Some(act) = conn.unfinished.take()
+                {
+                    server.audit_act(conn, &act, result_of(&reply.given));
+                }
+                self.replies.push(reply);
                 self.encode(slot, &server);
             }
             None => {}

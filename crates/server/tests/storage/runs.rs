@@ -72,6 +72,40 @@ fn number(server: &Server, name: &str) -> u64 {
     stats[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
 }
 
+/// Steps that wait for the disk are told as others are: when it is known what came of them.
+#[test]
+fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
+    const COUNT: u64 = 30_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let server = start(&data);
+    fill(&mut server.client(), "work", 0..COUNT);
+    let began = Instant::now();
+    while runs_in(&data).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "nothing left memory");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let moved = server.run(&["move", "work", "other", "--yes", "--fast"]);
+    assert!(moved.status.success(), "{}", text(&moved.stderr));
+    let (mut lines, mut steps) = (0, 0);
+    // The steps after the first are told some seconds later, or at the stop.
+    server.stop();
+    for line in std::fs::read_to_string(data.join("audit.log"))
+        .expect("the audit")
+        .lines()
+    {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        if line["act"] == "move" {
+            assert_eq!(line["result"], "ok", "{line}");
+            lines += 1;
+            // A step of its own, or how many more there were.
+            steps += line["steps"].as_u64().unwrap_or(1);
+        }
+    }
+    assert!((2..10).contains(&lines), "{lines} lines");
+    assert!(steps >= COUNT / 128, "{steps} steps");
+}
+
 #[test]
 fn a_backlog_leaves_memory_and_comes_back_in_order() {
     const COUNT: u64 = 150_000;
