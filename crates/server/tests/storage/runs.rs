@@ -103,7 +103,8 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
         }
     }
     assert!((2..10).contains(&lines), "{lines} lines");
-    assert!(steps >= COUNT / 128, "{steps} steps");
+    // `--fast` goes by a thousand.
+    assert!(steps >= COUNT / 1000, "{steps} steps");
 }
 
 #[test]
