@@ -40,6 +40,8 @@ const LANGUAGES: &[Need] = &[
     program("ruby", "ruby"),
     program("node", "nodejs"),
 ];
+/// The servers that messages are imported from.
+const OLD: &[Need] = &[program("beanstalkd", "beanstalkd")];
 const PEERS: &[Need] = &[
     program("memccat", "libmemcached-tools"),
     program("promtool", "prometheus"),
@@ -106,7 +108,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "unit",
         what: "the workspace's own tests (cargo test)",
         minutes: 20,
-        needs: &[BUILD, LANGUAGES],
+        needs: &[BUILD, LANGUAGES, OLD],
         fetches: "",
         run: |_| cargo(&["test", "--workspace", "--no-fail-fast"]),
     },

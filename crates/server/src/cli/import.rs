@@ -1,41 +1,68 @@
 //! `quintet import`.
 
 mod batch;
+mod count;
+mod from;
 mod importer;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::io::{Write as _, sink, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use super::Where;
 use super::client::Client;
-use super::progress::{Of, Progress};
-use super::records;
-use importer::{Count, Importer};
+use super::progress::{Of, Progress, STOPPED};
+use super::records::{self, Source};
+use crate::admin::Standing;
+use count::Counts;
+use from::{Origin, Peer};
+use importer::{Count, Importer, WINDOW};
+
+/// Batches of another server's messages on the way at most: they are reserved there meanwhile.
+const PEER_WINDOW: usize = 8;
 
 /// Arguments of `import`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
-                        /var/lib/other\n  quintet import work.jsonl --into again\n\nStores the \
-                        messages in the order of the file, under new ids. An import that was \
-                        interrupted is repeated: what is stored already is known for a week and \
-                        not stored twice, as long as the file is the same. Exits with 3 if the \
-                        file is not what it should be; all messages before that place are stored."
+                        /var/lib/other\n  quintet import work.jsonl --into again\n  quintet import \
+                        --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import --from \
+                        beanstalk://old.example/mail\n\nStores the messages in the order of the \
+                        file, under new ids. An import that was interrupted is repeated: what is \
+                        stored already is known for a week and not stored twice, as long as the \
+                        file is the same. Exits with 3 if the file is not what it should be; all \
+                        messages before that place are stored.\n\nWhat --from names:\n  \
+                        beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
+                        buried jobs\n\nFrom another server messages are moved: each is deleted \
+                        there when it is stored here. Ctrl-C gives back what is held there, and \
+                        the same command goes on. What either server did not answer before it \
+                        died may come twice, never not at all."
 )]
 pub(super) struct Import {
     #[command(flatten)]
     at: Where,
     /// What `quintet export` wrote, in either form; `-`: standard input.
-    file: PathBuf,
+    #[arg(required_unless_present = "from", conflicts_with = "from")]
+    file: Option<PathBuf>,
+    /// Another server to move the messages from.
+    #[arg(long, value_name = "WHERE")]
+    from: Option<Origin>,
     /// Put all messages into this queue, not into those they came from.
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
     /// Store the messages also if this file was imported before.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "from")]
     again: bool,
+    /// Only count what is there, by queue and state.
+    #[arg(long)]
+    dry_run: bool,
     /// Print no progress.
     #[arg(long, short)]
     quiet: bool,
@@ -43,40 +70,128 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let client = Client::connect(&self.at)?;
-        let (file, bytes) = records::open(&self.file)?;
-        let mut source = records::source(file)?;
+        match (&self.from, &self.file) {
+            (Some(from), _) => self.run_peer(from),
+            (None, Some(file)) => self.run_file(file),
+            (None, None) => bail!("import what?"),
+        }
+    }
+
+    fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
         let into = self.into.as_deref().map(crate::admin::name);
-        let mut importer = Importer {
-            at: self.at,
-            client,
+        // What comes from another server is known by being gone there.
+        let again = self.again || self.from.is_some();
+        Ok(Importer {
+            at: &self.at,
+            client: Client::connect(&self.at)?,
             into: into.map(|name| name.to_string()),
-            again: self.again,
-            searching: !self.again,
+            again,
+            searching: !again,
+            window,
+            told: 0,
             sent: VecDeque::new(),
             sent_bytes: 0,
             count: Count::default(),
-            progress: Progress::new("importing", Of::Bytes(bytes), self.quiet),
+            progress: Progress::new("importing", of, self.quiet),
             position: 0,
-        };
+        })
+    }
+
+    fn run_file(&self, path: &Path) -> Result<ExitCode> {
+        let (file, bytes) = records::open(path)?;
+        let mut source = records::source(file)?;
+        if self.dry_run {
+            let counts = counted(&mut *source);
+            return told(&counts.with_context(|| path.display().to_string())?);
+        }
+        let mut importer = self.importer(WINDOW, Of::Bytes(bytes))?;
         let done = importer.all(&mut *source);
         importer.progress.clear();
-        let Count {
-            stored,
-            before,
-            refused,
-        } = importer.count;
         if done.is_err() || !self.quiet {
-            eprint!("{stored} messages stored");
-            if before > 0 {
-                eprint!(", {before} were stored by an earlier import of this file");
-            }
-            if refused > 0 {
-                eprint!(", {refused} are repeats to their queue and not stored");
-            }
-            eprintln!();
+            eprintln!("{}", importer.count);
         }
-        done.with_context(|| self.file.display().to_string())?;
+        done.with_context(|| path.display().to_string())?;
         Ok(ExitCode::SUCCESS)
     }
+
+    fn run_peer(&self, from: &Origin) -> Result<ExitCode> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // A second one ends it at once.
+            flag::register_conditional_default(signal, Arc::clone(&stop))
+                .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+                .context("cannot wait for Ctrl-C")?;
+        }
+        let mut peer = from.open(&stop)?;
+        let counts = peer.counts()?;
+        if self.dry_run {
+            return told(&counts);
+        }
+        let total = counts.sum(&["ready", "delayed", "buried"]);
+        let mut importer = self.importer(PEER_WINDOW, Of::Messages(total))?;
+        let done = moved(&mut importer, &mut *peer);
+        let back = peer.give_back();
+        importer.progress.clear();
+        let stopped = stop.load(Ordering::Relaxed);
+        if done.is_err() || stopped || !self.quiet {
+            eprint!("{}", importer.count);
+            if !self.quiet {
+                eprint!(" ({})", importer.progress.text());
+            }
+            eprintln!();
+            match &back {
+                Ok(0) => {}
+                Ok(back) => eprintln!("{back} were held at {from} and are given back there"),
+                Err(_) => eprintln!("what was held at {from} is given back there by itself"),
+            }
+            if peer.twice() > 0 {
+                eprintln!(
+                    "{} of them were taken at {from} by others meanwhile: they may be done twice",
+                    peer.twice()
+                );
+            }
+        }
+        done.with_context(|| {
+            format!("{from}: repeat the command to go on; some of the last may come twice")
+        })?;
+        Ok(match stopped {
+            true => ExitCode::from(STOPPED),
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
+
+/// Moves all that a peer has.
+fn moved(importer: &mut Importer<'_>, peer: &mut dyn Peer) -> Result<()> {
+    while !peer.is_through() {
+        importer.all(peer)?;
+    }
+    Ok(())
+}
+
+/// Goes through a source and counts.
+fn counted(source: &mut dyn Source) -> Result<Counts> {
+    let mut counts = Counts::default();
+    while let Some(entry) = source.next()? {
+        if entry.body.is_none() {
+            source.pieces(&mut sink())?;
+        }
+        let state = match entry.head.state {
+            Standing::Ready => "ready",
+            Standing::Delayed => "delayed",
+            Standing::Reserved => "reserved",
+            Standing::Buried => "buried",
+            Standing::Prepared => "prepared",
+            Standing::Done => "done",
+            Standing::Relayed => "relayed",
+        };
+        counts.add(&entry.head.queue, state, 1);
+    }
+    Ok(counts)
+}
+
+/// What a dry run prints.
+fn told(counts: &Counts) -> Result<ExitCode> {
+    stdout().write_all(counts.to_string().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Exit code of what Ctrl-C stopped.
+pub(super) const STOPPED: u8 = 130;
+
 /// Between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Between two looks at the clock, messages.

@@ -9,6 +9,7 @@ mod commands;
 mod contract;
 mod defaults;
 mod logs;
+mod moving;
 mod readme;
 mod remembered;
 mod rq_command;

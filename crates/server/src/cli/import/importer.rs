@@ -13,8 +13,8 @@ use crate::cli::client::Client;
 use crate::cli::progress::Progress;
 use crate::cli::records::{BadInput, Entry, Source};
 
-/// Batches on the way at most: more than a sync takes.
-const WINDOW: usize = 32;
+/// Batches of a file on the way at most: more than a sync takes.
+pub(super) const WINDOW: usize = 32;
 /// And bytes of their bodies.
 const WINDOW_BYTES: usize = 8 << 20;
 /// What a request has beside the heads.
@@ -28,6 +28,31 @@ pub(super) struct Count {
     pub(super) refused: u64,
 }
 
+impl Count {
+    /// Messages from the beginning that need not be sent again.
+    fn settled(&self) -> u64 {
+        self.stored + self.before + self.refused
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} messages stored", self.stored)?;
+        if self.before > 0 {
+            let before = self.before;
+            write!(
+                f,
+                ", {before} were stored by an earlier import of this file"
+            )?;
+        }
+        if self.refused > 0 {
+            let refused = self.refused;
+            write!(f, ", {refused} are repeats to their queue and not stored")?;
+        }
+        Ok(())
+    }
+}
+
 /// An import under way.
 ///
 /// Batches go out one behind the other; after one that is refused the server
@@ -36,30 +61,50 @@ pub(super) struct Count {
 ///
 /// The last batch, which may have more messages when the file was mended or
 /// its export went on, goes out message by message.
-pub(super) struct Importer {
-    pub(super) at: Where,
+pub(super) struct Importer<'a> {
+    pub(super) at: &'a Where,
     pub(super) client: Client,
     pub(super) into: Option<String>,
     /// Nothing is remembered or asked for.
     pub(super) again: bool,
     /// The next batch may have been stored before.
     pub(super) searching: bool,
+    /// Batches on the way at most.
+    pub(super) window: usize,
+    /// Of the messages that are settled, those the source was told of.
+    pub(super) told: u64,
     /// Sent and not answered.
     pub(super) sent: VecDeque<Batch>,
     pub(super) sent_bytes: usize,
     pub(super) count: Count,
     pub(super) progress: Progress,
-    /// Bytes of the file read.
+    /// How far the source is read.
     pub(super) position: u64,
 }
 
-impl Importer {
-    /// Stores all messages of a file.
+impl Importer<'_> {
+    /// Stores all messages that a source has, and tells it.
     ///
     /// # Errors
-    /// The file is not what it should be, the server refuses a message, or it
+    /// The source is not what it should be, the server refuses a message, or it
     /// is gone; all messages before that place are stored.
     pub(super) fn all(&mut self, source: &mut dyn Source) -> Result<()> {
+        let done = self.each(source);
+        let told = self.tell(source);
+        done.and(told)
+    }
+
+    /// Tells the source what is durable.
+    fn tell(&mut self, source: &mut dyn Source) -> Result<()> {
+        let settled = self.count.settled();
+        let more = settled - std::mem::replace(&mut self.told, settled);
+        match more {
+            0 => Ok(()),
+            more => source.stored(more),
+        }
+    }
+
+    fn each(&mut self, source: &mut dyn Source) -> Result<()> {
         let mut batch: Option<Batch> = None;
         for number in 0.. {
             let (entry, text) = match self.next(source) {
@@ -72,12 +117,13 @@ impl Importer {
                     return end.map(|_| ());
                 }
             };
-            self.position = source.bytes_read();
+            self.position = source.position();
             let body = entry.body.as_deref().unwrap_or_default();
             let fits =
                 |batch: &Batch| entry.body.is_some() && batch.takes(&entry.head.queue, &text, body);
             if let Some(full) = batch.take_if(|batch| !fits(batch)) {
                 self.put(full)?;
+                self.tell(source)?;
             }
             if entry.body.is_none() {
                 let mut large = Batch::new(&entry.head.queue, number, source.place());
@@ -124,7 +170,7 @@ impl Importer {
             }
             self.searching = false;
         }
-        while self.sent.len() >= WINDOW || self.sent_bytes >= WINDOW_BYTES {
+        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
             self.settle()?;
         }
         self.send(batch)
@@ -269,7 +315,7 @@ impl Importer {
     }
 
     fn reconnect(&mut self) -> Result<()> {
-        self.client = Client::connect(&self.at)?;
+        self.client = Client::connect(self.at)?;
         Ok(())
     }
 }

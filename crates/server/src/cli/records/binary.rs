@@ -352,7 +352,7 @@ impl<R: Read> Source for BinarySource<R> {
         format!("byte {}", self.begin)
     }
 
-    fn bytes_read(&self) -> u64 {
+    fn position(&self) -> u64 {
         self.offset
     }
 }

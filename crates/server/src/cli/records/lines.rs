@@ -219,7 +219,7 @@ impl<R: Read> Source for LineSource<R> {
         format!("line {}", self.line)
     }
 
-    fn bytes_read(&self) -> u64 {
+    fn position(&self) -> u64 {
         self.read
     }
 }

@@ -85,8 +85,16 @@ pub(super) trait Source {
     /// Where the message that came last stands, for people.
     fn place(&self) -> String;
 
-    /// Bytes read.
-    fn bytes_read(&self) -> u64;
+    /// How far it is: bytes of a file, messages of another server.
+    fn position(&self) -> u64;
+
+    /// So many more of the messages it gave, in their order, are durable where they went.
+    ///
+    /// # Errors
+    /// It does something about that, and cannot.
+    fn stored(&mut self, _messages: u64) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A file, or standard input for `-`.

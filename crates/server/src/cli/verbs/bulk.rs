@@ -13,11 +13,8 @@ use serde_json::{Map, Value, json};
 use signal_hook::consts::SIGINT;
 
 use super::super::client::Client;
-use super::super::progress::{Of, Progress};
+use super::super::progress::{Of, Progress, STOPPED};
 use super::duration;
-
-/// Exit code of an act that Ctrl-C stopped.
-const STOPPED: u8 = 130;
 
 /// Which messages of a queue.
 #[derive(clap::Args)]

@@ -1,0 +1,141 @@
+//! What `import --from` names, and what all of it can do.
+
+mod beanstalk;
+mod line;
+mod peer;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+
+pub(super) use peer::Peer;
+
+/// What `--from` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A running beanstalkd, all tubes or one of them.
+    Beanstalk {
+        /// HOST:PORT.
+        address: String,
+        /// All without one.
+        tube: Option<String>,
+    },
+}
+
+/// beanstalkd's port.
+const BEANSTALK_PORT: u16 = 11300;
+
+impl std::str::FromStr for Origin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or_else(|| format!("\"{text}\" is none of beanstalk://HOST:PORT[/TUBE]"))?;
+        match scheme {
+            "beanstalk" | "beanstalkd" => {
+                let (address, tube) = remote(rest, BEANSTALK_PORT)?;
+                Ok(Self::Beanstalk { address, tube })
+            }
+            "sqs" => Err(
+                "SQS is not read from: move its messages by a consumer of its own, \
+                          which puts them here"
+                    .to_owned(),
+            ),
+            _ => Err(format!("\"{scheme}:\" is none of beanstalk:")),
+        }
+    }
+}
+
+/// `//HOST[:PORT][/NAME]`.
+fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
+    let rest = rest.strip_prefix("//").ok_or("where? //HOST:PORT")?;
+    let (host, name) = rest
+        .split_once('/')
+        .map_or((rest, ""), |(host, name)| (host, name));
+    if host.is_empty() {
+        return Err("where? //HOST:PORT".to_owned());
+    }
+    let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
+    let address = match behind.contains(':') {
+        true => host.to_owned(),
+        false => format!("{host}:{port}"),
+    };
+    Ok((
+        address,
+        Some(name.to_owned()).filter(|name| !name.is_empty()),
+    ))
+}
+
+impl Origin {
+    /// Connects. `stop` ends it in good order: it then gives nothing more.
+    ///
+    /// # Errors
+    /// It cannot be reached, or is something else.
+    pub(super) fn open(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Peer>> {
+        match self {
+            Self::Beanstalk { address, tube } => {
+                let stop = Arc::clone(stop);
+                Ok(Box::new(beanstalk::Beanstalk::connect(
+                    address,
+                    tube.clone(),
+                    stop,
+                )?))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Beanstalk { address, .. } => write!(f, "beanstalkd at {address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    fn beanstalk(address: &str, tube: Option<&str>) -> Origin {
+        Origin::Beanstalk {
+            address: address.to_owned(),
+            tube: tube.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_found() {
+        for (text, origin) in [
+            ("beanstalk://a:1", beanstalk("a:1", None)),
+            ("beanstalk://a/", beanstalk("a:11300", None)),
+            (
+                "beanstalk://[::1]/mail",
+                beanstalk("[::1]:11300", Some("mail")),
+            ),
+            (
+                "beanstalkd://[::1]:7/a/b",
+                beanstalk("[::1]:7", Some("a/b")),
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(origin), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (text, why) in [
+            ("work.jsonl", "none of"),
+            ("beanstalk:a", "where?"),
+            ("beanstalk://", "where?"),
+            ("beanstalk:///tube", "where?"),
+            ("sqs://queue", "SQS is not read"),
+            ("amqp://a", "none of"),
+        ] {
+            let error = text.parse::<Origin>().unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}
