@@ -22,7 +22,7 @@ use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, Source};
 use crate::admin::Standing;
 use count::Counts;
-use from::{Origin, Peer};
+use from::{Attached, Origin, Peer, RqFolder, RqMessages, still_runs};
 use importer::{Count, Importer, WINDOW};
 
 /// Batches of another server's messages on the way at most: they are reserved there meanwhile.
@@ -34,13 +34,15 @@ const PEER_WINDOW: usize = 8;
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
                         /var/lib/other\n  quintet import work.jsonl --into again\n  quintet import \
                         --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import --from \
-                        beanstalk://old.example/mail\n\nStores the messages in the order of the \
+                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n\nStores the messages in the order of the \
                         file, under new ids. An import that was interrupted is repeated: what is \
                         stored already is known for a week and not stored twice, as long as the \
                         file is the same. Exits with 3 if the file is not what it should be; all \
                         messages before that place are stored.\n\nWhat --from names:\n  \
                         beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
-                        buried jobs\n\nFrom another server messages are moved: each is deleted \
+                        buried jobs\n  rq:FOLDER                        \
+                        a folder of RQ, which does not run: run, que, err and prep; it is only \
+                        read\n\nFrom another server messages are moved: each is deleted \
                         there when it is stored here. Ctrl-C gives back what is held there, and \
                         the same command goes on. What either server did not answer before it \
                         died may come twice, never not at all."
@@ -51,18 +53,21 @@ pub(super) struct Import {
     /// What `quintet export` wrote, in either form; `-`: standard input.
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
-    /// Another server to move the messages from.
+    /// Another server to move the messages from, or what it left on disk (see below).
     #[arg(long, value_name = "WHERE")]
     from: Option<Origin>,
     /// Put all messages into this queue, not into those they came from.
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
     /// Store the messages also if this file was imported before.
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long)]
     again: bool,
     /// Only count what is there, by queue and state.
     #[arg(long)]
     dry_run: bool,
+    /// The server's folder of scripts, for messages of RQ with attachments [default: rq in --data].
+    #[arg(long, value_name = "DIR", requires = "from")]
+    root: Option<PathBuf>,
     /// Print no progress.
     #[arg(long, short)]
     quiet: bool,
@@ -71,7 +76,11 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode> {
         match (&self.from, &self.file) {
-            (Some(from), _) => self.run_peer(from),
+            (Some(Origin::Beanstalk { address, tube }), _) => {
+                let open = |stop: &_| from::beanstalk(address, tube.as_deref(), stop);
+                self.run_peer(&format!("beanstalkd at {address}"), open)
+            }
+            (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
             (None, Some(file)) => self.run_file(file),
             (None, None) => bail!("import what?"),
         }
@@ -80,7 +89,7 @@ impl Import {
     fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
         let into = self.into.as_deref().map(crate::admin::name);
         // What comes from another server is known by being gone there.
-        let again = self.again || self.from.is_some();
+        let again = self.again || matches!(self.from, Some(Origin::Beanstalk { .. }));
         Ok(Importer {
             at: &self.at,
             client: Client::connect(&self.at)?,
@@ -114,7 +123,61 @@ impl Import {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn run_peer(&self, from: &Origin) -> Result<ExitCode> {
+    fn run_rq(&self, root: &Path) -> Result<ExitCode> {
+        let own = self.root.clone().unwrap_or_else(|| self.at.data.join("rq"));
+        let folder = RqFolder::look(root)?;
+        let counts = folder.counts();
+        if self.dry_run {
+            return told(&counts);
+        }
+        if still_runs(root, &own) {
+            bail!(
+                "RQ runs on {}: stop it first, or messages run at both",
+                root.display()
+            );
+        }
+        if !self.quiet {
+            eprint!("{counts}");
+        }
+        let RqFolder { plain, attached } = folder;
+        if self.into.is_some() && !attached.is_empty() {
+            bail!("messages with attachments go to the queue they came from: leave out --into");
+        }
+        let mut with_files = Attached::to(own);
+        with_files.ready(&attached)?;
+        let total = (plain.len() + attached.len()) as u64;
+        let mut importer = self.importer(WINDOW, Of::Messages(total))?;
+        let done = importer.all(&mut RqMessages::of(plain)).and_then(|()| {
+            for place in &attached {
+                with_files.store(place)?;
+                importer.position += 1;
+                importer.progress.add(1, 0, importer.position);
+            }
+            Ok(())
+        });
+        importer.progress.clear();
+        importer.count.stored += with_files.stored;
+        importer.count.before += with_files.before;
+        if done.is_err() || !self.quiet {
+            eprintln!("{}", importer.count);
+        }
+        if with_files.failed > 0 {
+            eprintln!(
+                "{} of them failed at RQ and have attachments: they are in prep, to be committed \
+                 or deleted",
+                with_files.failed
+            );
+        }
+        done.context("repeat the command to go on")?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Moves what a running server has.
+    fn run_peer(
+        &self,
+        from: &str,
+        open: impl FnOnce(&Arc<AtomicBool>) -> Result<Box<dyn Peer>>,
+    ) -> Result<ExitCode> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // A second one ends it at once.
@@ -122,7 +185,7 @@ impl Import {
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .context("cannot wait for Ctrl-C")?;
         }
-        let mut peer = from.open(&stop)?;
+        let mut peer = open(&stop)?;
         let counts = peer.counts()?;
         if self.dry_run {
             return told(&counts);

@@ -8,6 +8,7 @@ mod bench;
 mod commands;
 mod contract;
 mod defaults;
+mod folders;
 mod logs;
 mod moving;
 mod readme;

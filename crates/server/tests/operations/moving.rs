@@ -14,13 +14,13 @@ use serde_json::Value;
 use crate::common::{Client, PATIENCE, Server, Start, noise, quintet, text};
 
 /// The real beanstalkd.
-struct Beanstalkd {
+pub(crate) struct Beanstalkd {
     child: Child,
     address: String,
 }
 
 impl Beanstalkd {
-    fn start(options: &[&str]) -> Self {
+    pub(crate) fn start(options: &[&str]) -> Self {
         // It cannot be asked for a free port: nobody else takes this one before it does, mostly.
         for _ in 0..50 {
             let free = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -44,7 +44,7 @@ impl Beanstalkd {
         panic!("beanstalkd does not start");
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::tcp(&self.address)
     }
 
@@ -79,7 +79,7 @@ impl Drop for Beanstalkd {
 }
 
 /// A put of beanstalk's protocol.
-fn put(client: &mut Client, words: &str, body: &[u8]) {
+pub(crate) fn put(client: &mut Client, words: &str, body: &[u8]) {
     client.send(format!("put {words} {}\r\n", body.len()).as_bytes());
     client.send(body);
     client.send(b"\r\n");
@@ -100,18 +100,18 @@ fn fill(client: &mut Client, count: usize) {
     }
 }
 
-fn import(server: &Server, from: &str, more: &[&str]) -> Output {
+pub(crate) fn import(server: &Server, from: &str, more: &[&str]) -> Output {
     server.run(&[&["import", "--from", from], more].concat())
 }
 
 #[track_caller]
-fn done(output: &Output) -> String {
+pub(crate) fn done(output: &Output) -> String {
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
 /// All messages of a server, as an export tells them.
-fn all(server: &Server) -> Vec<Value> {
+pub(crate) fn all(server: &Server) -> Vec<Value> {
     let text = done(&server.run(&["export", "--all-states"]));
     let line = |line: &str| serde_json::from_str(line).expect(line);
     text.lines().map(line).collect()

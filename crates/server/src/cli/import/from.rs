@@ -1,15 +1,20 @@
 //! What `import --from` names, and what all of it can do.
 
+mod attached;
 mod beanstalk;
 mod line;
 mod peer;
+mod rq;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 
+pub(super) use attached::{Attached, still_runs};
 pub(super) use peer::Peer;
+pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
 
 /// What `--from` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +26,12 @@ pub(super) enum Origin {
         /// All without one.
         tube: Option<String>,
     },
+    /// A folder of RQ.
+    Rq(PathBuf),
 }
+
+/// The kinds, for who names none of them.
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], rq:FOLDER";
 
 /// beanstalkd's port.
 const BEANSTALK_PORT: u16 = 11300;
@@ -32,7 +42,7 @@ impl std::str::FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text
             .split_once(':')
-            .ok_or_else(|| format!("\"{text}\" is none of beanstalk://HOST:PORT[/TUBE]"))?;
+            .ok_or_else(|| format!("\"{text}\" is none of {KINDS}"))?;
         match scheme {
             "beanstalk" | "beanstalkd" => {
                 let (address, tube) = remote(rest, BEANSTALK_PORT)?;
@@ -43,7 +53,9 @@ impl std::str::FromStr for Origin {
                           which puts them here"
                     .to_owned(),
             ),
-            _ => Err(format!("\"{scheme}:\" is none of beanstalk:")),
+            "rq" if rest.is_empty() => Err("which folder? rq:FOLDER".to_owned()),
+            "rq" => Ok(Self::Rq(rest.into())),
+            _ => Err(format!("\"{scheme}:\" is none of {KINDS}")),
         }
     }
 }
@@ -68,31 +80,19 @@ fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
     ))
 }
 
-impl Origin {
-    /// Connects. `stop` ends it in good order: it then gives nothing more.
-    ///
-    /// # Errors
-    /// It cannot be reached, or is something else.
-    pub(super) fn open(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Peer>> {
-        match self {
-            Self::Beanstalk { address, tube } => {
-                let stop = Arc::clone(stop);
-                Ok(Box::new(beanstalk::Beanstalk::connect(
-                    address,
-                    tube.clone(),
-                    stop,
-                )?))
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Beanstalk { address, .. } => write!(f, "beanstalkd at {address}"),
-        }
-    }
+/// Connects to a beanstalkd. `stop` ends it in good order: it then gives nothing more.
+///
+/// # Errors
+/// It cannot be reached, or is something else.
+pub(super) fn beanstalk(
+    address: &str,
+    tube: Option<&str>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Peer>> {
+    let (tube, stop) = (tube.map(str::to_owned), Arc::clone(stop));
+    Ok(Box::new(beanstalk::Beanstalk::connect(
+        address, tube, stop,
+    )?))
 }
 
 #[cfg(test)]
@@ -119,6 +119,7 @@ mod tests {
                 "beanstalkd://[::1]:7/a/b",
                 beanstalk("[::1]:7", Some("a/b")),
             ),
+            ("rq:/var/a:b", Origin::Rq("/var/a:b".into())),
         ] {
             assert_eq!(text.parse(), Ok(origin), "{text}");
         }
@@ -133,6 +134,7 @@ mod tests {
             ("beanstalk:///tube", "where?"),
             ("sqs://queue", "SQS is not read"),
             ("amqp://a", "none of"),
+            ("rq:", "which folder?"),
         ] {
             let error = text.parse::<Origin>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -14,17 +14,22 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// RQ's folder.
-pub(super) struct Folder(pub(super) PathBuf);
+pub(in crate::cli) struct Folder(pub(in crate::cli) PathBuf);
 
 impl Folder {
     /// Asks the manager.
-    pub(super) fn manager(&self, command: &str, argument: &str) -> Result<Value> {
+    pub(in crate::cli) fn manager(&self, command: &str, argument: &str) -> Result<Value> {
         let path = self.0.join("config/queuemgr.sock");
         ask(&path, command, argument)
     }
 
     /// Asks a queue.
-    pub(super) fn queue(&self, name: &str, command: &str, argument: &Value) -> Result<Value> {
+    pub(in crate::cli) fn queue(
+        &self,
+        name: &str,
+        command: &str,
+        argument: &Value,
+    ) -> Result<Value> {
         quintet_scripts::check_queue_name(name).context("404 - Queue not found")?;
         let path = self.0.join("queue").join(name).join("queue.sock");
         if !path.exists() {

@@ -1,7 +1,7 @@
 //! `quintet rq`, and the binary under the name `rq`: RQ's command line
 //! (`protocols/rq.md`, section 7), over the sockets in RQ's folder.
 
-mod client;
+pub(super) mod client;
 mod words;
 
 use std::ffi::OsString;

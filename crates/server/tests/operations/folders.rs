@@ -1,0 +1,287 @@
+//! `quintet import --from`: what other servers left on disk.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::common::{Server, Start, text};
+use crate::moving::{all, done, import};
+
+/// A message as RQ keeps it.
+fn message(root: &Path, path: &str, fields: &Value, files: &[(&str, &[u8])]) -> PathBuf {
+    let folder = root.join("queue").join(path);
+    std::fs::create_dir_all(folder.join("attach")).unwrap();
+    std::fs::create_dir_all(folder.join("job")).unwrap();
+    let id = folder.file_name().unwrap().to_str().unwrap();
+    let mut all = json!({
+        "msg_id": id, "dest": "http://old:3333/q/mail", "src": "test", "count": 0,
+        "max_count": 15, "orig_msg_id": format!("http://old:3333/q/mail/{id}"), "due": 1_257_746_280,
+    });
+    for (name, value) in fields.as_object().unwrap() {
+        all[name] = value.clone();
+    }
+    std::fs::write(folder.join("msg"), all.to_string()).unwrap();
+    std::fs::write(
+        folder.join("status"),
+        "{\"job_status\":\"err - no such host\"}",
+    )
+    .unwrap();
+    for (name, bytes) in files {
+        std::fs::write(folder.join("attach").join(name), bytes).unwrap();
+    }
+    folder
+}
+
+/// A server with a queue `mail` that has a script and is paused.
+fn server(dir: &Path) -> Server {
+    let data = dir.join("data");
+    std::fs::create_dir_all(data.join("rq/config")).unwrap();
+    std::fs::write(data.join("rq/config/mail.pause"), "").unwrap();
+    let script = dir.join("script.sh");
+    std::fs::write(&script, "#!/bin/sh\necho done >&3\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let config = format!("[[queue]]\nname = \"mail\"\nscript = {script:?}\nexec_prefix = \"\"\n");
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    Server::start_with(&data, start)
+}
+
+/// All files below a folder, with their bytes.
+fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.append(&mut files(&path)),
+            false => drop(found.insert(path.clone(), std::fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+fn by_body(server: &Server) -> BTreeMap<String, Value> {
+    let messages = all(server).into_iter();
+    messages
+        .map(|message| (message["body"].as_str().unwrap().to_owned(), message))
+        .collect()
+}
+
+fn attr(message: &Value, name: &str) -> Option<String> {
+    let attrs = message["attrs"].as_array()?.iter();
+    let mut found = attrs.filter(|pair| pair[0] == name);
+    found
+        .next()
+        .map(|pair| pair[1].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_folder_of_rq_moves_with_states_fields_and_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = dir.path().join("old");
+    let far = 4_000_000_000_u64;
+    message(
+        &old,
+        "mail/que/20091109.0558.57.780.1",
+        &json!({
+            "param1": "waits", "param2": "two", "param4": "", "count": 3, "max_count": "5",
+            "post_run_webhook": ["http://a/"], "force_remote": true,
+        }),
+        &[],
+    );
+    message(
+        &old,
+        "mail/que/20091109.0558.57.780.2",
+        &json!({"param1": "later", "due": far}),
+        &[],
+    );
+    message(
+        &old,
+        "mail/run/20091109.0558.57.780.3",
+        &json!({"param1": "ran"}),
+        &[],
+    );
+    message(
+        &old,
+        "mail/err/20091109.0558.57.780.4",
+        &json!({"param1": "failed"}),
+        &[],
+    );
+    message(
+        &old,
+        "mail/prep/20091109.0558.57.780.5",
+        &json!({"param1": "almost"}),
+        &[],
+    );
+    let picture = crate::common::noise(300_000);
+    let two: &[(&str, &[u8])] = &[("a.png", &picture), ("empty", b"")];
+    message(
+        &old,
+        "mail/que/20091109.0558.57.780.6",
+        &json!({"param1": "files"}),
+        two,
+    );
+    message(
+        &old,
+        "mail/err/20091109.0558.57.780.7",
+        &json!({"param1": "bad files"}),
+        two,
+    );
+    message(
+        &old,
+        "other/que/20091109.0558.57.780.8",
+        &json!({"param1": "elsewhere"}),
+        &[],
+    );
+    message(
+        &old,
+        "mail/done/20091109/05/58/20091109.0558.57.780.9",
+        &json!({}),
+        &[],
+    );
+    // Made and not written: nobody was told of it.
+    std::fs::create_dir_all(old.join("queue/mail/prep/20091109.0558.57.780.10")).unwrap();
+    let before = files(&old);
+
+    let server = server(dir.path());
+    let from = format!("rq:{}", old.display());
+    let counts = "mail: 2 err, 1 prep, 3 que, 1 run\nother: 1 que\n";
+    assert_eq!(done(&import(&server, &from, &["--dry-run"])), counts);
+    assert_eq!(all(&server).len(), 0);
+
+    let output = import(&server, &from, &[]);
+    done(&output);
+    let said = text(&output.stderr);
+    assert!(said.starts_with(counts), "{said}");
+    assert!(
+        said.contains("\n8 messages stored\n1 of them failed at RQ"),
+        "{said}"
+    );
+    assert_eq!(files(&old), before, "the folder is only read");
+
+    let messages = by_body(&server);
+    let state = |body: &str| messages[body]["state"].as_str().unwrap();
+    assert_eq!(
+        [
+            "waits",
+            "later",
+            "ran",
+            "failed",
+            "almost",
+            "files",
+            "bad files",
+            "elsewhere"
+        ]
+        .map(state),
+        [
+            "ready", "delayed", "ready", "buried", "prepared", "ready", "prepared", "ready"
+        ]
+    );
+    let waits = &messages["waits"];
+    for (name, value) in [
+        ("param2", "two"),
+        ("param4", ""),
+        ("count", "3"),
+        ("max_count", "5"),
+        ("src", "test"),
+        ("force_remote", "1"),
+        ("post_run_webhook", "[\"http://a/\"]"),
+        (
+            "orig_msg_id",
+            "http://old:3333/q/mail/20091109.0558.57.780.1",
+        ),
+    ] {
+        assert_eq!(attr(waits, name).as_deref(), Some(value), "{name}");
+    }
+    assert_eq!(messages["later"]["due_ms"], far * 1000);
+    assert_eq!(messages["failed"]["status"], "no such host");
+    assert_eq!(messages["elsewhere"]["queue"], "other");
+    for body in ["files", "bad files"] {
+        let folder = attr(&messages[body], "dir").expect("it has files");
+        let folder = server.data.join("rq").join(folder).join("attach");
+        assert!(std::fs::read(folder.join("a.png")).unwrap() == picture);
+        assert_eq!(std::fs::read(folder.join("empty")).unwrap(), b"");
+    }
+
+    // Again: nothing comes twice.
+    let output = import(&server, &from, &[]);
+    done(&output);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("0 messages stored, 8 were stored by"),
+        "{said}"
+    );
+    assert_eq!(all(&server).len(), 8);
+}
+
+#[test]
+fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server(dir.path());
+    let old = dir.path().join("old");
+    let from = format!("rq:{}", old.display());
+    std::fs::create_dir_all(&old).unwrap();
+    let refused = |why: &str, code: i32| {
+        let output = import(&server, &from, &[]);
+        let said = text(&output.stderr);
+        assert!(said.contains(why), "{why}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        said
+    };
+    refused("is no folder of RQ", 1);
+    message(
+        &old,
+        "mail/que/20091109.0558.57.780.1",
+        &json!({"param1": "good"}),
+        &[],
+    );
+    let strange = message(
+        &old,
+        "mail/two_done/20091109.0558.57.780.2",
+        &json!({}),
+        &[],
+    );
+    refused("of another version of RQ", 3);
+    assert_eq!(
+        all(&server).len(),
+        0,
+        "nothing is imported of what is not known"
+    );
+    std::fs::remove_dir_all(strange).unwrap();
+
+    // A queue without a script has no attachments.
+    let other = message(
+        &old,
+        "none/que/20091109.0558.57.780.4",
+        &json!({}),
+        &[("a", b"b")],
+    );
+    refused("the queue none has messages with attachments", 1);
+    assert_eq!(all(&server).len(), 0);
+    std::fs::remove_dir_all(other).unwrap();
+
+    let bad = message(&old, "mail/que/20091109.0558.57.780.3", &json!({}), &[]);
+    let whole = std::fs::read(bad.join("msg")).unwrap();
+    std::fs::write(bad.join("msg"), &whole[..whole.len() / 2]).unwrap();
+    let said = refused("it is not what RQ writes", 3);
+    assert!(said.contains("1 messages stored"), "{said}");
+    std::fs::write(bad.join("msg"), &whole).unwrap();
+    let output = import(&server, &from, &[]);
+    done(&output);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("1 messages stored, 1 were stored by"),
+        "{said}"
+    );
+
+    // RQ is still there.
+    std::fs::create_dir_all(old.join("config")).unwrap();
+    let manager = UnixListener::bind(old.join("config/queuemgr.sock")).unwrap();
+    refused("stop it first", 1);
+    drop(manager);
+    done(&import(&server, &from, &[]));
+}
