@@ -19,10 +19,10 @@ use signal_hook::flag;
 use super::Where;
 use super::client::Client;
 use super::progress::{Of, Progress, STOPPED};
-use super::records::{self, Source};
+use super::records::{self, BadInput, Source};
 use crate::admin::Standing;
 use count::Counts;
-use from::{Attached, Origin, Peer, RqFolder, RqMessages, still_runs};
+use from::{Attached, Binlog, Origin, Peer, RqFolder, RqMessages, still_runs};
 use importer::{Count, Importer, WINDOW};
 
 /// Batches of another server's messages on the way at most: they are reserved there meanwhile.
@@ -40,7 +40,9 @@ const PEER_WINDOW: usize = 8;
                         file is the same. Exits with 3 if the file is not what it should be; all \
                         messages before that place are stored.\n\nWhat --from names:\n  \
                         beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
-                        buried jobs\n  rq:FOLDER                        \
+                        buried jobs\n  binlog:DIR                       \
+                        what a beanstalkd that does not run left with -b; it is only read\n  \
+                        rq:FOLDER                        \
                         a folder of RQ, which does not run: run, que, err and prep; it is only \
                         read\n\nFrom another server messages are moved: each is deleted \
                         there when it is stored here. Ctrl-C gives back what is held there, and \
@@ -80,6 +82,7 @@ impl Import {
                 let open = |stop: &_| from::beanstalk(address, tube.as_deref(), stop);
                 self.run_peer(&format!("beanstalkd at {address}"), open)
             }
+            (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
             (None, Some(file)) => self.run_file(file),
             (None, None) => bail!("import what?"),
@@ -121,6 +124,30 @@ impl Import {
         }
         done.with_context(|| path.display().to_string())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn run_binlog(&self, dir: &Path) -> Result<ExitCode> {
+        let mut binlog = Binlog::look(dir)?;
+        let damage = binlog.damage.take();
+        let bad = damage.map(|damage| {
+            BadInput::error(
+                damage,
+                "what else is there can be read; what is behind that place in its file is not \
+                 known, so jobs may be missing, and come that were done",
+            )
+        });
+        if self.dry_run {
+            let code = told(&binlog.counts())?;
+            return bad.map_or(Ok(code), Err);
+        }
+        let mut importer = self.importer(WINDOW, Of::Messages(binlog.len()))?;
+        let done = importer.all(&mut binlog);
+        importer.progress.clear();
+        if done.is_err() || bad.is_some() || !self.quiet {
+            eprintln!("{}", importer.count);
+        }
+        done.with_context(|| dir.display().to_string())?;
+        bad.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 
     fn run_rq(&self, root: &Path) -> Result<ExitCode> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::common::{Server, Start, text};
-use crate::moving::{all, done, import};
+use crate::moving::{Beanstalkd, all, done, import, put};
 
 /// A message as RQ keeps it.
 fn message(root: &Path, path: &str, fields: &Value, files: &[(&str, &[u8])]) -> PathBuf {
@@ -284,4 +284,94 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
     refused("stop it first", 1);
     drop(manager);
     done(&import(&server, &from, &[]));
+}
+
+#[test]
+fn a_binlog_of_the_real_beanstalkd_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = dir.path().join("old");
+    std::fs::create_dir_all(&old).unwrap();
+    let from = format!("binlog:{}", old.display());
+    let server = Server::start(&dir.path().join("data"));
+    // Small files, so that there are several, and jobs are written again.
+    let binlog = old.to_str().unwrap();
+    let running = Beanstalkd::start(&["-b", binlog, "-f", "0", "-s", "16384"]);
+    let mut client = running.client();
+    for number in 0..400 {
+        put(
+            &mut client,
+            "5 0 60",
+            format!("gone {number} {:100}", "").as_bytes(),
+        );
+    }
+    put(&mut client, "7 0 60", b"ready");
+    put(&mut client, "8 3600 61", b"later");
+    client.send(b"use mail\r\nwatch mail\r\n");
+    client.expect(b"USING mail\r\nWATCHING 2\r\n");
+    put(&mut client, "9 0 62", b"bad\r\n\x00");
+    put(&mut client, "9 0 62", b"");
+    client.send(b"reserve-job 403\r\n");
+    client.expect(b"RESERVED 403 6\r\nbad\r\n\x00\r\n");
+    client.send(b"bury 403 11\r\n");
+    client.expect(b"BURIED\r\n");
+    for id in 1..=400 {
+        client.send(format!("delete {id}\r\n").as_bytes());
+        client.expect(b"DELETED\r\n");
+    }
+    // Reserved when it dies: ready.
+    client.send(b"reserve-job 404\r\n");
+    client.expect(b"RESERVED 404 0\r\n\r\n");
+    let output = import(&server, &from, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("stop that beanstalkd first"));
+    drop(running);
+
+    let before = files(&old);
+    assert!(before.len() > 1);
+    let counts = "default: 1 delayed, 1 ready\nmail: 1 buried, 1 ready\n";
+    assert_eq!(done(&import(&server, &from, &["--dry-run"])), counts);
+    done(&import(&server, &from, &[]));
+    assert_eq!(files(&old), before, "it is only read");
+    let messages = by_body(&server);
+    assert_eq!(messages.len(), 4);
+    let (bad, later) = (&messages["bad\r\n\0"], &messages["later"]);
+    assert_eq!(
+        (&bad["state"], &bad["rank"]),
+        (&json!("buried"), &json!(11))
+    );
+    assert_eq!(
+        (&bad["ttr_ms"], &bad["queue"]),
+        (&json!(62_000), &json!("mail"))
+    );
+    assert_eq!((&bad["reserves"], &bad["buries"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&later["state"], &later["rank"]),
+        (&json!("delayed"), &json!(8))
+    );
+    let rest = later["due_ms"].as_u64().unwrap() - later["created_ms"].as_u64().unwrap();
+    assert!((3_600_000..3_601_000).contains(&rest), "{later}");
+    assert_eq!(messages["ready"]["rank"], 7);
+    assert_eq!(messages[""]["state"], "ready");
+    let output = import(&server, &from, &[]);
+    done(&output);
+    assert!(text(&output.stderr).contains("0 messages stored, 4 were stored by"));
+
+    // A truncated one: what can be read is stored, and the place is said.
+    let last = before.keys().filter(|path| !path.ends_with("lock")).max();
+    let last = last.unwrap();
+    let bytes = &before[last];
+    std::fs::remove_file(last).unwrap();
+    std::fs::write(last, &bytes[..bytes.len().min(60)]).unwrap();
+    let other = Server::start(&dir.path().join("other"));
+    let output = import(&other, &from, &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("the file ends inside a record"), "{said}");
+    assert!(said.contains(" messages stored"), "{said}");
+    // And one of a version to come.
+    std::fs::write(last, 8_u32.to_le_bytes()).unwrap();
+    let output = import(&other, &from, &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("version 8 of a binlog"), "{said}");
 }

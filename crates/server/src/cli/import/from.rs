@@ -2,6 +2,7 @@
 
 mod attached;
 mod beanstalk;
+mod binlog;
 mod line;
 mod peer;
 mod rq;
@@ -13,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 pub(super) use attached::{Attached, still_runs};
+pub(super) use binlog::Binlog;
 pub(super) use peer::Peer;
 pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
 
@@ -26,12 +28,14 @@ pub(super) enum Origin {
         /// All without one.
         tube: Option<String>,
     },
+    /// A directory of beanstalkd's binlog.
+    Binlog(PathBuf),
     /// A folder of RQ.
     Rq(PathBuf),
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], rq:FOLDER";
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], binlog:DIR, rq:FOLDER";
 
 /// beanstalkd's port.
 const BEANSTALK_PORT: u16 = 11300;
@@ -53,6 +57,8 @@ impl std::str::FromStr for Origin {
                           which puts them here"
                     .to_owned(),
             ),
+            "binlog" if rest.is_empty() => Err("which directory? binlog:DIR".to_owned()),
+            "binlog" => Ok(Self::Binlog(rest.into())),
             "rq" if rest.is_empty() => Err("which folder? rq:FOLDER".to_owned()),
             "rq" => Ok(Self::Rq(rest.into())),
             _ => Err(format!("\"{scheme}:\" is none of {KINDS}")),
@@ -119,6 +125,7 @@ mod tests {
                 "beanstalkd://[::1]:7/a/b",
                 beanstalk("[::1]:7", Some("a/b")),
             ),
+            ("binlog:b", Origin::Binlog("b".into())),
             ("rq:/var/a:b", Origin::Rq("/var/a:b".into())),
         ] {
             assert_eq!(text.parse(), Ok(origin), "{text}");
@@ -135,6 +142,7 @@ mod tests {
             ("sqs://queue", "SQS is not read"),
             ("amqp://a", "none of"),
             ("rq:", "which folder?"),
+            ("binlog:", "which directory?"),
         ] {
             let error = text.parse::<Origin>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -162,9 +162,9 @@ impl Beanstalk {
         // A new connection watches this one.
         let before = before.unwrap_or("default");
         if before != tube {
-            let _ = write!(text, "ignore {before}\r\n");
+            write!(text, "ignore {before}\r\n").ok();
         }
-        let _ = write!(text, "stats-tube {tube}\r\n");
+        write!(text, "stats-tube {tube}\r\n").ok();
         self.line.send(text.as_bytes())?;
         for _ in 0..text.matches("\r\n").count() - 1 {
             let line = self.line.line()?;
@@ -217,7 +217,7 @@ impl Beanstalk {
         }
         let mut text = String::new();
         for (id, _) in &jobs {
-            let _ = write!(text, "stats-job {id}\r\n");
+            write!(text, "stats-job {id}\r\n").ok();
         }
         self.line.send(text.as_bytes())?;
         let mut largest = 0;
