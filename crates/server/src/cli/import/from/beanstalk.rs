@@ -71,6 +71,12 @@ pub(super) struct Beanstalk {
     /// Something was found since the tubes were listed.
     found: bool,
     through: bool,
+    /// Requests for jobs that are not answered yet, and what came of those before: jobs nothing is
+    /// known of, that the tube has no more, or that none is given until others are deleted.
+    asked: usize,
+    reserved: Vec<(u64, Vec<u8>)>,
+    dry: bool,
+    soon: bool,
     /// Reserved and not given out.
     taken: VecDeque<Job>,
     /// Given out and not stored.
@@ -103,6 +109,10 @@ impl Beanstalk {
             stage: Stage::Ready,
             found: false,
             through: false,
+            asked: 0,
+            reserved: Vec::new(),
+            dry: false,
+            soon: false,
             taken: VecDeque::new(),
             given: VecDeque::new(),
             held: HashSet::new(),
@@ -200,36 +210,64 @@ impl Beanstalk {
         Ok(())
     }
 
-    /// Reserves ready jobs. False: there is none for now, as what is held should be stored first.
-    fn reserve(&mut self) -> Result<bool> {
-        let asked = self.window;
-        self.line
-            .send("reserve-with-timeout 0\r\n".repeat(asked).as_bytes())?;
-        let (mut dry, mut soon) = (false, false);
-        let mut jobs = Vec::new();
-        for _ in 0..asked {
+    /// Asks for ready jobs.
+    fn ask(&mut self) -> Result<()> {
+        self.asked = self.window;
+        let text = "reserve-with-timeout 0\r\n".repeat(self.asked);
+        self.line.send(text.as_bytes())
+    }
+
+    /// Reads what was asked for, before anything else is sent.
+    fn collect(&mut self) -> Result<()> {
+        for _ in 0..std::mem::take(&mut self.asked) {
             let line = self.line.line()?;
             match line.as_str() {
-                "TIMED_OUT" => dry = true,
-                "DEADLINE_SOON" => soon = true,
-                _ => jobs.push(self.body(&line, "RESERVED")?),
+                "TIMED_OUT" => self.dry = true,
+                "DEADLINE_SOON" => self.soon = true,
+                _ => {
+                    let job = self.body(&line, "RESERVED")?;
+                    self.reserved.push(job);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Asks about the jobs that were reserved, and takes them.
+    fn describe(&mut self) -> Result<()> {
+        let jobs = std::mem::take(&mut self.reserved);
         let mut text = String::new();
         for (id, _) in &jobs {
             write!(text, "stats-job {id}\r\n").ok();
         }
         self.line.send(text.as_bytes())?;
-        let mut largest = 0;
+        let mut largest = 1;
         for (id, body) in jobs {
             largest = largest.max(body.len());
             if let Some(stats) = self.yaml()? {
                 self.take(id, &stats, body, Was::Ready);
             }
         }
-        self.window = (self.window * 2).clamp(1, AT_ONCE.min(AHEAD / largest.max(1)).max(1));
+        self.window = (self.window * 2).clamp(1, AT_ONCE.min(AHEAD / largest).max(1));
+        Ok(())
+    }
+
+    /// Reserves ready jobs. False: there is none for now, as what is held should be stored first.
+    fn reserve(&mut self) -> Result<bool> {
+        if self.asked == 0 && self.reserved.is_empty() {
+            self.ask()?;
+        }
+        self.collect()?;
+        self.describe()?;
+        let (dry, soon) = (
+            std::mem::take(&mut self.dry),
+            std::mem::take(&mut self.soon),
+        );
         if dry {
             self.turn()?;
+        } else if !soon {
+            // They come while these are stored.
+            self.ask()?;
         }
         Ok(!soon || dry)
     }
@@ -406,6 +444,7 @@ impl Source for Beanstalk {
     }
 
     fn stored(&mut self, messages: u64) -> Result<()> {
+        self.collect()?;
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
         let count = count.min(self.given.len());
         let jobs: Vec<Held> = self.given.drain(..count).collect();
@@ -442,6 +481,8 @@ impl Peer for Beanstalk {
 
     fn give_back(&mut self) -> Result<u64> {
         self.through = true;
+        self.collect()?;
+        self.describe()?;
         let taken = self.taken.drain(..).map(|job| job.held);
         let jobs: Vec<Held> = self.given.drain(..).chain(taken).collect();
         self.held.clear();
