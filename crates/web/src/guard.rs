@@ -9,7 +9,8 @@ use hyper::{HeaderMap, Method, Uri};
 use ipnet::IpNet;
 
 use crate::authorization::Authorization;
-use crate::gate::{Answer, Gate, Shown, Tell, Visitor};
+use crate::gate::{Answer, Gate, Shown, Tell};
+use crate::visitor::Visitor;
 
 /// A name and its password.
 #[derive(Clone, PartialEq, Eq)]

@@ -40,6 +40,7 @@ mod settings;
 mod site;
 mod streams;
 mod upload;
+mod visitor;
 
 pub use clients::{ClientNow, Clients};
 pub use gate::{Answer, Counted, Full, Gate, Pace, Shown, Tell};

@@ -15,7 +15,8 @@ use quintet_engine::Principal;
 use tokio::sync::oneshot;
 
 use crate::cookie::{HOST_NAME, NAME, Token};
-use crate::gate::{Answer, Gate, Shown, Tell, Visitor};
+use crate::gate::{Answer, Gate, Shown, Tell};
+use crate::visitor::Visitor;
 
 /// Sessions of one listener.
 pub(crate) struct Sessions {

@@ -20,7 +20,7 @@ use crate::api;
 use crate::app::App;
 use crate::clients::Client;
 use crate::console;
-use crate::gate::{self, Counted, Visitor};
+use crate::gate::{self, Counted};
 use crate::guard::{Denied, Guard};
 use crate::held;
 use crate::metrics;
@@ -31,6 +31,7 @@ use crate::reply::{self, Problem, plain};
 use crate::routes;
 use crate::sessions;
 use crate::settings::Settings;
+use crate::visitor::Visitor;
 
 /// How long `/healthz` waits for the shards.
 const HEALTH_WAIT: Duration = Duration::from_secs(5);

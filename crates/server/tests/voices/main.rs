@@ -13,5 +13,6 @@ mod limits;
 mod pinpriq;
 mod sockets;
 mod tls;
+mod tls_admin;
 mod transcripts;
 mod union;

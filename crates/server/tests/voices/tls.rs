@@ -17,13 +17,13 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use crate::common::{Client, PATIENCE, Server, Start, noise, quintet, text};
 
 /// An authority, and what it signs.
-struct Authority {
+pub(crate) struct Authority {
     dir: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "ca");
@@ -35,13 +35,13 @@ impl Authority {
         Self { dir, issuer }
     }
 
-    fn ca(&self) -> PathBuf {
+    pub(crate) fn ca(&self) -> PathBuf {
         self.dir.path().join("ca.crt")
     }
 
     /// Writes a certificate and its key; answers their paths. `end`: the year
     /// it ends.
-    fn sign(&self, name: &str, end: i32) -> (PathBuf, PathBuf) {
+    pub(crate) fn sign(&self, name: &str, end: i32) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.not_after = date_time_ymd(end, 1, 1);
@@ -56,7 +56,7 @@ impl Authority {
 }
 
 /// Another file in its place, as tools that renew certificates do.
-fn replace(file: &Path, text: &str) {
+pub(crate) fn replace(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
@@ -115,7 +115,7 @@ impl SelfSigned {
         }
     }
 
-    fn ca(&self) -> PathBuf {
+    pub(crate) fn ca(&self) -> PathBuf {
         self.server.data.join(quintet_tls::CERTIFICATE)
     }
 
@@ -542,152 +542,6 @@ fn a_certificate_s_name_is_the_user_on_every_voice() {
     let mut memcache = Client::tls(server.address(), of(&stranger));
     memcache.send(b"get work\r\n");
     memcache.expect(b"CLIENT_ERROR unauthenticated\r\n");
-}
-
-/// Without certificates the control channel is for users who log in, with
-/// their rights; it is closed to everybody else, also where nobody is left.
-#[test]
-fn the_command_line_logs_in_from_elsewhere() {
-    let authority = Authority::new();
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let secret = folder.path().join("secret");
-    fs::write(&secret, "hush\n").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    let files = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n",
-        cert.display(),
-        key.display()
-    );
-    let user = format!(
-        "[[user]]\nname = 'ann'\nsecret_file = '{}'\n\
-         [[grant]]\nuser = 'ann'\nqueues = ['work']\nrights = ['put', 'take']\n",
-        secret.display()
-    );
-    let config_file = folder.path().join("nobody.toml");
-    let with_user = format!("{files}{user}");
-    let start = Start {
-        config: Some(&with_user),
-        listen: &["memcache=127.0.0.1:0", "admin=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&folder.path().join("data"), start);
-    let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
-    let remote = |words: &[&str], user: Option<&str>, token: Option<&str>| {
-        let mut command = quintet(words);
-        command.args(["--host", &format!("tls://{admin}")]);
-        command.arg("--ca").arg(authority.ca());
-        if let Some(user) = user {
-            command.args(["--user", user]);
-        }
-        if let Some(token) = token {
-            command.env("QUINTET_TOKEN", token);
-        }
-        let done = command.output().unwrap();
-        (
-            done.status.success(),
-            text(&done.stdout),
-            text(&done.stderr),
-        )
-    };
-    let hush = Some("hush");
-    assert!(remote(&["put", "work", "hello"], Some("ann"), hush).0);
-    let (done, out, why) = remote(&["take", "work"], Some("ann"), hush);
-    assert_eq!((done, out.as_str()), (true, "hello"), "{why}");
-    let file = [
-        "put",
-        "work",
-        "by a file",
-        "--token-file",
-        secret.to_str().unwrap(),
-    ];
-    assert!(remote(&file, Some("ann"), None).0);
-    for (words, user, token, says) in [
-        (
-            &["put", "other", "x"][..],
-            Some("ann"),
-            hush,
-            "not permitted",
-        ),
-        (&["stats"], Some("ann"), hush, "not permitted"),
-        (&["drain"], Some("ann"), hush, "not permitted"),
-        (&["queues"], None, None, "log in first"),
-        (&["put", "work", "x"], None, None, "log in first"),
-        (
-            &["queues"],
-            Some("ann"),
-            Some("wrong"),
-            "authentication failure",
-        ),
-        (&["queues"], Some("bob"), hush, "authentication failure"),
-        (&["queues"], Some("ann"), None, "QUINTET_TOKEN"),
-    ] {
-        let (done, out, why) = remote(words, user, token);
-        assert!(
-            !done && why.contains(says),
-            "{words:?} {user:?}: {out}{why}"
-        );
-    }
-    drop(server);
-    // Nobody to log in as: not begun with.
-    fs::write(&config_file, &files).unwrap();
-    let started = quintet(&["serve", "--config"])
-        .arg(&config_file)
-        .arg("--data")
-        .arg(folder.path().join("other"))
-        .args(["--listen", "admin=127.0.0.1:0"])
-        .output()
-        .unwrap();
-    let why = text(&started.stderr);
-    assert!(
-        !started.status.success() && why.contains("[[user]]"),
-        "{why}"
-    );
-}
-
-/// Whoever shows a certificate there commands the server, so a reload that would
-/// ask for none is refused as a whole.
-#[test]
-fn the_control_channel_goes_on_asking_for_certificates_whatever_is_reloaded() {
-    let authority = Authority::new();
-    let (cert, key) = authority.sign("localhost", 2100);
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let with_user = format!(
-        "tls_cert = '{}'\ntls_key = '{}'\n[[user]]\nname = 'ann'\n",
-        cert.display(),
-        key.display()
-    );
-    let asks = format!(
-        "tls_client_ca = '{}'\n{with_user}",
-        authority.ca().display()
-    );
-    let start = Start {
-        config: Some(&asks),
-        listen: &["memcache=127.0.0.1:0", "admin=127.0.0.1:0"],
-        ..Start::default()
-    };
-    let server = Server::start_with(&data, start);
-    let operator = authority.sign("operator", 2100);
-    let admin = server.address_of("admin").replace("127.0.0.1", "localhost");
-    let drains = |shown: Option<&(PathBuf, PathBuf)>| {
-        let mut command = quintet(&["drain", "--host", &format!("tls://{admin}")]);
-        command.arg("--ca").arg(authority.ca());
-        if let Some((cert, key)) = shown {
-            command.arg("--cert").arg(cert).arg("--key").arg(key);
-        }
-        command.output().unwrap().status.success()
-    };
-    assert!(drains(Some(&operator)) && !drains(None));
-    replace(&data.with_extension("toml"), &with_user);
-    server.signal(rustix::process::Signal::HUP);
-    let began = std::time::Instant::now();
-    let reloaded = |audit: &str| audit.contains("\"reloaded\"");
-    while !reloaded(&fs::read_to_string(data.join("audit.log")).unwrap_or_default()) {
-        assert!(began.elapsed() < PATIENCE, "it was not reloaded");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert!(drains(Some(&operator)) && !drains(None));
 }
 
 /// Bytes of the certificate that a new client is shown.

@@ -11,8 +11,8 @@ use quintet_engine::{Command, Cursor, Filter, MessageId, Outcome, Sweep, SweepAc
 use super::problem::Problem;
 use super::types::{Act, Acted};
 use super::{Api, read};
-use crate::gate::Visitor;
 use crate::reply;
+use crate::visitor::Visitor;
 
 /// Slices done for one request at most: it takes about a second.
 const SLICES: u32 = 256;

@@ -11,9 +11,9 @@ use quintet_engine::{Command, Name, Outcome, Principal, Refusal, StatsOf, StatsR
 use super::problem::Problem;
 use super::{Api, read};
 use crate::events::{Figures, Queues, Selection};
-use crate::gate::Visitor;
 use crate::places::Seat;
 use crate::streams::OpenStream;
+use crate::visitor::Visitor;
 
 /// Queues of one stream.
 const QUEUES_MAX: usize = 100;

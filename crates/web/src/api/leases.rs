@@ -15,9 +15,9 @@ use quintet_engine::{
 use super::problem::Problem;
 use super::types::{Bury, Extend, Fail, Leased, Leases, Page, Release, Reserve, Shown};
 use super::{Api, bulk, read};
-use crate::gate::Visitor;
 use crate::replies::Waited;
 use crate::reply;
+use crate::visitor::Visitor;
 
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;

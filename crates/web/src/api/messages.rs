@@ -20,8 +20,8 @@ use super::problem::Problem;
 use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
 use super::{Api, bulk, read};
 use crate::download;
-use crate::gate::Visitor;
 use crate::reply;
+use crate::visitor::Visitor;
 
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;

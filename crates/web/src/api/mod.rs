@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::clients::Client;
-use crate::gate::Visitor;
+use crate::visitor::Visitor;
 pub(crate) use bulk::{cursor, cursor_text};
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};

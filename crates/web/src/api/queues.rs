@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::problem::Problem;
 use super::types::{Child, InForce, Named, PastOfQueue, PauseFor, Queues, Setup};
 use super::{Api, read, types};
-use crate::gate::Visitor;
 use crate::reply;
+use crate::visitor::Visitor;
 
 impl Api {
     /// A queue's numbers, and how fast it moves.

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use super::Api;
 use super::problem::Problem;
-use crate::gate::Visitor;
 use crate::reply;
+use crate::visitor::Visitor;
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", tag = "server",

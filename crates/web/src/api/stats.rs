@@ -5,7 +5,7 @@ use quintet_engine::{
 };
 
 use super::{Api, Problem};
-use crate::gate::Visitor;
+use crate::visitor::Visitor;
 
 impl Api {
     async fn stats(&self, visitor: &Visitor, of: StatsOf) -> Result<StatsReply, Problem> {

@@ -21,7 +21,7 @@ use super::names::{self, Named};
 use super::{Asked, queue_of, words};
 use crate::api::Problem;
 use crate::form::Form;
-use crate::gate::Visitor;
+use crate::visitor::Visitor;
 use crate::{pages, reply};
 
 /// Long acts that are remembered.

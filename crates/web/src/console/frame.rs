@@ -15,8 +15,8 @@ use quintet_engine::Principal;
 use super::names::Named;
 use super::{Console, assets, words};
 use crate::api::Problem;
-use crate::gate::Visitor;
 use crate::pages;
+use crate::visitor::Visitor;
 
 /// What pages have in common, for one request.
 #[derive(Clone, Debug, Default)]

@@ -48,7 +48,7 @@ use quintet_engine::{
 use crate::api::{Api, Problem};
 use crate::app::App;
 use crate::form::Form;
-use crate::gate::Visitor;
+use crate::visitor::Visitor;
 pub(crate) use assets::asset;
 use frame::{Frame, Seal};
 pub(crate) use login::{LOGIN, has, is_page, lead, login};

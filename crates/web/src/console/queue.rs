@@ -15,8 +15,8 @@ use super::names::Named;
 use super::setup::{self, Setup};
 use super::{Asked, nearest, past, queue_of, words};
 use crate::api::Problem;
-use crate::gate::Visitor;
 use crate::pages;
+use crate::visitor::Visitor;
 
 /// A state's tab.
 pub(super) struct Tab {

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::{escaped, existing, problem};
 use crate::app::{App, Given};
-use crate::gate::Visitor;
 use crate::pages;
 use crate::reply::{self, Problem, document, said};
+use crate::visitor::Visitor;
 
 /// The form for a message, shaped by the queue's `form.json`.
 pub(super) async fn new_page(

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::{escaped, problem};
 use crate::app::App;
-use crate::gate::Visitor;
 use crate::pages;
 use crate::reply::{Problem, document, plain};
+use crate::visitor::Visitor;
 
 /// Ids a page or a JSON document lists of each state.
 const LISTED: usize = 100;

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::problem;
 use crate::app::App;
-use crate::gate::Visitor;
 use crate::reply::Problem;
+use crate::visitor::Visitor;
 
 /// `?name=QUEUE&query[FIELD]=TEXT`: a part of the field, or with `exact` all of
 /// it.
