@@ -160,6 +160,11 @@ impl Committer {
         let ticket = core.progress.take();
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
+            let Shard { engine, batch, .. } = &mut **shard;
+            if let Some(mut observer) = taken.observer.take() {
+                observer.batch_over(engine, ticket);
+                batch.observer = Some(observer);
+            }
             self.own += (taken.records.len() - taken.snapshot) as u64 + 16;
             self.snapshot += taken.snapshot as u64;
             core.counts.took(taken);

@@ -30,6 +30,7 @@ mod joint_tests;
 mod keep;
 mod leave;
 mod looks;
+mod observe;
 #[cfg(test)]
 mod owner_tests;
 mod party;
@@ -71,6 +72,7 @@ pub use keep::{BodySource, smallest};
 pub(crate) use keep::{Budget, Runs};
 pub use leave::Farewell;
 pub(crate) use looks::Looks;
+pub use observe::{Observer, Settled};
 pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};

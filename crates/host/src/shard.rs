@@ -3,6 +3,7 @@
 use quintet_engine::format::put_group;
 use quintet_engine::{Engine, Fact, Hold, Home, Journal};
 
+use super::observe::Observer;
 use super::tickets::{Need, Progress, Ring};
 
 /// Facts of one shard, encoded, not yet with the log.
@@ -21,6 +22,8 @@ pub(crate) struct Batch {
     cuts: Vec<(usize, u32)>,
     /// As much of it is in frames already.
     done: (usize, u32),
+    /// Told of each fact; only of the batch that is open.
+    pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
 /// A snapshot goes into frames of so many bytes: one frame has a limit, and a
@@ -31,6 +34,9 @@ impl Journal for Batch {
     fn record(&mut self, fact: &Fact) {
         fact.encode(&mut self.records);
         self.count += 1;
+        if let Some(observer) = &mut self.observer {
+            observer.decided(fact);
+        }
     }
 }
 

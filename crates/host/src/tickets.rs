@@ -5,9 +5,12 @@
 //! are locked, and becomes one frame of the log.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_engine::MessageId;
+
+use super::observe::Settled;
 
 /// The tickets that must have come so far before a reply may leave. The default
 /// waits for nothing: what it says rests on nothing in the log.
@@ -37,6 +40,8 @@ pub(crate) struct Progress {
     open: AtomicU64,
     written: AtomicU64,
     durable: AtomicU64,
+    /// Who is told, and whether of what is durable.
+    told: OnceLock<(Settled, bool)>,
 }
 
 impl Progress {
@@ -45,7 +50,14 @@ impl Progress {
             open: AtomicU64::new(1),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            told: OnceLock::new(),
         }
+    }
+
+    /// From now on tells which batches are durable, or written. False: somebody
+    /// is told already.
+    pub(crate) fn tell_settled(&self, settled: Settled, durable: bool) -> bool {
+        self.told.set((settled, durable)).is_ok()
     }
 
     /// The number of the open batch. Stable while a shard is locked.
@@ -68,10 +80,20 @@ impl Progress {
 
     pub(crate) fn set_written(&self, ticket: u64) {
         self.written.fetch_max(ticket, Ordering::SeqCst);
+        self.tell(ticket, false);
     }
 
     pub(crate) fn set_durable(&self, ticket: u64) {
         self.durable.fetch_max(ticket, Ordering::SeqCst);
+        self.tell(ticket, true);
+    }
+
+    fn tell(&self, ticket: u64, durable: bool) {
+        if let Some((settled, of_durable)) = self.told.get()
+            && *of_durable == durable
+        {
+            settled(ticket);
+        }
     }
 
     /// What has been reached, in the same terms as what is needed.

@@ -1,0 +1,33 @@
+//! Who is told what is decided, beside the log.
+
+use quintet_engine::{Engine, Fact};
+
+use super::{Core, locked};
+
+/// Told of a shard's facts, under its lock: has to be short, and must not ask
+/// the shards.
+pub trait Observer: Send {
+    /// A fact was decided. Facts of queues that are in memory only are not told.
+    fn decided(&mut self, fact: &Fact);
+
+    /// The batch of this number is closed; what was decided since the one
+    /// before is in it.
+    fn batch_over(&mut self, engine: &Engine, batch: u64);
+}
+
+/// Told the newest batch whose commands may be answered, rising, from any
+/// thread: has to be short.
+pub type Settled = Box<dyn Fn(u64) + Send + Sync>;
+
+impl Core {
+    /// From now on each shard's facts are told to one of these. The first such
+    /// call counts; others do nothing.
+    pub fn observe(&self, mut make: impl FnMut() -> Box<dyn Observer>, settled: Settled) {
+        let for_disk = self.waits_for_disk() || self.acked.is_some();
+        if self.progress.tell_settled(settled, for_disk) {
+            for shard in &self.shards {
+                locked(shard).batch.observer = Some(make());
+            }
+        }
+    }
+}
