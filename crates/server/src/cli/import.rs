@@ -40,7 +40,8 @@ const PEER_WINDOW: usize = 8;
                         file is the same. Exits with 3 if the file is not what it should be; all \
                         messages before that place are stored.\n\nWhat --from names:\n  \
                         beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
-                        buried jobs\n  binlog:DIR                       \
+                        buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
+                        a running Kestrel or Darner (darner://)\n  binlog:DIR                       \
                         what a beanstalkd that does not run left with -b; it is only read\n  \
                         rq:FOLDER                        \
                         a folder of RQ, which does not run: run, que, err and prep; it is only \
@@ -82,6 +83,10 @@ impl Import {
                 let open = |stop: &_| from::beanstalk(address, tube.as_deref(), stop);
                 self.run_peer(&format!("beanstalkd at {address}"), open)
             }
+            (Some(Origin::Kestrel { address, queue }), _) => {
+                let open = |stop: &_| from::kestrel(address, queue.as_deref(), stop);
+                self.run_peer(&format!("the queue server at {address}"), open)
+            }
             (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
             (None, Some(file)) => self.run_file(file),
@@ -92,7 +97,9 @@ impl Import {
     fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
         let into = self.into.as_deref().map(crate::admin::name);
         // What comes from another server is known by being gone there.
-        let again = self.again || matches!(self.from, Some(Origin::Beanstalk { .. }));
+        let peer =
+            |from: &Origin| matches!(from, Origin::Beanstalk { .. } | Origin::Kestrel { .. });
+        let again = self.again || self.from.as_ref().is_some_and(peer);
         Ok(Importer {
             at: &self.at,
             client: Client::connect(&self.at)?,

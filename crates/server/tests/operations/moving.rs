@@ -483,3 +483,169 @@ fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
     let output = import(&server, "sqs://queue", &[]);
     assert!(text(&output.stderr).contains("SQS is not read"));
 }
+
+/// Between an import's many connections and another server, which dies after so many bytes of
+/// answers.
+fn dying(to: &str, bytes: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let (to, left) = (to.to_owned(), Arc::new(AtomicUsize::new(bytes)));
+    std::thread::spawn(move || {
+        for near in listener.incoming() {
+            let near = near.expect("a connection");
+            if left.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            let far = TcpStream::connect(&to).expect("connected");
+            let (mut from, mut into) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            std::thread::spawn(move || {
+                std::io::copy(&mut from, &mut into).ok();
+                into.shutdown(Shutdown::Both).ok();
+            });
+            let (mut from, mut into, left) = (far, near, Arc::clone(&left));
+            std::thread::spawn(move || {
+                let mut byte = [0; 1];
+                while let Ok(1) = from.read(&mut byte) {
+                    let take = |left: usize| left.checked_sub(1);
+                    let taken = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+                    if taken.is_err() || into.write_all(&byte).is_err() {
+                        break;
+                    }
+                }
+                into.shutdown(Shutdown::Both).ok();
+                from.shutdown(Shutdown::Both).ok();
+            });
+        }
+    });
+    address
+}
+
+/// Items `item N` of a queue.
+fn fill_items(client: &mut Client, queue: &str, count: usize) {
+    for number in 0..count {
+        let body = format!("item {number}");
+        client.send(format!("set {queue} {number} 0 {}\r\n{body}\r\n", body.len()).as_bytes());
+        client.expect(b"STORED\r\n");
+    }
+}
+
+#[test]
+fn all_of_a_kestrel_moves_in_order_with_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = Server::start(&dir.path().join("old"));
+    let server = Server::start(&dir.path().join("data"));
+    let from = format!("kestrel://{}", old.address());
+    let mut client = old.client();
+    fill_items(&mut client, "work", 500);
+    // Its name is as that of a number of the other.
+    fill_items(&mut client, "work_mem", 2);
+    let large = noise(2_000_000);
+    client.send(format!("set large 0 0 {}\r\n", large.len()).as_bytes());
+    client.send(&large);
+    client.send(b"\r\nset empty 0 0 0\r\n\r\nset held 0 0 1\r\nx\r\nget held/open\r\n");
+    client.expect(b"STORED\r\nSTORED\r\nSTORED\r\nVALUE held 0 1\r\nx\r\nEND\r\n");
+    let counts = "empty: 1 ready\nheld: 1 reserved\nlarge: 1 ready\nwork: 500 ready\n\
+                  work_mem: 2 ready\n";
+    assert_eq!(done(&import(&server, &from, &["--dry-run"])), counts);
+
+    let one = format!("{from}/work_mem");
+    done(&import(&server, &one, &["--into", "other"]));
+    assert_eq!(bodies(&server), ["item 0", "item 1"]);
+    let output = import(&server, &from, &[]);
+    done(&output);
+    assert!(text(&output.stderr).starts_with("502 messages stored"));
+    let messages = all(&server);
+    let work = messages.iter().filter(|message| message["queue"] == "work");
+    let told: Vec<(String, u64)> = work
+        .map(|message| {
+            let body = message["body"].as_str().unwrap().to_owned();
+            (body, message["flags"].as_u64().unwrap_or(0))
+        })
+        .collect();
+    let wanted: Vec<(String, u64)> = (0..500).map(|n| (format!("item {n}"), n)).collect();
+    assert_eq!(told, wanted);
+    let taken = server.run(&["take", "large"]).stdout;
+    assert!(taken == large, "the large one");
+    let held: Vec<Value> = all(&old);
+    assert_eq!(held.len(), 1, "what somebody reads stays there: {held:?}");
+    let none = import(&server, &format!("{from}/none"), &[]);
+    assert!(text(&none.stderr).contains("has no queue none"));
+    // beanstalkd is none.
+    let beanstalkd = Beanstalkd::start(&[]);
+    let output = import(&server, &format!("kestrel://{}", beanstalkd.address), &[]);
+    assert!(text(&output.stderr).contains("which Kestrel and Darner do not"));
+}
+
+#[test]
+fn a_kestrel_that_dies_or_is_refused_loses_nothing_and_keeps_its_order() {
+    const ITEMS: usize = 300;
+    let dir = tempfile::tempdir().unwrap();
+    for bytes in [700, 3_000, 6_000, 9_000] {
+        let old = Server::start(&dir.path().join(format!("old-{bytes}")));
+        let server = Server::start(&dir.path().join(format!("data-{bytes}")));
+        fill_items(&mut old.client(), "work", ITEMS);
+        let address = dying(old.address(), bytes);
+        let output = import(&server, &format!("kestrel://{address}"), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bytes}: {said}");
+        // What it held is there again when its connections have ended.
+        old.await_number("reserved", |reserved| reserved == 0);
+        let (here, there) = (bodies(&server), bodies(&old));
+        assert!(here.len() + there.len() >= ITEMS, "{bytes}: lost");
+        assert!(here.len() + there.len() <= ITEMS + 64, "{bytes}: twice");
+        assert!(!there.is_empty(), "{bytes}: it was not that long");
+        done(&import(
+            &server,
+            &format!("kestrel://{}", old.address()),
+            &[],
+        ));
+        let all = bodies(&server);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), ITEMS, "{bytes}");
+    }
+
+    let old = Server::start(&dir.path().join("old"));
+    let config = "[[queue]]\nname = \"work\"\nmessages_max = 100\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    fill_items(&mut old.client(), "work", ITEMS);
+    let from = format!("darner://{}", old.address());
+    let output = import(&server, &from, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("are given back there"));
+    let both: Vec<String> = [bodies(&server), bodies(&old)].concat();
+    let wanted: Vec<String> = (0..ITEMS).map(|number| format!("item {number}")).collect();
+    assert_eq!(both, wanted, "each once, and in order");
+}
+
+#[test]
+fn another_quintet_moves_by_its_beanstalk_listener() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &["beanstalk=127.0.0.1:0"],
+        ..Start::default()
+    };
+    let old = Server::start_with(&dir.path().join("old"), start);
+    let server = Server::start(&dir.path().join("data"));
+    let mut client = old.client();
+    fill(&mut client, 600);
+    put(&mut client, "9 3600 61", b"later");
+    put(&mut client, "3 0 62", b"bad");
+    client.send(b"reserve-job 602\r\n");
+    client.expect(b"RESERVED 602 3\r\nbad\r\n");
+    client.send(b"bury 602 11\r\n");
+    client.expect(b"BURIED\r\n");
+    let from = format!("beanstalk://{}", old.address());
+    let counts = "work: 1 buried, 1 delayed, 600 ready\n";
+    assert_eq!(done(&import(&server, &from, &["--dry-run"])), counts);
+    done(&import(&server, &from, &[]));
+    assert_eq!(all(&old).len(), 0);
+    let messages = all(&server);
+    assert_eq!(messages.len(), 602);
+    let state = |at: usize| (&messages[at]["state"], &messages[at]["rank"]);
+    assert_eq!(state(0), (&"ready".into(), &5.into()));
+    assert_eq!(state(600), (&"delayed".into(), &9.into()));
+    assert_eq!(state(601), (&"buried".into(), &11.into()));
+}

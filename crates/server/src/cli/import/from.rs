@@ -3,6 +3,7 @@
 mod attached;
 mod beanstalk;
 mod binlog;
+mod kestrel;
 mod line;
 mod peer;
 mod rq;
@@ -28,6 +29,13 @@ pub(super) enum Origin {
         /// All without one.
         tube: Option<String>,
     },
+    /// A running Kestrel or Darner, all queues or one of them.
+    Kestrel {
+        /// HOST:PORT.
+        address: String,
+        /// All without one.
+        queue: Option<String>,
+    },
     /// A directory of beanstalkd's binlog.
     Binlog(PathBuf),
     /// A folder of RQ.
@@ -35,10 +43,12 @@ pub(super) enum Origin {
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], binlog:DIR, rq:FOLDER";
+const KINDS: &str =
+    "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], binlog:DIR, rq:FOLDER";
 
-/// beanstalkd's port.
+/// Ports where none is said.
 const BEANSTALK_PORT: u16 = 11300;
+const KESTREL_PORT: u16 = 22133;
 
 impl std::str::FromStr for Origin {
     type Err = String;
@@ -52,11 +62,20 @@ impl std::str::FromStr for Origin {
                 let (address, tube) = remote(rest, BEANSTALK_PORT)?;
                 Ok(Self::Beanstalk { address, tube })
             }
+            "kestrel" | "darner" | "memcache" => {
+                let (address, queue) = remote(rest, KESTREL_PORT)?;
+                Ok(Self::Kestrel { address, queue })
+            }
             "sqs" => Err(
                 "SQS is not read from: move its messages by a consumer of its own, \
                           which puts them here"
                     .to_owned(),
             ),
+            "quintet" => Err("another Quintet is read from by one of its listeners, \
+                              beanstalk://HOST:PORT (states, ranks and times) or \
+                              kestrel://HOST:PORT (ready messages, with flags), or moved by \
+                              `quintet export` and `quintet import`"
+                .to_owned()),
             "binlog" if rest.is_empty() => Err("which directory? binlog:DIR".to_owned()),
             "binlog" => Ok(Self::Binlog(rest.into())),
             "rq" if rest.is_empty() => Err("which folder? rq:FOLDER".to_owned()),
@@ -101,6 +120,19 @@ pub(super) fn beanstalk(
     )?))
 }
 
+/// Connects to a Kestrel or Darner, as [`beanstalk`] does.
+///
+/// # Errors
+/// As there.
+pub(super) fn kestrel(
+    address: &str,
+    queue: Option<&str>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Peer>> {
+    let (queue, stop) = (queue.map(str::to_owned), Arc::clone(stop));
+    Ok(Box::new(kestrel::Kestrel::connect(address, queue, stop)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::Origin;
@@ -125,6 +157,13 @@ mod tests {
                 "beanstalkd://[::1]:7/a/b",
                 beanstalk("[::1]:7", Some("a/b")),
             ),
+            (
+                "darner://a/mail",
+                Origin::Kestrel {
+                    address: "a:22133".to_owned(),
+                    queue: Some("mail".to_owned()),
+                },
+            ),
             ("binlog:b", Origin::Binlog("b".into())),
             ("rq:/var/a:b", Origin::Rq("/var/a:b".into())),
         ] {
@@ -141,6 +180,7 @@ mod tests {
             ("beanstalk:///tube", "where?"),
             ("sqs://queue", "SQS is not read"),
             ("amqp://a", "none of"),
+            ("quintet://a", "by one of its listeners"),
             ("rq:", "which folder?"),
             ("binlog:", "which directory?"),
         ] {
