@@ -69,6 +69,16 @@ const ALLOWED: &[Edges] = &[
     ),
     edges("crates/hooks", &["quintet-engine"], None),
     edges(
+        "crates/otlp",
+        &[
+            "quintet-door",
+            "quintet-engine",
+            "quintet-host",
+            "quintet-tls",
+        ],
+        None,
+    ),
+    edges(
         "crates/trust",
         &["quintet-engine"],
         Some(&[
@@ -104,6 +114,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-host",
             "quintet-jetstream",
             "quintet-log",
+            "quintet-otlp",
             "quintet-scripts",
             "quintet-trust",
             "quintet-tls",

@@ -32,6 +32,7 @@ mod reload;
 mod scripts;
 mod server;
 mod signals;
+mod spans;
 mod stats;
 mod tls;
 mod trust;

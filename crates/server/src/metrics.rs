@@ -226,6 +226,13 @@ metrics! {
     Counter "event_streams_slow_total" ("event_streams_slow")
         "Event streams ended because their client did not read."
         = |r| r.server.http.streams.slow();
+    Counter "otlp_spans_sent_total" ("otlp_spans_sent") "Spans that the collector took (otlp_endpoint)."
+        = |r| r.server.spans.sent();
+    Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
+        "Spans given up, as too many waited (otlp_spans_max), and messages that were not followed (otlp_messages_max)."
+        = |r| r.server.spans.dropped();
+    Counter "otlp_spans_failed_total" ("otlp_spans_failed") "Spans that the collector did not take."
+        = |r| r.server.spans.failed();
     Gauge "history_queues" ("history_queues") "Queues whose history is kept."
         = |r| r.server.looks.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")

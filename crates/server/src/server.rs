@@ -12,6 +12,7 @@ use quintet_door::{ByteBudget, Reloads};
 use quintet_engine::{Principal, Settings};
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
 use quintet_log::{DirLock, LogError};
+use quintet_otlp::Counts;
 use quintet_tls::Secure;
 use quintet_wire::{Foreign, Listener, VOICES};
 
@@ -26,6 +27,7 @@ use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
+use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
 use crate::{admin, again, http, logging, modes, notify, scripts};
@@ -42,6 +44,8 @@ pub(crate) struct Server {
     pub(crate) hooks: Hooks,
     /// What HTTP is told to have done.
     pub(crate) http: Arc<HttpCounts>,
+    /// Spans that were made for a collector.
+    pub(crate) spans: Arc<Counts>,
     /// What became of each queue's numbers.
     pub(crate) looks: Looks,
     /// Who clients are and what they may do.
@@ -228,7 +232,13 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         false => None,
     };
     let place = (places, trust, quotas);
-    let (server, polls, spares) = open(config, given, listening, orders, place, seat, tls)?;
+    let spans = Arc::default();
+    let traced = Tracing::start(&config, &spans)?;
+    let (server, polls, spares) =
+        open(config, given, listening, orders, place, seat, (tls, spans))?;
+    if let Some(traced) = &traced {
+        traced.follow(&server.core);
+    }
     let ends = Arc::new(Ends::default());
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
@@ -265,6 +275,9 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     // They ask through the door, so it closes after them.
     if !scripts.stop(&server) {
         tracing::error!("the thread of http had ended before its time");
+    }
+    if let Some(traced) = traced {
+        traced.stop();
     }
     match &server.node {
         None => stop(&server, threads),
@@ -423,7 +436,7 @@ fn open(
     orders: Sender<Order>,
     (places, trust, quotas): (Places, Trust, Arc<Quotas>),
     seat: Option<Seat>,
-    tls: Arc<Tls>,
+    (tls, spans): (Arc<Tls>, Arc<Counts>),
 ) -> Result<(Arc<Server>, Vec<Poll>, Option<quintet_log::Spares>)> {
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
@@ -486,6 +499,7 @@ fn open(
         desk: Desk::default(),
         hooks,
         http: HttpCounts::new(),
+        spans,
         looks: Looks::default(),
         trust,
         audit: Audit::new(&config.data),

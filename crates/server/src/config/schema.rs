@@ -101,6 +101,47 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
     },
     Spec {
+        key: "otlp_endpoint",
+        help: "OpenTelemetry collector (OTLP over HTTP) that spans of messages are sent to, such as \
+               \"http://localhost:4318\"; /v1/traces is added. Messages put with a sampled \
+               traceparent have spans of their put, waits and leases. Empty: none are made.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_endpoint),
+    },
+    Spec {
+        key: "otlp_ca",
+        help: "File with the authorities that sign the collector's certificate; empty: those that \
+               browsers trust.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_ca),
+    },
+    Spec {
+        key: "otlp_headers_file",
+        help: "File with headers for the collector, such as its token: NAME: VALUE a line. Empty: \
+               none.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_headers_file),
+    },
+    Spec {
+        key: "otlp_service_name",
+        help: "What the collector calls this server.",
+        reload: false,
+        field: |c| Field::Text(&mut c.otlp_service_name),
+    },
+    Spec {
+        key: "otlp_spans_max",
+        help: "Spans that wait to be sent at most; more are dropped and counted.",
+        reload: false,
+        field: |c| Field::Number(&mut c.otlp_spans_max, 1, 1_000_000),
+    },
+    Spec {
+        key: "otlp_messages_max",
+        help: "Messages of each shard that are followed at once, some 300 bytes each; others have \
+               no spans, and count as dropped.",
+        reload: false,
+        field: |c| Field::Number(&mut c.otlp_messages_max, 1, 10_000_000),
+    },
+    Spec {
         key: "upload_bytes_max",
         help: "Large messages (over 64KiB) on their way in may take this much of the disk, all \
                together, until they are whole; more are refused as if the disk was full.",

@@ -40,7 +40,7 @@ impl Running {
                 orders,
                 places,
                 None,
-                Arc::default(),
+                (Arc::default(), Arc::default()),
             )
             .expect("open")
         };

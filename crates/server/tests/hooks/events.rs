@@ -507,6 +507,41 @@ fn http(server: &Server, head: &str) -> String {
     text(&client.until(b"\r\n"))
 }
 
+/// What a put over HTTP is part of, hooks see before it is stored and when it is taken.
+#[test]
+fn a_trace_is_among_the_attributes_that_hooks_see() {
+    let place = Place::new(
+        "function before_put(msg) msg.body = 'put in ' .. (msg.attrs.traceparent or 'none') end
+         function after_take(msg) msg.body = msg.body .. ', of ' .. (msg.attrs.tracestate or 'none') end",
+    );
+    let config = place.config();
+    let start = Start {
+        listen: &["http=127.0.0.1:0", "memcache=127.0.0.1:0"],
+        config: Some(&config),
+        ..Start::default()
+    };
+    let server = Server::start_with(&place.data(), start);
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (trace, body) in [
+        (
+            format!("traceparent: {parent}\r\ntracestate: a=1\r\n"),
+            format!("put in {parent}, of a=1"),
+        ),
+        (String::new(), "put in none, of none".to_owned()),
+    ] {
+        let json = r#"{"messages":[{}]}"#;
+        let mut client = server.client_of("http");
+        let head = format!(
+            "POST /api/v1/queues/traced/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: \
+             application/json\r\n{trace}Content-Length: {}\r\nConnection: close\r\n\r\n{json}",
+            json.len()
+        );
+        client.send(head.as_bytes());
+        assert!(text(&client.exact(usize::MAX)).starts_with("HTTP/1.1 201"));
+        server.client_of("memcache").take("traced", body.as_bytes());
+    }
+}
+
 #[test]
 fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
     let place = Place::new(

@@ -8,3 +8,4 @@ mod console;
 mod listener;
 mod operate;
 mod relay;
+mod tracing;

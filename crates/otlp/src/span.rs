@@ -1,0 +1,140 @@
+//! Spans, and the queue to whoever sends them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quintet_engine::{MessageId, Name};
+
+/// What a span tells of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A message was put; ends when that may be answered.
+    Put,
+    /// It waited to be taken, from its put or its last lease on.
+    Wait,
+    /// Somebody held it.
+    Run,
+}
+
+impl Kind {
+    /// The operation, as spans are called by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Put => "put",
+            Kind::Wait => "wait",
+            Kind::Run => "run",
+        }
+    }
+}
+
+/// One span that has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub kind: Kind,
+    pub trace: [u8; 16],
+    pub id: [u8; 8],
+    pub parent: [u8; 8],
+    /// The `tracestate` it came with; empty: none.
+    pub state: Arc<str>,
+    pub queue: Name,
+    pub message: MessageId,
+    /// Wall clock, ns since 1970.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// Which lease of the message, from 1; 0: it had none so far.
+    pub attempt: u32,
+    /// What went wrong: a word, and what is known of it.
+    pub error: Option<(&'static str, String)>,
+}
+
+/// What became of spans.
+#[derive(Debug, Default)]
+pub struct Counts {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counts {
+    /// Taken by the collector.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Given up before they were sent, as there were too many.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Given up, as the collector did not take them.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_sent(&self, count: u64) {
+        self.sent.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_failed(&self, count: u64) {
+        self.failed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The way to whoever sends them, for all shards.
+#[derive(Debug)]
+pub struct Spans {
+    queue: SyncSender<Span>,
+    /// Puts that are not answered, with their batches, rising.
+    puts: Mutex<VecDeque<(u64, Span)>>,
+    most: usize,
+    pub counts: Arc<Counts>,
+}
+
+impl Spans {
+    /// For so many spans at once.
+    pub fn new(most: usize, counts: Arc<Counts>) -> (Arc<Self>, Receiver<Span>) {
+        let (queue, ended) = sync_channel(most);
+        let spans = Self {
+            queue,
+            puts: Mutex::default(),
+            most,
+            counts,
+        };
+        (Arc::new(spans), ended)
+    }
+
+    /// A span has ended.
+    pub(crate) fn ended(&self, span: Span) {
+        if self.queue.try_send(span).is_err() {
+            self.counts.add_dropped();
+        }
+    }
+
+    /// A put is in the batch of this number, which is not below any before it.
+    pub(crate) fn put(&self, batch: u64, span: Span) {
+        let mut puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        match puts.len() < self.most {
+            true => puts.push_back((batch, span)),
+            false => self.counts.add_dropped(),
+        }
+    }
+
+    /// Puts up to this batch may be answered, at `now_ns`.
+    pub fn settled(&self, batch: u64, now_ns: u64) {
+        let mut puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        while puts.front().is_some_and(|(of, _)| *of <= batch) {
+            if let Some((_, span)) = puts.pop_front() {
+                self.ended(Span {
+                    end_ns: now_ns,
+                    ..span
+                });
+            }
+        }
+    }
+}
