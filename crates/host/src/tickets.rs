@@ -216,6 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn who_is_told_what_may_be_answered_is_told_of_what_it_waits_for() {
+        for durable in [false, true] {
+            let progress = Progress::new();
+            let (tell, told) = std::sync::mpsc::channel();
+            let settled = || -> Settled {
+                let tell = tell.clone();
+                Box::new(move |batch| tell.send(batch).expect("heard"))
+            };
+            assert!(progress.tell_settled(settled(), durable));
+            assert!(!progress.tell_settled(settled(), !durable));
+            progress.set_written(5);
+            progress.set_durable(4);
+            let wanted = if durable { 4 } else { 5 };
+            assert_eq!(told.try_iter().collect::<Vec<_>>(), [wanted]);
+        }
+    }
+
+    #[test]
     fn a_need_is_met_by_both_parts() {
         let progress = Progress::new();
         let need = Need {
