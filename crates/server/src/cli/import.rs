@@ -22,7 +22,7 @@ use super::progress::{Of, Progress, STOPPED};
 use super::records::{self, BadInput, Source};
 use crate::admin::Standing;
 use count::Counts;
-use from::{Attached, Binlog, Origin, Peer, RqFolder, RqMessages, still_runs};
+use from::{Attached, Binlog, Journal, Origin, Peer, RqFolder, RqMessages, still_runs};
 use importer::{Count, Importer, WINDOW};
 
 /// Batches of another server's messages on the way at most: they are reserved there meanwhile.
@@ -43,7 +43,8 @@ const PEER_WINDOW: usize = 8;
                         buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
                         a running Kestrel or Darner (darner://)\n  binlog:DIR                       \
                         what a beanstalkd that does not run left with -b; it is only read\n  \
-                        rq:FOLDER                        \
+                        kestrel-journal:FILE             a queue of a Kestrel that does not run, \
+                        with the files NAME.N beside it\n  rq:FOLDER                        \
                         a folder of RQ, which does not run: run, que, err and prep; it is only \
                         read\n\nFrom another server messages are moved: each is deleted \
                         there when it is stored here. Ctrl-C gives back what is held there, and \
@@ -88,6 +89,7 @@ impl Import {
                 self.run_peer(&format!("the queue server at {address}"), open)
             }
             (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
+            (Some(Origin::Journal(path)), _) => self.run_journal(path),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
             (None, Some(file)) => self.run_file(file),
             (None, None) => bail!("import what?"),
@@ -135,25 +137,43 @@ impl Import {
 
     fn run_binlog(&self, dir: &Path) -> Result<ExitCode> {
         let mut binlog = Binlog::look(dir)?;
-        let damage = binlog.damage.take();
+        let (counts, damage) = (binlog.counts(), binlog.damage.take());
+        self.run_left(dir, &mut binlog, &counts, damage)
+    }
+
+    fn run_journal(&self, path: &Path) -> Result<ExitCode> {
+        let mut journal = Journal::look(path)?;
+        let (counts, damage) = (journal.counts(), journal.damage.take());
+        self.run_left(path, &mut journal, &counts, damage)
+    }
+
+    /// Stores what a server left on disk, as far as it can be read.
+    fn run_left(
+        &self,
+        path: &Path,
+        source: &mut dyn Source,
+        counts: &Counts,
+        damage: Option<String>,
+    ) -> Result<ExitCode> {
         let bad = damage.map(|damage| {
             BadInput::error(
                 damage,
                 "what else is there can be read; what is behind that place in its file is not \
-                 known, so jobs may be missing, and come that were done",
+                 known, so messages may be missing, and come that were done",
             )
         });
         if self.dry_run {
-            let code = told(&binlog.counts())?;
+            let code = told(counts)?;
             return bad.map_or(Ok(code), Err);
         }
-        let mut importer = self.importer(WINDOW, Of::Messages(binlog.len()))?;
-        let done = importer.all(&mut binlog);
+        let total = counts.sum(&["ready", "delayed", "buried"]);
+        let mut importer = self.importer(WINDOW, Of::Messages(total))?;
+        let done = importer.all(source);
         importer.progress.clear();
         if done.is_err() || bad.is_some() || !self.quiet {
             eprintln!("{}", importer.count);
         }
-        done.with_context(|| dir.display().to_string())?;
+        done.with_context(|| path.display().to_string())?;
         bad.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 

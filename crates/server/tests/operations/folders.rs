@@ -375,3 +375,85 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("version 8 of a binlog"), "{said}");
 }
+
+#[test]
+fn a_journal_of_kestrel_is_read_with_its_older_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let item = |code: u8, read: Option<u32>, expires: u64, body: &str| {
+        let mut all = vec![code];
+        all.extend(read.into_iter().flat_map(u32::to_le_bytes));
+        all.extend(u32::try_from(body.len() + 16).unwrap().to_le_bytes());
+        all.extend(1_700_000_000_000_u64.to_le_bytes());
+        all.extend(expires.to_le_bytes());
+        all.extend(body.as_bytes());
+        all
+    };
+    let number = |code: u8, number: u32| [&[code][..], &number.to_le_bytes()].concat();
+    let far = 4_000_000_000_000;
+    let old = dir.path().join("journal");
+    std::fs::create_dir_all(&old).unwrap();
+    // In the packed file already.
+    std::fs::write(old.join("work.100"), item(2, None, 0, "packed away")).unwrap();
+    let packed = [
+        item(7, Some(5), 0, "open when packed"),
+        vec![3],
+        number(4, 5),
+        item(2, None, 0, "gone"),
+        item(2, None, far, "first"),
+    ];
+    std::fs::write(old.join("work.200.pack"), packed.concat()).unwrap();
+    let later = [
+        vec![1],
+        item(2, None, 0, "closed"),
+        item(2, None, 0, "aborted"),
+    ];
+    std::fs::write(old.join("work.300"), later.concat()).unwrap();
+    let newest = [
+        // "first" is read as 6, closed as 7 and "aborted" as 8.
+        vec![3],
+        number(9, 7),
+        number(9, 8),
+        number(6, 7),
+        number(5, 8),
+        item(2, None, 0, "last"),
+        item(8, Some(5), 0, "continued"),
+    ];
+    std::fs::write(old.join("work"), newest.concat()).unwrap();
+    std::fs::write(old.join("worker.100"), item(2, None, 0, "of another")).unwrap();
+    let before = files(&old);
+
+    let server = Server::start(&dir.path().join("data"));
+    let path = old.join("work");
+    let from = format!("kestrel-journal:{}", path.display());
+    assert_eq!(
+        done(&import(&server, &from, &["--dry-run"])),
+        "work: 4 ready\n"
+    );
+    done(&import(&server, &from, &[]));
+    let messages = all(&server);
+    let bodies: Vec<&str> = messages
+        .iter()
+        .map(|message| message["body"].as_str().unwrap())
+        .collect();
+    assert_eq!(bodies, ["first", "aborted", "last", "continued"]);
+    assert_eq!(messages[0]["expires_ms"], far);
+    assert_eq!(messages[0]["created_ms"], 1_700_000_000_000_u64);
+    assert_eq!(messages[0]["queue"], "work");
+    assert_eq!(files(&old), before, "it is only read");
+    let output = import(&server, &from, &[]);
+    done(&output);
+    assert!(text(&output.stderr).contains("0 messages stored, 4 were stored by"));
+
+    // The last one is cut short, as a crash leaves it.
+    let whole = newest.concat();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let other = Server::start(&dir.path().join("other"));
+    let output = import(&other, &from, &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("the file ends inside a record"), "{said}");
+    // What it says was closed is open without it.
+    assert!(said.contains("4 messages stored"), "{said}");
+    let none = import(&other, "kestrel-journal:/none/at/all", &[]);
+    assert!(text(&none.stderr).contains("cannot read"));
+}

@@ -3,6 +3,8 @@
 mod attached;
 mod beanstalk;
 mod binlog;
+mod bodies;
+mod journal;
 mod kestrel;
 mod line;
 mod peer;
@@ -16,6 +18,7 @@ use anyhow::Result;
 
 pub(super) use attached::{Attached, still_runs};
 pub(super) use binlog::Binlog;
+pub(super) use journal::Journal;
 pub(super) use peer::Peer;
 pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
 
@@ -38,13 +41,14 @@ pub(super) enum Origin {
     },
     /// A directory of beanstalkd's binlog.
     Binlog(PathBuf),
+    /// A journal of one of Kestrel's queues.
+    Journal(PathBuf),
     /// A folder of RQ.
     Rq(PathBuf),
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str =
-    "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], binlog:DIR, rq:FOLDER";
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
 
 /// Ports where none is said.
 const BEANSTALK_PORT: u16 = 11300;
@@ -78,6 +82,10 @@ impl std::str::FromStr for Origin {
                 .to_owned()),
             "binlog" if rest.is_empty() => Err("which directory? binlog:DIR".to_owned()),
             "binlog" => Ok(Self::Binlog(rest.into())),
+            "kestrel-journal" if rest.is_empty() => {
+                Err("which file? kestrel-journal:FILE".to_owned())
+            }
+            "kestrel-journal" => Ok(Self::Journal(rest.into())),
             "rq" if rest.is_empty() => Err("which folder? rq:FOLDER".to_owned()),
             "rq" => Ok(Self::Rq(rest.into())),
             _ => Err(format!("\"{scheme}:\" is none of {KINDS}")),
@@ -165,6 +173,7 @@ mod tests {
                 },
             ),
             ("binlog:b", Origin::Binlog("b".into())),
+            ("kestrel-journal:j/q", Origin::Journal("j/q".into())),
             ("rq:/var/a:b", Origin::Rq("/var/a:b".into())),
         ] {
             assert_eq!(text.parse(), Ok(origin), "{text}");
@@ -182,6 +191,7 @@ mod tests {
             ("amqp://a", "none of"),
             ("quintet://a", "by one of its listeners"),
             ("rq:", "which folder?"),
+            ("kestrel-journal:", "which file?"),
             ("binlog:", "which directory?"),
         ] {
             let error = text.parse::<Origin>().unwrap_err();

@@ -8,13 +8,13 @@ mod record;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Flock, FlockType};
 
+use super::bodies::Bodies;
 use crate::admin::{Head, Standing};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{BadInput, Entry, PIECES_OVER, Source};
@@ -31,14 +31,13 @@ struct Job {
 
 /// The jobs of a binlog, by id.
 pub(in crate::cli::import) struct Binlog {
-    files: Vec<PathBuf>,
+    bodies: Bodies,
     jobs: Vec<(u64, Job)>,
     /// When it was last written, Unix ms.
     written_ms: u64,
     /// Where it is not what it should be.
     pub(in crate::cli::import) damage: Option<String>,
     at: usize,
-    open: Option<(usize, File)>,
     large: Vec<u8>,
 }
 
@@ -51,12 +50,11 @@ impl Binlog {
         unused(dir)?;
         let found = numbered(dir)?;
         let mut all = Self {
-            files: Vec::new(),
+            bodies: Bodies::default(),
             jobs: Vec::new(),
             written_ms: 0,
             damage: None,
             at: 0,
-            open: None,
             large: Vec::new(),
         };
         let mut jobs = BTreeMap::new();
@@ -85,7 +83,7 @@ impl Binlog {
                     return Err(BadInput::error(path.display().to_string(), why));
                 }
             };
-            let file = all.files.len();
+            let file = all.bodies.add(path.clone());
             if let Some(version) = version {
                 for found in record::records(&bytes, version) {
                     match found {
@@ -96,7 +94,6 @@ impl Binlog {
                     }
                 }
             }
-            all.files.push(path);
         }
         all.jobs = jobs.into_iter().collect();
         Ok(all)
@@ -104,11 +101,6 @@ impl Binlog {
 
     fn damaged(&mut self, what: String) {
         self.damage.get_or_insert(what);
-    }
-
-    /// How many jobs there are.
-    pub(in crate::cli::import) fn len(&self) -> u64 {
-        self.jobs.len() as u64
     }
 
     /// By tube and state.
@@ -124,19 +116,6 @@ impl Binlog {
             counts.add(&job.tube, state, 1);
         }
         counts
-    }
-
-    fn body(&mut self, file: usize, at: u64, bytes: usize) -> Result<Vec<u8>> {
-        let path = &self.files[file];
-        let cannot = || format!("cannot read {}", path.display());
-        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
-            self.open = Some((file, File::open(path).with_context(cannot)?));
-        }
-        let mut body = vec![0; bytes];
-        if let Some((_, open)) = &self.open {
-            open.read_exact_at(&mut body, at).with_context(cannot)?;
-        }
-        Ok(body)
     }
 }
 
@@ -252,7 +231,7 @@ impl Source for Binlog {
             bytes: fields.bytes as u64,
             ..Head::default()
         };
-        let body = self.body(file, at, fields.bytes)?;
+        let body = self.bodies.read(file, at, fields.bytes)?;
         if body.len() as u64 > PIECES_OVER {
             self.large = body;
             return Ok(Some(Entry { head, body: None }));
@@ -268,7 +247,7 @@ impl Source for Binlog {
     fn place(&self) -> String {
         let last = self.at.checked_sub(1).and_then(|at| self.jobs.get(at));
         last.map_or_else(String::new, |(id, job)| {
-            format!("job {id} in {}", self.files[job.file].display())
+            format!("job {id} in {}", self.bodies.path(job.file).display())
         })
     }
 
