@@ -414,8 +414,8 @@ fn a_journal_of_kestrel_is_read_with_its_older_files() {
         number(9, 7),
         number(9, 8),
         number(6, 7),
-        number(5, 8),
         item(2, None, 0, "last"),
+        number(5, 8),
         item(8, Some(5), 0, "continued"),
     ];
     std::fs::write(old.join("work"), newest.concat()).unwrap();
