@@ -2,7 +2,8 @@
 //! listening sockets are handed on: clients that come meanwhile wait instead of being refused.
 //!
 //! They go as systemd hands them to a service, with one variable beside that says what each was
-//! configured as.
+//! configured as. Without it they are systemd's own (socket activation), and each is the listener
+//! of the address it is bound to.
 
 use std::env;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -27,7 +28,7 @@ const FIRST: usize = 3;
 
 /// Sockets that the next process gets, with their addresses as configured.
 static KEPT: Mutex<Vec<(String, OwnedFd)>> = Mutex::new(Vec::new());
-/// Sockets that the process before this has left.
+/// Sockets that the process before this, or systemd, has left.
 static LEFT: OnceLock<Mutex<Left>> = OnceLock::new();
 /// What keeps the descriptors free that are handed on: they are replaced while other threads still
 /// run, which must not find another file behind one of theirs.
@@ -39,15 +40,17 @@ static GOING: AtomicBool = AtomicBool::new(false);
 static HANDS_ON: AtomicBool = AtomicBool::new(false);
 
 struct Left {
-    sockets: ListenFd,
-    /// By number; those that were taken are empty.
-    addresses: Vec<String>,
+    /// With the addresses they are configured as.
+    sockets: Vec<(String, Handed)>,
+    /// They are systemd's, which goes on listening after this process.
+    activated: bool,
 }
 
-/// A listening socket of the process before this.
+/// A listening socket that was open before this process began.
 pub(crate) enum Handed {
     Tcp(std::net::TcpListener),
-    Unix(std::os::unix::net::UnixListener),
+    /// With whether its file is systemd's: neither changed nor removed.
+    Unix(std::os::unix::net::UnixListener, bool),
 }
 
 /// Keeps so many descriptors free. Before anything else is opened.
@@ -87,34 +90,86 @@ pub(crate) fn hands_on() -> bool {
     HANDS_ON.load(Ordering::SeqCst)
 }
 
-/// The socket that the process before this had opened for `address`.
+/// The socket that the process before this, or systemd, had opened for `address`.
 pub(crate) fn handed(address: &str) -> Option<Handed> {
-    let left = LEFT.get_or_init(|| {
-        let addresses = env::var(ADDRESSES).unwrap_or_default();
-        Mutex::new(Left {
-            sockets: ListenFd::from_env(),
-            addresses: addresses.lines().map(str::to_owned).collect(),
-        })
-    });
-    let mut left = locked(left);
-    let number = left.addresses.iter().position(|one| one == address)?;
-    left.addresses[number].clear();
-    let handed = match address.strip_prefix("unix:") {
-        Some(_) => left.sockets.take_unix_listener(number).map(|socket| {
-            let socket = socket?;
-            close_on_exec(&socket);
-            Some(Handed::Unix(socket))
-        }),
-        None => left.sockets.take_tcp_listener(number).map(|socket| {
-            let socket = socket?;
-            close_on_exec(&socket);
-            Some(Handed::Tcp(socket))
-        }),
-    };
-    handed.unwrap_or_else(|error| {
-        tracing::warn!("the socket of the process before, for {address}, is of no use: {error}");
-        None
-    })
+    let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    let number = left.sockets.iter().position(|(one, _)| one == address)?;
+    Some(left.sockets.swap_remove(number).1)
+}
+
+/// Looks whether every socket of systemd's is some listener's: whoever connects to another would
+/// wait for ever.
+///
+/// # Errors
+/// One is not: says which.
+pub(crate) fn all_claimed() -> anyhow::Result<()> {
+    let left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
+    match left.sockets.first().filter(|_| left.activated) {
+        None => Ok(()),
+        Some((address, _)) => anyhow::bail!(
+            "systemd hands over a socket for {address}, and no listener has that address: \
+             ListenStream= and the configuration have to name the same"
+        ),
+    }
+}
+
+impl Left {
+    fn read() -> Self {
+        let addresses = env::var(ADDRESSES).ok();
+        let activated = addresses.is_none();
+        let addresses = addresses.unwrap_or_default();
+        let mut configured = addresses.lines();
+        let mut all = ListenFd::from_env();
+        let mut sockets = Vec::new();
+        for number in 0..all.len() {
+            // One that is no TCP socket stays where it is.
+            let taken = match all.take_tcp_listener(number) {
+                Ok(socket) => Ok(socket.map(Handed::Tcp)),
+                Err(_) => {
+                    let socket = all.take_unix_listener(number);
+                    socket.map(|socket| socket.map(|socket| Handed::Unix(socket, activated)))
+                }
+            };
+            let address = configured.next();
+            match taken {
+                Ok(Some(socket)) => {
+                    let address = match address {
+                        Some(address) => address.to_owned(),
+                        None => socket.address(),
+                    };
+                    socket.close_on_exec();
+                    sockets.push((address, socket));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    let shown = address.unwrap_or("systemd");
+                    tracing::warn!("a socket handed on for {shown} is of no use: {error}");
+                }
+            }
+        }
+        Self { sockets, activated }
+    }
+}
+
+impl Handed {
+    /// What it is bound to, as it would be configured; empty: nothing with a name.
+    fn address(&self) -> String {
+        match self {
+            Handed::Tcp(socket) => socket.local_addr().map(|at| at.to_string()),
+            Handed::Unix(socket, _) => socket.local_addr().map(|at| {
+                let path = at.as_pathname();
+                path.map_or_else(String::new, |path| format!("unix:{}", path.display()))
+            }),
+        }
+        .unwrap_or_default()
+    }
+
+    fn close_on_exec(&self) {
+        match self {
+            Handed::Tcp(socket) => close_on_exec(socket),
+            Handed::Unix(socket, _) => close_on_exec(socket),
+        }
+    }
 }
 
 /// Scripts get none of them.

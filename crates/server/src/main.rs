@@ -36,6 +36,7 @@ mod spans;
 mod stats;
 mod tls;
 mod trust;
+mod watchdog;
 
 fn main() -> std::process::ExitCode {
     // Scripts start by the hundred each second: no command line is parsed.

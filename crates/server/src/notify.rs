@@ -5,6 +5,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// Every listener accepts.
 pub(crate) fn ready() {
@@ -14,6 +15,22 @@ pub(crate) fn ready() {
 /// The server has begun to stop.
 pub(crate) fn stopping() {
     tell("STOPPING=1");
+}
+
+/// The server answers.
+pub(crate) fn alive() {
+    tell("WATCHDOG=1");
+}
+
+/// How long systemd waits to hear so (`WatchdogSec=`). `None`: it does not.
+pub(crate) fn watchdog() -> Option<Duration> {
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().ok());
+    // Meant for another process of this service.
+    if number("WATCHDOG_PID").is_some_and(|pid| pid != Some(u64::from(std::process::id()))) {
+        return None;
+    }
+    let us = number("WATCHDOG_USEC")??;
+    (us > 0).then(|| Duration::from_micros(us))
 }
 
 fn tell(state: &str) {

@@ -30,7 +30,7 @@ use crate::scripts::Scripts;
 use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
-use crate::{admin, again, http, logging, modes, notify, scripts};
+use crate::{admin, again, http, logging, modes, notify, scripts, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -191,6 +191,7 @@ fn reload_limits(given: &Given, quotas: &Quotas) {
 /// It could not start; nothing was answered to anyone.
 pub(crate) fn run(config: Config, given: Given) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
+    let watched = watchdog::start()?;
     if config.cluster.is_on() {
         // All listeners, the control socket, and where other nodes come in.
         again::reserve(config.listen.len() + 2)?;
@@ -215,6 +216,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         addresses,
         doors,
     } = open_listeners(&config, places, &tls)?;
+    again::all_claimed()?;
     if config.cluster.is_on() {
         announce(&addresses)?;
     }
@@ -251,6 +253,8 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         ends,
     };
     let mut scripts = Scripts::start(&server, http)?;
+    // Nobody else sets it.
+    let _first = watched.set(Arc::downgrade(&server));
     match &server.node {
         None => {
             announce(&addresses)?;

@@ -82,4 +82,9 @@ fn acts_are_listed_newest_first_with_what_came_of_them() {
     assert!(newer.contains(">2, purge<") && newer.contains("/queues/two\""));
     assert!(older.contains("/queues/one\"") && older.contains("1 message deleted."));
     assert!(!shown.contains("do/stop"), "what is over cannot be stopped");
+    // What came of them is kept up while one looks.
+    let one = page(&world, "/acts/1");
+    for (page, part) in [(&shown, "a/2"), (&one, "act")] {
+        assert!(page.contains("data-live=\"\"") && page.contains(&format!("data-f=\"{part}\"")));
+    }
 }

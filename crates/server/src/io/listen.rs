@@ -68,22 +68,24 @@ impl Bound {
                 })
             }
             Address::Unix(path) => {
-                let listener = match handed {
-                    Some(Handed::Unix(listener)) => listener,
+                let (listener, kept) = match handed {
+                    Some(Handed::Unix(listener, kept)) => (listener, kept),
                     _ => {
                         remove_stale(path)?;
-                        unix::UnixListener::bind(path)?
+                        (unix::UnixListener::bind(path)?, false)
                     }
                 };
-                // Who may connect is the operator's to say, by the umask.
-                let mode = 0o777 & !modes::given_umask();
-                fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+                if !kept {
+                    // Who may connect is the operator's to say, by the umask.
+                    let mode = 0o777 & !modes::given_umask();
+                    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+                }
                 listener.set_nonblocking(true)?;
                 let socket = Socket::Unix(UnixListener::from_std(listener));
                 Ok(Self {
                     socket,
                     address: address.clone(),
-                    file: Some(path.clone()),
+                    file: (!kept).then(|| path.clone()),
                 })
             }
         }

@@ -1,8 +1,12 @@
 //! What supervisors rely on: how the server starts, tells, reloads and ends.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
 
 use crate::common::{Client, PATIENCE, Server, Start, quintet, text};
+use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::process::Signal;
 
 #[test]
@@ -273,6 +277,128 @@ fn systemd_is_told() {
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     assert_eq!(told(), b"STOPPING=1");
     assert!(child.wait().unwrap().success());
+}
+
+/// A server to which these sockets are handed as systemd hands them.
+fn activated(data: &Path, start: &Start<'_>, sockets: Vec<OwnedFd>) -> Command {
+    let server = Server::command(data, start);
+    let mut command = Command::new("sh");
+    // The number of the process is known to itself alone.
+    command
+        .arg("-c")
+        .arg("LISTEN_PID=$$ exec \"$@\"")
+        .arg("sh")
+        .arg(server.get_program())
+        .args(server.get_args())
+        .env_remove("NOTIFY_SOCKET")
+        .env("LISTEN_FDS", sockets.len().to_string());
+    let mappings = sockets.into_iter().zip(3..);
+    let mappings = mappings.map(|(parent_fd, child_fd)| FdMapping {
+        parent_fd,
+        child_fd,
+    });
+    command.fd_mappings(mappings.collect()).unwrap();
+    command
+}
+
+#[test]
+fn systemd_hands_over_sockets_and_keeps_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let path = dir.path().join("socket");
+    let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+    std::fs::set_permissions(&path, mode).unwrap();
+    let address = tcp.local_addr().unwrap();
+    let listen = [
+        format!("memcache={address}"),
+        format!("beanstalk=unix:{}", path.display()),
+    ];
+    let listen = [listen[0].as_str(), listen[1].as_str()];
+    let start = Start {
+        listen: &listen,
+        ..Start::default()
+    };
+    let data = dir.path().join("data");
+    // Who comes before the server does is served.
+    let mut early = Client::tcp(&address.to_string());
+    early.send(b"set q 0 0 1\r\nx\r\n");
+    let sockets = vec![
+        tcp.try_clone().unwrap().into(),
+        unix.try_clone().unwrap().into(),
+    ];
+    let server = Server::await_ready(&data, activated(&data, &start, sockets));
+    early.expect(b"STORED\r\n");
+    let mut client = Client::unix(&path);
+    client.send(b"list-tubes\r\n");
+    client.until(b"- q\n");
+    assert!(server.stop().success());
+    // They are systemd's: the next one begins where this one ended.
+    let mode = std::fs::metadata(&path).unwrap().permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o640
+    );
+    let mut between = Client::tcp(&address.to_string());
+    between.send(b"get q\r\n");
+    let sockets = vec![
+        tcp.try_clone().unwrap().into(),
+        unix.try_clone().unwrap().into(),
+    ];
+    let server = Server::await_ready(&data, activated(&data, &start, sockets));
+    between.expect_value("q", b"x");
+    assert!(server.stop().success());
+    // One that nobody would serve.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let named = other.local_addr().unwrap().to_string();
+    let sockets = vec![tcp.into(), unix.into(), other.into()];
+    let out = activated(&data, &start, sockets).output().unwrap();
+    let said = text(&out.stderr);
+    assert!(!out.status.success() && said.contains(&named), "{said}");
+}
+
+#[test]
+fn systemd_hears_that_the_server_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    for (wanted, pid) in [(true, None), (false, Some("1"))] {
+        let mut command = Server::command(&dir.path().join("data"), &Start::default());
+        command
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "300000")
+            .stdout(std::process::Stdio::null());
+        if let Some(pid) = pid {
+            // Another process of the service is meant.
+            command.env("WATCHDOG_PID", pid);
+        }
+        let mut child = command.spawn().unwrap();
+        let told = || {
+            let mut told = [0; 64];
+            let n = socket.recv(&mut told).expect("something is told");
+            text(&told[..n])
+        };
+        while told() != "READY=1" {}
+        if wanted {
+            for _ in 0..3 {
+                assert_eq!(told(), "WATCHDOG=1");
+            }
+        }
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::INT).unwrap();
+        loop {
+            match told().as_str() {
+                "STOPPING=1" => break,
+                other => assert!(wanted && other == "WATCHDOG=1", "{other}"),
+            }
+        }
+        assert!(child.wait().unwrap().success());
+        // What was told on the way out.
+        socket.set_nonblocking(true).unwrap();
+        while socket.recv(&mut [0; 64]).is_ok() {}
+        socket.set_nonblocking(false).unwrap();
+    }
 }
 
 #[test]

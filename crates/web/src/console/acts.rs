@@ -214,7 +214,11 @@ async fn answered(
 fn copy(asked: &Asked) -> Asked {
     Asked {
         console: Arc::clone(&asked.console),
-        visitor: asked.visitor.clone(),
+        visitor: Visitor {
+            // The connection may be asking for something else by then.
+            client: None,
+            ..asked.visitor.clone()
+        },
         frame: asked.frame.clone(),
         uri: asked.uri.clone(),
     }
@@ -420,7 +424,10 @@ pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Res
     let job = asked.console.jobs.get(&number, &asked)?;
     let queue = Named::new(&job.queue);
     let page = Page {
-        frame: asked.frame.of(format!("Act {}", job.number), "queues"),
+        frame: asked
+            .frame
+            .of(format!("Act {}", job.number), "queues")
+            .live(""),
         number: job.number,
         heading: format!("Act {} on {}", job.number, queue.plain),
         queue,
@@ -464,7 +471,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
         over: job.end.get().is_some(),
     });
     let page = List {
-        frame: asked.frame.of("Acts", "acts"),
+        frame: asked.frame.of("Acts", "acts").live(""),
         rows: rows.collect(),
     };
     Ok(pages::show(StatusCode::OK, &page))

@@ -1,0 +1,77 @@
+//! Tells systemd that the server lives, as long as it answers: each I/O thread
+//! and every shard. What hangs is ended and started again by systemd
+//! (`WatchdogSec=`), and loses nothing that was acknowledged.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quintet_engine::{Command, StatsOf};
+use quintet_host::PartyKey;
+
+use crate::notify;
+use crate::server::Server;
+
+/// The server, from when it serves.
+pub(crate) type Watched = Arc<OnceLock<Weak<Server>>>;
+
+/// Starts the thread, if systemd wants to hear; it ends with the process. Until
+/// there is a server, and of a node that stands by, it says only that the
+/// process lives.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(crate) fn start() -> Result<Watched> {
+    let watched = Watched::default();
+    if let Some(within) = notify::watchdog() {
+        let watched = Arc::clone(&watched);
+        let thread = std::thread::Builder::new().name("watchdog".to_owned());
+        let body = move || {
+            loop {
+                // As sd_watchdog_enabled(3) advises, and once more.
+                std::thread::sleep(within / 3);
+                let server = watched.get().and_then(Weak::upgrade);
+                if server.is_none_or(|server| answers(&server, within)) {
+                    notify::alive();
+                }
+            }
+        };
+        thread.spawn(body).context("cannot start a thread")?;
+    }
+    Ok(watched)
+}
+
+/// True if all parts of it answer in this time. A shard that is locked for good
+/// keeps this from returning, which says the same.
+fn answers(server: &Server, within: Duration) -> bool {
+    let began = Instant::now();
+    let (tell, told) = channel();
+    let threads = server.threads.len();
+    for thread in 0..threads {
+        // Generations begin with 1: nobody has this number, and the thread says so.
+        let nobody = PartyKey {
+            thread,
+            slot: 0,
+            generation: 0,
+        };
+        let tell = tell.clone();
+        server.close_client(
+            nobody.party().0,
+            Box::new(move |_| {
+                // It may be too late.
+                let _heard = tell.send(());
+            }),
+        );
+    }
+    for _ in 0..threads {
+        let left = within.saturating_sub(began.elapsed());
+        if told.recv_timeout(left).is_err() {
+            tracing::error!("an I/O thread does not answer: systemd is not told that all is well");
+            return false;
+        }
+    }
+    // Each shard is locked for it; what it says is of no interest.
+    let _answer = server.core.look(Command::Stats(StatsOf::Shard));
+    true
+}
