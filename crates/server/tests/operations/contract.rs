@@ -367,13 +367,12 @@ fn systemd_hears_that_the_server_answers() {
         let mut command = Server::command(&dir.path().join("data"), &Start::default());
         command
             .env("NOTIFY_SOCKET", &path)
-            .env("WATCHDOG_USEC", "300000")
-            .stdout(std::process::Stdio::null());
+            .env("WATCHDOG_USEC", "300000");
         if let Some(pid) = pid {
             // Another process of the service is meant.
             command.env("WATCHDOG_PID", pid);
         }
-        let mut child = command.spawn().unwrap();
+        let server = Server::await_ready(&dir.path().join("data"), command);
         let told = || {
             let mut told = [0; 64];
             let n = socket.recv(&mut told).expect("something is told");
@@ -385,15 +384,14 @@ fn systemd_hears_that_the_server_answers() {
                 assert_eq!(told(), "WATCHDOG=1");
             }
         }
-        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, Signal::INT).unwrap();
+        server.signal(Signal::INT);
         loop {
             match told().as_str() {
                 "STOPPING=1" => break,
                 other => assert!(wanted && other == "WATCHDOG=1", "{other}"),
             }
         }
-        assert!(child.wait().unwrap().success());
+        assert!(server.ended().success());
         // What was told on the way out.
         socket.set_nonblocking(true).unwrap();
         while socket.recv(&mut [0; 64]).is_ok() {}
