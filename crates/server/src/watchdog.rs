@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quintet_engine::{Command, StatsOf};
-use quintet_host::PartyKey;
 
 use crate::notify;
 use crate::server::Server;
@@ -49,16 +48,10 @@ fn answers(server: &Server, within: Duration) -> bool {
     let (tell, told) = channel();
     let threads = server.threads.len();
     for thread in 0..threads {
-        // Generations begin with 1: nobody has this number, and the thread says so.
-        let nobody = PartyKey {
-            thread,
-            slot: 0,
-            generation: 0,
-        };
         let tell = tell.clone();
-        server.close_client(
-            nobody.party().0,
-            Box::new(move |_| {
+        server.ask_thread(
+            thread,
+            Box::new(move || {
                 // It may be too late.
                 let _heard = tell.send(());
             }),

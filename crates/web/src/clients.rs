@@ -20,15 +20,24 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// All listeners' connections, by number.
 pub struct Clients {
     started: Instant,
-    /// The last number given.
-    last: AtomicU64,
-    there: Mutex<BTreeMap<u64, Arc<Client>>>,
+    there: Mutex<There>,
 }
+
+/// Those that are there.
+#[derive(Default)]
+struct There {
+    /// The last number given.
+    last: u64,
+    clients: BTreeMap<u64, Arc<Client>>,
+}
+
+/// Numbers go round from here on; there are never as many connections.
+const NUMBERS: u64 = (1 << 21) - 1;
 
 /// What one is told of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientNow {
-    /// Its number while the process lives, from 1.
+    /// Its number as long as it is there, 1 to 2^21 - 1.
     pub id: u64,
     /// The address of its listener.
     pub listener: Arc<str>,
@@ -79,7 +88,7 @@ pub(crate) struct Present {
 
 impl fmt::Debug for Clients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} clients of HTTP", locked(&self.there).len())
+        write!(f, "{} clients of HTTP", locked(&self.there).clients.len())
     }
 }
 
@@ -87,7 +96,6 @@ impl Default for Clients {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            last: AtomicU64::new(0),
             there: Mutex::default(),
         }
     }
@@ -100,19 +108,19 @@ fn ms_since(began: Instant) -> u64 {
 impl Clients {
     /// Those that are there, the oldest first.
     pub fn list(&self) -> Vec<ClientNow> {
-        let there: Vec<Arc<Client>> = locked(&self.there).values().cloned().collect();
+        let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
         there.iter().map(|client| client.now()).collect()
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        locked(&self.there).len() as u64
+        locked(&self.there).clients.len() as u64
     }
 
     /// Closes a connection, in the middle of what it asks for too; false: there
     /// is none of this number.
     pub fn close(&self, id: u64) -> bool {
-        let client = locked(&self.there).get(&id).cloned();
+        let client = locked(&self.there).clients.get(&id).cloned();
         client.inspect(|client| client.cut.notify_one()).is_some()
     }
 
@@ -122,8 +130,15 @@ impl Clients {
         peer: Option<SocketAddr>,
         tls: bool,
     ) -> Present {
+        let mut there = locked(&self.there);
+        loop {
+            there.last = there.last % NUMBERS + 1;
+            if !there.clients.contains_key(&there.last) {
+                break;
+            }
+        }
         let client = Arc::new(Client {
-            id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            id: there.last,
             listener: Arc::clone(listener),
             peer,
             tls,
@@ -135,7 +150,7 @@ impl Clients {
             last: Mutex::default(),
             cut: Notify::new(),
         });
-        locked(&self.there).insert(client.id, Arc::clone(&client));
+        there.clients.insert(client.id, Arc::clone(&client));
         Present {
             clients: Arc::clone(self),
             client,
@@ -156,7 +171,8 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        locked(&self.clients.there).remove(&self.client.id);
+        let mut there = locked(&self.clients.there);
+        there.clients.remove(&self.client.id);
     }
 }
 
@@ -248,7 +264,14 @@ mod tests {
         drop(first);
         assert!(!clients.close(1) && clients.close(2));
         second.is_closed().await;
-        drop(second);
+        // Numbers go round, past those that are taken.
+        locked(&clients.there).last = NUMBERS - 1;
+        let last = clients.come(&listener, None, false);
+        let again = clients.come(&listener, None, false);
+        let next = clients.come(&listener, None, false);
+        let numbers = [&last, &again, &next].map(|present| present.client().id);
+        assert_eq!(numbers, [NUMBERS, 1, 3]);
+        drop((second, last, again, next));
         assert_eq!(clients.list(), []);
     }
 }

@@ -15,18 +15,17 @@ use crate::clients::{Census, Client, TellClients};
 use crate::http;
 use crate::server::Server;
 
-/// No I/O thread has this number (there are 64 at most): connections of HTTP are told apart by it.
-/// A number of JSON stays within 63 bits.
-const HTTP_THREAD: usize = 0x7f;
-
-/// What a connection of HTTP is called among all; `id` from 1.
+/// What a connection of HTTP is called among all; `id` from 1. A party's
+/// generation is never 0, so that these are no parties' numbers, and below 2^53
+/// they are the same in every JSON.
 fn http_party(id: u64) -> Party {
-    let base = PartyKey {
-        thread: HTTP_THREAD,
-        slot: 0,
-        generation: 0,
-    };
-    Party(base.party().0 + id)
+    Party(id << 32)
+}
+
+/// The connection of HTTP that is called so.
+fn http_id(party: Party) -> Option<u64> {
+    let key = PartyKey::of(party);
+    (key.thread == 0 && key.generation == 0).then_some(party.0 >> 32)
 }
 
 /// Parties that are asked for under one lock.
@@ -43,13 +42,25 @@ impl Server {
     pub(crate) fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
         let party = Party(id);
         let thread = PartyKey::of(party).thread;
-        if thread == HTTP_THREAD {
-            return tell(self.http.clients.close(id - http_party(0).0));
+        if let Some(id) = http_id(party) {
+            return tell(self.http.clients.close(id));
         }
         match thread < self.threads.len() {
             true => self.mail[thread].leave(Mail::Close(party, tell)),
             false => tell(false),
         }
+    }
+
+    /// Told by an I/O thread when it gets to it: that it lives.
+    pub(crate) fn ask_thread(&self, thread: usize, tell: Box<dyn FnOnce() + Send>) {
+        // Generations begin with 1: nobody has this number.
+        let nobody = PartyKey {
+            thread,
+            slot: 0,
+            generation: 0,
+        };
+        let tell = Box::new(move |_| tell());
+        self.mail[thread].leave(Mail::Close(nobody.party(), tell));
     }
 
     /// Asks what only the threads know, for a connection of one of them, whose
