@@ -142,7 +142,7 @@ test("a lease is put back, a connection closed", async () => {
   const other = new Beanstalk(server.beanstalk);
   await other.put("work", "x");
   const closed = new Promise((resolve) => other.socket.once("close", resolve));
-  await go("/connections");
+  await go("/connections?voice=beanstalk");
   const ids = await page.$$eval("tbody button", (all) => all.map((b) => Number(b.getAttribute("aria-label").split(" ")[2])));
   await follow(`button[aria-label="Close connection ${Math.max(...ids)}"]`);
   await closed;
