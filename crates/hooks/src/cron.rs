@@ -1,18 +1,27 @@
-//! Times by the calendar, as crontab(5) has them, in UTC.
+//! Times by the calendar, as crontab(5) has them. Hooks' timers and the
+//! configuration's `[[cron]]` tables read them here.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, LocalResult, Offset, TimeDelta, TimeZone, Utc};
 use croner::parser::CronParser;
 use quintet_engine::Ms;
 
 /// `minute hour day month weekday`.
 #[derive(Clone, Debug)]
-pub(crate) struct Cron(Box<croner::Cron>);
+pub struct Cron {
+    cron: Box<croner::Cron>,
+    /// Its hours begin with a star: it comes in every hour there is, also in
+    /// one that clocks show twice.
+    every_hour: bool,
+}
 
 impl Cron {
     /// Reads five fields.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is wrong, in words, behind the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-        let [_, _, day, _, weekday] = fields[..] else {
+        let [_, hour, day, _, weekday] = fields[..] else {
             return Err(format!(
                 "five fields expected (minute hour day month weekday), got {}",
                 fields.len()
@@ -24,20 +33,87 @@ impl Cron {
         // Both days and weekdays are named: either will do.
         let either = !day.starts_with('*') && !weekday.starts_with('*');
         let parser = CronParser::builder().dom_and_dow(!either).build();
-        let cron = parser.parse(text).map(|cron| Self(Box::new(cron)));
+        let cron = parser.parse(text).map(|cron| Self {
+            cron: Box::new(cron),
+            every_hour: hour.starts_with('*'),
+        });
         cron.map_err(|error| format!("{text:?}: {error}"))
     }
 
-    /// The first such time after `now`; [`Ms::NEVER`] if there is none
+    /// The first such time after `now` in UTC; [`Ms::NEVER`] if there is none
     /// (30 February).
     pub(crate) fn after(&self, now: Ms) -> Ms {
+        self.after_in(now, &Utc)
+    }
+
+    /// The first such time after `now` by the clocks of `zone`; `now` and the
+    /// answer are of the wall clock. [`Ms::NEVER`] if there is none.
+    ///
+    /// Where clocks are set: of what they show twice the first counts, and both
+    /// if the hours begin with a star; what they never show comes when they have
+    /// been set forward, and not at all if the hours begin with a star.
+    pub fn after_in<Z: TimeZone>(&self, now: Ms, zone: &Z) -> Ms {
         // In whole minutes: what is left of one would be found in the answer.
         let minute = i64::try_from(now.0 - now.0 % 60_000).ok();
         let after = minute.and_then(DateTime::<Utc>::from_timestamp_millis);
-        let next = after.and_then(|after| self.0.find_next_occurrence(&after, false).ok());
+        let next = after.and_then(|after| self.next_in(after, zone));
         next.and_then(|next| u64::try_from(next.timestamp_millis()).ok())
             .map_or(Ms::NEVER, Ms)
     }
+
+    fn next_in<Z: TimeZone>(&self, after: DateTime<Utc>, zone: &Z) -> Option<DateTime<Utc>> {
+        let offset = |at: DateTime<Utc>| seconds(zone.offset_from_utc_datetime(&at.naive_utc()));
+        let before = offset(after);
+        let mut shown = after + before;
+        let mut found = None;
+        for _ in 0..TRIES {
+            // What clocks show, as if it was UTC.
+            shown = self.cron.find_next_occurrence(&shown, false).ok()?;
+            let at = match zone.offset_from_local_datetime(&shown.naive_utc()) {
+                LocalResult::Single(there) => Some(shown - seconds(there)),
+                LocalResult::Ambiguous(first, second) => {
+                    let first = shown - seconds(first);
+                    let second = self.every_hour.then(|| shown - seconds(second));
+                    Some(first).filter(|first| *first > after).or(second)
+                }
+                LocalResult::None if self.every_hour => None,
+                LocalResult::None => set_forward(shown, zone),
+            };
+            found = at.filter(|at| *at > after);
+            if found.is_some() {
+                break;
+            }
+        }
+        let found = found?;
+        let later = offset(found);
+        if self.every_hour && later < before {
+            // In between clocks were set back: what they show a second time.
+            let again = self.cron.find_next_occurrence(&(after + later), false);
+            let again = again.ok()? - later;
+            if again < found && offset(again) == later {
+                return Some(again);
+            }
+        }
+        Some(found)
+    }
+}
+
+/// Times that are looked at for one that clocks show: as many minutes as a zone
+/// has ever left out, a day of them, and more.
+const TRIES: usize = 2000;
+
+fn seconds(offset: impl Offset) -> TimeDelta {
+    TimeDelta::seconds(offset.fix().local_minus_utc().into())
+}
+
+/// When clocks have been set forward over what they never show.
+fn set_forward<Z: TimeZone>(shown: DateTime<Utc>, zone: &Z) -> Option<DateTime<Utc>> {
+    let mut minutes = (1..TRIES).filter_map(|minutes| {
+        let shown = shown + TimeDelta::minutes(i64::try_from(minutes).ok()?);
+        let there = zone.offset_from_local_datetime(&shown.naive_utc());
+        Some(shown - seconds(there.earliest()?))
+    });
+    minutes.next()
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ mod takes;
 pub mod trial;
 mod verdict;
 
+pub use cron::Cron;
 pub use error::HookError;
 pub use event::{Event, Events};
 pub use host::{Host, Level, Who};

@@ -15,6 +15,7 @@ mod clients;
 mod cluster;
 mod config;
 mod crew;
+mod cron;
 mod desk;
 mod history;
 mod hooks;

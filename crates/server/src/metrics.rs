@@ -251,6 +251,14 @@ metrics! {
     Gauge "snapshot_bytes" ("snapshot_bytes") "What a segment begins with: names, settings, tables, blocks."
         = |r| r.shard.snapshot_bytes;
 
+    Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
+        =; ["name"] |r| r.server.crons.points(|seen| seen.runs);
+    Counter "cron_missed_total" ("cron_{}_missed")
+        "Due times of a [[cron]] table for which nothing was put in time."
+        =; ["name"] |r| r.server.crons.points(|seen| seen.missed);
+    Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that were refused."
+        =; ["name"] |r| r.server.crons.points(|seen| seen.failures);
+
     Counter "clock_steps_total" ("clock_steps") "Times somebody set the wall clock."
         = |r| r.server.core.clock.steps();
     Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "The wall clock is ahead of time inside."

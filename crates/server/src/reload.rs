@@ -29,6 +29,7 @@ impl Server {
         }
         drop(current);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
+        let jobs = config.cron_jobs()?;
         self.trust
             .reload(&config, self.given.config.as_deref(), by)?;
         self.quotas.reload(limits);
@@ -49,6 +50,7 @@ impl Server {
         self.core.set_memory(current.memory);
         let level = current.log_level.clone();
         drop(current);
+        self.crons.configure(jobs);
         self.reload_hooks();
         Ok(level)
     }

@@ -20,6 +20,7 @@ use crate::audit::Audit;
 use crate::cluster::{self, Door, Node, Seat, StepsDown};
 use crate::config::{Address, Config, Given, Places, Served, load};
 use crate::crew::Crew;
+use crate::cron::Crons;
 use crate::desk::Desk;
 use crate::history::Looks;
 use crate::hooks::Hooks;
@@ -42,6 +43,7 @@ pub(crate) struct Server {
     /// Those who come in through the door.
     pub(crate) desk: Desk,
     pub(crate) hooks: Hooks,
+    pub(crate) crons: Crons,
     /// What HTTP is told to have done.
     pub(crate) http: Arc<HttpCounts>,
     /// Spans that were made for a collector.
@@ -502,6 +504,7 @@ fn open(
         node,
         desk: Desk::default(),
         hooks,
+        crons: Crons::new(&config)?,
         http: HttpCounts::new(),
         spans,
         looks: Looks::default(),
@@ -551,7 +554,7 @@ type Helper = Box<dyn FnOnce(&Arc<Server>, &Ends) + Send>;
 /// How the helper threads are told to end.
 #[derive(Default)]
 pub(crate) struct Ends {
-    stop: AtomicBool,
+    pub(crate) stop: AtomicBool,
 }
 
 fn start_helpers(
@@ -573,6 +576,7 @@ fn start_helpers(
         "hooks",
         Box::new(|server, ends| server.run_hooks(&ends.stop)),
     )?;
+    start("cron", Box::new(|server, ends| server.run_crons(ends)))?;
     start(
         "history",
         Box::new(|server, ends| server.run_history(&ends.stop)),
@@ -724,6 +728,7 @@ impl Threads {
         let desk = self.desk.ends_by(by);
         self.ends.stop.store(true, Ordering::SeqCst);
         server.looks.stop();
+        server.crons.stop();
         server.core.stop_threads();
         desk & self.helpers.ends_by(by) & self.io.ends_by(by)
     }

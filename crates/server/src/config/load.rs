@@ -10,7 +10,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
-use super::{Address, Config, Listen, ListenTls, Served, TlsMode, limits, scripts, trust};
+use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
 
 /// What the command line says; it wins over the file.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,7 @@ pub(crate) fn load(given: &Given) -> Result<Config> {
         let tls = config.tls_of(listen);
         tls.map_err(|why| anyhow!("the listener {name} at {address}: {why}"))?;
     }
+    config.cron_jobs().map_err(|wrong| anyhow!(wrong))?;
     let least = quintet_host::smallest(config.shards);
     if config.memory < least {
         bail!(
@@ -183,6 +184,14 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
                         .push(row.map_err(|why| anyhow!("in [[limit]]: {why}"))?);
                 }
             }
+            "cron" => {
+                for table in as_tables(value, "[[cron]]")? {
+                    let row = trust::read(cron::CRON, table);
+                    config
+                        .crons
+                        .push(row.map_err(|why| anyhow!("in [[cron]]: {why}"))?);
+                }
+            }
             "cluster" => {
                 for (key, value) in as_table(value, "[cluster]")? {
                     let spec = CLUSTER.iter().find(|spec| spec.key == key);
@@ -214,7 +223,7 @@ fn read(text: &str, config: &mut Config) -> Result<()> {
 
 /// What the file may have beside settings.
 const TABLES: &[&str] = &[
-    "cluster", "defaults", "grant", "limit", "listen", "queue", "user",
+    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user",
 ];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.

@@ -5,6 +5,7 @@
 
 mod address;
 mod cluster;
+mod cron;
 mod files;
 mod limits;
 mod load;
@@ -29,6 +30,7 @@ use quintet_wire::Options;
 
 pub(crate) use address::Address;
 pub(crate) use cluster::Cluster;
+pub(crate) use cron::{CronJob, CronTable};
 pub(crate) use files::{Places, RESERVE};
 pub(crate) use limits::LimitRow;
 #[cfg(test)]
@@ -124,6 +126,10 @@ pub(crate) struct Config {
     pub(crate) grants: Vec<GrantTable>,
     /// `[[limit]]`, in the order of the file.
     pub(crate) limits: Vec<LimitRow>,
+    /// `[[cron]]`, in the order of the file.
+    pub(crate) crons: Vec<CronTable>,
+    /// `[[cron]]` tables at most.
+    pub(crate) crons_max: u64,
     pub(crate) listen: Vec<Listen>,
 }
 
@@ -233,6 +239,8 @@ impl Default for Config {
             users: Vec::new(),
             grants: Vec::new(),
             limits: Vec::new(),
+            crons: Vec::new(),
+            crons_max: 1000,
             listen: Vec::new(),
         }
     }

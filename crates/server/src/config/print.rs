@@ -6,6 +6,7 @@ use quintet_engine::QueueSettings;
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
+use super::cron::CRON;
 use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, quoted};
@@ -119,6 +120,13 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
         "limit",
         "What one address or one user may use at once. SIGHUP reloads them.",
         (LIMIT, &config.limits),
+        |_, value| value.to_owned(),
+    );
+    tables(
+        &mut out,
+        "cron",
+        "What is put by the calendar (docs/cron.md). SIGHUP reloads them.",
+        (CRON, &config.crons),
         |_, value| value.to_owned(),
     );
     comment(

@@ -23,6 +23,7 @@ impl Config {
         self.users = newer.users;
         self.grants = newer.grants;
         self.limits = newer.limits;
+        self.crons = newer.crons;
         waiting
     }
 }

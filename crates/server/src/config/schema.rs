@@ -217,6 +217,12 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.waiters_max, 1, 10_000_000),
     },
     Spec {
+        key: "crons_max",
+        help: "[[cron]] tables at most.",
+        reload: true,
+        field: |c| Field::Number(&mut c.crons_max, 0, 100_000),
+    },
+    Spec {
         key: "memory",
         help: "Memory the server aims to stay in, 32MiB at least. Messages beyond it leave for run \
                files, those farthest from being taken first, and are read back in time.",

@@ -4,4 +4,5 @@
 mod common;
 
 mod crash;
+mod cron;
 mod preloaded;

@@ -1,0 +1,257 @@
+//! The thread that puts what is due.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quintet_door::Visit;
+use quintet_engine::{
+    Command, Compound, Effect, Guard, MessageId, Name, Outcome, Refusal, TableAsk, TableEntry,
+};
+use quintet_host::locked;
+
+use super::plan::{Look, Mark};
+use super::{Known, when};
+use crate::config::CronJob;
+use crate::desk::ServerDoor;
+use crate::server::{Ends, Server};
+
+/// The durable table of marks, a key each.
+const TABLE: &str = "quintet.cron";
+/// The wall clock may be set at any moment, so it is looked at this often. A
+/// put that was refused is tried again as often.
+const LOOK: Duration = Duration::from_secs(1);
+/// Where there are no tables nothing has to be looked at.
+const NOTHING: Duration = Duration::from_secs(3600);
+/// Marks that are read at once.
+const PAGE: u32 = 256;
+
+impl Server {
+    /// The thread of `[[cron]]`: runs until it is told to end.
+    pub(crate) fn run_crons(self: &Arc<Self>, ends: &Ends) {
+        let door = ServerDoor(Arc::clone(self));
+        let visit = Visit::new(&door);
+        let mut version = 0;
+        while !ends.stop.load(Ordering::SeqCst) {
+            let (jobs, newest) = {
+                let inside = locked(&self.crons.inside);
+                (inside.jobs.clone(), inside.version)
+            };
+            if version != newest && self.read_marks(&visit, &jobs) {
+                version = newest;
+            }
+            if version == newest {
+                for job in &jobs {
+                    self.look_at(&visit, job);
+                    if let Some(known) = locked(&self.crons.inside).known.get_mut(&job.name) {
+                        known.looked = true;
+                    }
+                }
+            }
+            self.crons.work.wait_for(self.rest(&jobs));
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn rest(&self, jobs: &[Arc<CronJob>]) -> Duration {
+        if jobs.is_empty() {
+            return NOTHING;
+        }
+        let now = self.core.clock.wall();
+        let wait = self.crons.next(now).since(now);
+        Duration::from_millis(wait.max(1)).min(LOOK)
+    }
+
+    /// Reads what is remembered of the tables, and forgets those that are no
+    /// more. False: it cannot be read.
+    fn read_marks(&self, visit: &Visit<'_>, jobs: &[Arc<CronJob>]) -> bool {
+        let mut after = None;
+        let mut gone = Vec::new();
+        let mut found: Vec<TableEntry> = Vec::new();
+        loop {
+            let ask = TableAsk::List {
+                table: Name::from(TABLE),
+                after: after.take(),
+                max: PAGE,
+            };
+            let Outcome::Entries(entries) = visit.ask(Command::Table(ask)) else {
+                return false;
+            };
+            let Some(last) = entries.last() else { break };
+            after = Some(last.key.clone());
+            for entry in entries {
+                match jobs.iter().any(|job| *job.name.as_bytes() == *entry.key) {
+                    true => found.push(entry),
+                    false => gone.push(entry.key),
+                }
+            }
+        }
+        for key in gone {
+            let forget = Compound {
+                effects: vec![set(&key, None)],
+                ..Compound::default()
+            };
+            visit.ask(Command::Compound(Box::new(forget)));
+        }
+        let mut inside = locked(&self.crons.inside);
+        inside
+            .known
+            .retain(|name, _| jobs.iter().any(|job| job.name == *name));
+        for job in jobs {
+            let entry = found.iter().find(|one| *one.key == *job.name.as_bytes());
+            let known = inside.known.entry(job.name.clone()).or_default();
+            known.read(entry);
+        }
+        true
+    }
+
+    /// Does what is due of a table.
+    fn look_at(&self, visit: &Visit<'_>, job: &CronJob) {
+        let policy = job.policy();
+        let when = when(job, &policy);
+        // A mark that is noted is looked at again; three looks end it.
+        for _ in 0..3 {
+            let mark = self.mark_of(job);
+            match when.look(&mark, self.core.clock.wall()) {
+                Look::Rest => return,
+                Look::Note { mark, missed } => {
+                    if self.remember(visit, job, mark, false).is_err() {
+                        return;
+                    }
+                    self.count_missed(job, missed);
+                }
+                Look::Put { mark, missed } => {
+                    if self.remember(visit, job, mark, true).is_ok() {
+                        self.count_missed(job, missed);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn mark_of(&self, job: &CronJob) -> Mark {
+        let inside = locked(&self.crons.inside);
+        let known = inside.known.get(&job.name);
+        known.map_or_else(Mark::default, |known| known.mark.clone())
+    }
+
+    fn count_missed(&self, job: &CronJob, missed: u64) {
+        if missed > 0 {
+            tracing::warn!("[[cron]] {}: {missed} runs were missed", job.name);
+            let mut inside = locked(&self.crons.inside);
+            let known = inside.known.entry(job.name.clone()).or_default();
+            known.missed += missed;
+        }
+    }
+
+    /// Makes `mark` durable, with the table's message if it `puts`, if the mark
+    /// is as it was read.
+    ///
+    /// # Errors
+    /// Why not, in words; nothing was put.
+    fn remember(
+        &self,
+        visit: &Visit<'_>,
+        job: &CronJob,
+        mark: Mark,
+        puts: bool,
+    ) -> Result<(), Refusal> {
+        let mut effects = Vec::new();
+        if puts {
+            effects.push(Effect::Put(job.put.clone()));
+        }
+        effects.push(set(job.name.as_bytes(), Some(&mark)));
+        let step = Compound {
+            guards: vec![self.guard(job)],
+            effects,
+            then: None,
+        };
+        let done = match visit.ask(Command::Compound(Box::new(step))) {
+            Outcome::Compound { ids, .. } => Ok(ids.first().copied()),
+            Outcome::Refused(refusal) => Err(refusal),
+            _ => Err(Refusal::Draining),
+        };
+        // The entry has a new version, or another than was known.
+        self.read_again(visit, job);
+        let id = done.map_err(|refusal| self.failed(job, refusal))?;
+        // Nothing was stored: the queue could not be made any more.
+        if puts && id == Some(MessageId(0)) {
+            return Err(self.failed(job, Refusal::TooManyQueues));
+        }
+        if let Some(id) = id {
+            let mut inside = locked(&self.crons.inside);
+            let known = inside.known.entry(job.name.clone()).or_default();
+            known.runs += 1;
+            known.error.clear();
+            let mut mark = known.mark.clone();
+            drop(inside);
+            // Of no consequence: it is only shown.
+            mark.last_id = Some(id.0);
+            let note = Compound {
+                guards: vec![self.guard(job)],
+                effects: vec![set(job.name.as_bytes(), Some(&mark))],
+                then: None,
+            };
+            visit.ask(Command::Compound(Box::new(note)));
+            self.read_again(visit, job);
+        }
+        Ok(())
+    }
+
+    /// A put was refused: says so, once for each reason.
+    fn failed(&self, job: &CronJob, refusal: Refusal) -> Refusal {
+        let text = refusal.text();
+        let mut inside = locked(&self.crons.inside);
+        let known = inside.known.entry(job.name.clone()).or_default();
+        known.failures += 1;
+        if known.error != text {
+            tracing::warn!("[[cron]] {}: not put: {text}", job.name);
+            text.clone_into(&mut known.error);
+        }
+        refusal
+    }
+
+    /// The mark is as it was read.
+    fn guard(&self, job: &CronJob) -> Guard {
+        let inside = locked(&self.crons.inside);
+        Guard::Table {
+            table: Name::from(TABLE),
+            key: job.name.as_bytes().into(),
+            version: inside.known.get(&job.name).and_then(|known| known.version),
+        }
+    }
+
+    fn read_again(&self, visit: &Visit<'_>, job: &CronJob) {
+        let ask = TableAsk::Get {
+            table: Name::from(TABLE),
+            key: job.name.as_bytes().into(),
+        };
+        if let Outcome::Entries(entries) = visit.ask(Command::Table(ask)) {
+            let mut inside = locked(&self.crons.inside);
+            let known = inside.known.entry(job.name.clone()).or_default();
+            known.read(entries.first());
+        }
+    }
+}
+
+impl Known {
+    /// What an entry says. One that nobody here wrote counts as none.
+    fn read(&mut self, entry: Option<&TableEntry>) {
+        self.version = entry.map(|entry| entry.version);
+        let mark = entry.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
+        self.mark = mark.unwrap_or_default();
+    }
+}
+
+/// Sets or removes a mark.
+fn set(key: &[u8], mark: Option<&Mark>) -> Effect {
+    // Numbers and texts have JSON.
+    let value = mark.map(|mark| serde_json::to_vec(mark).unwrap_or_default().into());
+    Effect::Set {
+        table: Name::from(TABLE),
+        key: key.into(),
+        value,
+        ttl_ms: None,
+    }
+}
