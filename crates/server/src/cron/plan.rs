@@ -82,7 +82,7 @@ impl When<'_> {
             last_id: if run { None } else { mark.last_id },
             ..mark.clone()
         };
-        let missed = missed + if passed > 1 { passed - 1 } else { 0 };
+        let missed = missed + u64::saturating_sub(passed, 1);
         match run {
             true => Look::Put { mark, missed },
             false => Look::Note { mark, missed },

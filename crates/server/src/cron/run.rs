@@ -167,10 +167,14 @@ impl Server {
             effects,
             then: None,
         };
-        let done = match visit.ask(Command::Compound(Box::new(step))) {
-            Outcome::Compound { ids, .. } => Ok(ids.first().copied()),
-            Outcome::Refused(refusal) => Err(refusal),
-            _ => Err(Refusal::Draining),
+        let outcome = visit.ask(Command::Compound(Box::new(step)));
+        let done = if let Outcome::Compound { ids, .. } = outcome {
+            Ok(ids.first().copied())
+        } else if let Outcome::Refused(refusal) = outcome {
+            Err(refusal)
+        } else {
+            // A hook of commands does not want it.
+            Err(Refusal::NotPermitted)
         };
         // The entry has a new version, or another than was known.
         self.read_again(visit, job);
