@@ -90,3 +90,29 @@ fn a_put_that_is_refused_is_tried_again() {
     server.await_number("cron_c_runs", |runs| runs == 1);
     server.client().take("w", b"due");
 }
+
+/// A reload brings a table, and a new schedule makes up for nothing.
+#[test]
+fn a_reload_counts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let server = start(&faults, &data, "crons_max = 1\n");
+    let file = data.with_extension("toml");
+    let reload = |text: &str| {
+        std::fs::write(&file, text).expect("written");
+        server.signal(rustix::process::Signal::HUP);
+    };
+    reload(&format!("{CRON}missed = 'once'\n"));
+    await_look(&server);
+    faults.shift_clock(LEAP);
+    server.await_number("cron_c_runs", |runs| runs == 1);
+    let renamed = CRON.replace("'c'", "'d'");
+    reload(&format!("{renamed}missed = 'once'\n"));
+    let began = Instant::now();
+    while !text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_d_runs\"") {
+        assert!(began.elapsed() < PATIENCE, "nobody looks at the new table");
+    }
+    assert_eq!(server.number("cron_d_runs"), 0);
+    assert_eq!(server.number("ready"), 1);
+}
