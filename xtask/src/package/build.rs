@@ -72,6 +72,19 @@ fn triple(glibc: bool) -> Result<(String, bool)> {
     Ok((format!("{arch}-unknown-linux-gnu"), false))
 }
 
+/// Where the compiler has a linker that keeps one of functions with the same code, which is a
+/// tenth of them: nothing here compares the addresses of two. `None`: with other compilers.
+fn folding_linker() -> Result<Option<PathBuf>> {
+    let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let told = said(Command::new("rustc").arg("-vV"))?;
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let folder = Path::new(&sysroot)
+        .join("lib/rustlib")
+        .join(host.context("rustc names no host")?)
+        .join("bin/gcc-ld");
+    Ok(folder.join("ld.lld").exists().then_some(folder))
+}
+
 fn compile(source: &Source, triple: &str, musl: bool) -> Result<PathBuf> {
     let home = cargo_home()?;
     let folders = [
@@ -85,6 +98,11 @@ fn compile(source: &Source, triple: &str, musl: bool) -> Result<PathBuf> {
         // 1.2.4; the trial would see a program that cannot.
         "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
     ];
+    if let Some(linker) = folding_linker()? {
+        flags.push(format!("-Clink-arg=-B{}", linker.display()));
+        flags.push("-Clink-arg=-fuse-ld=lld".to_owned());
+        flags.push("-Clink-arg=-Wl,--icf=all".to_owned());
+    }
     let mut c_flags = Vec::new();
     for (folder, name) in folders {
         flags.push(format!("--remap-path-prefix={}={name}", folder.display()));
