@@ -67,7 +67,8 @@ fn a_server_becomes_a_cluster_and_a_server_again_with_every_message() {
         number_before(&text, " runs with ")
     };
     assert!(ahead() > 0);
-    assert_eq!(ahead(), 0, "what is there is not stored again");
+    // A server that still writes runs has new ones; what is there is not stored again.
+    until("nothing is stored again", || (ahead() == 0).then_some(()));
     let (status, text) = cluster.fails("a", &cluster.dir().join("a"), SMALL);
     assert!(!status.success(), "{text}");
     assert!(text.contains("or that was interrupted"), "{text}");
