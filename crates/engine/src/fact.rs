@@ -6,7 +6,7 @@
 
 use crate::codec::coded;
 use crate::cold::{Block, RunId};
-use crate::command::{BackTo, Party};
+use crate::command::{BackTo, Party, Scope};
 use crate::message::{At, Attachment, Attr, Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::settings::Overrides;
@@ -252,8 +252,10 @@ pub enum Fact {
         mark: Box<[u8]>,
         /// The first put.
         id: MessageId,
-        /// Until when.
+        /// Until when at most; [`Ms::NEVER`]: no time ends it.
         until: Ms,
+        /// What else ends it.
+        scope: Scope,
     },
 }
 
@@ -367,6 +369,8 @@ coded! {
         Doomed = 5,
         /// It was archived long enough.
         Retention = 6,
+        /// A put with its dedupe id took its place.
+        Replaced = 7,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settings the engine decides by. They come from the configuration file and
 //! from facts; `decide` reads them, `apply` never does.
 
+use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
 use crate::retry::RetryOn;
 
@@ -71,6 +72,16 @@ pub struct QueueSettings {
     pub when_full: WhenFull,
     /// A put whose key was put within this time is refused, ms; 0: off.
     pub dedupe_by_key_ms: u64,
+    /// A put without a dedupe id has the hash of its body as one; a body that is not in memory
+    /// has none.
+    pub unique_by_body: bool,
+    /// For how long a dedupe id is remembered at most, unless the put says, ms; 0: without a
+    /// bound, but for the scope [`Scope::Window`].
+    pub unique_for_ms: u64,
+    /// What else ends that, unless the put says.
+    pub unique_until: Scope,
+    /// What becomes of repeats, unless the put says.
+    pub unique_repeat: OnRepeat,
     /// How long archived messages are kept, ms.
     pub retention_ms: u64,
     /// An empty queue nobody refers to is dropped after this time, ms, or up
@@ -124,6 +135,10 @@ impl Default for QueueSettings {
             expire_to: None,
             when_full: WhenFull::Refuse,
             dedupe_by_key_ms: 0,
+            unique_by_body: false,
+            unique_for_ms: 24 * 3600 * 1000,
+            unique_until: Scope::Window,
+            unique_repeat: OnRepeat::Refuse,
             retention_ms: 24 * 3600 * 1000,
             idle_ms: 3600 * 1000,
             paused: false,
@@ -201,6 +216,14 @@ pub struct Overrides {
     pub retry_max: Option<u32>,
     /// See [`QueueSettings::retry_on`].
     pub retry_on: Option<RetryOn>,
+    /// See [`QueueSettings::unique_by_body`].
+    pub unique_by_body: Option<bool>,
+    /// See [`QueueSettings::unique_for_ms`].
+    pub unique_for_ms: Option<u64>,
+    /// See [`QueueSettings::unique_until`].
+    pub unique_until: Option<Scope>,
+    /// See [`QueueSettings::unique_repeat`].
+    pub unique_repeat: Option<OnRepeat>,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
@@ -235,6 +258,10 @@ macro_rules! each_override {
             retry_jitter,
             retry_max,
             retry_on,
+            unique_by_body,
+            unique_for_ms,
+            unique_until,
+            unique_repeat,
         );
     };
 }

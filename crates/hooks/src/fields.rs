@@ -297,8 +297,9 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             let old = put.more.get_or_insert_default().dedupe.take();
             put.more.get_or_insert_default().dedupe = Some(Dedupe {
                 id,
-                window_ms: old.map_or(DEDUPE_MS, |old| old.window_ms),
-                return_first: true,
+                window_ms: old.as_ref().and_then(|old| old.window_ms),
+                scope: old.as_ref().and_then(|old| old.scope),
+                on_repeat: Some(OnRepeat::First),
             });
         }
         "attrs" => {

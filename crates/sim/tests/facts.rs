@@ -202,9 +202,15 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             prop::option::of(small()),
             retry_on(),
         ),
+        (
+            prop::option::of(any::<bool>()),
+            n(),
+            prop::option::of(one_of(Scope::ALL)),
+            prop::option::of(one_of(OnRepeat::ALL)),
+        ),
     )
         .prop_map(
-            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry)| Overrides {
+            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique)| Overrides {
                 default_rank: a.0,
                 default_ttr_ms: a.1,
                 messages_max: a.2,
@@ -238,6 +244,10 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 retry_jitter: retry.3,
                 retry_max: retry.4,
                 retry_on: retry.5,
+                unique_by_body: unique.0,
+                unique_for_ms: unique.1,
+                unique_until: unique.2,
+                unique_repeat: unique.3,
             },
         )
 }
@@ -410,13 +420,21 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 change: Box::new(change),
             })
             .boxed(),
-        Kind::Remembered => (queue(), one_of(Mark::ALL), bytes(), number(), ms())
-            .prop_map(|(queue, kind, mark, id, until)| Fact::Remembered {
+        Kind::Remembered => (
+            queue(),
+            one_of(Mark::ALL),
+            bytes(),
+            number(),
+            ms(),
+            one_of(Scope::ALL),
+        )
+            .prop_map(|(queue, kind, mark, id, until, scope)| Fact::Remembered {
                 queue,
                 kind,
                 mark,
                 id: MessageId(id),
                 until,
+                scope,
             })
             .boxed(),
         Kind::Frozen => (run(), block(), prop::collection::vec(id(), 8))

@@ -17,7 +17,7 @@ use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
 
-use read::Reader;
+use read::{Reader, of_byte};
 use write::Writer;
 
 pub use table::FactKind;
@@ -53,6 +53,8 @@ impl std::error::Error for FactError {}
 const DELAYED: u8 = 4;
 /// The same of the byte of a failure: its error follows.
 const FAILED: u8 = 8;
+/// What ends a mark besides its time stands in the upper bits of its kind.
+const SCOPE_SHIFT: u32 = 4;
 
 impl Fact {
     /// Appends the record to `out`.
@@ -178,9 +180,10 @@ impl Fact {
                 mark,
                 id,
                 until,
+                scope,
             } => {
                 w.number(u64::from(queue.0));
-                w.coded(*kind);
+                w.byte(kind.byte() | scope.byte() << SCOPE_SHIFT);
                 w.bytes(mark);
                 w.number(id.0);
                 w.number(until.0);
@@ -445,13 +448,18 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             Fact::Image(message, lease)
         }
         FactKind::Restored => Fact::Restored(message::read(r, large)?),
-        FactKind::Remembered => Fact::Remembered {
-            queue: QueueId(r.small("queue")?),
-            kind: r.coded()?,
-            mark: r.bytes()?.into(),
-            id: MessageId(r.number()?),
-            until: Ms(r.number()?),
-        },
+        FactKind::Remembered => {
+            let queue = QueueId(r.small("queue")?);
+            let byte = r.byte()?;
+            Fact::Remembered {
+                queue,
+                kind: of_byte(byte & ((1 << SCOPE_SHIFT) - 1))?,
+                mark: r.bytes()?.into(),
+                id: MessageId(r.number()?),
+                until: Ms(r.number()?),
+                scope: of_byte(byte >> SCOPE_SHIFT)?,
+            }
+        }
         FactKind::Withheld => Fact::Withheld {
             at: r.at()?,
             party: Party(r.number()?),

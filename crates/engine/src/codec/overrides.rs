@@ -3,6 +3,7 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
+use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
 use crate::retry::RetryOn;
 use crate::settings::{DeadLetter, Overrides, Rate, WhenFull, each_override};
@@ -101,6 +102,21 @@ impl Field for RetryOn {
         RetryOn::of_bits(r.small("setting")?)
     }
 }
+
+macro_rules! coded_fields {
+    ($($kind:ty),*) => {
+        $(impl Field for $kind {
+            fn write(&self, w: &mut Writer<'_>) {
+                w.coded(*self);
+            }
+            fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+                r.coded()
+            }
+        })*
+    };
+}
+
+coded_fields!(Scope, OnRepeat);
 
 macro_rules! fields {
     ($($field:ident),* $(,)?) => {

@@ -5,6 +5,11 @@ use crate::message::{Attachment, Attr};
 use crate::time::Ms;
 use crate::varint;
 
+/// The value that this byte stands for.
+pub(super) fn of_byte<C: Coded>(byte: u8) -> Result<C, FactError> {
+    C::of(byte).ok_or(FactError::BadField(C::FIELD))
+}
+
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -23,7 +28,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn coded<C: Coded>(&mut self) -> Result<C, FactError> {
-        C::of(self.byte()?).ok_or(FactError::BadField(C::FIELD))
+        of_byte(self.byte()?)
     }
 
     pub(super) fn number(&mut self) -> Result<u64, FactError> {

@@ -1,12 +1,14 @@
 //! Putting.
 
 use hashbrown::{HashMap, HashSet};
+use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use super::Stop;
-use crate::command::{Expiry, Past, Principal, Put, PutMore, When};
+use super::cold::Cold;
+use crate::command::{Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When};
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal, Mark};
+use crate::fact::{Fact, Journal, Mark, Removal};
 use crate::message::{Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Delivery, Outcome, Refusal};
@@ -33,6 +35,17 @@ fn has_long_key(more: &PutMore) -> bool {
 enum Repeat {
     No,
     Of(MessageId),
+    /// It takes the place of this one, which waits; if that is in no run and not in memory, it
+    /// is gone.
+    Instead(MessageId),
+}
+
+/// What a put leaves behind.
+struct Left {
+    key: MarkKey,
+    until: Ms,
+    scope: Scope,
+    on_repeat: OnRepeat,
 }
 
 impl Engine {
@@ -47,7 +60,10 @@ impl Engine {
                 self.count_live(queue, |totals| totals.repeats += 1);
                 Ok(Outcome::Put { id, fresh: false })
             }
-            Ok(Repeat::No) => {
+            Ok(repeat) => {
+                if let Repeat::Instead(first) = repeat {
+                    self.replace_first(cx, first);
+                }
                 let id = self.store_put(cx, queue, put);
                 Ok(Outcome::Put { id, fresh: true })
             }
@@ -69,10 +85,23 @@ impl Engine {
         put: &Put,
     ) -> Result<Repeat, Stop> {
         let repeat = self.may_put(queue, put, 0, 0)?;
-        if matches!(repeat, Repeat::No) {
-            self.room_is_here([put])?;
-            if !self.is_fanout_only(queue) {
-                self.make_room(cx, queue, put.body.len())?;
+        match repeat {
+            Repeat::Of(_) => {}
+            Repeat::No => {
+                self.room_is_here([put])?;
+                if !self.is_fanout_only(queue) {
+                    self.make_room(cx, queue, put.body.len())?;
+                }
+            }
+            // It leaves as much room as one needs, but for the bytes.
+            Repeat::Instead(first) => {
+                let slot = self.look_up(first)?;
+                let left = slot.map_or(0, |slot| self.store.messages.at(slot).body.len());
+                self.room_is_here([put])?;
+                let bytes = put.body.len().saturating_sub(left);
+                if !self.is_fanout_only(queue) && !self.fits(queue, 0, bytes) {
+                    return Err(Refusal::QueueFull.into());
+                }
             }
         }
         Ok(repeat)
@@ -140,6 +169,10 @@ impl Engine {
                 self.count_live(queue, |totals| totals.repeats += 1);
                 id
             }
+            Ok(Repeat::Instead(first)) => {
+                self.replace_first(cx, first);
+                self.store_put(cx, queue, &mut put)
+            }
             Ok(Repeat::No) | Err(_) => {
                 // What refuses now is a copy of an earlier one that filled a
                 // child, and all are stored or none.
@@ -169,10 +202,10 @@ impl Engine {
                     return Ok(());
                 }
                 let own = self.marks_of(queue, put);
-                if own.iter().any(|(key, _)| marks.contains(key)) {
+                if own.iter().any(|left| marks.contains(&left.key)) {
                     return Ok(());
                 }
-                marks.extend(own.into_iter().map(|(key, _)| key));
+                marks.extend(own.into_iter().map(|left| left.key));
                 let (count, bytes) = (before.0 + 1, before.1 + put.body.len());
                 asked.insert(queue, (count, bytes));
                 if self.is_fanout_only(queue)
@@ -203,33 +236,67 @@ impl Engine {
     /// The first put with this dedupe id, if it is remembered.
     pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, Refusal> {
         let queue = self.store.find(queue).ok_or(Refusal::NotFound)?;
-        let mark = self.store.marks.get(&(queue, Mark::Dedupe, id));
-        let mark = mark.filter(|mark| mark.until > self.now);
+        let mark = self.store.known(&(queue, Mark::Dedupe, id), self.now);
         let id = mark.ok_or(Refusal::NotFound)?.id;
         Ok(Outcome::Put { id, fresh: false })
     }
 
-    /// What a put leaves behind so that a repeat is known, and for how long,
-    /// in the order repeats are looked for.
-    fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[(MarkKey, u64); 1]> {
+    /// What a put leaves behind so that a repeat is known, in the order repeats are looked for.
+    fn marks_of(&self, id: QueueId, put: &Put) -> SmallVec<[Left; 1]> {
         let mut marks = SmallVec::new();
-        let Some(more) = &put.more else {
+        let settings = &self.store.seated(id).live.settings;
+        let more = put.more.as_deref();
+        if more.is_none() && !settings.unique_by_body {
             return marks;
+        }
+        let mut leave = |kind, mark: Box<[u8]>, window_ms: u64, scope, on_repeat| {
+            let until = match (window_ms, scope) {
+                (0, Scope::Window) => return,
+                (0, Scope::Waiting | Scope::Started | Scope::Done) => Ms::NEVER,
+                (window_ms, _) => self.now + window_ms,
+            };
+            marks.push(Left {
+                key: (id, kind, mark),
+                until,
+                scope,
+                on_repeat,
+            });
         };
-        if let Some(token) = &more.token {
-            marks.push(((id, Mark::Token, token.clone()), TOKEN_WINDOW_MS));
+        if let Some(token) = more.and_then(|more| more.token.clone()) {
+            let first = OnRepeat::First;
+            leave(Mark::Token, token, TOKEN_WINDOW_MS, Scope::Window, first);
         }
-        if let Some(dedupe) = &more.dedupe {
-            marks.push(((id, Mark::Dedupe, dedupe.id.clone()), dedupe.window_ms));
+        let dedupe = more.and_then(|more| more.dedupe.as_ref());
+        // What was put elsewhere was unique there, or not.
+        let of_body = settings.unique_by_body && more.is_none_or(|more| more.past.is_none());
+        let body = || match (of_body, put.body.as_small()) {
+            (true, Some(body)) => Some(Sha256::digest(body).as_slice().into()),
+            _ => None,
+        };
+        if let Some(mark) = dedupe.map_or_else(body, |dedupe| Some(dedupe.id.clone())) {
+            let window_ms = dedupe.and_then(|dedupe| dedupe.window_ms);
+            let scope = dedupe.and_then(|dedupe| dedupe.scope);
+            let on_repeat = dedupe.and_then(|dedupe| dedupe.on_repeat);
+            leave(
+                Mark::Dedupe,
+                mark,
+                window_ms.unwrap_or(settings.unique_for_ms),
+                scope.unwrap_or(settings.unique_until),
+                on_repeat.unwrap_or(settings.unique_repeat),
+            );
         }
-        let queue = self.store.queue(id);
-        let by_key = queue.map_or(0, |queue| queue.live.settings.dedupe_by_key_ms);
-        if let Some(key) = &more.key
-            && by_key > 0
+        if let Some(key) = more.and_then(|more| more.key.as_ref())
+            && settings.dedupe_by_key_ms > 0
         {
-            marks.push(((id, Mark::Key, Box::from(key.as_ref())), by_key));
+            let (window_ms, refuse) = (settings.dedupe_by_key_ms, OnRepeat::Refuse);
+            leave(
+                Mark::Key,
+                key.as_ref().into(),
+                window_ms,
+                Scope::Window,
+                refuse,
+            );
         }
-        marks.retain(|(_, window_ms)| *window_ms > 0);
         marks
     }
 
@@ -273,26 +340,57 @@ impl Engine {
     }
 
     fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
-        for (key, _) in self.marks_of(queue, put) {
-            let known = self.store.marks.get(&key);
-            let Some(id) = known.filter(|m| m.until > self.now).map(|m| m.id) else {
+        for left in self.marks_of(queue, put) {
+            let Some(known) = self.store.known(&left.key, self.now) else {
                 continue;
             };
-            let returns = match key.1 {
-                Mark::Token => true,
-                Mark::Key => false,
-                Mark::Dedupe => {
-                    let dedupe = put.more.as_ref().and_then(|more| more.dedupe.as_ref());
-                    dedupe.is_some_and(|dedupe| dedupe.return_first)
-                }
-            };
-            return if returns {
-                Ok(Repeat::Of(id))
-            } else {
-                Err(Refusal::Duplicate(id))
+            return match left.on_repeat {
+                OnRepeat::First => Ok(Repeat::Of(known.id)),
+                OnRepeat::Replace if self.may_wait(known.id) => Ok(Repeat::Instead(known.id)),
+                OnRepeat::Replace | OnRepeat::Refuse => Err(Refusal::Duplicate(known.id)),
             };
         }
         Ok(Repeat::No)
+    }
+
+    /// True if the message waits, or is not in memory.
+    fn may_wait(&self, id: MessageId) -> bool {
+        let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
+        self.store.message(id).map_or_else(
+            || self.store.may_be_cold(id),
+            |message| waits(message) && !message.is_expired(self.now),
+        )
+    }
+
+    /// Those that puts take the place of are in memory, or there no longer.
+    pub(super) fn replaced_are_here<'a>(
+        &mut self,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<(), Cold> {
+        for put in puts {
+            if put.more.is_none() && !self.settings_may_replace(&put.queue) {
+                continue;
+            }
+            if let Some(queue) = self.store.find(&put.queue)
+                && let Ok(Repeat::Instead(id)) = self.repeat_of(queue, put)
+            {
+                self.look_up(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settings_may_replace(&self, queue: &Name) -> bool {
+        let queue = self.store.find(queue).and_then(|id| self.store.queue(id));
+        queue.is_some_and(|queue| queue.live.settings.unique_by_body)
+    }
+
+    /// The first put makes way for the one that takes its place.
+    fn replace_first<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if let Some(at) = self.store.message(id).map(Message::at) {
+            let why = Removal::Replaced;
+            self.fact(cx, Fact::Removed { at, why });
+        }
     }
 
     /// Stores a message that was found good, and its copies in the queue's
@@ -317,7 +415,11 @@ impl Engine {
             };
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
-            if matches!(self.may_put(child, &copy, 0, 0), Ok(Repeat::No))
+            let repeat = self.may_put(child, &copy, 0, 0);
+            if let Ok(Repeat::Instead(earlier)) = repeat {
+                self.replace_first(cx, earlier);
+            }
+            if matches!(repeat, Ok(Repeat::No | Repeat::Instead(_)))
                 && self.make_room(cx, child, copy.body.len()).is_ok()
             {
                 let id = self.store_one(cx, child, &mut copy);
@@ -419,8 +521,8 @@ impl Engine {
             }
         }
         self.fact(cx, Fact::Put(message));
-        for ((queue, kind, mark), window) in marks {
-            let until = now + window;
+        for left in marks {
+            let (queue, kind, mark) = left.key;
             self.fact(
                 cx,
                 Fact::Remembered {
@@ -428,7 +530,8 @@ impl Engine {
                     kind,
                     mark,
                     id: number,
-                    until,
+                    until: left.until,
+                    scope: left.scope,
                 },
             );
         }

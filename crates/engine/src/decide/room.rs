@@ -186,7 +186,7 @@ impl Engine {
     #[inline]
     pub(super) fn room_is_here<'a>(
         &mut self,
-        puts: impl IntoIterator<Item = &'a Put>,
+        puts: impl IntoIterator<Item = &'a Put> + Clone,
     ) -> Result<(), Cold> {
         match self.store.cold.is_empty() {
             true => Ok(()),
@@ -195,7 +195,11 @@ impl Engine {
     }
 
     #[cold]
-    fn ask_for_room<'a>(&mut self, puts: impl IntoIterator<Item = &'a Put>) -> Result<(), Cold> {
+    fn ask_for_room<'a>(
+        &mut self,
+        puts: impl IntoIterator<Item = &'a Put> + Clone,
+    ) -> Result<(), Cold> {
+        self.replaced_are_here(puts.clone())?;
         let mut asked: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
         for put in puts {
             let Some(queue) = self

@@ -4,7 +4,7 @@
 //! message that is not here is no error: replay may begin after the segment
 //! with the put, and the message's later image brings it in.
 
-use super::{Durable, MarkKey, Memory, Queue};
+use super::{Durable, Memory, Queue};
 use crate::command::{BackTo, Party};
 use crate::fact::{Bound, Change, Fact, Lease, Removal, Return, Transfer};
 use crate::message::{At, Home, Message, MessageId, QueueId, State};
@@ -53,6 +53,7 @@ impl Durable {
                 status,
             } => {
                 self.count(at.queue, |totals| totals.finished += 1);
+                self.untie(at.id);
                 self.restate(at.id, |message| {
                     message.state = if relayed { State::Relayed } else { State::Done };
                     let extra = message.extra_mut();
@@ -109,8 +110,17 @@ impl Durable {
                 mark,
                 id,
                 until,
+                scope,
             } => {
-                self.remember((queue, kind, mark), Memory { id, until, home });
+                let era = self.queue(queue).map_or(0, |queue| queue.era);
+                let memory = Memory {
+                    id,
+                    until,
+                    home,
+                    scope,
+                    era,
+                };
+                self.remember((queue, kind, mark), memory);
             }
             Fact::IdMark(next) => {
                 self.next_id = self.next_id.max(next);
@@ -248,15 +258,17 @@ impl Durable {
             Removal::Finished => totals.finished += 1,
             Removal::Deleted => totals.deleted += 1,
             Removal::Expired => totals.expired += 1,
-            Removal::Discarded => totals.discarded += 1,
+            Removal::Discarded | Removal::Replaced => totals.discarded += 1,
             Removal::Doomed | Removal::Retention => {}
         });
+        self.untie(at.id);
         let slot = self.slot(at.id)?;
         self.take_out(slot)
     }
 
     fn lease(&mut self, at: At, lease: Lease) {
         self.count(at.queue, |totals| totals.leases += 1);
+        self.untie_started(at.id);
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
         let message = self.messages.at_mut(slot);
@@ -379,6 +391,7 @@ impl Durable {
 
     fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);
+        self.untie(at.id);
         self.count_in(to, |totals| totals.moved_in += 1);
         // The place is an id that no message will have.
         self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
@@ -394,49 +407,6 @@ impl Durable {
             message.place = place;
         });
         self.forget_empty_ghost(at.queue);
-    }
-
-    fn remember(&mut self, key: MarkKey, memory: Memory) {
-        // Marks go with their queue, whose number a later one may get.
-        if self.queue(key.0).is_none_or(|queue| queue.live.dropped) {
-            return;
-        }
-        self.count_home(memory.home);
-        self.mark_ends.insert((memory.until, key.clone()));
-        let queue = key.0;
-        if let Some(old) = self.marks.insert(key.clone(), memory) {
-            self.uncount_home(old.home);
-            if old.until != memory.until {
-                self.mark_ends.remove(&(old.until, key));
-            }
-        } else if let Some(queue) = self.queue_mut(queue) {
-            queue.marks += 1;
-        }
-    }
-
-    /// A mark is over.
-    pub(super) fn forget_mark(&mut self, key: &MarkKey) -> Option<Memory> {
-        let memory = self.marks.remove(key)?;
-        self.uncount_home(memory.home);
-        if let Some(queue) = self.queue_mut(key.0) {
-            queue.marks -= 1;
-        }
-        Some(memory)
-    }
-
-    /// Drops marks whose time is over.
-    pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
-        for _ in 0..max {
-            let Some((until, _)) = self.mark_ends.first() else {
-                return;
-            };
-            if *until > now {
-                return;
-            }
-            if let Some((_, key)) = self.mark_ends.pop_first() {
-                self.forget_mark(&key);
-            }
-        }
     }
 
     fn begin_epoch(&mut self, epoch: u64, _now: Ms) {

@@ -76,6 +76,7 @@ impl Durable {
             };
             if let Some(message) = self.messages.remove(slot) {
                 self.ids.remove(message.id.0);
+                self.untie(message.id);
                 if !message.home.is_run() {
                     self.uncount_home(message.home);
                     self.uncount_body(run_of_body(&message));

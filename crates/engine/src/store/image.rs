@@ -151,13 +151,11 @@ impl Durable {
         let mut keys: Vec<MarkKey> = here.map(|(key, _)| key.clone()).collect();
         keys.sort_unstable();
         for key in keys {
+            // Marks go with their queue. What a flush took is told of here at last.
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
             let of_memory = queue.map(|queue| queue.live.settings.memory);
-            let Some(of_memory) = of_memory else {
-                // Marks go with their queue.
-                if let Some(memory) = self.forget_mark(&key) {
-                    self.mark_ends.remove(&(memory.until, key));
-                }
+            let (Some(of_memory), false) = (of_memory, self.is_flushed(&key)) else {
+                self.forget(&key);
                 continue;
             };
             if let Some(memory) = self.marks.get_mut(&key) {
@@ -199,7 +197,8 @@ impl Durable {
             facts.push(Fact::SentImage(message, sent.to.clone()));
         }
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
-        let marks = self.marks.iter().filter(|(key, _)| self.is_logged(key.0));
+        let marks = self.marks.iter();
+        let marks = marks.filter(|(key, _)| self.is_logged(key.0) && !self.is_flushed(key));
         let mut marks: Vec<_> = marks.collect();
         marks.sort_by(|a, b| a.0.cmp(b.0));
         facts.extend(
@@ -239,6 +238,7 @@ fn remembered((queue, kind, mark): &MarkKey, memory: &Memory) -> Fact {
         mark: mark.clone(),
         id: memory.id,
         until: memory.until,
+        scope: memory.scope,
     }
 }
 

@@ -9,6 +9,7 @@ mod ids;
 mod image;
 mod index;
 mod makers;
+mod marks;
 mod outbox;
 mod queue;
 mod slab;
@@ -35,7 +36,7 @@ use tables::Tables;
 pub(crate) use tables::{cost as table_cost, told as table_told};
 pub(crate) use weight::of_queue as queue_weight;
 
-use crate::command::Party;
+use crate::command::{Party, Scope};
 use crate::fact::{Lease, Mark, ShardCounts};
 use crate::message::{Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
@@ -50,6 +51,9 @@ pub(crate) struct Memory {
     pub(crate) id: MessageId,
     pub(crate) until: Ms,
     pub(crate) home: Home,
+    pub(crate) scope: Scope,
+    /// Its queue's when it was remembered: a flush since then took what waited.
+    era: u32,
 }
 
 pub(crate) type MarkKey = (QueueId, Mark, Box<[u8]>);
@@ -70,7 +74,10 @@ pub(crate) struct Durable {
     /// Prepared and ready messages with an expiry time.
     pub(crate) expiries: BTreeSet<(Ms, MessageId)>,
     pub(crate) marks: HashMap<MarkKey, Memory, Hash>,
+    /// Marks that time ends. An index over `marks`.
     pub(crate) mark_ends: BTreeSet<(Ms, MarkKey)>,
+    /// Marks that end with what becomes of a message, by it. An index over `marks`.
+    tied: HashMap<MessageId, MarkKey, Hash>,
     /// Messages and marks by the segment that holds them.
     pub(crate) homes: BTreeMap<Home, u64>,
     pub(crate) graves: Graves,

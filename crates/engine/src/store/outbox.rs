@@ -28,6 +28,7 @@ impl Durable {
     /// Takes a message out of its queue and sets it aside for another shard.
     pub(super) fn send(&mut self, at: At, to: Name, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);
+        self.untie(at.id);
         let Some(mut message) = self.slot(at.id).and_then(|slot| self.take_out(slot)) else {
             return;
         };

@@ -60,10 +60,7 @@ impl Durable {
             "body bytes {body_bytes} {}",
             self.body_bytes
         );
-        ensure!(
-            self.marks.len() == self.mark_ends.len(),
-            "marks and their ends differ"
-        );
+        self.verify_marks()?;
         self.verify_cold()?;
         self.verify_tables()?;
         self.verify_weights()?;

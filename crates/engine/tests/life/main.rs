@@ -107,8 +107,9 @@ fn a_key_that_no_protocol_can_name_is_refused() {
     let unique = |len: usize| PutMore {
         dedupe: Some(Dedupe {
             id: vec![7; len].into(),
-            window_ms: 1000,
-            return_first: false,
+            window_ms: Some(1000),
+            scope: None,
+            on_repeat: None,
         }),
         ..PutMore::default()
     };
@@ -477,8 +478,9 @@ fn repeats_are_known_by_token_dedupe_id_and_key() {
     let dedupe = || {
         let dedupe = Dedupe {
             id: b"d".as_slice().into(),
-            window_ms: 100,
-            return_first: false,
+            window_ms: Some(100),
+            scope: None,
+            on_repeat: None,
         };
         with(PutMore {
             dedupe: Some(dedupe),

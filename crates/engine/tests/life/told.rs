@@ -255,8 +255,9 @@ fn queues_of_mere_use_go_after_an_hour_and_those_made_on_purpose_stay() {
     let marked = PutMore {
         dedupe: Some(Dedupe {
             id: Box::from(*b"once"),
-            window_ms: 2 * 3_600_000,
-            return_first: false,
+            window_ms: Some(2 * 3_600_000),
+            scope: None,
+            on_repeat: None,
         }),
         ..PutMore::default()
     };

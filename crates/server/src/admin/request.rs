@@ -207,8 +207,9 @@ fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
         attrs,
         dedupe: text("unique").map(|id| Dedupe {
             id: id.as_bytes().into(),
-            window_ms: UNIQUE_MS,
-            return_first: false,
+            window_ms: None,
+            scope: None,
+            on_repeat: None,
         }),
         ..PutMore::default()
     };
@@ -328,8 +329,9 @@ fn token(of: &Value) -> Option<Dedupe> {
     let token = of.get("token").and_then(Value::as_str)?;
     Some(Dedupe {
         id: token.as_bytes().into(),
-        window_ms: IMPORT_WINDOW_MS,
-        return_first: false,
+        window_ms: Some(IMPORT_WINDOW_MS),
+        scope: Some(Scope::Window),
+        on_repeat: Some(OnRepeat::Refuse),
     })
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use quintet_engine::{
     BackTo, Bound, Command, Message, MessageId, Ms, Name, Outcome, Overrides, Party, QueueId,
-    QueueSettings, QueueTotals, Refusal, Settings, State, Take, WallAhead,
+    QueueSettings, QueueTotals, Refusal, Scope, Settings, State, Take, WallAhead,
 };
 
 /// A queue; a dropped one stays while messages of it are reserved.
@@ -97,6 +97,9 @@ struct Mark {
     mark: Box<[u8]>,
     id: MessageId,
     until: Ms,
+    scope: Scope,
+    /// How often its message was leased when it was put.
+    reserves: u32,
 }
 
 /// The model.
@@ -403,6 +406,7 @@ impl Model {
     /// Queues that exist only because of waiting takes and references come and
     /// go with them; dropped ones go with their last message.
     fn tidy(&mut self) {
+        self.forget_marks();
         let named = self.named();
         for name in &named {
             if self.find(name).is_none() {

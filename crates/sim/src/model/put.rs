@@ -1,23 +1,43 @@
 //! Putting.
 
 use quintet_engine::{
-    At, Expiry, Extra, Mark as Kind, Message, MessageId, Name, Outcome, Past, Put, QueueId,
-    Refusal, State, When, WhenFull,
+    At, Dedupe, Expiry, Extra, Mark as Kind, Message, MessageId, Ms, Name, OnRepeat, Outcome, Past,
+    Put, QueueId, Refusal, Scope, State, When, WhenFull,
 };
+use sha2::{Digest as _, Sha256};
 
 use super::{Item, Mark, Model};
 
 /// How long an idempotency token is remembered, ms.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
+/// Kind, mark, end, scope, what becomes of a repeat.
+type Left = (Kind, Box<[u8]>, Ms, Scope, OnRepeat);
+
+/// What came of looking for repeats.
+enum Repeat {
+    No,
+    Of(MessageId),
+    /// It takes the place of this one.
+    Instead(MessageId),
+}
+
 impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, Refusal> {
         let queue = self.find_or_make(&put.queue)?;
-        if let Some(id) = self.may_put(queue, &put)? {
-            return Ok(Outcome::Put { id, fresh: false });
-        }
-        if !self.settings_of(queue).fanout_only {
-            self.make_room(queue, put.body.len())?;
+        let only = self.settings_of(queue).fanout_only;
+        match self.may_put(queue, &put)? {
+            Repeat::Of(id) => return Ok(Outcome::Put { id, fresh: false }),
+            Repeat::Instead(id) => {
+                let left = self.item(id).map_or(0, |item| item.message.body.len());
+                let bytes = put.body.len().saturating_sub(left);
+                if !only && !self.fits(queue, 0, bytes) {
+                    return Err(Refusal::QueueFull);
+                }
+                self.replace(id);
+            }
+            Repeat::No if !only => self.make_room(queue, put.body.len())?,
+            Repeat::No => {}
         }
         let id = self.store(queue, put);
         Ok(Outcome::Put { id, fresh: true })
@@ -38,7 +58,9 @@ impl Model {
                         .iter()
                         .any(|a| marks(put).iter().any(|b| a.0 == b.0 && a.1 == b.1))
             };
-            if self.may_put(queue, put)?.is_some() || fresh.iter().find(repeats).is_some() {
+            if matches!(self.may_put(queue, put)?, Repeat::Of(_))
+                || fresh.iter().find(repeats).is_some()
+            {
                 continue;
             }
             fresh.push((queue, put));
@@ -54,7 +76,11 @@ impl Model {
         let mut ids = Vec::new();
         for (put, queue) in puts.into_iter().zip(queues) {
             ids.push(match self.repeat_of(queue, &put) {
-                Ok(Some(id)) | Err(Refusal::Duplicate(id)) => id,
+                Ok(Repeat::Of(id)) | Err(Refusal::Duplicate(id)) => id,
+                Ok(Repeat::Instead(id)) => {
+                    self.replace(id);
+                    self.store(queue, put)
+                }
                 _ => {
                     if !self.settings_of(queue).fanout_only {
                         // A copy of an earlier one may have filled a child.
@@ -67,7 +93,7 @@ impl Model {
         Ok(Outcome::PutMany(ids))
     }
 
-    fn may_put(&self, queue: QueueId, put: &Put) -> Result<Option<MessageId>, Refusal> {
+    fn may_put(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
         let settings = self.settings_of(queue);
         if settings.down {
             return Err(Refusal::QueueDown);
@@ -81,52 +107,104 @@ impl Model {
     /// What a put leaves behind so that a repeat is known.
     pub(super) fn remembered(&self, queue: &Name, id: &[u8]) -> Result<Outcome, Refusal> {
         let number = self.find(queue).ok_or(Refusal::NotFound)?;
-        let known = self.marks.iter().find(|known| {
-            known.queue == number && known.kind == Kind::Dedupe && *known.mark == *id
-        });
-        let known = known.filter(|known| known.until > self.now);
+        let known = self.known(number, Kind::Dedupe, id);
         let id = known.ok_or(Refusal::NotFound)?.id;
         Ok(Outcome::Put { id, fresh: false })
     }
 
-    fn marks_of(&self, queue: QueueId, put: &Put) -> Vec<(Kind, Box<[u8]>, u64)> {
+    fn marks_of(&self, queue: QueueId, put: &Put) -> Vec<Left> {
+        let settings = self.settings_of(queue);
+        let more = put.more.as_deref().cloned().unwrap_or_default();
         let mut marks = Vec::new();
-        let Some(more) = &put.more else { return marks };
-        if let Some(token) = &more.token {
-            marks.push((Kind::Token, token.clone(), TOKEN_WINDOW_MS));
+        if let Some(token) = more.token {
+            let until = self.now + TOKEN_WINDOW_MS;
+            marks.push((Kind::Token, token, until, Scope::Window, OnRepeat::First));
         }
-        if let Some(dedupe) = &more.dedupe {
-            marks.push((Kind::Dedupe, dedupe.id.clone(), dedupe.window_ms));
+        let of_body = settings.unique_by_body && more.past.is_none();
+        let body = put.body.as_small().filter(|_| of_body);
+        let by_body = body.map(|body| Dedupe {
+            id: Sha256::digest(body).as_slice().into(),
+            window_ms: None,
+            scope: None,
+            on_repeat: None,
+        });
+        if let Some(dedupe) = more.dedupe.or(by_body) {
+            let scope = dedupe.scope.unwrap_or(settings.unique_until);
+            let until = match dedupe.window_ms.unwrap_or(settings.unique_for_ms) {
+                0 if scope == Scope::Window => self.now,
+                0 => Ms::NEVER,
+                window => self.now + window,
+            };
+            let on_repeat = dedupe.on_repeat.unwrap_or(settings.unique_repeat);
+            marks.push((Kind::Dedupe, dedupe.id, until, scope, on_repeat));
         }
-        let by_key = self.settings_of(queue).dedupe_by_key_ms;
-        if let Some(key) = more.key.as_ref().filter(|_| by_key > 0) {
-            marks.push((Kind::Key, key.as_ref().into(), by_key));
+        if let Some(key) = more.key.filter(|_| settings.dedupe_by_key_ms > 0) {
+            let until = self.now + settings.dedupe_by_key_ms;
+            let key = key.as_ref().into();
+            marks.push((Kind::Key, key, until, Scope::Window, OnRepeat::Refuse));
         }
+        marks.retain(|(_, _, until, ..)| *until > self.now);
         marks
     }
 
-    /// Tokens are looked at first, then dedupe ids, then keys.
-    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Option<MessageId>, Refusal> {
-        for (kind, mark, _) in self.marks_of(queue, put) {
-            let known = self.marks.iter().find(|known| {
-                (known.queue, known.kind, &known.mark) == (queue, kind, &mark)
-                    && known.until > self.now
-            });
-            let returns = match kind {
-                Kind::Token => true,
-                Kind::Key => false,
-                Kind::Dedupe => {
-                    let dedupe = put.more.as_ref().and_then(|more| more.dedupe.as_ref());
-                    dedupe.is_some_and(|dedupe| dedupe.return_first)
-                }
-            };
-            match known {
-                Some(known) if returns => return Ok(Some(known.id)),
-                Some(known) => return Err(Refusal::Duplicate(known.id)),
-                None => {}
-            }
+    fn known(&self, queue: QueueId, kind: Kind, mark: &[u8]) -> Option<&Mark> {
+        self.marks.iter().find(|known| {
+            (known.queue, known.kind, &*known.mark) == (queue, kind, mark)
+                && known.until > self.now
+                && self.is_in_scope(known)
+        })
+    }
+
+    fn is_in_scope(&self, mark: &Mark) -> bool {
+        let message = self.item(mark.id).map(|item| &item.message);
+        let here = message.filter(|message| message.queue == mark.queue);
+        let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
+        match mark.scope {
+            Scope::Window => true,
+            Scope::Waiting => here.is_some_and(waits),
+            Scope::Started => here.is_some_and(|message| message.reserves == mark.reserves),
+            Scope::Done => here.is_some_and(|m| !matches!(m.state, State::Done | State::Relayed)),
         }
-        Ok(None)
+    }
+
+    /// Forgets marks whose messages are gone, or have become what ends them.
+    pub(super) fn forget_marks(&mut self) {
+        let mut marks = std::mem::take(&mut self.marks);
+        marks.retain(|mark| {
+            let waiting = mark.scope == Scope::Waiting;
+            let held = self.item(mark.id).is_some_and(|item| {
+                item.message.queue == mark.queue && item.message.state == State::Reserved
+            });
+            // It may come back.
+            self.is_in_scope(mark) || waiting && held
+        });
+        self.marks = marks;
+    }
+
+    /// Tokens are looked at first, then dedupe ids, then keys.
+    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
+        for (kind, mark, _, _, on_repeat) in self.marks_of(queue, put) {
+            let Some(known) = self.known(queue, kind, &mark) else {
+                continue;
+            };
+            let waits = self
+                .item(known.id)
+                .is_some_and(|item| matches!(item.message.state, State::Ready | State::Prepared));
+            return match on_repeat {
+                OnRepeat::First => Ok(Repeat::Of(known.id)),
+                OnRepeat::Replace if waits => Ok(Repeat::Instead(known.id)),
+                OnRepeat::Refuse | OnRepeat::Replace => Err(Refusal::Duplicate(known.id)),
+            };
+        }
+        Ok(Repeat::No)
+    }
+
+    /// The first makes way for the put that takes its place.
+    fn replace(&mut self, id: MessageId) {
+        if let Some(queue) = self.item(id).map(|item| item.message.queue) {
+            self.totals(queue).discarded += 1;
+            self.remove(id);
+        }
     }
 
     fn fits(&self, queue: QueueId, count: u64, bytes: u64) -> bool {
@@ -187,7 +265,11 @@ impl Model {
             false => self.queue(queue).children.clone(),
         };
         for child in children {
-            let room = matches!(self.may_put(child, &put), Ok(None))
+            let repeat = self.may_put(child, &put);
+            if let Ok(Repeat::Instead(id)) = repeat {
+                self.replace(id);
+            }
+            let room = matches!(repeat, Ok(Repeat::No | Repeat::Instead(_)))
                 && self.make_room(child, put.body.len()).is_ok();
             if room {
                 let id = self.store_one(child, put.clone());
@@ -214,7 +296,9 @@ impl Model {
             Expiry::AtWall(at) => Some(self.wall_ahead.engine_at(at)),
         };
         let bound = (settings.ttl_max_ms > 0).then(|| now + settings.ttl_max_ms);
-        for (kind, mark, window) in self.marks_of(queue, &put) {
+        let past = put.more.as_ref().and_then(|more| more.past.as_ref());
+        let reserves = past.map_or(0, |past| past.reserves);
+        for (kind, mark, until, scope, _) in self.marks_of(queue, &put) {
             self.marks
                 .retain(|old| (old.queue, old.kind, &old.mark) != (queue, kind, &mark));
             self.marks.push(Mark {
@@ -222,7 +306,9 @@ impl Model {
                 kind,
                 mark,
                 id,
-                until: now + window,
+                until,
+                scope,
+                reserves,
             });
         }
         let more = put.more.map(|more| *more).unwrap_or_default();

@@ -75,7 +75,7 @@ fn of<T: Clone + std::fmt::Debug + 'static>(values: &[T]) -> impl Strategy<Value
 }
 
 fn name() -> impl Strategy<Value = Name> {
-    of(&["a", "a", "b", "b", "c", "m"]).prop_map(Name::from)
+    of(&["a", "a", "b", "b", "c", "d", "m"]).prop_map(Name::from)
 }
 
 fn text() -> impl Strategy<Value = Box<[u8]>> {
@@ -119,11 +119,15 @@ fn put() -> impl Strategy<Value = Put> {
 }
 
 fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
+    let window = of(&[None, Some(0), Some(5), Some(40)]);
+    let scope = prop::option::of(of(Scope::ALL));
+    let on_repeat = prop::option::of(of(OnRepeat::ALL));
     let dedupe =
-        (text(), 1..40u64, any::<bool>()).prop_map(|(id, window_ms, return_first)| Dedupe {
+        (text(), window, scope, on_repeat).prop_map(|(id, window_ms, scope, on_repeat)| Dedupe {
             id,
             window_ms,
-            return_first,
+            scope,
+            on_repeat,
         });
     let more = (
         prop::bool::weighted(0.3),
@@ -543,6 +547,16 @@ fn all_settings() -> [Settings; 5] {
                 retry_delay_ms: Some(5),
                 retry_jitter: Some(0),
                 retry_max: Some(1),
+                ..none()
+            },
+        ),
+        rule(
+            "d",
+            Overrides {
+                unique_by_body: Some(true),
+                unique_for_ms: Some(0),
+                unique_until: Some(Scope::Waiting),
+                unique_repeat: Some(OnRepeat::Replace),
                 ..none()
             },
         ),

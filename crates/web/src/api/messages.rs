@@ -142,8 +142,9 @@ impl Api {
                 .collect(),
             dedupe: message.dedupe.map(|dedupe| Dedupe {
                 id: dedupe.id.into_bytes().into(),
-                window_ms: dedupe.window_ms.unwrap_or(DEDUPE_MS),
-                return_first: false,
+                window_ms: dedupe.window_ms,
+                scope: None,
+                on_repeat: None,
             }),
             token: token.map(Vec::into_boxed_slice),
             ..PutMore::default()

@@ -39,6 +39,7 @@ impl Durable {
                 self.take_out(slot);
             }
         }
+        self.keep_tied(row.queue, ids);
         self.put_in_force(run, row, dead);
     }
 

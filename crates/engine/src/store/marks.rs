@@ -1,0 +1,167 @@
+//! What puts leave behind so that repeats are known.
+//!
+//! A mark ends with its time. One with a scope is also *tied* to its message and ends with what
+//! becomes of that: facts tell of it, whether the message is in memory or in a run. What no fact
+//! tells message by message, a flush, is seen when the mark is looked at.
+
+use super::{Durable, MarkKey, Memory};
+use crate::command::Scope;
+use crate::message::{MessageId, QueueId, State};
+use crate::time::Ms;
+
+impl Durable {
+    /// Whether a put with this mark is a repeat at `now`, and of what.
+    pub(crate) fn known(&self, key: &MarkKey, now: Ms) -> Option<&Memory> {
+        let memory = self.marks.get(key)?;
+        (memory.until > now && self.is_in_scope(key, memory, now)).then_some(memory)
+    }
+
+    fn is_in_scope(&self, key: &MarkKey, memory: &Memory, now: Ms) -> bool {
+        let here = || self.message(memory.id);
+        match memory.scope {
+            Scope::Window => true,
+            // What is in a run waits, and nothing but a flush took it from there untold.
+            Scope::Waiting | Scope::Started | Scope::Done => here().map_or_else(
+                || self.is_of_this_era(key, memory),
+                |message| {
+                    let waits = matches!(message.state, State::Ready | State::Prepared);
+                    !message.is_expired(now) && (waits || memory.scope != Scope::Waiting)
+                },
+            ),
+        }
+    }
+
+    /// True if a flush took the message that it is tied to.
+    pub(super) fn is_flushed(&self, key: &MarkKey) -> bool {
+        let known = self.marks.get(key);
+        known.is_some_and(|memory| {
+            memory.scope != Scope::Window
+                && self.message(memory.id).is_none()
+                && !self.is_of_this_era(key, memory)
+        })
+    }
+
+    fn is_of_this_era(&self, key: &MarkKey, memory: &Memory) -> bool {
+        let queue = self.queue(key.0);
+        queue.is_some_and(|queue| queue.era == memory.era)
+    }
+
+    /// These messages leave memory for a run: flushes before did not take them.
+    pub(super) fn keep_tied(&mut self, queue: QueueId, ids: &[MessageId]) {
+        if self.tied.is_empty() {
+            return;
+        }
+        let era = self.queue(queue).map_or(0, |queue| queue.era);
+        for id in ids {
+            if let Some(key) = self.tied.get(id)
+                && let Some(memory) = self.marks.get_mut(key)
+            {
+                memory.era = era;
+            }
+        }
+    }
+
+    pub(super) fn remember(&mut self, key: MarkKey, memory: Memory) {
+        // Marks go with their queue, whose number a later one may get.
+        if self.queue(key.0).is_none_or(|queue| queue.live.dropped) {
+            return;
+        }
+        self.forget(&key);
+        self.count_home(memory.home);
+        if memory.until != Ms::NEVER {
+            self.mark_ends.insert((memory.until, key.clone()));
+        }
+        if memory.scope != Scope::Window {
+            self.tied.insert(memory.id, key.clone());
+        }
+        if let Some(queue) = self.queue_mut(key.0) {
+            queue.marks += 1;
+        }
+        self.marks.insert(key, memory);
+    }
+
+    /// A mark is over.
+    pub(super) fn forget(&mut self, key: &MarkKey) {
+        let Some(memory) = self.marks.remove(key) else {
+            return;
+        };
+        self.uncount_home(memory.home);
+        if memory.until != Ms::NEVER {
+            self.mark_ends.remove(&(memory.until, key.clone()));
+        }
+        if memory.scope != Scope::Window {
+            self.tied.remove(&memory.id);
+        }
+        if let Some(queue) = self.queue_mut(key.0) {
+            queue.marks -= 1;
+        }
+    }
+
+    /// Forgets marks whose time is over, `max` at most.
+    pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
+        for _ in 0..max {
+            match self.mark_ends.first() {
+                Some((until, _)) if *until <= now => {}
+                _ => return,
+            }
+            if let Some((_, key)) = self.mark_ends.first().cloned() {
+                self.forget(&key);
+            }
+        }
+    }
+
+    /// The message is gone from its queue, or done: its mark is over.
+    #[inline]
+    pub(super) fn untie(&mut self, id: MessageId) {
+        if !self.tied.is_empty() {
+            self.untie_if(id, |_| true);
+        }
+    }
+
+    /// The message was taken.
+    #[inline]
+    pub(super) fn untie_started(&mut self, id: MessageId) {
+        if !self.tied.is_empty() {
+            self.untie_if(id, |scope| scope == Scope::Started);
+        }
+    }
+
+    #[cold]
+    fn untie_if(&mut self, id: MessageId, ends: impl Fn(Scope) -> bool) {
+        let Some(key) = self.tied.get(&id).cloned() else {
+            return;
+        };
+        if self
+            .marks
+            .get(&key)
+            .is_some_and(|memory| ends(memory.scope))
+        {
+            self.forget(&key);
+        }
+    }
+
+    /// # Errors
+    /// An index over the marks is not what it is made from.
+    pub(super) fn verify_marks(&self) -> Result<(), String> {
+        let (mut ends, mut tied) = (0, 0);
+        #[expect(clippy::disallowed_methods, reason = "they are counted")]
+        for (key, memory) in &self.marks {
+            if memory.until != Ms::NEVER {
+                ends += 1;
+                if !self.mark_ends.contains(&(memory.until, key.clone())) {
+                    return Err(format!("{key:?} has no end"));
+                }
+            }
+            if memory.scope != Scope::Window {
+                tied += 1;
+                if self.tied.get(&memory.id) != Some(key) {
+                    return Err(format!("{key:?} is not tied to {:?}", memory.id));
+                }
+            }
+        }
+        if (ends, tied) != (self.mark_ends.len(), self.tied.len()) {
+            return Err("marks, their ends and what they are tied to differ".to_owned());
+        }
+        Ok(())
+    }
+}
