@@ -317,8 +317,9 @@ impl Engine {
         if put.more.as_ref().is_some_and(|more| has_long_key(more)) {
             return Err(Refusal::MessageTooLarge);
         }
-        if let Repeat::Of(id) = self.repeat_of(id, put)? {
-            return Ok(Repeat::Of(id));
+        let repeat = self.repeat_of(id, put)?;
+        if let Repeat::Of(_) = repeat {
+            return Ok(repeat);
         }
         if self.space != Space::Enough && !settings.memory {
             return Err(Refusal::NoSpace);
@@ -336,7 +337,7 @@ impl Engine {
                 return Err(Refusal::NoMemory);
             }
         }
-        Ok(Repeat::No)
+        Ok(repeat)
     }
 
     fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {

@@ -503,7 +503,7 @@ impl Durable {
     }
 
     fn detach_waiting(queue: &mut Queue, graves: &mut super::Graves) {
-        if queue.waiting_in_memory() == 0 {
+        if queue.waiting_in_memory() == 0 && queue.cold.is_none() {
             // No new era for nothing.
             return;
         }

@@ -13,6 +13,7 @@ mod past;
 mod retried;
 mod swept;
 mod told;
+mod unique;
 
 use quintet_engine::*;
 use quintet_sim::world;

@@ -217,6 +217,10 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
         retry_jitter: Some(100),
         retry_max: Some(1000),
         retry_on: Some(RetryOn::TIMEOUT),
+        unique_by_body: Some(true),
+        unique_for_ms: Some(u64::MAX),
+        unique_until: Some(Scope::Done),
+        unique_repeat: Some(OnRepeat::Replace),
     };
     for number in 0..100_000 {
         let configure = Command::Configure {

@@ -1,0 +1,180 @@
+//! What makes a put a repeat, for how long, and what becomes of it.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, plain, reserve};
+
+fn unique(id: &str, scope: Scope, on_repeat: OnRepeat) -> Put {
+    let dedupe = Dedupe {
+        id: id.as_bytes().into(),
+        window_ms: Some(0),
+        scope: Some(scope),
+        on_repeat: Some(on_repeat),
+    };
+    Put {
+        queue: "q".into(),
+        more: Some(Box::new(PutMore {
+            dedupe: Some(dedupe),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    }
+}
+
+/// Whether a put of this id is a repeat now; it is not stored if it is.
+fn repeats(w: &mut World, scope: Scope) -> bool {
+    match w.ask(9, Command::Put(unique("x", scope, OnRepeat::Refuse))) {
+        Some(Outcome::Put { fresh: true, .. }) => false,
+        Some(Outcome::Refused(Refusal::Duplicate(_))) => true,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn settle(w: &mut World, id: MessageId, how: How) {
+    let by = By::Anyone;
+    w.ask(1, Command::Settle { id, by, how });
+}
+
+fn release() -> How {
+    How::Release {
+        rank: None,
+        due: When::Now,
+        back_to: None,
+    }
+}
+
+#[test]
+fn while_it_waits_also_after_it_came_back() {
+    let mut w = World::new();
+    let id = w.put_as(unique("x", Scope::Waiting, OnRepeat::Refuse));
+    assert!(repeats(&mut w, Scope::Waiting));
+    w.take(1, reserve("q"));
+    w.restart();
+    settle(&mut w, id, release());
+    assert!(repeats(&mut w, Scope::Waiting));
+    w.take(1, reserve("q"));
+    assert!(!repeats(&mut w, Scope::Waiting));
+}
+
+#[test]
+fn until_it_is_taken_once() {
+    let mut w = World::new();
+    let id = w.put_as(unique("x", Scope::Started, OnRepeat::Refuse));
+    assert!(repeats(&mut w, Scope::Started));
+    w.take(1, reserve("q"));
+    settle(&mut w, id, release());
+    w.restart();
+    assert!(!repeats(&mut w, Scope::Started));
+}
+
+#[test]
+fn until_it_is_done_whatever_it_went_through() {
+    for how in [
+        How::Finish,
+        How::Archive {
+            relayed: false,
+            status: Box::default(),
+        },
+    ] {
+        let mut w = World::new();
+        let id = w.put_as(unique("x", Scope::Done, OnRepeat::Refuse));
+        w.take(1, reserve("q"));
+        assert!(repeats(&mut w, Scope::Done));
+        settle(&mut w, id, release());
+        w.restart();
+        let (rank, reason) = (None, Box::default());
+        w.take(1, reserve("q"));
+        settle(&mut w, id, How::Bury { rank, reason });
+        assert!(repeats(&mut w, Scope::Done));
+        settle(&mut w, id, how);
+        w.restart();
+        assert!(!repeats(&mut w, Scope::Done));
+    }
+}
+
+#[test]
+fn in_the_queue_it_was_put_to() {
+    let mut w = World::new();
+    let id = w.put_as(unique("x", Scope::Done, OnRepeat::Refuse));
+    let to = "other".into();
+    w.ask(1, Command::Move { id, to });
+    assert!(!repeats(&mut w, Scope::Done));
+    w.ask(1, Command::Flush("q".into()));
+    assert!(!repeats(&mut w, Scope::Done));
+    w.ask(1, Command::Drop("q".into()));
+    assert!(!repeats(&mut w, Scope::Done));
+}
+
+#[test]
+fn a_repeat_takes_the_place_of_what_waits_and_of_nothing_else() {
+    let mut w = World::new();
+    let again = || unique("x", Scope::Done, OnRepeat::Replace);
+    let first = w.put_as(again());
+    let second = w.put_as(Put {
+        body: Body::new(b"newer"),
+        ..again()
+    });
+    assert_ne!(first, second);
+    w.restart();
+    assert_eq!(w.take(1, reserve("q")), "newer");
+    let refused = w.ask(1, Command::Put(again()));
+    assert_eq!(refused, Some(Outcome::Refused(Refusal::Duplicate(second))));
+    settle(&mut w, second, How::Finish);
+    w.put_as(again());
+    assert_eq!(w.take(1, plain("q")), "");
+    assert_eq!(w.pop("q"), "empty");
+}
+
+#[test]
+fn a_full_queue_takes_what_replaces() {
+    let mut w = World::new();
+    let (queue, limits) = (
+        "q".into(),
+        Overrides {
+            messages_max: Some(1),
+            bytes_max: Some(2),
+            ..Overrides::default()
+        },
+    );
+    let overrides = Some(Box::new(limits));
+    w.ask(9, Command::Configure { queue, overrides });
+    let put = |body: &str| Put {
+        body: Body::new(body.as_bytes()),
+        ..unique("x", Scope::Done, OnRepeat::Replace)
+    };
+    w.put_as(put("a"));
+    w.put_as(put("bb"));
+    let refused = w.ask(1, Command::Put(put("ccc")));
+    assert_eq!(refused, Some(Outcome::Refused(Refusal::QueueFull)));
+    assert_eq!(w.pop("q"), "bb");
+}
+
+#[test]
+fn bodies_by_the_queues_own_rule() {
+    let mut w = World::new();
+    let (queue, rule) = (
+        "q".into(),
+        Overrides {
+            unique_by_body: Some(true),
+            unique_for_ms: Some(0),
+            unique_until: Some(Scope::Waiting),
+            unique_repeat: Some(OnRepeat::First),
+            ..Overrides::default()
+        },
+    );
+    let overrides = Some(Box::new(rule));
+    w.ask(9, Command::Configure { queue, overrides });
+    let put = |body: &str| Put {
+        queue: "q".into(),
+        body: Body::new(body.as_bytes()),
+        ..Put::default()
+    };
+    let id = w.put_as(put("a"));
+    let many = Command::PutMany(vec![put("a"), put("b"), put("b")]);
+    match w.ask(1, many) {
+        Some(Outcome::PutMany(ids)) => assert!(ids[0] == id && ids[1] == ids[2] && ids[1] != id),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((w.pop("q"), w.pop("q")), ("a".into(), "b".into()));
+    assert_eq!(w.pop("q"), "empty");
+    assert_ne!(w.put_as(put("a")), id);
+}
