@@ -190,7 +190,8 @@ pub struct Dedupe {
 
 coded! {
     /// For how long a put makes others with its id repeats, within its window. It is about its
-    /// message in the queue it was put to: one that went elsewhere counts no more.
+    /// message in the queue it was put to: one that went elsewhere, or was buried, counts no more,
+    /// also when it comes back.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum Scope, "scope" {
         /// The window alone, whatever becomes of the message.
@@ -200,7 +201,7 @@ coded! {
         Waiting = 1,
         /// Until it is taken for the first time.
         Started = 2,
-        /// Until it is gone or archived. A buried one counts: it may be kicked.
+        /// Until it is gone, archived or buried.
         Done = 3,
     }
 }

@@ -521,8 +521,13 @@ impl Engine {
                 self.bring(&mut message, *past);
             }
         }
+        let waits = matches!(message.state, State::Ready | State::Prepared);
         self.fact(cx, Fact::Put(message));
         for left in marks {
+            if left.scope != Scope::Window && !waits {
+                // It was put as what ends it.
+                continue;
+            }
             let (queue, kind, mark) = left.key;
             self.fact(
                 cx,

@@ -360,6 +360,7 @@ impl Durable {
             totals.buries += 1;
             totals.dead_letters += u64::from(dead);
         });
+        self.untie(at.id);
         let Some(queue) = self.queue_mut(at.queue) else {
             return;
         };

@@ -20,7 +20,7 @@ impl Durable {
         let here = || self.message(memory.id);
         match memory.scope {
             Scope::Window => true,
-            // What is in a run waits, and nothing but a flush took it from there untold.
+            // One that is tied and in a run waits there, and nothing but a flush took it untold.
             Scope::Waiting | Scope::Started | Scope::Done => here().map_or_else(
                 || self.is_of_this_era(key, memory),
                 |message| {

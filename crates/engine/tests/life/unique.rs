@@ -68,22 +68,19 @@ fn until_it_is_taken_once() {
 
 #[test]
 fn until_it_is_done_whatever_it_went_through() {
-    for how in [
-        How::Finish,
-        How::Archive {
-            relayed: false,
-            status: Box::default(),
-        },
-    ] {
+    let (rank, reason) = (None, Box::default());
+    let archive = How::Archive {
+        relayed: false,
+        status: Box::default(),
+    };
+    for how in [How::Finish, archive, How::Bury { rank, reason }] {
         let mut w = World::new();
         let id = w.put_as(unique("x", Scope::Done, OnRepeat::Refuse));
         w.take(1, reserve("q"));
         assert!(repeats(&mut w, Scope::Done));
         settle(&mut w, id, release());
         w.restart();
-        let (rank, reason) = (None, Box::default());
         w.take(1, reserve("q"));
-        settle(&mut w, id, How::Bury { rank, reason });
         assert!(repeats(&mut w, Scope::Done));
         settle(&mut w, id, how);
         w.restart();

@@ -159,11 +159,12 @@ impl Model {
         let message = self.item(mark.id).map(|item| &item.message);
         let here = message.filter(|message| message.queue == mark.queue);
         let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
+        let lives = |m: &Message| waits(m) || m.state == State::Reserved;
         match mark.scope {
             Scope::Window => true,
             Scope::Waiting => here.is_some_and(waits),
-            Scope::Started => here.is_some_and(|message| message.reserves == mark.reserves),
-            Scope::Done => here.is_some_and(|m| !matches!(m.state, State::Done | State::Relayed)),
+            Scope::Started => here.is_some_and(|m| lives(m) && m.reserves == mark.reserves),
+            Scope::Done => here.is_some_and(lives),
         }
     }
 
