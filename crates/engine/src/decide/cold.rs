@@ -354,13 +354,18 @@ impl Engine {
     /// It is in memory nowhere; perhaps it was looked for in all runs.
     #[cold]
     fn ask_for_id(&mut self, id: MessageId) -> Result<Option<u32>, Cold> {
-        let Reading { known, wants, .. } = &mut self.reading;
-        let looked = known.epoch == self.store.cold.epoch && known.ids.contains(&id);
-        if looked || !self.store.may_be_cold(id) {
+        if !self.may_be_in_a_run(id) {
             return Ok(None);
         }
-        wants.push(Want::Id(id));
+        self.reading.wants.push(Want::Id(id));
         Err(Cold(()))
+    }
+
+    /// False if it is known to be in no run.
+    pub(super) fn may_be_in_a_run(&self, id: MessageId) -> bool {
+        let known = &self.reading.known;
+        let looked = known.epoch == self.store.cold.epoch && known.ids.contains(&id);
+        !looked && self.store.may_be_cold(id)
     }
 
     /// Slots of the first `max` messages of a lane behind `after`.

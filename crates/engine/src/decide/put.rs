@@ -354,11 +354,11 @@ impl Engine {
         Ok(Repeat::No)
     }
 
-    /// True if the message waits, or is not in memory.
+    /// True if the message waits, or may be in a run: what is tied to a mark waits there.
     fn may_wait(&self, id: MessageId) -> bool {
         let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
         self.store.message(id).map_or_else(
-            || self.store.may_be_cold(id),
+            || self.may_be_in_a_run(id),
             |message| waits(message) && !message.is_expired(self.now),
         )
     }
@@ -369,21 +369,18 @@ impl Engine {
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<(), Cold> {
         for put in puts {
-            if put.more.is_none() && !self.settings_may_replace(&put.queue) {
+            let queue = self.store.find(&put.queue);
+            let Some(queue) = queue.and_then(|id| self.store.queue(id)) else {
                 continue;
-            }
-            if let Some(queue) = self.store.find(&put.queue)
-                && let Ok(Repeat::Instead(id)) = self.repeat_of(queue, put)
-            {
-                self.look_up(id)?;
+            };
+            let copies: SmallVec<[QueueId; 4]> = queue.children.iter().copied().collect();
+            for id in copies.into_iter().chain([queue.id]) {
+                if let Ok(Repeat::Instead(first)) = self.repeat_of(id, put) {
+                    self.look_up(first)?;
+                }
             }
         }
         Ok(())
-    }
-
-    fn settings_may_replace(&self, queue: &Name) -> bool {
-        let queue = self.store.find(queue).and_then(|id| self.store.queue(id));
-        queue.is_some_and(|queue| queue.live.settings.unique_by_body)
     }
 
     /// The first put makes way for the one that takes its place.

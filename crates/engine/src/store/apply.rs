@@ -392,7 +392,9 @@ impl Durable {
 
     fn transfer(&mut self, at: At, to: QueueId, place: i64, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);
-        self.untie(at.id);
+        if to != at.queue {
+            self.untie(at.id);
+        }
         self.count_in(to, |totals| totals.moved_in += 1);
         // The place is an id that no message will have.
         self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
