@@ -24,7 +24,7 @@
 ---@field ttr_ms integer? Time to run.
 ---@field flags integer
 ---@field held_back boolean Leaves only with others of its key.
----@field dedupe string? A put with the same id within a day is answered as the first.
+---@field dedupe string|quintet.Dedupe|nil A put with the same id is answered as the first, a day if the queue's settings say nothing. Read, it is the id.
 ---@field id integer? In after_put.
 
 ---The fields of a put, each as it would be if left out.
@@ -41,7 +41,14 @@
 ---@field ttr_ms integer?
 ---@field flags integer?
 ---@field held_back boolean?
----@field dedupe string?
+---@field dedupe string|quintet.Dedupe|nil
+
+---What makes a put a repeat; what is left out is as its queue's settings say.
+---@class quintet.Dedupe
+---@field id string Compared within the queue.
+---@field window_ms integer? For how long it counts at most; 0: as long as scope says.
+---@field scope ("time"|"waiting"|"started"|"done")? What ends it sooner.
+---@field on_repeat ("refuse"|"first"|"replace")? What a repeat does.
 
 ---A stored message.
 ---@class quintet.Message

@@ -221,6 +221,42 @@ coded! {
     }
 }
 
+impl Scope {
+    /// What settings, the API, hooks and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Scope::Window => "time",
+            Scope::Waiting => "waiting",
+            Scope::Started => "started",
+            Scope::Done => "done",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|scope| scope.word() == word)
+    }
+}
+
+impl OnRepeat {
+    /// What settings, the API, hooks and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            OnRepeat::Refuse => "refuse",
+            OnRepeat::First => "first",
+            OnRepeat::Replace => "replace",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|repeat| repeat.word() == word)
+    }
+}
+
 /// Which end of the best rank is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum End {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
-use quintet_engine::{Body, Dedupe, Expiry, Message, Ms, Name, Put, State, When};
+use quintet_engine::{Body, Dedupe, Expiry, Message, Ms, Name, OnRepeat, Put, Scope, State, When};
 
 /// Values of Lua that mean nothing to anybody else, as a pattern.
 macro_rules! opaque {
@@ -51,9 +51,6 @@ const STORED: &[&str] = &[
     "status",
     "attrs",
 ];
-
-/// How long a dedupe id is remembered unless the hook says, ms.
-const DEDUPE_MS: u64 = 24 * 3600 * 1000;
 
 /// The bytes of a body that is in memory; nil for one in the log.
 pub(crate) fn body_value(lua: &Lua, body: &Body) -> LuaResult<Value> {
@@ -246,6 +243,43 @@ pub(crate) fn span(field: &str, value: &Value) -> Result<u64, String> {
     whole(field, value, 1000 * 366 * 24 * 3600 * 1000)
 }
 
+/// What makes a put a repeat, as a table says it.
+fn dedupe_of(table: &Table) -> Result<Dedupe, String> {
+    let mut id = None;
+    let (mut window_ms, mut scope, mut on_repeat) = (None, None, None);
+    for pair in table.pairs::<Value, Value>() {
+        let (name, value) = pair.map_err(|error| error.to_string())?;
+        let name = bytes("dedupe", &name, 100)?;
+        let word = |value| bytes("dedupe", value, 100);
+        match name.as_slice() {
+            b"id" => id = Some(bytes("dedupe.id", &value, 65_535)?),
+            b"window_ms" => window_ms = Some(span("dedupe.window_ms", &value)?),
+            b"scope" => {
+                let named = String::from_utf8(word(&value)?).ok();
+                let known = named.and_then(|named| Scope::of_word(&named));
+                let wrong = "dedupe.scope: \"time\", \"waiting\", \"started\" or \"done\" expected";
+                scope = Some(known.ok_or(wrong)?);
+            }
+            b"on_repeat" => {
+                let named = String::from_utf8(word(&value)?).ok();
+                let known = named.and_then(|named| OnRepeat::of_word(&named));
+                let wrong = "dedupe.on_repeat: \"refuse\", \"first\" or \"replace\" expected";
+                on_repeat = Some(known.ok_or(wrong)?);
+            }
+            _ => {
+                let known = "id, window_ms, scope, on_repeat";
+                return Err(format!("dedupe: a table of {known} expected"));
+            }
+        }
+    }
+    Ok(Dedupe {
+        id: id.ok_or("dedupe: a table with an id expected")?.into(),
+        window_ms,
+        scope,
+        on_repeat,
+    })
+}
+
 /// Sets a field of a message to be put.
 ///
 /// # Errors
@@ -293,14 +327,20 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             None => return Err(format!("{field}: true or false expected, {}", got(value))),
         },
         "dedupe" => {
-            let id = bytes(field, value, 65_535)?.into();
-            let old = put.more.get_or_insert_default().dedupe.take();
-            put.more.get_or_insert_default().dedupe = Some(Dedupe {
-                id,
-                window_ms: old.as_ref().and_then(|old| old.window_ms),
-                scope: old.as_ref().and_then(|old| old.scope),
-                on_repeat: Some(OnRepeat::First),
-            });
+            let dedupe = match value {
+                Value::Table(table) => dedupe_of(table)?,
+                _ => {
+                    let old = put.more.get_or_insert_default().dedupe.take();
+                    let old = old.as_ref();
+                    Dedupe {
+                        id: bytes(field, value, 65_535)?.into(),
+                        window_ms: old.and_then(|old| old.window_ms),
+                        scope: old.and_then(|old| old.scope),
+                        on_repeat: Some(OnRepeat::First),
+                    }
+                }
+            };
+            put.more.get_or_insert_default().dedupe = Some(dedupe);
         }
         "attrs" => {
             let Value::Table(table) = value else {

@@ -244,6 +244,7 @@ fn of_removal(why: Removal) -> Error {
         Removal::Deleted => error("deleted", b""),
         Removal::Expired => error("expired", b""),
         Removal::Discarded => error("discarded", b""),
+        Removal::Replaced => error("replaced", b""),
         Removal::Doomed => error("queue_dropped", b""),
         Removal::Retention => None,
     }

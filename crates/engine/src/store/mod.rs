@@ -78,6 +78,8 @@ pub(crate) struct Durable {
     pub(crate) mark_ends: BTreeSet<(Ms, MarkKey)>,
     /// Marks that end with what becomes of a message, by it. An index over `marks`.
     tied: HashMap<MessageId, MarkKey, Hash>,
+    /// Bytes of memory that marks take, reckoned.
+    mark_bytes: u64,
     /// Messages and marks by the segment that holds them.
     pub(crate) homes: BTreeMap<Home, u64>,
     pub(crate) graves: Graves,
@@ -266,7 +268,7 @@ impl Durable {
         })
     }
 
-    /// Bytes of memory in use by messages, queues and tables, reckoned:
+    /// Bytes of memory in use by messages, queues, tables and marks, reckoned:
     /// measured averages of the slab, the id pages and the order map
     /// (docs/performance.md), plus the bodies with the allocator's and the
     /// reference count's share.
@@ -279,6 +281,6 @@ impl Durable {
 
     /// The part of it that does not get less when messages leave memory.
     pub(crate) fn fixed_bytes(&self) -> u64 {
-        self.queue_weights.memory + self.tables.bytes + self.cold.memory_bytes()
+        self.queue_weights.memory + self.tables.bytes + self.mark_bytes + self.cold.memory_bytes()
     }
 }

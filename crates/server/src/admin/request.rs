@@ -1,8 +1,8 @@
 //! Requests of the control channel.
 
 use quintet_engine::{
-    Attr, Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, Pattern, Peek, Put,
-    PutMore, StatsOf, Take, Wait, When,
+    Attr, Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, OnRepeat, Pattern,
+    Peek, Put, PutMore, Scope, StatsOf, Take, Wait, When,
 };
 use quintet_scripts::FOLDER;
 use quintet_wire::{Ask, HostAsk, Login};
@@ -15,8 +15,6 @@ use super::sweep::{self, Bodies};
 /// For how long the server knows what was imported: long enough to find out
 /// why an import stopped and to repeat it after a weekend.
 const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
-/// For how long `quintet put --unique` is remembered: a day, as over the API.
-const UNIQUE_MS: u64 = 24 * 3600 * 1000;
 
 /// What a request line asks for.
 #[derive(Debug)]
@@ -205,15 +203,26 @@ fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
     let more = PutMore {
         key: text("key").map(|key| key.as_bytes().into()),
         attrs,
-        dedupe: text("unique").map(|id| Dedupe {
-            id: id.as_bytes().into(),
-            window_ms: None,
-            scope: None,
-            on_repeat: None,
-        }),
+        dedupe: dedupe(of)?,
         ..PutMore::default()
     };
     Ok((more != PutMore::default()).then(|| Box::new(more)))
+}
+
+/// What makes a put unique, if anything does; what is not said is as the queue has it.
+fn dedupe(of: &Value) -> Result<Option<Dedupe>, String> {
+    let text = |key: &str| of.get(key).and_then(Value::as_str);
+    let scope = |word| Scope::of_word(word).ok_or("unique until what?");
+    let on_repeat = |word| OnRepeat::of_word(word).ok_or("what does a repeat do?");
+    let Some(id) = text("unique") else {
+        return Ok(None);
+    };
+    Ok(Some(Dedupe {
+        id: id.as_bytes().into(),
+        window_ms: number(of, "unique_for_ms"),
+        scope: text("unique_until").map(scope).transpose()?,
+        on_repeat: text("on_repeat").map(on_repeat).transpose()?,
+    }))
 }
 
 fn take(of: &Value) -> Result<Take, String> {

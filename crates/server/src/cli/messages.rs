@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_engine::Refusal;
+use quintet_engine::{OnRepeat, Refusal, Scope};
 use serde_json::{Map, Value, json};
 
 use super::Where;
@@ -26,7 +26,8 @@ fn duration(text: &str) -> Result<u64, String> {
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
                         quintet put work --file job.json --rank 0 --delay 5m\n  \
-                        quintet put mail hello --with-key ann --attr lang=fr --unique order-7"
+                        quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
+                        quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace"
 )]
 pub(super) struct Put {
     #[command(flatten)]
@@ -56,9 +57,19 @@ pub(super) struct Put {
     /// An attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::verbs::pair)]
     attr: Vec<(String, String)>,
-    /// Refused if a message was put with this id in the last day.
+    /// A message of this id that the queue remembers makes this one a repeat, which is refused.
     #[arg(long, value_name = "ID")]
     unique: Option<String>,
+    /// For how long at most the id is remembered, for example 10m; absent: as the queue's
+    /// `unique_for` says.
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "unique")]
+    unique_for: Option<u64>,
+    /// What else ends that; absent: as the queue's `unique_until` says.
+    #[arg(long, value_parser = Scope::ALL.iter().map(|scope| scope.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
+    unique_until: Option<String>,
+    /// What a repeat does; absent: as the queue's `unique_repeat` says.
+    #[arg(long, value_parser = OnRepeat::ALL.iter().map(|repeat| repeat.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
+    on_repeat: Option<String>,
     /// Print the reply as JSON.
     #[arg(long)]
     json: bool,
@@ -73,13 +84,20 @@ impl Put {
             ("flags", self.flags.map(u64::from)),
             ("delay_ms", self.delay),
             ("ttl_ms", self.ttl),
+            ("unique_for_ms", self.unique_for),
         ];
         for (key, value) in numbers {
             if let Some(value) = value {
                 of.insert(key.into(), value.into());
             }
         }
-        for (key, value) in [("key", self.with_key), ("unique", self.unique)] {
+        let texts = [
+            ("key", self.with_key),
+            ("unique", self.unique),
+            ("unique_until", self.unique_until),
+            ("on_repeat", self.on_repeat),
+        ];
+        for (key, value) in texts {
             if let Some(value) = value {
                 of.insert(key.into(), value.into());
             }

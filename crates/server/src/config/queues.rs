@@ -1,6 +1,8 @@
 //! The settings of queues: `[defaults]` and `[[queue]]`.
 
-use quintet_engine::{DeadLetter, Name, Overrides, QueueSettings, Rate, RetryOn, WhenFull};
+use quintet_engine::{
+    DeadLetter, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope, WhenFull,
+};
 
 use super::schema::{bytes, duration, flag, number, quoted, text};
 use super::units::{parse_rate, show_bytes, show_duration, show_rate};
@@ -263,7 +265,50 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         retry_on_of,
         |v: RetryOn| shown_causes(v)
     ),
+    spec!(
+        "unique_by_body",
+        "A put without a dedupe id has the hash of its body as one; a body over 64 KiB has none.",
+        unique_by_body,
+        flag,
+        |v: bool| v.to_string()
+    ),
+    spec!(
+        "unique_for",
+        "For how long a dedupe id is remembered at most, unless its put says; 0: as long as \
+         `unique_until` says.",
+        unique_for_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "unique_until",
+        "What ends it sooner, unless the put says: its message \"started\" (is taken for the first \
+         time), is \"done\" (gone, archived or buried), no longer \"waiting\" (nor reserved but \
+         given back); \"time\": nothing, `unique_for` alone counts.",
+        unique_until,
+        scope_of,
+        |v: Scope| quoted(v.word())
+    ),
+    spec!(
+        "unique_repeat",
+        "What a put with an id that is remembered does, unless it says itself: \"refuse\"; \"first\": \
+         stores nothing and is answered as the first was; \"replace\": takes the place of the first, \
+         due as it says itself, and is refused if that waits no more.",
+        unique_repeat,
+        repeat_of,
+        |v: OnRepeat| quoted(v.word())
+    ),
 ];
+
+fn scope_of(value: &toml::Value) -> Result<Scope, String> {
+    let scope = Scope::of_word(text(value)?);
+    scope.ok_or_else(|| "takes \"time\", \"waiting\", \"started\" or \"done\"".to_owned())
+}
+
+fn repeat_of(value: &toml::Value) -> Result<OnRepeat, String> {
+    let repeat = OnRepeat::of_word(text(value)?);
+    repeat.ok_or_else(|| "takes \"refuse\", \"first\" or \"replace\"".to_owned())
+}
 
 /// The causes of failures by name.
 const CAUSES: [(&str, RetryOn); 3] = [

@@ -6,10 +6,10 @@ use crate::common::{PATIENCE, Server, Start, text};
 use serde_json::{Value, json};
 
 /// A reply's status, head and document.
-struct Reply {
-    status: u16,
-    head: String,
-    json: Value,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) json: Value,
 }
 
 fn served(dir: &tempfile::TempDir) -> Server {
@@ -20,7 +20,7 @@ fn served(dir: &tempfile::TempDir) -> Server {
     Server::start_with(&dir.path().join("data"), start)
 }
 
-fn ask(server: &Server, head: &str, headers: &str, body: &str) -> Reply {
+pub(crate) fn ask(server: &Server, head: &str, headers: &str, body: &str) -> Reply {
     let mut client = server.client_of("http");
     let (method, path) = head.split_once(' ').unwrap();
     let typed = match body {
@@ -42,7 +42,7 @@ fn ask(server: &Server, head: &str, headers: &str, body: &str) -> Reply {
     }
 }
 
-fn post(server: &Server, path: &str, body: &Value) -> Reply {
+pub(crate) fn post(server: &Server, path: &str, body: &Value) -> Reply {
     ask(server, &format!("POST {path}"), "", &body.to_string())
 }
 

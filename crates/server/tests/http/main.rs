@@ -9,3 +9,4 @@ mod listener;
 mod operate;
 mod relay;
 mod tracing;
+mod unique;

@@ -27,8 +27,6 @@ use crate::visitor::Visitor;
 const PUTS_MAX: usize = 1000;
 /// Bodies up to here are in memory, and can be replaced by one another.
 const SMALL: usize = 64 << 10;
-/// For how long a dedupe id counts if nothing is said.
-const DEDUPE_MS: u64 = 24 * 3600 * 1000;
 
 /// Stores messages, all or none. With `Idempotency-Key` a repeat within a day
 /// stores nothing and is answered as the first was.
@@ -143,8 +141,8 @@ impl Api {
             dedupe: message.dedupe.map(|dedupe| Dedupe {
                 id: dedupe.id.into_bytes().into(),
                 window_ms: dedupe.window_ms,
-                scope: None,
-                on_repeat: None,
+                scope: dedupe.until.map(Into::into),
+                on_repeat: dedupe.on_repeat.map(Into::into),
             }),
             token: token.map(Vec::into_boxed_slice),
             ..PutMore::default()

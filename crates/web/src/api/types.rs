@@ -33,7 +33,7 @@ pub(crate) struct NewMessage {
     pub(crate) ttl_ms: Option<u64>,
     /// Time to run of its leases, ms; 0: no deadline.
     pub(crate) ttr_ms: Option<u64>,
-    /// Refused where a message with the same id was put before.
+    /// A repeat where a message with the same id was put before.
     pub(crate) dedupe: Option<Dedupe>,
 }
 
@@ -43,8 +43,60 @@ pub(crate) struct NewMessage {
 pub(crate) struct Dedupe {
     /// Compared within the queue.
     pub(crate) id: String,
-    /// For how long the first put is remembered, ms; a day if left out.
+    /// For how long the first put is remembered at most, ms; left out: as the
+    /// queue's `unique_for` says.
     pub(crate) window_ms: Option<u64>,
+    /// What else ends that; left out: as the queue's `unique_until` says.
+    pub(crate) until: Option<Until>,
+    /// What becomes of a repeat; left out: as the queue's `unique_repeat` says.
+    pub(crate) on_repeat: Option<Repeat>,
+}
+
+/// What ends it that a put is remembered, besides its time.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Until {
+    /// Nothing.
+    Time,
+    /// Its message is taken; given back, it counts again.
+    Waiting,
+    /// Its message is taken for the first time.
+    Started,
+    /// Its message is gone, archived or buried.
+    Done,
+}
+
+impl From<Until> for quintet_engine::Scope {
+    fn from(until: Until) -> Self {
+        match until {
+            Until::Time => Self::Window,
+            Until::Waiting => Self::Waiting,
+            Until::Started => Self::Started,
+            Until::Done => Self::Done,
+        }
+    }
+}
+
+/// What a repeat does.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Repeat {
+    /// It is refused: 409 `duplicate`.
+    Refuse,
+    /// It stores nothing and is answered with the id of the first.
+    First,
+    /// It takes the place of the first if that waits, and is refused else.
+    Replace,
+}
+
+impl From<Repeat> for quintet_engine::OnRepeat {
+    fn from(repeat: Repeat) -> Self {
+        match repeat {
+            Repeat::Refuse => Self::Refuse,
+            Repeat::First => Self::First,
+            Repeat::Replace => Self::Replace,
+        }
+    }
 }
 
 /// One message, or several that are stored together or not at all.

@@ -112,6 +112,8 @@ impl Put {
             dedupe: typed(&self.dedupe).map(|id| Dedupe {
                 id,
                 window_ms: None,
+                until: None,
+                on_repeat: None,
             }),
         };
         let fields = [&self.queue, &self.delay, &self.ttl, &self.ttr, &self.rank];

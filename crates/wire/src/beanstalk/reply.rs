@@ -14,6 +14,8 @@ pub(super) const EXPECTED_CRLF: &[u8] = b"EXPECTED_CRLF\r\n";
 pub(super) const JOB_TOO_BIG: &[u8] = b"JOB_TOO_BIG\r\n";
 pub(super) const OUT_OF_MEMORY: &[u8] = b"OUT_OF_MEMORY\r\n";
 pub(super) const INTERNAL_ERROR: &[u8] = b"INTERNAL_ERROR\r\n";
+/// Before the id of the job that is repeated; an addition to the protocol.
+pub(super) const DUPLICATE: &[u8] = b"DUPLICATE ";
 const NOT_PERMITTED: &[u8] = b"NOT_PERMITTED\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 
@@ -32,6 +34,8 @@ pub(super) enum BeanstalkReply {
     Watching(usize),
     NowWatching(Name),
     Inserted,
+    /// The same, or which one it repeats.
+    InsertedUnique,
     ReservedId,
     /// With the word before the id.
     Job(&'static [u8]),
@@ -72,6 +76,9 @@ impl BeanstalkReply {
             // Not that there is no such tube: nobody has looked.
             (_, Outcome::Refused(Refusal::Unavailable)) => output.put(INTERNAL_ERROR),
             (BeanstalkReply::StatsTube(name), outcome) => stats_tube(&name, outcome, output),
+            (BeanstalkReply::InsertedUnique, Outcome::Refused(Refusal::Duplicate(first))) => {
+                count(DUPLICATE, first.0, output);
+            }
             (_, Outcome::Refused(refusal)) => output.put(refused(*refusal)),
             (BeanstalkReply::Line(line), _) => output.put(line),
             (BeanstalkReply::Job(word), Outcome::Messages(handed)) => jobs(word, handed, output),
@@ -80,9 +87,10 @@ impl BeanstalkReply {
             }
             (BeanstalkReply::Job(_), Outcome::Empty) => output.put(b"TIMED_OUT\r\n"),
             (BeanstalkReply::Job(_), Outcome::DeadlineSoon) => output.put(b"DEADLINE_SOON\r\n"),
-            (BeanstalkReply::Inserted, Outcome::Put { id, .. }) => {
-                count(b"INSERTED ", id.0, output)
-            }
+            (
+                BeanstalkReply::Inserted | BeanstalkReply::InsertedUnique,
+                Outcome::Put { id, .. },
+            ) => count(b"INSERTED ", id.0, output),
             (BeanstalkReply::Kicked(_, kicked, _), _) => count(b"KICKED ", kicked, output),
             (BeanstalkReply::Watching(watched), _) => count(b"WATCHING ", watched as u64, output),
             (BeanstalkReply::Using(name), _) => {
@@ -105,6 +113,7 @@ impl BeanstalkReply {
                 BeanstalkReply::Job(_)
                 | BeanstalkReply::ReservedId
                 | BeanstalkReply::Inserted
+                | BeanstalkReply::InsertedUnique
                 | BeanstalkReply::StatsJob
                 | BeanstalkReply::NowUsing(_)
                 | BeanstalkReply::NowWatching(_)

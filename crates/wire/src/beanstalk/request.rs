@@ -29,6 +29,8 @@ pub(super) enum Request<'a> {
     /// This of the engine, to be told so.
     Engine(Command, BeanstalkReply),
     Put(Announced),
+    /// The same, with what makes it unique.
+    PutUnique(Announced, &'a [u8]),
     Reserve(Wait),
     Use(&'a [u8]),
     Watch(&'a [u8]),
@@ -93,6 +95,7 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
     };
     Some(match verb {
         b"put" => (Count::Put, fields.put()),
+        b"put-unique" => (Count::Put, fields.put_unique()),
         b"reserve-with-timeout" => {
             let wait = fields.last(WAIT_MAX_S);
             let request = |seconds: u64| Request::Reserve(Wait::For(seconds * 1000));
@@ -231,6 +234,22 @@ impl<'a> Fields<'a> {
         }))
     }
 
+    fn put_unique(mut self) -> Option<Request<'a>> {
+        let (rank, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
+        let len = self.small()?;
+        let [b' ', id @ ..] = self.0 else {
+            return None;
+        };
+        let announced = Announced {
+            rank,
+            due: when(delay_s),
+            ttr_ms: u64::from(ttr_s.max(1)) * 1000,
+            len,
+        };
+        let is_word = !id.is_empty() && !id.contains(&b' ');
+        is_word.then_some(Request::PutUnique(announced, id))
+    }
+
     fn release(mut self) -> Option<Request<'a>> {
         let id = self.number(u64::MAX)?;
         let how = How::Release {
@@ -317,6 +336,12 @@ mod tests {
             ),
             ("pause-tube -t 1", "BAD_FORMAT"),
             ("list-tube", "UNKNOWN_COMMAND"),
+            ("put-unique 1 0 1 2", "BAD_FORMAT"),
+            ("put-unique 1 0 1 2 ", "BAD_FORMAT"),
+            ("put-unique 1 0 1 2 a b", "BAD_FORMAT"),
+            ("put-unique 1 0 1 2  a", "BAD_FORMAT"),
+            ("put-unique 1 0 1 2x a", "BAD_FORMAT"),
+            ("put-unique", "UNKNOWN_COMMAND"),
             ("quit", "Quit"),
             ("quitx", "UNKNOWN_COMMAND"),
             ("quit\0", "BAD_FORMAT"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
-use quintet_engine::{Body, Command, LargeBody, ListState, Outcome, Put, Refusal};
+use quintet_engine::{Body, Command, Dedupe, LargeBody, ListState, Outcome, Put, Refusal};
 
 use super::reply::{self, BeanstalkReply, CRLF};
 use super::request::{Announced, LINE_MAX, Request, parse};
@@ -27,6 +27,8 @@ pub(super) struct BeanstalkSession {
     known: bool,
     is_producer: bool,
     is_worker: bool,
+    /// What makes the job that is announced unique.
+    unique: Option<Box<[u8]>>,
     owed: Owed<BeanstalkReply>,
 }
 
@@ -52,6 +54,7 @@ impl BeanstalkSession {
             known: false,
             is_producer: false,
             is_worker: false,
+            unique: None,
             owed: Owed::new(),
         }
     }
@@ -109,7 +112,14 @@ impl BeanstalkSession {
             Request::Engine(command, reply) => {
                 return self.owed.ask(end, Ask::Engine(command), reply);
             }
-            Request::Put(put) => return self.announced(input, end, put, env),
+            Request::Put(put) => {
+                self.unique = None;
+                return self.announced(input, end, put, env);
+            }
+            Request::PutUnique(put, id) => {
+                self.unique = Some(id.into());
+                return self.announced(input, end, put, env);
+            }
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
                 let take = Ask::Engine(self.tubes.reserve(wait));
@@ -175,17 +185,24 @@ impl BeanstalkSession {
     }
 
     fn put(&mut self, used: usize, announced: Announced, body: Body) -> Step {
-        let put = Put {
+        let mut put = Put {
             rank: Some(announced.rank),
             due: announced.due,
             ttr_ms: Some(announced.ttr_ms),
             ..Put::new(self.tubes.used().clone(), body)
         };
-        self.owed.ask(
-            used,
-            Ask::Engine(Command::Put(put)),
-            BeanstalkReply::Inserted,
-        )
+        let mut reply = BeanstalkReply::Inserted;
+        if let Some(id) = self.unique.take() {
+            // The queue's settings say the rest.
+            put.more.get_or_insert_default().dedupe = Some(Dedupe {
+                id,
+                window_ms: None,
+                scope: None,
+                on_repeat: None,
+            });
+            reply = BeanstalkReply::InsertedUnique;
+        }
+        self.owed.ask(used, Ask::Engine(Command::Put(put)), reply)
     }
 
     /// A job that does not end where it should has used up its id.
@@ -293,7 +310,7 @@ impl Session for BeanstalkSession {
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
-        let words: [&[u8]; 9] = [
+        let words: [&[u8]; 10] = [
             reply::BAD_FORMAT,
             reply::OUT_OF_MEMORY,
             reply::INTERNAL_ERROR,
@@ -303,6 +320,7 @@ impl Session for BeanstalkSession {
             b"DRAINING",
             b"NOT_PERMITTED",
             b"TOO_MANY_",
+            reply::DUPLICATE,
         ];
         words.iter().any(|word| reply.starts_with(word))
     }

@@ -1,0 +1,135 @@
+//! What makes a put a repeat, said by settings, by the API and by the command line, for puts of
+//! any voice.
+
+use serde_json::json;
+
+use super::api::{ask, post};
+use crate::common::{Server, Start, text};
+
+const CONFIG: &str = "
+[[queue]]
+name = \"bodies\"
+unique_by_body = true
+unique_for = \"0\"
+unique_until = \"waiting\"
+
+[[queue]]
+name = \"pages\"
+unique_for = \"0\"
+unique_until = \"started\"
+unique_repeat = \"replace\"
+";
+
+fn served(dir: &tempfile::TempDir) -> Server {
+    let start = Start {
+        listen: &["memcache=0", "http=0", "beanstalk=0"],
+        config: Some(CONFIG),
+        ..Start::default()
+    };
+    Server::start_with(&dir.path().join("data"), start)
+}
+
+fn said(server: &Server, args: &[&str]) -> Result<String, String> {
+    let out = server.run(args);
+    match out.status.success() {
+        true => Ok(text(&out.stdout).trim_end().to_owned()),
+        false => Err(text(&out.stderr)),
+    }
+}
+
+#[test]
+fn a_body_waits_once_whichever_voice_puts_it_also_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    server.client().put("bodies", b"a");
+    server.kill();
+
+    let server = served(&dir);
+    let mut beanstalk = server.client_of("beanstalk");
+    let mut told = |request: &str| {
+        beanstalk.send(request.as_bytes());
+        text(&beanstalk.until(b"\r\n"))
+    };
+    assert_eq!(told("use bodies\r\n"), "USING bodies\r\n");
+    assert_eq!(told("put 0 0 60 1\r\na\r\n"), "INTERNAL_ERROR\r\n");
+    let unique = "put-unique 5000 0 60 1 other\r\na\r\n";
+    let inserted = told(unique);
+    let other = inserted.strip_prefix("INSERTED ").expect("another id");
+    assert_eq!(told(unique), format!("DUPLICATE {other}"));
+    let message = json!({ "messages": [{ "body": "a" }] });
+    let refused = post(&server, "/queues/bodies/messages", &message);
+    assert_eq!(
+        (refused.status, &refused.json["code"]),
+        (409, &json!("duplicate"))
+    );
+    let first = refused.json["duplicate_of"].clone();
+    // Taken and given back it counts again; finished it does not.
+    let reserved = post(
+        &server,
+        "/queues/bodies/reserve",
+        &json!({ "lease_ms": 60000 }),
+    );
+    let message_of = |at: usize| reserved.json["messages"][at].clone();
+    assert_eq!(message_of(0)["id"], first);
+    let fresh = post(&server, "/queues/bodies/messages", &message);
+    assert_eq!(fresh.status, 201, "{}", fresh.json);
+    let refused = post(&server, "/queues/bodies/messages", &message);
+    assert_eq!(refused.json["duplicate_of"], fresh.json["ids"][0]);
+}
+
+#[test]
+fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_as_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let put = |body: &str, dedupe: serde_json::Value| {
+        let message = json!({ "messages": [{ "body": body, "dedupe": dedupe }] });
+        let reply = post(&server, "/queues/pages/messages", &message);
+        (
+            reply.status,
+            reply.json["ids"][0].as_u64(),
+            reply.json["code"].clone(),
+        )
+    };
+    // As the queue says.
+    let first = put("one", json!({ "id": "7" }));
+    let second = put("two", json!({ "id": "7" }));
+    assert_eq!((first.0, second.0), (201, 201));
+    assert_ne!(first.1, second.1);
+    // As the put says.
+    let same = put("three", json!({ "id": "7", "on_repeat": "first" }));
+    assert_eq!((same.0, same.1), (201, second.1));
+    let refused = put("four", json!({ "id": "7", "on_repeat": "refuse" }));
+    assert_eq!((refused.0, refused.2), (409, json!("duplicate")));
+    let unique = ["--unique", "7"];
+    let cli = |body: &str, more: &[&str]| {
+        said(
+            &server,
+            &[&["put", "pages", body], &unique[..], more].concat(),
+        )
+    };
+    let third = cli("five", &[]).expect("it replaces");
+    assert_eq!(cli("six", &["--on-repeat", "first"]), Ok(third));
+    let why = cli("seven", &["--on-repeat", "refuse"]).expect_err("a repeat");
+    assert!(why.contains("duplicate"), "{why}");
+    assert_eq!(said(&server, &["take", "pages"]), Ok("five".to_owned()));
+    assert!(said(&server, &["take", "pages"]).is_err());
+    // Started, it is remembered no more; by time alone it is, whatever became of it.
+    let timed = ["--unique-until", "time", "--unique-for", "1h"];
+    cli("eight", &timed).expect("no repeat");
+    assert_eq!(said(&server, &["take", "pages"]), Ok("eight".to_owned()));
+    let why = cli("nine", &timed).expect_err("a repeat whose first is gone");
+    assert!(why.contains("duplicate"), "{why}");
+
+    for (dedupe, field) in [
+        (json!({ "id": "7", "until": "ever" }), "until"),
+        (json!({ "id": "7", "on_repeat": "maybe" }), "on_repeat"),
+    ] {
+        let message = json!({ "messages": [{ "body": "x", "dedupe": dedupe }] }).to_string();
+        let reply = ask(&server, "POST /queues/pages/messages", "", &message);
+        assert_eq!(reply.status, 400, "{}", reply.json);
+        let told = reply.json.to_string();
+        assert!(told.contains(field), "{told}");
+    }
+    let wrong = said(&server, &["put", "pages", "x", "--unique-for", "1h"]).unwrap_err();
+    assert!(wrong.contains("--unique"), "{wrong}");
+}
