@@ -45,7 +45,7 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/engine",
         &[],
-        Some(&["foldhash", "hashbrown", "memchr", "smallvec"]),
+        Some(&["foldhash", "hashbrown", "memchr", "sha2", "smallvec"]),
     ),
     edges("crates/wire", &["quintet-engine"], Some(&["memchr"])),
     edges("crates/door", &["quintet-engine"], Some(&["thiserror"])),
