@@ -327,17 +327,16 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             None => return Err(format!("{field}: true or false expected, {}", got(value))),
         },
         "dedupe" => {
-            let dedupe = match value {
-                Value::Table(table) => dedupe_of(table)?,
-                _ => {
-                    let old = put.more.get_or_insert_default().dedupe.take();
-                    let old = old.as_ref();
-                    Dedupe {
-                        id: bytes(field, value, 65_535)?.into(),
-                        window_ms: old.and_then(|old| old.window_ms),
-                        scope: old.and_then(|old| old.scope),
-                        on_repeat: Some(OnRepeat::First),
-                    }
+            let dedupe = if let Value::Table(table) = value {
+                dedupe_of(table)?
+            } else {
+                let old = put.more.get_or_insert_default().dedupe.take();
+                let old = old.as_ref();
+                Dedupe {
+                    id: bytes(field, value, 65_535)?.into(),
+                    window_ms: old.and_then(|old| old.window_ms),
+                    scope: old.and_then(|old| old.scope),
+                    on_repeat: Some(OnRepeat::First),
                 }
             };
             put.more.get_or_insert_default().dedupe = Some(dedupe);

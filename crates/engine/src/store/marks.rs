@@ -154,7 +154,6 @@ impl Durable {
     /// An index over the marks is not what it is made from.
     pub(super) fn verify_marks(&self) -> Result<(), String> {
         let (mut ends, mut tied, mut bytes) = (0, 0, 0);
-        #[expect(clippy::disallowed_methods, reason = "they are counted")]
         for (key, memory) in &self.marks {
             bytes += memory_of(key, memory);
             if memory.until != Ms::NEVER {
