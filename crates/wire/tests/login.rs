@@ -114,6 +114,29 @@ fn memcache_lets_nobody_in_before_a_set() {
     assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
 }
 
+/// The meta command for it is the same.
+#[test]
+fn memcache_lets_in_by_a_meta_set() {
+    let mut client = Client::of("memcache", Logins::Needed);
+    assert!(matches!(client.asks(b"mg work v\r\n"), Some(Ask::Own)));
+    assert_eq!(
+        client.is_told(Given::Own),
+        "CLIENT_ERROR unauthenticated\r\n"
+    );
+    let login = b"ms any 8 O7 T0\r\nann hush\r\n";
+    let busy = Given::Login(Err(LoginRefused::Busy));
+    assert_eq!(
+        client.logs_in(login, busy),
+        "CLIENT_ERROR too many logins at once, try again later\r\n"
+    );
+    assert_eq!(client.logs_in(login, Given::Login(Ok(()))), "HD O7\r\n");
+    assert!(matches!(
+        client.asks(b"ms work 2\r\nhi\r\n"),
+        Some(Ask::Engine(_))
+    ));
+    assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
+}
+
 #[test]
 fn memcache_knows_where_the_block_ends_or_closes() {
     for bytes in [
@@ -121,6 +144,9 @@ fn memcache_knows_where_the_block_ends_or_closes() {
         b"set any 0 0 x\r\n",
         b"set any 0 0\r\n",
         b"set\r\n",
+        b"ms any 2049\r\n",
+        b"ms any\r\n",
+        b"ms any 8 O7 O7\r\nann hush\r\n",
         b"set any 0 0 8\r\nann hushXX",
     ] {
         let mut client = Client::of("memcache", Logins::Needed);

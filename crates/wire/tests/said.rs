@@ -59,6 +59,11 @@ fn a_refusal_has_each_voices_own_form() {
         ),
         ("memcache", b"set q 0 0 1 noreply\r\na\r\n", b""),
         ("memcache", b"get q\r\n", b"SERVER_ERROR no, sorry\r\n"),
+        (
+            "memcache",
+            b"ms q 1 q\r\na\r\n",
+            b"SERVER_ERROR no, sorry\r\n",
+        ),
         ("beanstalk", b"put 1 0 1 1\r\na\r\n", b"INTERNAL_ERROR\r\n"),
         ("jobqueue", job, b"ERROR\0no, sorry\0"),
         // A connection that is refused.
@@ -144,6 +149,13 @@ fn a_command_no_voice_knows_is_offered_and_answered() {
         let (_, bytes) = said(voice, b"PONG\r\n", Said::Message(b"abc"));
         assert_eq!(String::from_utf8_lossy(&bytes), body, "{voice}");
     }
+}
+
+/// A hook's message in place of one that a meta get takes.
+#[test]
+fn a_meta_get_is_given_a_message_in_its_own_form() {
+    let (_, bytes) = said("memcache", b"mg q v O7 f\r\n", Said::Message(b"abc"));
+    assert_eq!(String::from_utf8_lossy(&bytes), "VA 3 O7 f0\r\nabc\r\n");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use quintet_engine::{Command, Handed, Name, Outcome, Refusal, StatsOf, StatsReply};
 
+use super::meta_reply::{MetaReply, MetaTo};
 use super::reply::{Listing, MemcacheReply, Monitor, not_stored, refused, server_error};
 use super::{Count, Shared, stats};
 use crate::output::Output;
@@ -26,12 +27,13 @@ impl MemcacheReply {
                     output.put(b"STORED\r\n");
                 }
             }
-            (MemcacheReply::Stored { noreply }, Given::Engine(Outcome::Refused(refusal), _))
-                if not_stored(*refusal) =>
-            {
+            (MemcacheReply::Stored { noreply }, given) if dropped(given) => {
                 if !noreply {
                     output.put(b"NOT_STORED\r\n");
                 }
+            }
+            (MemcacheReply::Meta(meta), given) => {
+                return answer_meta(*meta, given, (shared, env), output);
             }
             (MemcacheReply::Value { peek }, Given::Engine(Outcome::Messages(messages), queue)) => {
                 if !peek {
@@ -129,6 +131,82 @@ impl MemcacheReply {
         }
         Next::Done
     }
+}
+
+/// True if an item was not stored for its own sake: what it is answered with
+/// leaves the connection open.
+fn dropped(given: &Given) -> bool {
+    match given {
+        Given::Engine(Outcome::Refused(refusal), _) => not_stored(*refusal),
+        Given::Own => true,
+        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) => false,
+    }
+}
+
+/// The reply to a meta command.
+fn answer_meta(
+    meta: MetaReply,
+    given: &Given,
+    (shared, env): (&Shared, &Env<'_>),
+    output: &mut Output,
+) -> Next {
+    match (&meta.to, given) {
+        (MetaTo::Get { peek, value }, Given::Engine(Outcome::Messages(messages), _)) => {
+            if !peek {
+                env.tally.bump(Count::Hit as usize);
+            }
+            for message in messages {
+                let flags = if shared.keep_flags { message.flags } else { 0 };
+                if *value {
+                    meta.value(flags, message.body.len(), output);
+                    output.body(&message.body);
+                    output.put(b"\r\n");
+                } else {
+                    meta.head("HD", Some((flags, message.body.len())), output);
+                }
+            }
+        }
+        (MetaTo::Get { peek, .. }, Given::Engine(Outcome::Empty, _)) => {
+            if !peek {
+                env.tally.bump(Count::Miss as usize);
+            }
+            meta.unless_quiet("EN", None, output);
+        }
+        // What settles an open read fetches nothing.
+        (MetaTo::Get { .. }, Given::Engine(Outcome::Count(_), _)) => {
+            meta.unless_quiet("EN", None, output);
+        }
+        (MetaTo::Set { flags, len }, Given::Engine(Outcome::Put { .. }, _)) => {
+            meta.unless_quiet("HD", Some((*flags, *len)), output);
+        }
+        (MetaTo::Set { .. }, given) if dropped(given) => meta.head("NS", None, output),
+        (MetaTo::Delete, Given::Engine(Outcome::Done | Outcome::Count(_), _)) => {
+            meta.unless_quiet("HD", None, output);
+        }
+        (MetaTo::Describe(key), Given::Engine(Outcome::Stats(stats), _)) => {
+            let StatsReply::Queue(queue) = &**stats else {
+                return unexpected(given, output);
+            };
+            output.put(b"ME ");
+            output.put(key);
+            stats::write_described(queue, output);
+        }
+        (MetaTo::Describe(_), Given::Engine(Outcome::Count(_), _)) => output.put(b"EN\r\n"),
+        (MetaTo::Login, Given::Login(Ok(()))) => meta.unless_quiet("HD", None, output),
+        (MetaTo::Login, Given::Login(Err(refused))) => {
+            output.put(b"CLIENT_ERROR ");
+            output.line(refused.text().as_bytes());
+        }
+        (
+            MetaTo::Get { .. }
+            | MetaTo::Set { .. }
+            | MetaTo::Delete
+            | MetaTo::Describe(_)
+            | MetaTo::Login,
+            given,
+        ) => return unexpected(given, output),
+    }
+    Next::Done
 }
 
 fn messages_of(handed: &Handed, queue: &Name, shared: &Shared, output: &mut Output) {

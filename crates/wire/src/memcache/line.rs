@@ -100,6 +100,15 @@ impl<'a> Target<'a> {
             Err(Fault::BAD_OPTION)
         }
     }
+
+    /// Whether `/sync` follows the name of a set; nothing else may.
+    pub(super) fn only_sync(&self) -> Result<bool, Fault> {
+        match self.options {
+            b"" => Ok(false),
+            b"/sync" => Ok(true),
+            _ => Err(Fault::BAD_OPTION),
+        }
+    }
 }
 
 /// The options of a get.
@@ -142,6 +151,11 @@ impl GetOptions {
         } else {
             Ok(options)
         }
+    }
+
+    /// True if nothing is fetched: an open read is closed or aborted.
+    pub(super) fn only_settle(&self) -> bool {
+        self.abort || self.close && !self.open
     }
 }
 

@@ -1,7 +1,8 @@
 //! The text protocol's own login, as memcached has it with `-Y`: the first
-//! command is a set, of whatever key, whose data block is `NAME PASSWORD`.
+//! command is a `set` or `ms`, of whatever key, whose data block is `NAME PASSWORD`.
 
 use super::line::{Words, number};
+use super::meta;
 use super::reply::{Fault, MemcacheReply};
 use super::session::{MemcacheSession, MemcacheState};
 use crate::login::name_and_secret;
@@ -17,8 +18,17 @@ impl MemcacheSession {
     pub(super) fn unauthenticated(&mut self, line: &[u8]) -> Step {
         let used = line.len();
         let mut words = Words::new(line);
-        match words.next() {
-            Some(b"set") => {}
+        let (length, reply) = match words.next() {
+            // Key, flags and expiry are nobody's concern.
+            Some(b"set") => (words.nth(3), MemcacheReply::LoggedIn),
+            Some(b"ms") => {
+                let key = words.next().unwrap_or_default();
+                let length = words.next();
+                match meta::login(words, key) {
+                    Ok(reply) => (length, reply),
+                    Err(_) => (None, MemcacheReply::LoggedIn),
+                }
+            }
             Some(b"quit") => {
                 self.state = MemcacheState::Over;
                 return self.owed.ask(used, Ask::Close, MemcacheReply::Goodbye);
@@ -27,13 +37,12 @@ impl MemcacheSession {
                 let reply = MemcacheReply::Line(UNAUTHENTICATED);
                 return self.owed.ask(used, Ask::Own, reply);
             }
-        }
-        // Key, flags and expiry are nobody's concern.
-        let length = words.nth(3).and_then(number);
+        };
+        let length = length.and_then(number);
         let length = length.and_then(|length| usize::try_from(length).ok());
         match length.filter(|length| *length <= BLOCK_MAX) {
             Some(length) => {
-                self.state = MemcacheState::Login(length);
+                self.state = MemcacheState::Login(length, reply);
                 Step::Skip { used }
             }
             // Where its data block ends is not known.
@@ -46,10 +55,15 @@ impl MemcacheSession {
     }
 
     /// The data block of such a set.
-    pub(super) fn login(&mut self, len: usize, input: &[u8], env: &Env<'_>) -> Step {
+    pub(super) fn login(
+        &mut self,
+        (len, reply): (usize, MemcacheReply),
+        input: &[u8],
+        env: &Env<'_>,
+    ) -> Step {
         let used = len + END.len();
         if input.len() < used {
-            self.state = MemcacheState::Login(len);
+            self.state = MemcacheState::Login(len, reply);
             return Step::More;
         }
         let (block, end) = input[..used].split_at(len);
@@ -57,6 +71,6 @@ impl MemcacheSession {
             return self.fault(used, Fault::BAD_DATA, env);
         }
         let login = Ask::Login(name_and_secret(block));
-        self.owed.ask(used, login, MemcacheReply::LoggedIn)
+        self.owed.ask(used, login, reply)
     }
 }

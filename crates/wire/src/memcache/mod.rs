@@ -6,6 +6,8 @@ mod about;
 mod answer;
 mod line;
 mod login;
+mod meta;
+mod meta_reply;
 mod reply;
 mod request;
 mod session;

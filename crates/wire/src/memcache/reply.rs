@@ -3,6 +3,7 @@
 
 use quintet_engine::{Command, Ms, Name, Refusal, Take, Wait};
 
+use super::meta_reply::MetaReply;
 use super::{Shared, Status};
 use crate::foreign::Foreign;
 use crate::output::Output;
@@ -23,6 +24,17 @@ impl Fault {
     pub(super) const CLOSE_FIRST: Self = Self("CLIENT_ERROR close current item first\r\n");
     pub(super) const BAD_DATA: Self = Self("CLIENT_ERROR bad data chunk\r\n");
     pub(super) const LONG_LINE: Self = Self("CLIENT_ERROR line too long\r\n");
+    /// A meta command without a key, an empty word, a bad length.
+    pub(super) const BAD_LINE: Self = Self("CLIENT_ERROR bad command line format\r\n");
+    /// A meta flag that there is not, or one with a token that takes none.
+    pub(super) const BAD_FLAG: Self = Self("CLIENT_ERROR invalid flag\r\n");
+    pub(super) const TWICE: Self = Self("CLIENT_ERROR duplicate flag\r\n");
+    /// A meta flag's token that is not what it takes.
+    pub(super) const BAD_TOKEN: Self = Self("CLIENT_ERROR bad token in command line format\r\n");
+    pub(super) const LONG_OPAQUE: Self = Self("CLIENT_ERROR opaque token too long\r\n");
+    pub(super) const BAD_KEY: Self = Self("CLIENT_ERROR error decoding key\r\n");
+    /// A reliable read whose message nobody would see.
+    pub(super) const OPEN_UNSEEN: Self = Self("CLIENT_ERROR open takes the flag v\r\n");
     pub(super) const NOT_A_CACHE: Self = Self("CLIENT_ERROR not supported by a queue server\r\n");
     pub(super) const NOT_PERMITTED: Self = Self("CLIENT_ERROR not permitted\r\n");
     pub(super) const FAR_TOO_LARGE: Self = Self("SERVER_ERROR item too large\r\n");
@@ -51,8 +63,10 @@ pub(super) enum MemcacheReply {
     Refused(Refusal),
     /// To the set with which a client logs in.
     LoggedIn,
-    /// To a set.
+    /// To a set; without an answer of the engine, that its item was dropped.
     Stored { noreply: bool },
+    /// To a meta command.
+    Meta(Box<MetaReply>),
     /// To a get that fetches.
     Value { peek: bool },
     /// To a confirm.
@@ -77,13 +91,6 @@ pub(super) enum MemcacheReply {
     Monitor(Box<Monitor>),
     /// Nothing, and the connection closes.
     Goodbye,
-}
-
-impl MemcacheReply {
-    /// To a set whose item was dropped.
-    pub(super) fn not_stored(noreply: bool) -> Self {
-        Self::Line(if noreply { "" } else { "NOT_STORED\r\n" })
-    }
 }
 
 /// Numbers of queues, which come page by page.

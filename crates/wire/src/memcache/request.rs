@@ -52,7 +52,8 @@ impl MemcacheSession {
             b"confirm" => self.confirm(used, words, env),
             b"add" | b"replace" | b"append" | b"prepend" => self.not_a_cache(used, words, false),
             b"cas" => self.not_a_cache(used, words, true),
-            b"incr" | b"decr" | b"touch" => Err(Fault::NOT_A_CACHE),
+            b"incr" | b"decr" | b"touch" | b"ma" => Err(Fault::NOT_A_CACHE),
+            b"mg" | b"ms" | b"md" | b"me" | b"mn" => self.meta(lower, used, words, env),
             b"quit" => {
                 self.state = MemcacheState::Over;
                 Ok(self.last(used, Ask::Close, MemcacheReply::Goodbye))
@@ -79,8 +80,26 @@ impl MemcacheSession {
         no_more(&words)?;
         let target = Target::parse(word, self.shared.name_max)?;
         let options = GetOptions::parse(target.options)?;
+        let reply = if options.only_settle() {
+            MemcacheReply::Line("END\r\n")
+        } else {
+            MemcacheReply::Value { peek: options.peek }
+        };
+        self.fetch(used, &target, &options, reply, env)
+    }
+
+    /// What a get of any form does; a settled open read is answered with a
+    /// count.
+    pub(super) fn fetch(
+        &mut self,
+        used: usize,
+        target: &Target<'_>,
+        options: &GetOptions,
+        reply: MemcacheReply,
+        env: &Env<'_>,
+    ) -> Begun {
         let queue = Name::new(target.name);
-        if options.abort || options.close && !options.open {
+        if options.only_settle() {
             env.tally.bump(Count::Settle as usize);
             let how = if options.abort {
                 How::Release {
@@ -92,7 +111,7 @@ impl MemcacheSession {
                 How::Finish
             };
             let command = self.settle(queue, how, 1);
-            return Ok(self.last(used, Ask::Engine(command), MemcacheReply::Line("END\r\n")));
+            return Ok(self.last(used, Ask::Engine(command), reply));
         }
         if self.shared.status() == Status::Quiescent {
             return Err(Fault::QUIESCENT);
@@ -102,7 +121,7 @@ impl MemcacheSession {
         } else {
             Count::Get as usize
         });
-        self.join(&target);
+        self.join(target);
         if options.close {
             env.tally.bump(Count::Settle as usize);
             let command = self.settle(queue.clone(), How::Finish, 1);
@@ -125,39 +144,45 @@ impl MemcacheSession {
             held_anywhere: single,
             ..Take::default()
         };
-        Ok(self.last(
-            used,
-            Ask::EngineOrClose(Command::Take(take)),
-            MemcacheReply::Value { peek: options.peek },
-        ))
+        let ask = Ask::EngineOrClose(Command::Take(take));
+        Ok(self.last(used, ask, reply))
     }
 
     fn set(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
         let word = words.next().ok_or(Fault::SYNTAX)?;
         let target = Target::parse(word, self.shared.name_max)?;
-        let sync = match target.options {
-            b"" => false,
-            b"/sync" => true,
-            _ => return Err(Fault::BAD_OPTION),
-        };
+        let sync = target.only_sync()?;
         let announced = Announced::parse(words, false).ok_or(Fault::SYNTAX)?;
-        self.may_write()?;
-        self.not_far_too_large(announced.len)?;
-        env.tally.bump(Count::Set as usize);
         let set = Set {
             queue: Name::new(target.name),
             flags: announced.flags,
             expires: announced.expires,
             len: announced.len,
-            noreply: announced.noreply,
             sync,
+            reply: MemcacheReply::Stored {
+                noreply: announced.noreply,
+            },
         };
+        self.put(used, &target, set, env)
+    }
+
+    /// What a set of any form does.
+    pub(super) fn put(
+        &mut self,
+        used: usize,
+        target: &Target<'_>,
+        set: Set,
+        env: &Env<'_>,
+    ) -> Begun {
+        self.may_write()?;
+        self.not_far_too_large(set.len)?;
+        env.tally.bump(Count::Set as usize);
         let state = self.announced(used, set);
         if let MemcacheState::Unwanted { .. } = state {
             self.state = state;
             return Ok(Some(Step::Skip { used }));
         }
-        self.join(&target);
+        self.join(target);
         self.state = state;
         Ok(None)
     }
@@ -167,17 +192,33 @@ impl MemcacheSession {
     fn not_a_cache(&mut self, used: usize, mut words: Words<'_>, cas: bool) -> Begun {
         words.next().ok_or(Fault::SYNTAX)?;
         let announced = Announced::parse(words, cas).ok_or(Fault::SYNTAX)?;
-        self.not_far_too_large(announced.len)?;
-        self.state = MemcacheState::unwanted(announced.len, Unwanted::NotACache);
+        self.unwanted_data(used, announced.len)
+    }
+
+    /// So many bytes of data follow, of such a command.
+    pub(super) fn unwanted_data(&mut self, used: usize, len: u64) -> Begun {
+        self.not_far_too_large(len)?;
+        self.state = MemcacheState::unwanted(len, Unwanted::NotACache);
         Ok(Some(Step::Skip { used }))
     }
 
     fn delete(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
         let queue = self.queue(words.next())?;
         let noreply = only_number_and_noreply(words)?;
+        let reply = MemcacheReply::Line(if noreply { "" } else { "DELETED\r\n" });
+        self.drop_queue(used, queue, reply, env)
+    }
+
+    /// What a delete of any form does.
+    pub(super) fn drop_queue(
+        &mut self,
+        used: usize,
+        queue: Name,
+        reply: MemcacheReply,
+        env: &Env<'_>,
+    ) -> Begun {
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
-        let reply = MemcacheReply::Line(if noreply { "" } else { "DELETED\r\n" });
         Ok(self.last(used, Ask::Engine(Command::Drop(queue)), reply))
     }
 

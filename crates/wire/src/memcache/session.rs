@@ -39,8 +39,8 @@ pub(super) enum MemcacheState {
     /// included.
     Unwanted { left: u64, then: Unwanted },
     /// The data block of the set with which a client logs in, so many bytes
-    /// without its end.
-    Login(usize),
+    /// without its end, and what it is owed.
+    Login(usize, MemcacheReply),
     /// Nothing more: the connection is closing.
     Over,
 }
@@ -61,16 +61,16 @@ pub(super) struct Set {
     pub(super) flags: u32,
     pub(super) expires: Expiry,
     pub(super) len: u64,
-    pub(super) noreply: bool,
     /// `/sync` on the name: the reply waits for the disk.
     pub(super) sync: bool,
+    /// What it is owed. With nothing given that its item was dropped.
+    pub(super) reply: MemcacheReply,
 }
 
 /// Why a data block is unwanted.
-#[derive(Clone, Copy)]
 pub(super) enum Unwanted {
-    /// Longer than the listener allows.
-    TooLarge { noreply: bool },
+    /// Longer than the listener allows: what its set is owed.
+    TooLarge(MemcacheReply),
     /// It belongs to a storage command that queues do not have.
     NotACache,
 }
@@ -118,7 +118,7 @@ impl MemcacheSession {
             MemcacheState::Line => Step::More,
             MemcacheState::Data(coming) => self.block(coming, input, env),
             MemcacheState::Unwanted { left, then } => self.unwanted(left, then, input, env),
-            MemcacheState::Login(len) => self.login(len, input, env),
+            MemcacheState::Login(len, reply) => self.login((len, reply), input, env),
             MemcacheState::Over => {
                 self.state = MemcacheState::Over;
                 skip(input.len())
@@ -136,8 +136,7 @@ impl MemcacheSession {
             Found::Whole(found) => match found.body {
                 Ok(body) => self.store(found.used, found.head, body),
                 Err(refusal) if not_stored(refusal) => {
-                    let reply = MemcacheReply::not_stored(found.head.noreply);
-                    self.owed.ask(found.used, Ask::Own, reply)
+                    self.owed.ask(found.used, Ask::Own, found.head.reply)
                 }
                 Err(refusal) => {
                     self.state = MemcacheState::Over;
@@ -166,13 +165,8 @@ impl MemcacheSession {
         };
         match then {
             Unwanted::NotACache => self.fault(CRLF.len(), Fault::NOT_A_CACHE, env),
-            Unwanted::TooLarge { .. } if after != CRLF => {
-                self.fault(CRLF.len(), Fault::BAD_DATA, env)
-            }
-            Unwanted::TooLarge { noreply } => {
-                self.owed
-                    .ask(CRLF.len(), Ask::Own, MemcacheReply::not_stored(noreply))
-            }
+            Unwanted::TooLarge(_) if after != CRLF => self.fault(CRLF.len(), Fault::BAD_DATA, env),
+            Unwanted::TooLarge(reply) => self.owed.ask(CRLF.len(), Ask::Own, reply),
         }
     }
 
@@ -187,23 +181,19 @@ impl MemcacheSession {
             ttr_ms: None,
             more: None,
         };
-        let reply = MemcacheReply::Stored {
-            noreply: set.noreply,
-        };
         let command = Command::Put(put);
         let ask = if set.sync {
             Ask::EngineSynced(command)
         } else {
             Ask::Engine(command)
         };
-        self.owed.ask(used, ask, reply)
+        self.owed.ask(used, ask, set.reply)
     }
 
     /// What a set is announced with decides how its data is read.
     pub(super) fn announced(&self, line: usize, set: Set) -> MemcacheState {
         if set.len > self.shared.item_max {
-            let noreply = set.noreply;
-            MemcacheState::unwanted(set.len, Unwanted::TooLarge { noreply })
+            MemcacheState::unwanted(set.len, Unwanted::TooLarge(set.reply))
         } else {
             let len = set.len;
             MemcacheState::Data(Coming::new(set, line, len))
@@ -249,7 +239,13 @@ impl Session for MemcacheSession {
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
-        let words: [&[u8]; 4] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"NOT_STORED"];
+        let words: [&[u8]; 5] = [
+            b"ERROR",
+            b"CLIENT_ERROR",
+            b"SERVER_ERROR",
+            b"NOT_STORED",
+            b"NS",
+        ];
         words.iter().any(|word| reply.starts_with(word))
     }
 
@@ -257,6 +253,10 @@ impl Session for MemcacheSession {
         match (self.owed.pop(), said) {
             (Some(MemcacheReply::Stored { noreply: true }), _) => {}
             (_, Said::Line(text)) => output.line(text.as_bytes()),
+            (Some(MemcacheReply::Meta(meta)), Said::Message(bytes)) => {
+                meta.value(0, bytes.len() as u64, output);
+                output.line(bytes);
+            }
             (_, Said::Message(bytes)) => {
                 output.put(b"VALUE hook 0 ");
                 output.block_of(bytes);

@@ -72,6 +72,25 @@ pub(super) fn write_queues(queues: &[QueueStats], listing: &Listing, output: &mu
     }
 }
 
+/// Writes what `me` tells of a queue behind its name, and the line's end.
+pub(super) fn write_described(queue: &QueueStats, output: &mut Output) {
+    let listing = Listing {
+        dump: None,
+        log: (0, 0),
+    };
+    for (key, value) in numbers(queue, &listing) {
+        // Those are the log's, which is not asked.
+        if key.starts_with("journal_") {
+            continue;
+        }
+        output.put(b" ");
+        output.put(key.as_bytes());
+        output.put(b"=");
+        output.number(value);
+    }
+    output.put(b"\r\n");
+}
+
 /// One queue's numbers. Items and bytes exclude open reads. One log holds all
 /// queues: the size of a queue's share is that of its bodies, and what the log
 /// did is told with every queue.
