@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask test` runs everything CI runs.
 
+mod book;
 mod circles;
 mod clients;
 mod cluster;
@@ -10,6 +11,7 @@ mod documented;
 mod mutants;
 mod needs;
 mod package;
+mod pages;
 mod parts;
 mod plant;
 mod real;
@@ -44,6 +46,7 @@ Tasks:
   deny      What the part crates looks at, and texts of licences, with cargo-deny;
             builds cargo-deny first, for some minutes, below the target directory
   sbom      What the binary is made of, as CycloneDX: target/sbom.cdx.json
+  book      The site of docs/, in target/book; fails on links that lead nowhere
   package   What is published: static program, Debian package, sums; options:
             cargo xtask package --help
   torment   The real binary under load, faults, kills and hostile clients, and a

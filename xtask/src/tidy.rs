@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{circles, documented};
+use crate::{circles, documented, pages};
 
 /// What a crate may depend on: those of the workspace, and of others the ones
 /// that are listed. A new edge is a line here, and so a decision.
@@ -207,6 +207,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         }
     }
     dependencies(root, &mut breaches)?;
+    let summary =
+        std::fs::read_to_string(root.join("docs/SUMMARY.md")).context("docs/SUMMARY.md")?;
+    let names = files.iter().filter_map(|file| file.to_str());
+    breaches.extend(pages::unlisted(&summary, names));
     breaches.extend(circles::all(&rust_files));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
