@@ -10,6 +10,18 @@ import pytest
 # Longer than anything takes on a busy machine.
 PATIENCE_S = 120
 
+# What ann may, and nobody else.
+USERS = """
+[[grant]]
+user = "ann"
+queues = ["work"]
+rights = ["put", "take", "settle", "peek", "admin"]
+
+[[listen]]
+voice = "memcache"
+address = "127.0.0.1:0"
+"""
+
 
 def until(condition):
     """Asks again and again, until it is so."""
@@ -70,3 +82,16 @@ def start(tmp_path):
 @pytest.fixture
 def server(start):
     return start()
+
+
+@pytest.fixture
+def guarded(start, tmp_path):
+    """One over memcache, where ann may use the queue "work" with the password "hush"."""
+    binary = os.environ.get("QUINTET", "quintet")
+    table = subprocess.run(
+        [binary, "passwd", "ann"], input="hush\n", check=True, capture_output=True, text=True
+    ).stdout
+    config = tmp_path / "quintet.toml"
+    config.write_text(f"{table}\n{USERS}")
+    config.chmod(0o600)
+    return start("--config", str(config))

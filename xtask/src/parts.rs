@@ -45,6 +45,13 @@ const LANGUAGES: &[Need] = &[
 const OLD: &[Need] = &[program("beanstalkd", "beanstalkd")];
 const PEERS: &[Need] = &[
     program("memccat", "libmemcached-tools"),
+    library(
+        "sh",
+        "-c",
+        "ls /usr/lib*/sasl2/libplain.* /usr/lib/*/sasl2/libplain.* 2>/dev/null | grep -q .",
+        "SASL's mechanism PLAIN",
+        "libsasl2-modules",
+    ),
     program("promtool", "prometheus"),
 ];
 /// The quick starts of docs/clients.
@@ -56,6 +63,13 @@ const QUICK: &[Need] = &[
         "require 'beaneater'",
         "the library beaneater",
         "ruby-beaneater",
+    ),
+    library(
+        "ruby",
+        "-e",
+        "require 'dalli'",
+        "the library dalli",
+        "ruby-dalli",
     ),
     program("php", "php-cli"),
     library(

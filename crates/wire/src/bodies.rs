@@ -50,6 +50,11 @@ impl<H> Coming<H> {
         Self { head, len, phase }
     }
 
+    /// What its request said of it.
+    pub(crate) fn head(&self) -> &H {
+        &self.head
+    }
+
     /// Looks for the body and the bytes that end it. `queue` says where it is
     /// to go, for limits and shards; asked only of a long one.
     pub(crate) fn read(

@@ -5,9 +5,6 @@
 pub enum Foreign {
     /// TLS: its first byte says "handshake".
     Tls,
-    /// memcached's binary protocol: its first byte says "request". Only the
-    /// voice of its text protocol tells.
-    MemcacheBinary,
     /// HTTP: its first line is a request of that protocol.
     Http,
 }
@@ -17,9 +14,6 @@ impl Foreign {
     pub fn text(self) -> &'static str {
         match self {
             Foreign::Tls => "a client speaks TLS to a plain port: the listener has no certificate",
-            Foreign::MemcacheBinary => {
-                "a client speaks memcached's binary protocol; its text protocol is spoken here"
-            }
             Foreign::Http => "a client speaks HTTP (a web page, perhaps), which is not spoken here",
         }
     }
@@ -28,7 +22,6 @@ impl Foreign {
     pub fn answer(self) -> &'static [u8] {
         match self {
             Foreign::Tls => TLS_ALERT,
-            Foreign::MemcacheBinary => BINARY_UNKNOWN,
             Foreign::Http => HTTP_REFUSED,
         }
     }
@@ -124,15 +117,9 @@ const HTTP_REFUSED: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/pla
 
 /// The first byte of TLS (RFC 8446, section 5.1: a record of a handshake).
 pub(crate) const TLS: u8 = 0x16;
-/// The first byte of a request in memcached's binary protocol.
-pub(crate) const BINARY: u8 = 0x80;
 
 /// A fatal alert: handshake failure.
 const TLS_ALERT: &[u8] = &[0x15, 3, 1, 0, 2, 2, 40];
-
-/// A response to no request in particular: unknown command, with a text.
-const BINARY_UNKNOWN: &[u8] =
-    b"\x81\0\0\0\0\0\0\x81\0\0\0\x12\0\0\0\0\0\0\0\0\0\0\0\0text protocol only";
 
 #[cfg(test)]
 mod tests {
@@ -186,8 +173,6 @@ mod tests {
     fn lengths_are_those_of_what_follows() {
         let text = HTTP_REFUSED.split(|&byte| byte == b'\n').rev().nth(1);
         assert_eq!(text.map(<[u8]>::len), Some(31));
-        let len = u32::from_be_bytes(*BINARY_UNKNOWN[8..].first_chunk().unwrap());
-        assert_eq!(BINARY_UNKNOWN.len(), 24 + len as usize);
         let len = u16::from_be_bytes(*TLS_ALERT[3..].first_chunk().unwrap());
         assert_eq!(TLS_ALERT.len(), 5 + usize::from(len));
     }

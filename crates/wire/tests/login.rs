@@ -137,6 +137,71 @@ fn memcache_lets_in_by_a_meta_set() {
     assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
 }
 
+/// A request of memcached's binary protocol.
+fn binary(opcode: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 24];
+    bytes[..2].copy_from_slice(&[0x80, opcode]);
+    bytes[3] = key.len() as u8;
+    bytes[8..12].copy_from_slice(&((key.len() + value.len()) as u32).to_be_bytes());
+    [&bytes, key, value].concat()
+}
+
+/// The status and the text of a reply of that protocol.
+fn told(reply: &str) -> (u8, &str) {
+    // Its first byte is no text.
+    let reply = reply.strip_prefix('\u{fffd}').expect("a reply");
+    (reply.as_bytes()[6], &reply[23..])
+}
+
+#[test]
+fn memcache_lets_in_by_sasl() {
+    let mut client = Client::of("memcache", Logins::Needed);
+    for (opcode, key) in [(0x00, &b"q"[..]), (0x0b, b""), (0x10, b""), (0x7f, b"")] {
+        let asked = client.asks(&binary(opcode, key, b""));
+        assert!(matches!(asked, Some(Ask::Own)), "{opcode}");
+        assert_eq!(told(&client.is_told(Given::Own)), (0x20, "unauthenticated"));
+    }
+    assert!(matches!(
+        client.asks(&binary(0x20, b"", b"")),
+        Some(Ask::Own)
+    ));
+    let list = client.is_told(Given::Own);
+    assert_eq!(told(&list), (0, "PLAIN"));
+    for (mechanism, value) in [
+        (&b"CRAM-MD5"[..], &b"\0ann\0hush"[..]),
+        (b"PLAIN", b"ann hush"),
+        (b"PLAIN", b"bob\0ann\0hush"),
+    ] {
+        let asked = client.asks(&binary(0x21, mechanism, value));
+        assert!(matches!(asked, Some(Ask::Own)), "{asked:?}");
+        let refused = client.is_told(Given::Own);
+        assert_eq!(told(&refused).0, 0x20);
+    }
+    let login = binary(0x21, b"PLAIN", b"\0ann\0hush");
+    let wrong = client.logs_in(&login, Given::Login(Err(LoginRefused::Wrong)));
+    assert_eq!(told(&wrong), (0x20, "authentication failure"));
+    let right = client.logs_in(&login, Given::Login(Ok(())));
+    assert_eq!(told(&right), (0, "Authenticated"));
+    assert!(matches!(
+        client.asks(&binary(0x00, b"q", b"")),
+        Some(Ask::Engine(_))
+    ));
+    let no = client.is_told(refused());
+    assert_eq!(told(&no), (0x20, "not permitted"));
+}
+
+/// Who has not logged in has little read of it.
+#[test]
+fn memcache_reads_little_before_a_login() {
+    for opcode in [0x01, 0x21, 0x7f] {
+        let mut head = binary(opcode, b"", b"");
+        head[8..12].copy_from_slice(&4097u32.to_be_bytes());
+        let mut client = Client::of("memcache", Logins::Needed);
+        let asked = client.asks(&head);
+        assert!(matches!(asked, Some(Ask::Close)), "{opcode}: {asked:?}");
+    }
+}
+
 #[test]
 fn memcache_knows_where_the_block_ends_or_closes() {
     for bytes in [

@@ -46,6 +46,36 @@ fn said(voice: &str, request: &[u8], said: Said<'_>) -> (Option<Ask>, Vec<u8>) {
     (ask, output.bytes().to_vec())
 }
 
+/// A quiet set of `a` in memcached's binary protocol, and what says no to it.
+const BINARY_SETQ: &[u8] =
+    b"\x80\x11\0\x01\x08\0\0\0\0\0\0\x0a\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0qa";
+const BINARY_NO: &[u8] = b"\x81\x11\0\0\0\0\0\x86\0\0\0\x09\0\0\0\x07\0\0\0\0\0\0\0\0no, sorry";
+
+/// Replies that say no are told from others, which misses are.
+#[test]
+fn a_binary_reply_tells_by_its_status() {
+    let tally = Tally::new();
+    let mut session = session("memcache");
+    decode(&mut *session, BINARY_SETQ, &tally);
+    assert!(session.says_no(BINARY_NO));
+    for (status, no) in [(0, false), (1, false), (3, true), (0x81, true)] {
+        let mut reply = BINARY_NO.to_vec();
+        reply[7] = status;
+        assert_eq!(session.says_no(&reply), no, "{status}");
+    }
+}
+
+/// A hook's message in place of one that a binary get takes: with a key.
+#[test]
+fn a_binary_get_is_given_a_message_in_its_own_form() {
+    let getk = b"\x80\x0c\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x07\0\0\0\0\0\0\0\0q";
+    let (_, bytes) = said("memcache", getk, Said::Message(b"abc"));
+    assert_eq!(
+        bytes,
+        b"\x81\x0c\0\x01\x04\0\0\0\0\0\0\x08\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0qabc"
+    );
+}
+
 #[test]
 fn a_refusal_has_each_voices_own_form() {
     let job = b"ADD\0mails\0\x01\0\0\0\0\0\0\0\x01\0\0\0x";
@@ -66,6 +96,7 @@ fn a_refusal_has_each_voices_own_form() {
         ),
         ("beanstalk", b"put 1 0 1 1\r\na\r\n", b"INTERNAL_ERROR\r\n"),
         ("jobqueue", job, b"ERROR\0no, sorry\0"),
+        ("memcache", BINARY_SETQ, BINARY_NO),
         // A connection that is refused.
         ("lineup", b"", b"-no, sorry\r\n"),
         ("memcache", b"", b"SERVER_ERROR no, sorry\r\n"),

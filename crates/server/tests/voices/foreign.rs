@@ -43,11 +43,6 @@ fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
                 client.expect_end();
             }
         }
-        let mut client = server.client_of("memcache");
-        client.send(b"\x80");
-        client.expect(b"\x81");
-        client.until(b"text protocol only");
-        client.expect_end();
     }
     assert!(server.stop().success());
     let log = std::fs::read_to_string(log).unwrap();
@@ -58,7 +53,6 @@ fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
     for voice in VOICES {
         assert_eq!(about(voice, "speaks TLS"), 1, "{voice}: {log}");
     }
-    assert_eq!(about("memcache at", "binary protocol"), 1, "{log}");
 }
 
 /// What a page of any site may have a browser send: headers and the body are

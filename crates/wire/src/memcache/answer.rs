@@ -32,6 +32,9 @@ impl MemcacheReply {
                     output.put(b"NOT_STORED\r\n");
                 }
             }
+            (MemcacheReply::Binary(reply), given) => {
+                return reply.write(given, (shared, env), owed, output);
+            }
             (MemcacheReply::Meta(meta), given) => {
                 return answer_meta(*meta, given, (shared, env), output);
             }

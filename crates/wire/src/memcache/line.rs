@@ -183,13 +183,17 @@ pub(super) fn expiry(word: &[u8]) -> Option<Expiry> {
     if let Some(digits) = word.strip_prefix(b"-") {
         return number(digits).map(|_| Expiry::At(Ms(0)));
     }
-    let seconds = number(word)?;
+    number(word).map(expiry_of)
+}
+
+/// What such a number of seconds means: 0 for none, from now, a Unix time.
+pub(super) fn expiry_of(seconds: u64) -> Expiry {
     let ms = seconds.saturating_mul(1000);
-    Some(match seconds {
+    match seconds {
         0 => Expiry::Default,
         1..=RELATIVE_MAX_S => Expiry::In(ms),
         _ => Expiry::AtWall(Ms(ms)),
-    })
+    }
 }
 
 /// What announces a data block.

@@ -10,7 +10,7 @@ use super::line::{GetOptions, Target, Words, expiry, number};
 use super::meta_reply::{Back, MetaReply, MetaTo};
 use super::reply::{Fault, MemcacheReply};
 use super::request::{Begun, no_more};
-use super::session::{MemcacheSession, Set};
+use super::session::{CRLF, MemcacheSession, Set};
 use crate::session::{Ask, Env};
 
 /// Bytes of an opaque token at most, as in memcached.
@@ -215,6 +215,7 @@ impl MemcacheSession {
             flags: flags.flags,
             expires: flags.expires,
             len,
+            end: CRLF,
             sync: target.only_sync()?,
             reply: {
                 let to = MetaTo::Set {

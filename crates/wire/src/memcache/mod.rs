@@ -1,13 +1,17 @@
-//! The memcache voice: the memcached text protocol as Darner and Kestrel bend
-//! it into queues. What it maps to what, and where it differs from the
+//! The memcache voice: the memcached protocols as Darner and Kestrel bend the
+//! first of them into queues. What it maps to what, and where it differs from the
 //! originals, is in `docs/voices/memcache.md`.
 
 mod about;
 mod answer;
+mod answer_binary;
+mod binary;
+mod binary_reply;
 mod line;
 mod login;
 mod meta;
 mod meta_reply;
+mod opcode;
 mod reply;
 mod request;
 mod session;
@@ -25,7 +29,7 @@ use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 pub(crate) const VOICE: Voice = Voice {
     name: "memcache",
     port: 22133,
-    about: "Darner and Kestrel: queues over the memcached text protocol",
+    about: "Darner and Kestrel: queues over memcached's protocols",
     options: OPTIONS,
     tally_names: TALLY_NAMES,
     listener,

@@ -3,10 +3,12 @@
 
 use quintet_engine::{Command, Ms, Name, Refusal, Take, Wait};
 
+use super::binary_reply::{BinaryReply, Head, What};
 use super::meta_reply::MetaReply;
 use super::{Shared, Status};
 use crate::foreign::Foreign;
 use crate::output::Output;
+use crate::session::Ask;
 
 /// A protocol error's reply line. All of them close the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub(super) enum MemcacheReply {
     Stored { noreply: bool },
     /// To a meta command.
     Meta(Box<MetaReply>),
+    /// To a request of the binary protocol.
+    Binary(Box<BinaryReply>),
     /// To a get that fetches.
     Value { peek: bool },
     /// To a confirm.
@@ -91,6 +95,43 @@ pub(super) enum MemcacheReply {
     Monitor(Box<Monitor>),
     /// Nothing, and the connection closes.
     Goodbye,
+}
+
+impl MemcacheReply {
+    /// What the first of this request's commands are owed.
+    pub(super) fn part(&self) -> Self {
+        match self.binary() {
+            Some(head) => Self::binary_of(head, What::Part),
+            None => Self::Silent,
+        }
+    }
+
+    /// False for requests whose errors leave the connection open.
+    pub(super) fn errors_close(&self) -> bool {
+        self.binary().is_none()
+    }
+
+    /// How a set is answered whose item the host refused.
+    pub(super) fn of_refused(self, refusal: Refusal) -> (Ask, Self) {
+        match self.binary() {
+            Some(head) => (Ask::Own, Self::binary_of(head, What::Refused(refusal))),
+            None if not_stored(refusal) => (Ask::Own, self),
+            None => (Ask::Close, Self::Refused(refusal)),
+        }
+    }
+
+    /// The reply to a binary request.
+    pub(super) fn binary_of(head: Head, what: What) -> Self {
+        Self::Binary(Box::new(BinaryReply { head, what }))
+    }
+
+    fn binary(&self) -> Option<Head> {
+        if let Self::Binary(reply) = self {
+            Some(reply.head)
+        } else {
+            None
+        }
+    }
 }
 
 /// Numbers of queues, which come page by page.

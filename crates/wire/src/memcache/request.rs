@@ -4,14 +4,14 @@ use quintet_engine::{BackTo, Command, How, Name, Take, Wait, When};
 
 use super::line::{Announced, GetOptions, Target, Words, number};
 use super::reply::{Fault, MemcacheReply, Monitor};
-use super::session::{MemcacheSession, MemcacheState, Set, Unwanted};
+use super::session::{CRLF, MemcacheSession, MemcacheState, Set, Unwanted};
 use super::{Count, Status};
 use crate::login::Logins;
 use crate::session::{Ask, Env, Step};
 
 /// A data block this many times longer than an item may be is not even read
 /// and dropped.
-const SWALLOW_TIMES_MAX: u64 = 16;
+pub(super) const SWALLOW_TIMES_MAX: u64 = 16;
 
 /// The longest verb.
 const VERB_MAX: usize = "flush_all_expired".len();
@@ -121,12 +121,12 @@ impl MemcacheSession {
         } else {
             Count::Get as usize
         });
-        self.join(target);
+        self.join(target, reply.part());
         if options.close {
             env.tally.bump(Count::Settle as usize);
             let command = self.settle(queue.clone(), How::Finish, 1);
             self.parts
-                .push_back((0, Ask::Engine(command), MemcacheReply::Silent));
+                .push_back((0, Ask::Engine(command), reply.part()));
         }
         let single = self.shared.single_open_read;
         let take = Take {
@@ -144,7 +144,12 @@ impl MemcacheSession {
             held_anywhere: single,
             ..Take::default()
         };
-        let ask = Ask::EngineOrClose(Command::Take(take));
+        let take = Command::Take(take);
+        let ask = if reply.errors_close() {
+            Ask::EngineOrClose(take)
+        } else {
+            Ask::Engine(take)
+        };
         Ok(self.last(used, ask, reply))
     }
 
@@ -158,6 +163,7 @@ impl MemcacheSession {
             flags: announced.flags,
             expires: announced.expires,
             len: announced.len,
+            end: CRLF,
             sync,
             reply: MemcacheReply::Stored {
                 noreply: announced.noreply,
@@ -177,12 +183,13 @@ impl MemcacheSession {
         self.may_write()?;
         self.not_far_too_large(set.len)?;
         env.tally.bump(Count::Set as usize);
+        let part = set.reply.part();
         let state = self.announced(used, set);
         if let MemcacheState::Unwanted { .. } = state {
             self.state = state;
             return Ok(Some(Step::Skip { used }));
         }
-        self.join(target);
+        self.join(target, part);
         self.state = state;
         Ok(None)
     }
@@ -198,7 +205,7 @@ impl MemcacheSession {
     /// So many bytes of data follow, of such a command.
     pub(super) fn unwanted_data(&mut self, used: usize, len: u64) -> Begun {
         self.not_far_too_large(len)?;
-        self.state = MemcacheState::unwanted(len, Unwanted::NotACache);
+        self.state = MemcacheState::unwanted(len, CRLF, Unwanted::NotACache);
         Ok(Some(Step::Skip { used }))
     }
 
@@ -272,7 +279,7 @@ impl MemcacheSession {
             return Err(Fault::QUIESCENT);
         }
         env.tally.bump(Count::Get as usize);
-        self.join(&target);
+        self.join(&target, MemcacheReply::Silent);
         let monitor = Box::new(Monitor {
             queue,
             until: env.now + seconds.saturating_mul(1000),
@@ -304,14 +311,14 @@ impl MemcacheSession {
 
     /// A fan-out name makes its queue a child from its first mention on. Asked
     /// every time, because the queue may have been deleted since.
-    fn join(&mut self, target: &Target<'_>) {
+    fn join(&mut self, target: &Target<'_>, reply: MemcacheReply) {
         if let Some(plus) = target.parent {
             let command = Command::Join {
                 parent: Name::new(&target.name[..plus]),
                 child: Name::new(target.name),
             };
             self.parts
-                .push_back((0, Ask::EngineOrClose(command), MemcacheReply::Silent));
+                .push_back((0, Ask::EngineOrClose(command), reply));
         }
     }
 
@@ -323,7 +330,7 @@ impl MemcacheSession {
         }
     }
 
-    fn may_write(&self) -> Result<(), Fault> {
+    pub(super) fn may_write(&self) -> Result<(), Fault> {
         match self.shared.status() {
             Status::Up => Ok(()),
             Status::ReadOnly => Err(Fault::READ_ONLY),

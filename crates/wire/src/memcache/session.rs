@@ -6,7 +6,9 @@ use std::sync::Arc;
 use quintet_engine::{Body, Command, Expiry, LargeBody, Name, Put, Refusal, When};
 
 use super::answer::END;
-use super::reply::{Fault, MemcacheReply, not_stored, server_error};
+use super::answer_binary;
+use super::binary_reply::{BinaryReply, Head, REQUEST, What};
+use super::reply::{Fault, MemcacheReply, server_error};
 use super::{Count, Shared};
 use crate::bodies::{Coming, Found, drop_some, skip};
 use crate::foreign::{self, Foreign};
@@ -15,13 +17,14 @@ use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
 
-/// What follows every data block.
-const CRLF: &[u8] = b"\r\n";
+/// What follows every data block of the text protocol.
+pub(super) const CRLF: &[u8] = b"\r\n";
 
 /// Protocol state of one connection.
 pub(super) struct MemcacheSession {
     pub(super) shared: Arc<Shared>,
     pub(super) state: MemcacheState,
+    tongue: Tongue,
     lines: Lines,
     /// Further commands of the request last read, each with the bytes it
     /// consumes: all but the last consume none, so that the host comes back.
@@ -29,15 +32,27 @@ pub(super) struct MemcacheSession {
     pub(super) owed: Owed<MemcacheReply>,
 }
 
+/// Which of the protocols is spoken, as a connection's first byte tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tongue {
+    Unheard,
+    Text,
+    Binary,
+}
+
 /// What the input's front is.
 pub(super) enum MemcacheState {
-    /// A command line.
+    /// A command line, or a binary header.
     Line,
     /// A set's data block; its line is in the input until it is dealt with.
     Data(Coming<Set>),
     /// A data block nobody wants; the bytes of it still to come, its end
     /// included.
-    Unwanted { left: u64, then: Unwanted },
+    Unwanted {
+        left: u64,
+        end: &'static [u8],
+        then: Unwanted,
+    },
     /// The data block of the set with which a client logs in, so many bytes
     /// without its end, and what it is owed.
     Login(usize, MemcacheReply),
@@ -46,10 +61,11 @@ pub(super) enum MemcacheState {
 }
 
 impl MemcacheState {
-    /// A data block of `len` bytes to be dropped.
-    pub(super) fn unwanted(len: u64, then: Unwanted) -> Self {
+    /// A data block of `len` bytes, and what ends it, to be dropped.
+    pub(super) fn unwanted(len: u64, end: &'static [u8], then: Unwanted) -> Self {
         Self::Unwanted {
-            left: len.saturating_add(CRLF.len() as u64),
+            left: len.saturating_add(end.len() as u64),
+            end,
             then,
         }
     }
@@ -61,6 +77,8 @@ pub(super) struct Set {
     pub(super) flags: u32,
     pub(super) expires: Expiry,
     pub(super) len: u64,
+    /// What follows its data.
+    pub(super) end: &'static [u8],
     /// `/sync` on the name: the reply waits for the disk.
     pub(super) sync: bool,
     /// What it is owed. With nothing given that its item was dropped.
@@ -69,8 +87,9 @@ pub(super) struct Set {
 
 /// Why a data block is unwanted.
 pub(super) enum Unwanted {
-    /// Longer than the listener allows: what its set is owed.
-    TooLarge(MemcacheReply),
+    /// What its request is owed: a set longer than the listener allows, or an
+    /// error.
+    Dropped(MemcacheReply),
     /// It belongs to a storage command that queues do not have.
     NotACache,
 }
@@ -80,6 +99,7 @@ impl MemcacheSession {
         Self {
             shared,
             state: MemcacheState::Line,
+            tongue: Tongue::Unheard,
             lines: Lines::default(),
             parts: VecDeque::new(),
             owed: Owed::new(),
@@ -104,6 +124,27 @@ impl MemcacheSession {
         self.owed.ask(used, Ask::Close, MemcacheReply::Fault(fault))
     }
 
+    /// Begins the request of a line; `None` if it waits in parts or state.
+    fn line(&mut self, first: u8, input: &[u8], env: &Env<'_>) -> Option<Step> {
+        self.tongue = Tongue::Text;
+        // No command begins so.
+        if first == foreign::TLS {
+            return Some(self.foreign(Foreign::Tls, env));
+        }
+        if first == REQUEST {
+            return Some(self.fault(input.len(), Fault::SYNTAX, env));
+        }
+        let line = match self.lines.first(input, self.shared.line_max) {
+            Line::Whole(line) => line,
+            Line::Part => return Some(Step::More),
+            Line::TooLong => return Some(self.fault(input.len(), Fault::LONG_LINE, env)),
+        };
+        match self.request(line, env) {
+            Ok(step) => step,
+            Err(fault) => Some(self.fault(line.len(), fault, env)),
+        }
+    }
+
     /// Tells the host of another protocol, and closes.
     fn foreign(&mut self, foreign: Foreign, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
@@ -117,7 +158,9 @@ impl MemcacheSession {
         match std::mem::replace(&mut self.state, MemcacheState::Line) {
             MemcacheState::Line => Step::More,
             MemcacheState::Data(coming) => self.block(coming, input, env),
-            MemcacheState::Unwanted { left, then } => self.unwanted(left, then, input, env),
+            MemcacheState::Unwanted { left, end, then } => {
+                self.unwanted((left, end), then, input, env)
+            }
             MemcacheState::Login(len, reply) => self.login((len, reply), input, env),
             MemcacheState::Over => {
                 self.state = MemcacheState::Over;
@@ -127,7 +170,8 @@ impl MemcacheSession {
     }
 
     fn block(&mut self, coming: Coming<Set>, input: &[u8], env: &Env<'_>) -> Step {
-        match coming.read(input, CRLF, |set| set.queue.clone()) {
+        let end = coming.head().end;
+        match coming.read(input, end, |set| set.queue.clone()) {
             Found::Part(coming, step) => {
                 self.state = MemcacheState::Data(coming);
                 step
@@ -135,38 +179,40 @@ impl MemcacheSession {
             Found::Whole(found) if !found.ended => self.fault(found.used, Fault::BAD_DATA, env),
             Found::Whole(found) => match found.body {
                 Ok(body) => self.store(found.used, found.head, body),
-                Err(refusal) if not_stored(refusal) => {
-                    self.owed.ask(found.used, Ask::Own, found.head.reply)
-                }
                 Err(refusal) => {
-                    self.state = MemcacheState::Over;
-                    self.owed
-                        .ask(found.used, Ask::Close, MemcacheReply::Refused(refusal))
+                    let (ask, reply) = found.head.reply.of_refused(refusal);
+                    if matches!(ask, Ask::Close) {
+                        self.state = MemcacheState::Over;
+                    }
+                    self.owed.ask(found.used, ask, reply)
                 }
             },
         }
     }
 
     /// Drops what has come of a data block, and checks its end.
-    fn unwanted(&mut self, left: u64, then: Unwanted, input: &[u8], env: &Env<'_>) -> Step {
-        let end = CRLF.len() as u64;
-        if left > end {
-            let mut body = left - end;
+    fn unwanted(
+        &mut self,
+        (left, end): (u64, &'static [u8]),
+        then: Unwanted,
+        input: &[u8],
+        env: &Env<'_>,
+    ) -> Step {
+        let whole = usize::try_from(left).unwrap_or(usize::MAX);
+        let Some(rest) = input.get(..whole) else {
+            let mut body = left.saturating_sub(end.len() as u64);
             let used = drop_some(&mut body, input);
             self.state = MemcacheState::Unwanted {
-                left: body + end,
+                left: left - used as u64,
+                end,
                 then,
             };
             return skip(used);
-        }
-        let Some(after) = input.get(..CRLF.len()) else {
-            self.state = MemcacheState::Unwanted { left, then };
-            return Step::More;
         };
         match then {
-            Unwanted::NotACache => self.fault(CRLF.len(), Fault::NOT_A_CACHE, env),
-            Unwanted::TooLarge(_) if after != CRLF => self.fault(CRLF.len(), Fault::BAD_DATA, env),
-            Unwanted::TooLarge(reply) => self.owed.ask(CRLF.len(), Ask::Own, reply),
+            Unwanted::NotACache => self.fault(whole, Fault::NOT_A_CACHE, env),
+            Unwanted::Dropped(_) if !rest.ends_with(end) => self.fault(whole, Fault::BAD_DATA, env),
+            Unwanted::Dropped(reply) => self.owed.ask(whole, Ask::Own, reply),
         }
     }
 
@@ -193,7 +239,7 @@ impl MemcacheSession {
     /// What a set is announced with decides how its data is read.
     pub(super) fn announced(&self, line: usize, set: Set) -> MemcacheState {
         if set.len > self.shared.item_max {
-            MemcacheState::unwanted(set.len, Unwanted::TooLarge(set.reply))
+            MemcacheState::unwanted(set.len, set.end, Unwanted::Dropped(set.reply))
         } else {
             let len = set.len;
             MemcacheState::Data(Coming::new(set, line, len))
@@ -204,21 +250,18 @@ impl MemcacheSession {
 impl Session for MemcacheSession {
     fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if matches!(self.state, MemcacheState::Line) && self.parts.is_empty() {
-            // No command begins so.
-            match input.first() {
-                Some(&foreign::TLS) => return self.foreign(Foreign::Tls, env),
-                Some(&foreign::BINARY) => return self.foreign(Foreign::MemcacheBinary, env),
-                _ => {}
-            }
-            let line = match self.lines.first(input, self.shared.line_max) {
-                Line::Whole(line) => line,
-                Line::Part => return Step::More,
-                Line::TooLong => return self.fault(input.len(), Fault::LONG_LINE, env),
+            let Some(&first) = input.first() else {
+                return Step::More;
             };
-            match self.request(line, env) {
-                Ok(Some(step)) => return step,
-                Ok(None) => {}
-                Err(fault) => return self.fault(line.len(), fault, env),
+            if self.tongue == Tongue::Unheard && first == REQUEST {
+                self.tongue = Tongue::Binary;
+            }
+            if self.tongue == Tongue::Binary {
+                if let Some(step) = self.binary(input, env) {
+                    return step;
+                }
+            } else if let Some(step) = self.line(first, input, env) {
+                return step;
             }
         }
         if let Some((used, ask, reply)) = self.parts.pop_front() {
@@ -239,6 +282,9 @@ impl Session for MemcacheSession {
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
+        if self.tongue == Tongue::Binary {
+            return answer_binary::is_no(reply);
+        }
         let words: [&[u8]; 5] = [
             b"ERROR",
             b"CLIENT_ERROR",
@@ -252,6 +298,12 @@ impl Session for MemcacheSession {
     fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
         match (self.owed.pop(), said) {
             (Some(MemcacheReply::Stored { noreply: true }), _) => {}
+            (Some(MemcacheReply::Binary(reply)), said) => reply.say(said, output),
+            (None, said) if self.tongue == Tongue::Binary => {
+                let head = Head::default();
+                let what = What::Done;
+                BinaryReply { head, what }.say(said, output);
+            }
             (_, Said::Line(text)) => output.line(text.as_bytes()),
             (Some(MemcacheReply::Meta(meta)), Said::Message(bytes)) => {
                 meta.value(0, bytes.len() as u64, output);

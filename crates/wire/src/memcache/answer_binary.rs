@@ -1,0 +1,182 @@
+//! The replies of memcached's binary protocol, one by one.
+
+use quintet_engine::{Body, Command, Outcome, Refusal, StatsOf, StatsReply};
+
+use super::binary_reply::{BinaryReply, Head, Status, What};
+use super::reply::{Listing, MemcacheReply, not_stored};
+use super::{Count, Shared, stats};
+use crate::output::Output;
+use crate::owed::Owed;
+use crate::session::{Env, Given, Next, Said};
+
+impl BinaryReply {
+    /// Writes it, or the first part of it.
+    pub(super) fn write(
+        self,
+        given: &Given,
+        (shared, env): (&Shared, &Env<'_>),
+        owed: &mut Owed<MemcacheReply>,
+        output: &mut Output,
+    ) -> Next {
+        let Self { head, what } = self;
+        let refused = match given {
+            Given::Engine(Outcome::Refused(refusal), _) => Some(*refusal),
+            Given::Engine(..)
+            | Given::Server(_)
+            | Given::Host(_)
+            | Given::Login(_)
+            | Given::Own => None,
+        };
+        match (what, given) {
+            (What::Error(status, text), _) => head.say(status, text.as_bytes(), output),
+            (What::Fault(status, text), _) => {
+                head.say(status, text.as_bytes(), output);
+                return Next::Close;
+            }
+            (What::Refused(refusal), _) => refuse(head, refusal, output),
+            (What::Quit, _) => {
+                done(head, output);
+                return Next::Close;
+            }
+            // What comes behind it in the same request would rest on it.
+            (What::Part, _) => {
+                if let Some(refusal) = refused {
+                    refuse(head, refusal, output);
+                    return Next::Close;
+                }
+            }
+            (What::Set, Given::Own) => head.say(Status::TooLarge, b"item too large", output),
+            (_, _) if refused.is_some() => {
+                refuse(head, refused.unwrap_or(Refusal::Unavailable), output);
+            }
+            (What::Get { peek, key }, Given::Engine(Outcome::Messages(messages), _)) => {
+                if !peek {
+                    env.tally.bump(Count::Hit as usize);
+                }
+                let key = key.unwrap_or_default();
+                for message in messages {
+                    let flags = if shared.keep_flags { message.flags } else { 0 };
+                    if !head.item(flags, &key, &message.body, output) {
+                        head.say(Status::TooLarge, b"too long for this protocol", output);
+                        return Next::Close;
+                    }
+                }
+            }
+            // What settles an open read fetches nothing.
+            (What::Get { peek, .. }, Given::Engine(outcome, _)) => {
+                if !peek && matches!(outcome, Outcome::Empty) {
+                    env.tally.bump(Count::Miss as usize);
+                }
+                if !head.is_quiet() {
+                    head.say(Status::NotFound, b"Not found", output);
+                }
+            }
+            (What::Set | What::Done, _) => done(head, output),
+            (What::Version, _) => head.say(Status::Done, shared.version.as_bytes(), output),
+            (What::Mechanisms, _) => head.say(Status::Done, b"PLAIN", output),
+            (What::Login, Given::Login(Ok(()))) => {
+                head.say(Status::Done, b"Authenticated", output);
+            }
+            (What::Login, Given::Login(Err(refused))) => {
+                head.say(Status::Auth, refused.text().as_bytes(), output);
+            }
+            (What::Stats, Given::Server(server)) => {
+                let mut lines = Output::new();
+                stats::write_server(server, &shared.version, &mut lines);
+                pairs(head, &lines, output);
+                let log = (server.number("log_retired"), server.number("log_rotations"));
+                return go_on(head, log, (0, 0), owed);
+            }
+            (What::Queues(log), Given::Engine(Outcome::Stats(page), _)) => {
+                if let StatsReply::Queues(page) = &**page {
+                    let listing = Listing { dump: None, log };
+                    let mut lines = Output::new();
+                    stats::write_queues(&page.queues, &listing, &mut lines);
+                    pairs(head, &lines, output);
+                    if let Some(from) = page.next {
+                        return go_on(head, log, from, owed);
+                    }
+                }
+                head.say(Status::Done, b"", output);
+            }
+            (What::Get { .. } | What::Login | What::Stats | What::Queues(_), given) => {
+                let text = match given {
+                    Given::Host(Err(text)) => text,
+                    Given::Engine(..)
+                    | Given::Server(_)
+                    | Given::Host(Ok(_))
+                    | Given::Login(_)
+                    | Given::Own => "unexpected answer",
+                };
+                head.say(Status::Temporary, text.as_bytes(), output);
+                return Next::Close;
+            }
+        }
+        Next::Done
+    }
+
+    /// Writes what a hook said in its place.
+    pub(super) fn say(&self, said: Said<'_>, output: &mut Output) {
+        let bytes = match said {
+            Said::Line(text) => text.as_bytes(),
+            Said::Message(bytes) => bytes,
+            Said::Refused(text) | Said::Limited(text) => {
+                return self.head.say(Status::Temporary, text.as_bytes(), output);
+            }
+        };
+        if let What::Get { key, .. } = &self.what {
+            let key = key.as_deref().unwrap_or_default();
+            self.head.item(0, key, &Body::new(bytes), output);
+        } else if !self.head.is_quiet() {
+            self.head.say(Status::Done, bytes, output);
+        }
+    }
+}
+
+/// True if a reply tells its client no.
+pub(super) fn is_no(reply: &[u8]) -> bool {
+    let status = reply.get(6..8).unwrap_or_default();
+    !matches!(status, [0, 0 | 1])
+}
+
+fn done(head: Head, output: &mut Output) {
+    if !head.is_quiet() {
+        head.say(Status::Done, b"", output);
+    }
+}
+
+fn refuse(head: Head, refusal: Refusal, output: &mut Output) {
+    let (status, text) = if refusal == Refusal::HeldLimit {
+        (Status::Invalid, "close current item first")
+    } else if refusal == Refusal::NotPermitted {
+        (Status::Auth, "not permitted")
+    } else if refusal == Refusal::MessageTooLarge {
+        (Status::TooLarge, refusal.text())
+    } else if not_stored(refusal) {
+        (Status::NotStored, refusal.text())
+    } else if matches!(refusal, Refusal::NoMemory | Refusal::NoSpace) {
+        (Status::NoMemory, refusal.text())
+    } else {
+        (Status::Temporary, refusal.text())
+    };
+    head.say(status, text.as_bytes(), output);
+}
+
+fn go_on(head: Head, log: (u64, u64), from: (u8, u32), owed: &mut Owed<MemcacheReply>) -> Next {
+    let what = What::Queues(log);
+    let reply = MemcacheReply::binary_of(head, what);
+    owed.again(reply, Command::Stats(StatsOf::Queues { from }))
+}
+
+/// Writes lines `STAT KEY VALUE`, each as a reply of its own.
+fn pairs(head: Head, lines: &Output, output: &mut Output) {
+    for line in lines.bytes().split(|byte| *byte == b'\n') {
+        let line = line.trim_ascii_end();
+        let Some(line) = line.strip_prefix(b"STAT ") else {
+            continue;
+        };
+        let at = memchr::memchr(b' ', line).unwrap_or(line.len());
+        let value = line.get(at + 1..).unwrap_or_default();
+        head.pair(Status::Done, &line[..at], value, output);
+    }
+}
