@@ -10,6 +10,7 @@ use super::cluster::CLUSTER;
 use super::queues::QUEUE_SETTINGS;
 use super::schema::{SETTINGS, duration, parse_sync, text};
 use super::units::show_bytes;
+use super::wrong::{Wrong, unknown};
 use super::{Address, Config, Listen, ListenTls, Served, TlsMode, cron, limits, scripts, trust};
 
 /// What the command line says; it wins over the file.
@@ -92,7 +93,7 @@ fn from_flag(flag: &str, of_file: &[Listen]) -> Result<Listen> {
              options behind commas, for example memcache=0.0.0.0:22133,tls"
         )
     })?;
-    let served = served(name).with_context(|| format!("--listen {flag}"))?;
+    let served = served(name).map_err(|why| anyhow!("--listen {flag}: {why}"))?;
     let mut words = rest.split(',');
     let address = Address::parse(words.next().unwrap_or_default());
     let address = address.map_err(|why| anyhow!("--listen {flag}: {why}"))?;
@@ -126,97 +127,115 @@ fn as_value(text: &str) -> toml::Value {
     }
 }
 
-fn served(name: &str) -> Result<Served> {
+fn served(name: &str) -> Result<Served, String> {
     let names = || Served::all().map(Served::name);
-    Served::by_name(name).ok_or_else(|| anyhow!(unknown("voice", name, names())))
+    Served::by_name(name).ok_or_else(|| unknown("voice", name, names()))
 }
 
 fn read(text: &str, config: &mut Config) -> Result<()> {
     let table: toml::Table = text.parse()?;
-    for (key, value) in &table {
-        match key.as_str() {
-            "defaults" => {
-                config.defaults =
-                    overrides(as_table(value, "[defaults]")?, &["name"], "[defaults]")?;
-            }
-            "queue" => {
-                for table in as_tables(value, "[[queue]]")? {
-                    let name = table
-                        .get("name")
-                        .and_then(toml::Value::as_str)
-                        .filter(|name| !name.is_empty())
-                        .ok_or_else(|| anyhow!("a [[queue]] needs name = \"queue or pattern\""))?;
-                    let place = format!("[[queue]] {name}");
-                    config
-                        .rules
-                        .push((name.to_owned(), overrides(table, &[], &place)?));
-                    config.scripts.extend(
-                        scripts::read(name, table).map_err(|why| anyhow!("in {place}: {why}"))?,
-                    );
-                }
-            }
-            "listen" => {
-                for table in as_tables(value, "[[listen]]")? {
-                    config.listen.push(listener(table)?);
-                }
-            }
-            "user" => {
-                for table in as_tables(value, "[[user]]")? {
-                    let user = trust::read(trust::USER, table);
-                    config
-                        .users
-                        .push(user.map_err(|why| anyhow!("in [[user]]: {why}"))?);
-                }
-            }
-            "grant" => {
-                for table in as_tables(value, "[[grant]]")? {
-                    let grant = trust::read(trust::GRANT, table);
-                    config
-                        .grants
-                        .push(grant.map_err(|why| anyhow!("in [[grant]]: {why}"))?);
-                }
-            }
-            "limit" => {
-                for table in as_tables(value, "[[limit]]")? {
-                    let row = trust::read(limits::LIMIT, table);
-                    config
-                        .limits
-                        .push(row.map_err(|why| anyhow!("in [[limit]]: {why}"))?);
-                }
-            }
-            "cron" => {
-                for table in as_tables(value, "[[cron]]")? {
-                    let row = trust::read(cron::CRON, table);
-                    config
-                        .crons
-                        .push(row.map_err(|why| anyhow!("in [[cron]]: {why}"))?);
-                }
-            }
-            "cluster" => {
-                for (key, value) in as_table(value, "[cluster]")? {
-                    let spec = CLUSTER.iter().find(|spec| spec.key == key);
-                    let spec = spec.ok_or_else(|| {
-                        let known = CLUSTER.iter().map(|spec| spec.key);
-                        anyhow!("in [cluster]: {}", unknown("key", key, known))
-                    })?;
-                    (spec.field)(config)
-                        .set(value)
-                        .map_err(|why| anyhow!("in [cluster]: {key} {why}"))?;
-                }
-            }
-            key => {
-                let spec = SETTINGS
-                    .iter()
-                    .find(|spec| spec.key == key)
-                    .ok_or_else(|| {
-                        let known = SETTINGS.iter().map(|spec| spec.key);
-                        anyhow!(unknown("key", key, known.chain(TABLES.iter().copied())))
-                    })?;
+    for (name, value) in &table {
+        set_or_table(name, value, config).map_err(|wrong| wrong.on_line(text, name))?;
+    }
+    Ok(())
+}
+
+/// Reads a setting, or a table or all tables of a name.
+fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<(), Wrong> {
+    match name {
+        "defaults" => {
+            config.defaults = overrides(as_table(value, "[defaults]")?, &["name"], "[defaults]")?;
+            Ok(())
+        }
+        "queue" => each(value, "[[queue]]", |table| {
+            let name = table
+                .get("name")
+                .and_then(toml::Value::as_str)
+                .filter(|name| !name.is_empty())
+                .ok_or_else(|| "a [[queue]] needs name = \"queue or pattern\"".to_owned())?;
+            let place = format!("[[queue]] {name}");
+            config
+                .rules
+                .push((name.to_owned(), overrides(table, &[], &place)?));
+            let script = scripts::read(name, table).map_err(|why| format!("in {place}: {why}"))?;
+            config.scripts.extend(script);
+            Ok(())
+        }),
+        "listen" => each(value, "[[listen]]", |table| {
+            config.listen.push(listener(table)?);
+            Ok(())
+        }),
+        "user" => each(value, "[[user]]", |table| {
+            let user = trust::read(trust::USER, table);
+            config
+                .users
+                .push(user.map_err(|wrong| wrong.within("[[user]]"))?);
+            Ok(())
+        }),
+        "grant" => each(value, "[[grant]]", |table| {
+            let grant = trust::read(trust::GRANT, table);
+            config
+                .grants
+                .push(grant.map_err(|wrong| wrong.within("[[grant]]"))?);
+            Ok(())
+        }),
+        "limit" => each(value, "[[limit]]", |table| {
+            let row = trust::read(limits::LIMIT, table);
+            config
+                .limits
+                .push(row.map_err(|wrong| wrong.within("[[limit]]"))?);
+            Ok(())
+        }),
+        "cron" => each(value, "[[cron]]", |table| {
+            let row = trust::read(cron::CRON, table);
+            config
+                .crons
+                .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);
+            Ok(())
+        }),
+        "cluster" => {
+            for (key, value) in as_table(value, "[cluster]")? {
+                let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
+                let spec = CLUSTER.iter().find(|spec| spec.key == key);
+                let spec = spec.ok_or_else(|| {
+                    let known = CLUSTER.iter().map(|spec| spec.key);
+                    wrong(unknown("key", key, known))
+                })?;
                 (spec.field)(config)
                     .set(value)
-                    .map_err(|why| anyhow!("{key} {why}"))?;
+                    .map_err(|why| wrong(format!("{key} {why}")))?;
             }
+            Ok(())
         }
+        key => {
+            let spec = SETTINGS
+                .iter()
+                .find(|spec| spec.key == key)
+                .ok_or_else(|| {
+                    let known = SETTINGS.iter().map(|spec| spec.key);
+                    unknown("key", key, known.chain(TABLES.iter().copied()))
+                })?;
+            let set = (spec.field)(config).set(value);
+            set.map_err(|why| format!("{key} {why}").into())
+        }
+    }
+}
+
+/// Reads all tables of a name.
+fn each(
+    value: &toml::Value,
+    place: &str,
+    mut read: impl FnMut(&toml::Table) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let Some(array) = value.as_array() else {
+        let why = format!("write {place} with two brackets: there may be several");
+        return Err(why.into());
+    };
+    for (row, value) in array.iter().enumerate() {
+        let table = as_table(value, place);
+        table
+            .and_then(&mut read)
+            .map_err(|wrong| wrong.of_row(row))?;
     }
     Ok(())
 }
@@ -227,7 +246,7 @@ const TABLES: &[&str] = &[
 ];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.
-fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides> {
+fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides, Wrong> {
     let mut overrides = Overrides::default();
     for (key, value) in table {
         // A queue's name, and what its script is told, is not for the engine.
@@ -235,35 +254,36 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
         if named && (key == "name" || scripts::KEYS.contains(&key.as_str())) {
             continue;
         }
+        let wrong = |why| Wrong::of_key(key, why).within(place);
         let spec = QUEUE_SETTINGS
             .iter()
             .find(|spec| spec.key == key)
             .ok_or_else(|| {
                 let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
                 let known = known.chain(scripts::KEYS.iter().copied());
-                anyhow!("in {place}: {}", unknown("key", key, known))
+                wrong(unknown("key", key, known))
             })?;
-        (spec.set)(&mut overrides, value).map_err(|why| anyhow!("in {place}: {key} {why}"))?;
+        (spec.set)(&mut overrides, value).map_err(|why| wrong(format!("{key} {why}")))?;
     }
     Ok(overrides)
 }
 
-fn listener(table: &toml::Table) -> Result<Listen> {
+fn listener(table: &toml::Table) -> Result<Listen, Wrong> {
     let name = table
         .get("voice")
         .and_then(toml::Value::as_str)
-        .ok_or_else(|| anyhow!("a [[listen]] needs voice = \"NAME\""))?;
-    let served = served(name).context("in [[listen]]")?;
+        .ok_or_else(|| "a [[listen]] needs voice = \"NAME\"".to_owned())?;
+    let served = served(name).map_err(|why| Wrong::of_key("voice", why).within("[[listen]]"))?;
     let place = format!("[[listen]] {name}");
     let mut listen = by_default(served);
     for (key, value) in table {
         if key != "voice" {
-            set(&mut listen, key, value).map_err(|why| anyhow!("in {place}: {why}"))?;
+            set(&mut listen, key, value).map_err(|why| Wrong::of_key(key, why).within(&place))?;
         }
     }
     // What the voice itself refuses is better said now than at the first use.
     let check = served.check(&listen.options);
-    check.map_err(|why| anyhow!("in {place}: {why}"))?;
+    check.map_err(|why| format!("in {place}: {why}"))?;
     Ok(listen)
 }
 
@@ -326,67 +346,9 @@ fn option_value<'a>(value: &'a toml::Value, default: Value<'_>) -> Result<Value<
     })
 }
 
-fn as_table<'a>(value: &'a toml::Value, place: &str) -> Result<&'a toml::Table> {
-    value
-        .as_table()
-        .ok_or_else(|| anyhow!("{place} is a table"))
-}
-
-fn as_tables<'a>(value: &'a toml::Value, place: &str) -> Result<Vec<&'a toml::Table>> {
-    let Some(array) = value.as_array() else {
-        bail!("write {place} with two brackets: there may be several");
-    };
-    array.iter().map(|value| as_table(value, place)).collect()
-}
-
-/// What other systems call a setting, and what it is called here.
-const SYNONYMS: &[(&str, &str)] = &[
-    ("max_attempts", "attempts_max"),
-    ("max_retries", "retry_max"),
-    ("max_receive_count", "attempts_max"),
-    ("retries", "retry_max"),
-    ("backoff", "retry_delay"),
-    ("max_backoff", "retry_delay_max"),
-    ("workers", "num_workers"),
-    ("concurrency", "num_workers"),
-    ("timeout", "default_ttr"),
-    ("visibility_timeout", "default_ttr"),
-    ("ttr", "default_ttr"),
-    ("dead_letter_queue", "dead_letter"),
-    ("dlq", "dead_letter"),
-    ("expires", "ttl"),
-    ("expiration", "ttl"),
-    ("max_length", "messages_max"),
-    ("max_messages", "messages_max"),
-    ("max_items", "messages_max"),
-    ("max_size", "bytes_max"),
-    ("max_bytes", "bytes_max"),
-    ("max_connections", "connections_max"),
-    ("data_dir", "data"),
-    ("fsync", "sync"),
-    ("bind", "listen"),
-    ("port", "listen"),
-];
-
-/// "unknown key", with the one that is called so elsewhere, or the nearest known one.
-fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.collect();
-    let meant = SYNONYMS
-        .iter()
-        .find(|(other, here)| *other == word && known.contains(here));
-    if let Some((_, here)) = meant {
-        return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
-    }
-    let nearest = known
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .min_by_key(|(distance, _)| *distance);
-    match nearest {
-        Some((distance, candidate)) if distance <= 2.max(word.len() / 3) => {
-            format!("unknown {what} \"{word}\"; did you mean \"{candidate}\"?")
-        }
-        _ => format!("unknown {what} \"{word}\"; see quintet serve --print-config"),
-    }
+fn as_table<'a>(value: &'a toml::Value, place: &str) -> Result<&'a toml::Table, Wrong> {
+    let table = value.as_table();
+    table.ok_or_else(|| format!("{place} is a table").into())
 }
 
 /// Reads a configuration text; for tests and for checking a printed one.

@@ -20,6 +20,7 @@ mod tls;
 mod told;
 mod trust;
 mod units;
+mod wrong;
 
 use std::path::PathBuf;
 

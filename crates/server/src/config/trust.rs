@@ -9,6 +9,7 @@ use quintet_engine::Pattern;
 use quintet_trust::{Grant, Holder, Password, Right, Secret, Token, TokenId, User};
 
 use super::schema::{bytes, number, text};
+use super::wrong::{Wrong, unknown};
 
 /// Where systemd puts the files of `LoadCredential=`.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
@@ -128,17 +129,18 @@ pub(crate) const GRANT: &[TrustSpec<GrantTable>] = &[
 ///
 /// # Errors
 /// Names the key, and what it takes.
-pub(super) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> Result<T, String> {
+pub(super) fn read<T: Default>(specs: &[TrustSpec<T>], table: &toml::Table) -> Result<T, Wrong> {
     let mut read = T::default();
     for (key, value) in table {
+        let wrong = |why| Wrong::of_key(key, why);
         let spec = specs.iter().find(|spec| spec.key == key);
         let spec = spec.ok_or_else(|| {
-            let known: Vec<&str> = specs.iter().map(|spec| spec.key).collect();
-            format!("unknown key \"{key}\"; known are {}", known.join(", "))
+            let known = specs.iter().map(|spec| spec.key);
+            wrong(unknown("key", key, known))
         })?;
         (spec.field)(&mut read)
             .set(value)
-            .map_err(|why| format!("{key} {why}"))?;
+            .map_err(|why| wrong(format!("{key} {why}")))?;
     }
     Ok(read)
 }

@@ -157,7 +157,9 @@ impl Model {
 
     fn is_in_scope(&self, mark: &Mark) -> bool {
         let message = self.item(mark.id).map(|item| &item.message);
-        let here = message.filter(|message| message.queue == mark.queue);
+        // What was put as expired is swept away with the next step.
+        let here =
+            message.filter(|message| message.queue == mark.queue && !message.is_expired(self.now));
         let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
         let lives = |m: &Message| waits(m) || m.state == State::Reserved;
         match mark.scope {
