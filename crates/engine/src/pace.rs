@@ -45,6 +45,16 @@ impl Pace {
         }
     }
 
+    /// As it will be when so many more were handed out at `now`.
+    pub(crate) fn after(self, settings: &QueueSettings, now: Ms, more: u64) -> Self {
+        let Some(interval) = settings.take_rate.interval_ns().filter(|_| more > 0) else {
+            return self;
+        };
+        let all = interval.saturating_mul(more);
+        let due_ns = self.due_ns.max(ns(now)).saturating_add(all);
+        Self { due_ns, ..self }
+    }
+
     /// The settings have changed, or the time has come.
     pub(crate) fn settle(&mut self, settings: &QueueSettings, now: Ms) {
         self.rings = self.next(settings, now);

@@ -14,8 +14,8 @@ mod world;
 
 use proptest::prelude::*;
 use quintet_engine::{
-    Body, Command, End, Expiry, GroupLimit, Name, Overrides, Pattern, Put, PutMore, Settings, Take,
-    Wait, When, WhenFull,
+    BackTo, Body, Command, End, Expiry, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Name,
+    Overrides, Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,
 };
 
 use std::sync::Arc;
@@ -267,6 +267,57 @@ fn takes_of_several_get_all_that_is_in_runs() {
             ] {
                 world.step(op).expect("agreed");
             }
+        }
+    }
+}
+
+/// Where a limit lets fewer go from one queue, what another has in a run makes up for them.
+#[test]
+fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
+    let one_at_a_time = Overrides {
+        in_flight_max: Some(1),
+        ..Overrides::default()
+    };
+    let two_an_hour = Overrides {
+        take_rate: Some(Rate {
+            count: 2,
+            per_ms: 3_600_000,
+        }),
+        take_burst: Some(2),
+        ..Overrides::default()
+    };
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::OwnTtr,
+        back_to: BackTo::Place,
+        held_max: 0,
+    };
+    for limit in [one_at_a_time, two_an_hour] {
+        let groups = GroupLimit {
+            messages_max: 2,
+            bytes_max: 100,
+        };
+        for group in [None, Some(groups)] {
+            let mut world = World::new(Settings {
+                rules: vec![(Pattern::new("c"), limit.clone())],
+                ..Settings::default()
+            });
+            for queue in ["c", "c", "c", "b"] {
+                let put = Put {
+                    queue: queue.into(),
+                    ..Put::default()
+                };
+                world.step(Op::Ask(0, Command::Put(put))).expect("agreed");
+            }
+            let take = Take {
+                queues: ["b", "c"].iter().map(|&name| Name::from(name)).collect(),
+                messages_max: 3,
+                lease: Some(lease),
+                group,
+                ..Take::default()
+            };
+            world.step(Op::Freeze(None, 1)).expect("agreed");
+            world.step(Op::Ask(0, Command::Take(take))).expect("agreed");
         }
     }
 }

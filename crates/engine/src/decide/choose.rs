@@ -52,6 +52,15 @@ impl Best {
     }
 }
 
+/// How far a queue was walked along.
+pub(super) struct Walked {
+    pub(super) queue: QueueId,
+    /// The last one that was seen there.
+    pub(super) last: MessageId,
+    /// Those that would leave by then.
+    pub(super) count: u64,
+}
+
 impl Engine {
     /// The same without what cannot be told yet.
     pub(super) fn settled(&mut self, best: Best) -> Result<Option<Candidate>, Cold> {
@@ -88,18 +97,26 @@ impl Engine {
         best
     }
 
-    /// The best message of those that stand behind `seen` in its queue.
+    /// The best message of those that stand behind `seen` in its queue, as if those were handed
+    /// out.
     pub(super) fn best_behind<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         take: &Take,
         queues: &[QueueId],
-        seen: &[(QueueId, MessageId)],
+        seen: &[Walked],
     ) -> Best {
         let mut best = Best::Nothing;
         for &queue in queues {
-            let after = seen.iter().find(|seen| seen.0 == queue);
-            let found = self.candidate(cx, take, queue, after.map(|seen| seen.1));
+            let walked = seen.iter().find(|walked| walked.queue == queue);
+            if let Some(walked) = walked.filter(|_| !take.look) {
+                let (count, leased) = (walked.count, take.lease.is_some());
+                let queue = self.store.seated(queue);
+                if queue.is_limited_after(self.now, count, leased) {
+                    continue;
+                }
+            }
+            let found = self.candidate(cx, take, queue, walked.map(|walked| walked.last));
             best = match (best.order(), found.order()) {
                 (None, _) => found,
                 (Some(best), Some(order)) if is_better(take.end, order, best) => found,

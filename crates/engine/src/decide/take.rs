@@ -14,6 +14,7 @@ use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 use crate::time::Ms;
 use crate::waiters::{Lines, Waiter};
 
+use super::choose::Walked;
 use super::cold::{Cold, MANY};
 
 impl Engine {
@@ -424,8 +425,7 @@ impl Engine {
             false => (take.messages_max.max(1) as usize).min(MANY),
         };
         let mut here = Ok(());
-        // How far each queue was walked along.
-        let mut seen: SmallVec<[(QueueId, MessageId); 1]> = SmallVec::new();
+        let mut seen: SmallVec<[Walked; 1]> = SmallVec::new();
         for _ in 0..wanted {
             let best = self.best_behind(cx, take, queues, &seen);
             let Some(best) = self.settled(best)? else {
@@ -434,10 +434,17 @@ impl Engine {
             if take.group.is_some() {
                 here = here.and(self.companions_are_here(best.slot));
             }
-            let id = best.order.2;
-            match seen.iter_mut().find(|seen| seen.0 == best.queue) {
-                Some(seen) => seen.1 = id,
-                None => seen.push((best.queue, id)),
+            let count = match take.group.is_some() && here.is_ok() {
+                true => self.group_of(&best, take).len() as u64,
+                false => 1,
+            };
+            let (queue, last) = (best.queue, best.order.2);
+            match seen.iter_mut().find(|walked| walked.queue == queue) {
+                Some(walked) => {
+                    walked.last = last;
+                    walked.count += count;
+                }
+                None => seen.push(Walked { queue, last, count }),
             }
         }
         here

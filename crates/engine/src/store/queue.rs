@@ -224,6 +224,15 @@ impl Queue {
         full || self.live.pace.next(&self.live.settings, now).is_some()
     }
 
+    /// True if it is so when `more` messages have been handed out, under leases or not.
+    pub(crate) fn is_limited_after(&self, now: Ms, more: u64, leased: bool) -> bool {
+        let settings = &self.live.settings;
+        let max = settings.in_flight_max;
+        let reserved = self.reserved.len() as u64 + if leased { more } else { 0 };
+        let pace = self.live.pace.after(settings, now, more);
+        max > 0 && reserved >= max || pace.next(settings, now).is_some()
+    }
+
     /// When something happens here by itself: a message is due, a pause or a
     /// retention time ends, another message may be handed out.
     pub(crate) fn next_alarm(&self) -> Option<Ms> {
