@@ -201,6 +201,84 @@ fn directories_of_an_earlier_version_open() {
     }
 }
 
+/// A segment's or a run's header is one of a later version of the program: its version, or a
+/// feature flag that this one does not know.
+#[test]
+fn a_directory_of_a_newer_version_is_refused_by_naming_the_program_and_stays_as_it_is() {
+    for (suffix, at, says) in [
+        (".log", 8, "format version 2"),
+        (".log", 16, "feature flags 0x2"),
+        (".qrun", 8, "format version 2"),
+        (".qrun", 16, "feature flags 0x2"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let packed = format!("{}/tests/old/d2d82bc.tar.gz", env!("CARGO_MANIFEST_DIR"));
+        let unpacked = std::process::Command::new("tar")
+            .args(["xzf", &packed, "-C"])
+            .arg(&data)
+            .status();
+        assert!(unpacked.expect("tar").success());
+        let mut files = Vec::new();
+        files_under(&data, &mut files);
+        files.retain(|path| path.to_string_lossy().ends_with(suffix));
+        files.sort();
+        let path = files.first().expect("a file of its kind");
+        let before = newer(path, at);
+
+        let of_its_shards = Start {
+            config: Some("shards = 2\n"),
+            ..Start::default()
+        };
+        let start = Server::command(&data, &of_its_shards).output().unwrap();
+        assert!(!start.status.success());
+        let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
+        assert!(!check.status.success());
+        for said in [
+            text(&start.stderr),
+            text(&check.stdout) + &text(&check.stderr),
+        ] {
+            let name = path.file_name().unwrap().to_string_lossy();
+            for word in [says, "quintet 9.1.0", &*name] {
+                assert!(said.contains(word), "{suffix}: {said}");
+            }
+        }
+        assert_eq!(std::fs::read(path).unwrap(), before, "it is left as it is");
+    }
+}
+
+fn files_under(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files_under(&path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+/// Makes both copies of a header another version's at this offset; answers the file's bytes.
+fn newer(path: &Path, at: usize) -> Vec<u8> {
+    let mut bytes = std::fs::read(path).unwrap();
+    // Of a segment they stand side by side, of a run one at each end.
+    let copies = match path.extension().is_some_and(|suffix| suffix == "log") {
+        true => [0..2048, 2048..4096],
+        false => [0..128, bytes.len() - 128..bytes.len()],
+    };
+    for copy in copies {
+        let header = &mut bytes[copy];
+        header[at] = 2;
+        header[56..88].fill(0);
+        header[56..69].copy_from_slice(b"quintet 9.1.0");
+        let end = header.len() - 4;
+        let sum = crc32c::crc32c(&header[..end]);
+        header[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+    std::fs::write(path, &bytes).unwrap();
+    bytes
+}
+
 /// A directory of two shards from the commit before the host had a crate of its
 /// own, with runs, large bodies in a run and in the log, dead letters, and
 /// messages in every state. Packed, as its segments are mostly zeros.
