@@ -227,14 +227,15 @@ fn a_directory_of_a_newer_version_is_refused_by_naming_the_program_and_stays_as_
         let path = files.first().expect("a file of its kind");
         let before = newer(path, at);
 
+        // First: it ends also where a server would start.
+        let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
+        assert!(!check.status.success());
         let of_its_shards = Start {
             config: Some("shards = 2\n"),
             ..Start::default()
         };
         let start = Server::command(&data, &of_its_shards).output().unwrap();
         assert!(!start.status.success());
-        let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
-        assert!(!check.status.success());
         for said in [
             text(&start.stderr),
             text(&check.stdout) + &text(&check.stderr),
