@@ -34,14 +34,16 @@ const PEER_WINDOW: usize = 8;
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
                         /var/lib/other\n  quintet import work.jsonl --into again\n  quintet import \
                         --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import --from \
-                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n\nStores the messages in the order of the \
+                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n  quintet import --from quintet://old.example:3333\n\nStores the messages in the order of the \
                         file, under new ids. An import that was interrupted is repeated: what is \
                         stored already is known for a week and not stored twice, as long as the \
                         file is the same. Exits with 3 if the file is not what it should be; all \
                         messages before that place are stored.\n\nWhat --from names:\n  \
                         beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
                         buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
-                        a running Kestrel or Darner (darner://)\n  binlog:DIR                       \
+                        a running Kestrel or Darner (darner://)\n  quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   a \
+                        running Quintet, by its listener http; quintet+https:// under \
+                        TLS; a token, or the password of USER, in QUINTET_FROM_TOKEN\n  binlog:DIR                       \
                         what a beanstalkd that does not run left with -b; it is only read\n  \
                         kestrel-journal:FILE             a queue of a Kestrel that does not run, \
                         with the files NAME.N beside it\n  rq:FOLDER                        \
@@ -60,6 +62,9 @@ pub(super) struct Import {
     /// Another server to move the messages from, or what it left on disk (see below).
     #[arg(long, value_name = "WHERE")]
     from: Option<Origin>,
+    /// Certificates of who signs those of --from, or its own [default: whom browsers trust].
+    #[arg(long, value_name = "FILE", requires = "from")]
+    from_ca: Option<PathBuf>,
     /// Put all messages into this queue, not into those they came from.
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
@@ -88,6 +93,10 @@ impl Import {
                 let open = |stop: &_| from::kestrel(address, queue.as_deref(), stop);
                 self.run_peer(&format!("the queue server at {address}"), open)
             }
+            (Some(Origin::Quintet(site)), _) => {
+                let open = |stop: &_| from::quintet(site, self.from_ca.as_deref(), stop);
+                self.run_peer(&format!("the Quintet at {}", site.shown()), open)
+            }
             (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
             (Some(Origin::Journal(path)), _) => self.run_journal(path),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
@@ -99,8 +108,12 @@ impl Import {
     fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
         let into = self.into.as_deref().map(crate::admin::name);
         // What comes from another server is known by being gone there.
-        let peer =
-            |from: &Origin| matches!(from, Origin::Beanstalk { .. } | Origin::Kestrel { .. });
+        let peer = |from: &Origin| {
+            matches!(
+                from,
+                Origin::Beanstalk { .. } | Origin::Kestrel { .. } | Origin::Quintet(_)
+            )
+        };
         let again = self.again || self.from.as_ref().is_some_and(peer);
         Ok(Importer {
             at: &self.at,

@@ -11,6 +11,7 @@ mod defaults;
 mod folders;
 mod logs;
 mod moving;
+mod peers;
 mod readme;
 mod remembered;
 mod rq_command;

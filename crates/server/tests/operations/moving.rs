@@ -480,13 +480,11 @@ fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
     drop(free);
     let output = import(&server, &from, &[]);
     assert!(text(&output.stderr).contains("cannot connect"));
-    let output = import(&server, "sqs://queue", &[]);
-    assert!(text(&output.stderr).contains("SQS is not read"));
 }
 
 /// Between an import's many connections and another server, which dies after so many bytes of
 /// answers.
-fn dying(to: &str, bytes: usize) -> String {
+pub(crate) fn dying(to: &str, bytes: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     let (to, left) = (to.to_owned(), Arc::new(AtomicUsize::new(bytes)));

@@ -4,22 +4,26 @@ mod attached;
 mod beanstalk;
 mod binlog;
 mod bodies;
+mod http;
 mod journal;
 mod kestrel;
 mod line;
 mod peer;
+mod quintet;
 mod rq;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
+use percent_encoding::percent_decode_str;
 
 pub(super) use attached::{Attached, still_runs};
 pub(super) use binlog::Binlog;
 pub(super) use journal::Journal;
 pub(super) use peer::Peer;
+pub(super) use quintet::Site;
 pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
 
 /// What `--from` names.
@@ -39,6 +43,8 @@ pub(super) enum Origin {
         /// All without one.
         queue: Option<String>,
     },
+    /// Another running Quintet, all queues or one of them.
+    Quintet(Site),
     /// A directory of beanstalkd's binlog.
     Binlog(PathBuf),
     /// A journal of one of Kestrel's queues.
@@ -48,11 +54,12 @@ pub(super) enum Origin {
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
 
 /// Ports where none is said.
 const BEANSTALK_PORT: u16 = 11300;
 const KESTREL_PORT: u16 = 22133;
+const QUINTET_PORT: u16 = 3333;
 
 impl std::str::FromStr for Origin {
     type Err = String;
@@ -75,11 +82,8 @@ impl std::str::FromStr for Origin {
                           which puts them here"
                     .to_owned(),
             ),
-            "quintet" => Err("another Quintet is read from by one of its listeners, \
-                              beanstalk://HOST:PORT (states, ranks and times) or \
-                              kestrel://HOST:PORT (ready messages, with flags), or moved by \
-                              `quintet export` and `quintet import`"
-                .to_owned()),
+            "quintet" | "quintet+http" => site("http", rest),
+            "quintet+https" => site("https", rest),
             "binlog" if rest.is_empty() => Err("which directory? binlog:DIR".to_owned()),
             "binlog" => Ok(Self::Binlog(rest.into())),
             "kestrel-journal" if rest.is_empty() => {
@@ -113,6 +117,27 @@ fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
     ))
 }
 
+/// `//[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]` of another Quintet.
+fn site(scheme: &str, rest: &str) -> Result<Origin, String> {
+    let rest = rest.strip_prefix("//").unwrap_or_default();
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (login, host) = match rest[..end].rsplit_once('@') {
+        Some((login, host)) => (Some(login), host),
+        None => (None, &rest[..end]),
+    };
+    let (address, queue) = remote(&format!("//{host}{}", &rest[end..]), QUINTET_PORT)?;
+    let decoded = |login: &str| percent_decode_str(login).decode_utf8_lossy().into_owned();
+    let url = format!("{scheme}://{address}");
+    if url.parse::<ureq::http::Uri>().is_err() {
+        return Err(format!("{address} is no address"));
+    }
+    Ok(Origin::Quintet(Site {
+        url,
+        login: login.map(decoded),
+        queue,
+    }))
+}
+
 /// Connects to a beanstalkd. `stop` ends it in good order: it then gives nothing more.
 ///
 /// # Errors
@@ -141,9 +166,30 @@ pub(super) fn kestrel(
     Ok(Box::new(kestrel::Kestrel::connect(address, queue, stop)?))
 }
 
+/// Connects to another Quintet, as [`beanstalk`] does; its certificate is signed by one of `ca`.
+///
+/// # Errors
+/// As there.
+pub(super) fn quintet(
+    site: &Site,
+    ca: Option<&Path>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Peer>> {
+    let stop = Arc::clone(stop);
+    Ok(Box::new(quintet::Quintet::connect(site, ca, stop)?))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Origin;
+    use super::{Origin, Site};
+
+    fn quintet(url: &str, login: Option<&str>, queue: Option<&str>) -> Origin {
+        Origin::Quintet(Site {
+            url: url.to_owned(),
+            login: login.map(str::to_owned),
+            queue: queue.map(str::to_owned),
+        })
+    }
 
     fn beanstalk(address: &str, tube: Option<&str>) -> Origin {
         Origin::Beanstalk {
@@ -172,6 +218,11 @@ mod tests {
                     queue: Some("mail".to_owned()),
                 },
             ),
+            ("quintet://a", quintet("http://a:3333", None, None)),
+            (
+                "quintet+https://ann:a%40b@[::1]:1/m/x@y",
+                quintet("https://[::1]:1", Some("ann:a@b"), Some("m/x@y")),
+            ),
             ("binlog:b", Origin::Binlog("b".into())),
             ("kestrel-journal:j/q", Origin::Journal("j/q".into())),
             ("rq:/var/a:b", Origin::Rq("/var/a:b".into())),
@@ -189,7 +240,9 @@ mod tests {
             ("beanstalk:///tube", "where?"),
             ("sqs://queue", "SQS is not read"),
             ("amqp://a", "none of"),
-            ("quintet://a", "by one of its listeners"),
+            ("quintet:a", "where?"),
+            ("quintet://ann@", "where?"),
+            ("quintet://a b", "is no address"),
             ("rq:", "which folder?"),
             ("kestrel-journal:", "which file?"),
             ("binlog:", "which directory?"),

@@ -1,0 +1,254 @@
+//! `quintet import --from quintet://`: another Quintet's messages, over its JSON API.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::common::{Server, Start, noise, quintet, text};
+use crate::moving::{all, done, dying, import};
+
+const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "http=127.0.0.1:0"];
+
+fn served(dir: &tempfile::TempDir, config: Option<&str>) -> Server {
+    let start = Start {
+        listen: LISTEN,
+        config,
+        ..Start::default()
+    };
+    Server::start_with(&dir.path().join("old"), start)
+}
+
+fn from(server: &Server) -> String {
+    format!("quintet://{}", server.address_of("http"))
+}
+
+/// A request to the API, and what it answers.
+fn ask(server: &Server, head: &str, body: &Value) -> Value {
+    let mut client = server.client_of("http");
+    let (method, path) = head.split_once(' ').unwrap();
+    let body = body.to_string();
+    let request = format!(
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.send(request.as_bytes());
+    let reply = text(&client.exact(usize::MAX));
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 20"), "{path}: {reply}");
+    serde_json::from_str(body).unwrap_or(Value::Null)
+}
+
+fn put(server: &Server, queue: &str, messages: &Value) {
+    let path = format!("POST /queues/{queue}/messages");
+    ask(server, &path, &json!({ "messages": messages }));
+}
+
+fn many(server: &Server, count: usize) {
+    let all: Vec<Value> = (0..count)
+        .map(|number| json!({ "body": format!("message {number}") }))
+        .collect();
+    put(server, "work", &json!(all));
+}
+
+/// What is told of a message, but for what another server counts anew; by queue and body.
+fn known(server: &Server) -> BTreeMap<String, Value> {
+    let messages = all(server).into_iter().map(|mut message| {
+        let own = message.as_object_mut().unwrap();
+        for new in ["id", "place", "changed_ms", "bury_order", "buries"] {
+            own.remove(new);
+        }
+        let body = own.get("body").or(own.get("body_base64")).cloned();
+        (format!("{} {}", message["queue"], body.unwrap()), message)
+    });
+    messages.collect()
+}
+
+fn bodies(server: &Server) -> BTreeSet<String> {
+    let messages = all(server).into_iter();
+    messages
+        .map(|message| message["body"].to_string())
+        .collect()
+}
+
+#[test]
+fn all_of_a_quintet_moves_with_states_ranks_headers_and_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let full = json!({"body": "full", "key": "k\u{e9}", "headers": {"to": "7", "a": ""}, "rank": 5,
+        "ttl_ms": 99_999_999, "ttr_ms": 7000});
+    put(
+        &old,
+        "mail",
+        &json!([full, {"body": ""}, {"body_base64": "/wA="}]),
+    );
+    put(
+        &old,
+        "mail",
+        &json!([{"body": "later", "delay_ms": 3_600_000, "headers": {"x": "y"}}]),
+    );
+    // A name that an address has to spell out.
+    put(
+        &old,
+        "a%2Fb%20%5Cxff",
+        &json!([{"body": "odd"}, {"body": "x".repeat(100_000)}]),
+    );
+    put(&old, "bad", &json!([{"body": "bad"}]));
+    let held = ask(&old, "POST /queues/bad/reserve", &json!({}));
+    let lease = held["messages"][0]["lease"].as_str().unwrap();
+    ask(
+        &old,
+        &format!("POST /leases/{lease}/bury"),
+        &json!({"reason": "why", "rank": 9}),
+    );
+    put(&old, "paused", &json!([{"body": "waits"}, {"body": "too"}]));
+    ask(&old, "POST /queues/paused/pause", &json!({}));
+    put(&old, "held", &json!([{"body": "in work"}]));
+    ask(
+        &old,
+        "POST /queues/held/reserve",
+        &json!({"lease_ms": 3_600_000}),
+    );
+    let large = noise(3_000_000);
+    let mut client = old.client();
+    client.send(format!("set large 0 0 {}\r\n", large.len()).as_bytes());
+    client.send(&large);
+    client.send(b"\r\n");
+    client.expect(b"STORED\r\n");
+
+    let counts = "a/b \\xff: 2 ready\nbad: 1 buried\nheld: 1 reserved\nlarge: 1 ready\n\
+                  mail: 1 delayed, 3 ready\npaused: 2 ready\n";
+    assert_eq!(done(&import(&server, &from(&old), &["--dry-run"])), counts);
+    assert!(all(&server).is_empty(), "a dry run moves nothing");
+    let mut wanted = known(&old);
+    wanted.retain(|name, _| !name.contains("in work"));
+    assert_eq!(wanted.len(), 10);
+    let one = format!("{}/bad", from(&old));
+    done(&import(&server, &one, &["--into", "other"]));
+    assert_eq!(all(&server)[0]["queue"], "other");
+    assert_eq!(all(&server)[0]["status"], "why");
+    wanted.retain(|name, _| !name.starts_with("\"bad\""));
+    let output = import(&server, &from(&old), &[]);
+    done(&output);
+    let said = text(&output.stderr);
+    assert!(said.starts_with("9 messages stored"), "{said}");
+    let mut found = known(&server);
+    found.retain(|name, _| !name.starts_with("\"other\""));
+    assert_eq!(found, wanted);
+    let left = all(&old);
+    assert_eq!(
+        left.len(),
+        1,
+        "what somebody works on stays there: {left:?}"
+    );
+    assert_eq!(left[0]["body"], "in work");
+
+    let output = import(&server, &format!("{}/none", from(&old)), &[]);
+    assert!(text(&output.stderr).contains("has no queue none"));
+    // A memcache voice is none, and nobody is nobody.
+    let output = import(&server, &format!("quintet://{}", server.address()), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("quintet://{}", free.local_addr().unwrap());
+    drop(free);
+    let output = import(&server, &nobody, &[]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_quintet_that_dies_or_is_refused_loses_nothing() {
+    const ALL: usize = 700;
+    for bytes in [2_000, 60_000, 150_000, 250_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let old = served(&dir, None);
+        let server = Server::start(&dir.path().join("data"));
+        many(&old, ALL);
+        let address = dying(old.address_of("http"), bytes);
+        let output = import(&server, &format!("quintet://{address}"), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bytes}: {said}");
+        assert!(said.contains(&address), "{bytes}: {said}");
+        let (here, there) = (bodies(&server), bodies(&old));
+        assert!(!there.is_empty(), "{bytes}: it was not that long");
+        assert_eq!(here.union(&there).count(), ALL, "{bytes}: lost");
+        // What it held there is moved when its leases are over; the rest at once.
+        done(&import(&server, &from(&old), &[]));
+        let (here, there) = (bodies(&server), all(&old));
+        let reserved = there.iter().all(|message| message["state"] == "reserved");
+        assert!(reserved, "{bytes}");
+        let there: BTreeSet<String> = there.iter().map(|left| left["body"].to_string()).collect();
+        assert_eq!(here.union(&there).count(), ALL, "{bytes}: lost");
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let config = "[[queue]]\nname = \"work\"\nmessages_max = 300\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    many(&old, ALL);
+    let output = import(&server, &from(&old), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("are given back there"));
+    assert_eq!(all(&server).len() + all(&old).len(), ALL, "each once");
+    let there = all(&old);
+    assert!(there.iter().all(|message| message["state"] == "ready"));
+}
+
+#[test]
+fn another_quintet_is_asked_as_a_user_and_under_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key, private).unwrap();
+    let config = format!(
+        "tls_cert = '{}'\ntls_key = '{}'\n[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n\
+         users = 'ann:hu@sh'\n[[listen]]\nvoice = 'memcache'\n\
+         address = '127.0.0.1:0'\ntls = false\n",
+        cert.display(),
+        key.display()
+    );
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    let old = Server::start_as_configured(&dir.path().join("old"), start);
+    old.client_of("memcache").put("work", b"hello");
+    let server = Server::start(&dir.path().join("data"));
+    let at = old.address_of("http").replace("127.0.0.1", "localhost");
+    let asked = |login: &str, secret: Option<&str>, ca: bool| {
+        let from = format!("quintet+https://{login}{at}");
+        let mut command = quintet(&["import", "--from", &from, "--data"]);
+        command.arg(&server.data);
+        if ca {
+            command.arg("--from-ca").arg(&cert);
+        }
+        if let Some(secret) = secret {
+            command.env("QUINTET_FROM_TOKEN", secret);
+        }
+        let output = command.output().unwrap();
+        (output.status.success(), text(&output.stderr))
+    };
+    let (done, why) = asked("", None, true);
+    assert!(!done && why.contains("wants a login"), "{why}");
+    let (done, why) = asked("ann@", None, true);
+    assert!(!done && why.contains("needs a password"), "{why}");
+    let (done, why) = asked("ann:other@", None, true);
+    assert!(!done && !why.contains("other"), "{why}");
+    let (done, why) = asked("ann@", Some("hu@sh"), false);
+    assert!(!done && why.contains("ertificate"), "{why}");
+    assert!(all(&server).is_empty());
+    let (done, why) = asked("ann@", Some("hu@sh\n"), true);
+    assert!(done && why.starts_with("1 messages stored"), "{why}");
+    old.client_of("memcache").put("work", b"again");
+    let (done, why) = asked("ann:hu%40sh@", None, true);
+    assert!(done && why.starts_with("1 messages stored"), "{why}");
+    assert_eq!(bodies(&server).len(), 2);
+}
