@@ -1,5 +1,6 @@
 //! Asking a server that speaks HTTP.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,6 +46,33 @@ pub(super) fn agent(ca: Option<&Path>, proxy: bool) -> Result<Agent> {
         config = config.proxy(None);
     }
     Ok(config.build().into())
+}
+
+/// Sends a request that may be sent twice, and again if the connection it went out on was closed:
+/// one that rested may be by its next use.
+///
+/// # Errors
+/// As `send` has them.
+pub(super) fn again<T>(
+    send: impl Fn() -> std::result::Result<T, ureq::Error>,
+) -> std::result::Result<T, ureq::Error> {
+    for _ in 0..2 {
+        match send() {
+            Err(ureq::Error::Io(error)) if is_closed(error.kind()) => {}
+            other => return other,
+        }
+    }
+    send()
+}
+
+fn is_closed(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+    )
 }
 
 /// Does something to each of these, several at once; how many it says yes to.

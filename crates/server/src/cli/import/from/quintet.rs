@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-use super::http::{ANSWER_MAX, agent, each};
+use super::http::{ANSWER_MAX, again, agent, each};
 use super::peer::Peer;
 use crate::admin::{Head, Standing, Text};
 use crate::cli::import::count::Counts;
@@ -201,15 +201,11 @@ impl Quintet {
         if let Some(version) = version {
             request = request.header("if-match", format!("\"{version}\""));
         }
-        let sent = match body {
-            None => request.body(()).map(|request| self.agent.run(request)),
-            Some(body) => request
-                .header("content-type", "application/json")
-                .body(body.to_string())
-                .map(|request| self.agent.run(request)),
-        };
+        let request = request.header("content-type", "application/json");
+        let request = request.body(body.map(Value::to_string).unwrap_or_default())?;
         let at = self.site.shown();
-        sent?.map_err(|error| anyhow!("{at}: {error}"))
+        // What is done twice is refused the second time, or held for some minutes.
+        again(|| self.agent.run(request.clone())).map_err(|error| anyhow!("{at}: {error}"))
     }
 
     /// Its status and document; null where there is none.
@@ -244,11 +240,13 @@ impl Quintet {
 
     fn refused(&self, status: u16, answer: &Value) -> anyhow::Error {
         let at = self.site.shown();
+        if status == 401 {
+            return anyhow!(
+                "{at} wants a login that it knows: USER:PASSWORD@, or a token in {TOKEN}"
+            );
+        }
         if let (Some(_), Some(detail)) = (answer["code"].as_str(), answer["detail"].as_str()) {
             return anyhow!("{at}: {detail}");
-        }
-        if status == 401 {
-            return anyhow!("{at} wants a login: USER:PASSWORD@, or a token in {TOKEN}");
         }
         let said: String = answer.to_string().chars().take(80).collect();
         anyhow!("{at} answered {status} {said}, which the API of a Quintet does not")
