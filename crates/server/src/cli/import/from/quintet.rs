@@ -276,14 +276,11 @@ impl Quintet {
         }
         let mut path = "/queues".to_owned();
         loop {
-            let mut page = self.get(&path)?;
-            let Some(queues) = page["queues"].as_array_mut() else {
+            let page = self.get(&path)?;
+            let Some(queues) = page["queues"].as_array() else {
                 return Err(self.refused(200, &page));
             };
-            let queues = queues.drain(..).filter_map(|queue| match queue {
-                Value::Object(queue) => Some(queue),
-                _ => None,
-            });
+            let queues = queues.iter().filter_map(|queue| queue.as_object().cloned());
             all.extend(queues);
             match page["cursor"].as_str() {
                 Some(cursor) => path = format!("/queues?cursor={}", coded(cursor)),
@@ -357,11 +354,9 @@ impl Quintet {
             }
             Stage::Listed(state) => state,
         };
-        let word = match state {
-            Standing::Ready => "ready",
-            Standing::Buried => "buried",
-            _ => "delayed",
-        };
+        let words = [(Standing::Ready, "ready"), (Standing::Buried, "buried")];
+        let word = words.iter().find(|(of, _)| *of == state);
+        let word = word.map_or("delayed", |(_, word)| word);
         let mut path = format!("{path}/messages?state={word}&max={AT_ONCE}");
         if let Some(cursor) = &self.cursor {
             path = format!("{path}&cursor={}", coded(cursor));
