@@ -14,7 +14,7 @@ PATIENCE_S = 120
 USERS = """
 [[grant]]
 user = "ann"
-queues = ["work"]
+queues = ["work", "none"]
 rights = ["put", "take", "settle", "peek", "admin"]
 
 [[listen]]

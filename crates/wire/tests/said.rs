@@ -182,6 +182,27 @@ fn a_command_no_voice_knows_is_offered_and_answered() {
     }
 }
 
+/// The data of a set that no queue does is not taken for commands: nothing is
+/// said before it has come.
+#[test]
+fn data_nobody_wants_is_read_first() {
+    let tally = Tally::new();
+    for (head, data) in [
+        (&b"ms q 4 MA\r\n"[..], &b"mn\r\n\r\n"[..]),
+        (b"add q 0 0 4\r\n", b"mn\r\n\r\n"),
+        // A binary add.
+        (
+            b"\x80\x02\0\0\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"\x80\x0a\0\0",
+        ),
+    ] {
+        let mut session = session("memcache");
+        assert!(decode(&mut *session, head, &tally).is_none());
+        let asked = decode(&mut *session, data, &tally);
+        assert!(matches!(asked, Some(Ask::Own | Ask::Close)), "{asked:?}");
+    }
+}
+
 /// A hook's message in place of one that a meta get takes.
 #[test]
 fn a_meta_get_is_given_a_message_in_its_own_form() {

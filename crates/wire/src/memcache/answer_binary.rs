@@ -48,6 +48,9 @@ impl BinaryReply {
             (What::Set, Given::Own) => head.say(Status::TooLarge, b"item too large", output),
             (_, _) if refused.is_some() => {
                 refuse(head, refused.unwrap_or(Refusal::Unavailable), output);
+                if head.errors_close() {
+                    return Next::Close;
+                }
             }
             (What::Get { peek, key }, Given::Engine(Outcome::Messages(messages), _)) => {
                 if !peek {

@@ -206,8 +206,13 @@ impl MemcacheSession {
             Err(fault) => {
                 env.tally.bump(Count::Fault as usize);
                 let (status, text) = told(fault);
-                let reply = reply(frame, What::Error(status, text));
-                Some(self.owed.ask(used, Ask::Own, reply))
+                let (ask, what) = if frame.head.errors_close() {
+                    self.state = MemcacheState::Over;
+                    (Ask::Close, What::Fault(status, text))
+                } else {
+                    (Ask::Own, What::Error(status, text))
+                };
+                Some(self.owed.ask(used, ask, reply(frame, what)))
             }
         }
     }
@@ -294,7 +299,7 @@ impl MemcacheSession {
                 frame.total / SWALLOW_TIMES_MAX > self.shared.item_max.max(LOGIN_MAX)
             }
         };
-        if far {
+        if far || frame.head.errors_close() {
             self.state = MemcacheState::Over;
             let what = What::Fault(status, text);
             return self.owed.ask(HEAD, Ask::Close, reply(frame, what));

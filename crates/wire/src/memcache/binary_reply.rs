@@ -53,6 +53,13 @@ impl Head {
         )
     }
 
+    /// True for quiet gets: clients read on until a no-op's reply, which they
+    /// tell by its having no key, and would take an error for it and all that
+    /// comes behind for the reply to something else.
+    pub(super) fn errors_close(self) -> bool {
+        matches!(self.opcode, opcode::GETQ | opcode::GETKQ)
+    }
+
     /// Writes a reply's header, its extras and its key, behind which `len`
     /// bytes are to come. False, and nothing, if they are more than a header
     /// can tell.

@@ -108,7 +108,7 @@ impl MemcacheReply {
 
     /// False for requests whose errors leave the connection open.
     pub(super) fn errors_close(&self) -> bool {
-        self.binary().is_none()
+        self.binary().is_none_or(Head::errors_close)
     }
 
     /// How a set is answered whose item the host refused.
