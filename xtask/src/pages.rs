@@ -15,9 +15,94 @@ pub(crate) fn unlisted<'a>(summary: &str, files: impl Iterator<Item = &'a str>) 
         .collect()
 }
 
+/// The test that pastes the sessions of pages into a shell.
+pub(crate) const SESSIONS: &str = "crates/server/tests/operations/readme.rs";
+
+/// What a page says above a session that the test passes over, and why.
+const NOT_RUN: &str = "<!-- not run: ";
+
+/// The sessions of the page `name` that no test runs, though nothing above them
+/// says so: all of a page that `tests` do not include. What begins with a prompt
+/// is a session, and so is what is said to be one (`console`), prompt or not.
+pub(crate) fn never_run(name: &str, page: &str, tests: &str) -> Vec<String> {
+    let included = tests.contains(&format!("include_str!(\"../../../../{name}\")"));
+    let mut breaches = Vec::new();
+    let (mut fenced, mut said) = (false, "");
+    let mut lines = page.lines().enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        let text = line.trim();
+        if let Some(language) = text.strip_prefix("```") {
+            fenced = !fenced;
+            let prompt = lines
+                .peek()
+                .is_some_and(|(_, next)| next.trim_start().starts_with("$ "));
+            let console = language == "console";
+            let reason = said.strip_prefix(NOT_RUN);
+            if fenced && (prompt || console) {
+                match reason {
+                    None if included && prompt => {}
+                    None if included => {
+                        breaches.push(format!("{name}:{}: no prompt, so it is not run", at + 1));
+                    }
+                    None => breaches.push(format!(
+                        "{name}:{}: run by no test; {SESSIONS}, or \"{NOT_RUN}why -->\" above",
+                        at + 1
+                    )),
+                    Some(reason) if reason.starts_with("-->") => {
+                        breaches.push(format!("{name}:{}: not run, and why?", at + 1));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        if !text.is_empty() {
+            said = text;
+        }
+    }
+    breaches
+}
+
 #[cfg(test)]
 mod tests {
-    use super::unlisted;
+    use super::{never_run, unlisted};
+
+    #[test]
+    fn sessions_are_run_or_say_why_not() {
+        let session = "text\n\n```\n$ ls\n```\n";
+        let tests = "f(include_str!(\"../../../../docs/a.md\"))";
+        assert!(never_run("docs/a.md", session, tests).is_empty());
+        let found = never_run("docs/b.md", session, tests);
+        assert!(
+            found[0].starts_with("docs/b.md:3: run by no test"),
+            "{found:?}"
+        );
+        for (fine, page) in [
+            (true, "```\nls\n```\n"),
+            (
+                true,
+                "<!-- not run: it takes a day -->\n\n```console\n$ ls\n```\n",
+            ),
+            (
+                false,
+                "<!-- not run: it takes a day -->\ntext\n```\n$ ls\n```\n",
+            ),
+            (false, "<!-- not run: -->\n```\n$ ls\n```\n"),
+            (false, "```console\nls\n```\n"),
+            (false, "   ```\n   $ ls\n   ```\n"),
+            // What follows a block is not in one.
+            (true, "```\nls\n```\n$ ls\n"),
+        ] {
+            assert_eq!(
+                never_run("docs/b.md", page, tests).is_empty(),
+                fine,
+                "{page}"
+            );
+        }
+        assert_eq!(
+            never_run("docs/a.md", "```console\nls\n```\n", tests).len(),
+            1
+        );
+    }
 
     #[test]
     fn every_page_is_listed_once() {

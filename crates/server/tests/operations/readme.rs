@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ const GOES_ON: &str = ">";
 /// The port of HTTP, beside those of the voices.
 const HTTP: u16 = 3333;
 
+/// The port of the tutorial's form.
+const FORM: u16 = 8000;
+
 /// A command of a session and what is printed for it.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
@@ -28,13 +31,22 @@ struct Step {
     prints: Vec<String>,
 }
 
-/// All sessions of a page, in order.
+/// What a page says above a session that cannot be run here, and why; the house
+/// rules (`cargo xtask tidy`) know it too.
+const NOT_RUN: &str = "<!-- not run: ";
+
+/// All sessions of a page, in order, but for those that say that they are not run.
 fn sessions(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
+    let parts: Vec<&str> = page.split("```").collect();
     // Every second part stands between two fences.
-    for block in page.split("```").skip(1).step_by(2) {
+    for (above, block) in parts.iter().step_by(2).zip(parts.iter().skip(1).step_by(2)) {
         let mut lines = block.lines().skip(1).peekable();
         if !lines.peek().is_some_and(|line| line.starts_with(PROMPT)) {
+            continue;
+        }
+        let said = above.trim_end().lines().next_back().unwrap_or_default();
+        if said.starts_with(NOT_RUN) {
             continue;
         }
         for line in lines {
@@ -147,10 +159,10 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // Also when an assertion failed: the server it started last.
+        // Also when an assertion failed: servers and workers that it started.
         let stdin = self.child.stdin.take();
         if let Some(mut stdin) = stdin {
-            let _gone = writeln!(stdin, "kill $! 2>/dev/null; wait; exit");
+            let _gone = writeln!(stdin, "kill $(jobs -p) 2>/dev/null; wait; exit");
         }
         let _gone = self.child.wait();
     }
@@ -166,11 +178,11 @@ fn default_ports() -> File {
     file.lock().expect("locked");
     let until = Instant::now() + PATIENCE;
     let voices = quintet_wire::VOICES.iter().map(|voice| voice.port);
-    for port in voices.chain([HTTP]) {
+    for port in voices.chain([HTTP, FORM]) {
         while let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
             assert!(
                 Instant::now() < until,
-                "the README's sessions need port {port}: {error}"
+                "the sessions of the pages need port {port}: {error}"
             );
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -195,19 +207,79 @@ fn the_first_pages_session_works() {
 
 #[test]
 fn the_tls_pages_session_works() {
-    let page = include_str!("../../../../docs/tls.md");
-    let (_, from) = page
-        .split_once("\n## An authority of your own\n")
-        .expect("there is one");
-    let (section, _) = from.split_once("\n## ").expect("others follow");
-    work_from_top_to_bottom(section);
+    work_from_top_to_bottom(include_str!("../../../../docs/tls.md"));
+}
+
+#[test]
+fn the_tutorial_works_and_prints_its_files() {
+    let page = include_str!("../../../../docs/tutorial.md");
+    let files = repository().join("examples/tutorial");
+    let mut printed = Vec::new();
+    for block in page.split("```").skip(1).step_by(2) {
+        let (_, text) = block.split_once('\n').expect("a fence's line ends");
+        let Some((name, text)) = text
+            .strip_prefix("# ")
+            .and_then(|text| text.split_once('\n'))
+        else {
+            continue;
+        };
+        let file = std::fs::read_to_string(files.join(name)).expect("a file");
+        assert_eq!(text, file, "{name}");
+        printed.push(name);
+    }
+    assert_eq!(printed, ["quintet.toml", "jobs.py", "form.py", "worker.py"]);
+    work_from_top_to_bottom(page);
+}
+
+#[test]
+fn the_outbox_pages_session_works() {
+    work_from_top_to_bottom(include_str!("../../../../docs/outbox.md"));
+}
+
+#[test]
+fn the_hooks_pages_session_works() {
+    let page = include_str!("../../../../docs/hooks.md");
+    let (_, from) = page.split_once("```lua\n").expect("it begins with a hook");
+    let (hooks, _) = from.split_once("```").expect("that ends");
+    work_in(page, |folder| {
+        std::fs::write(folder.join("hooks.lua"), hooks).expect("written");
+    });
+}
+
+/// The repository's root.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Copies the files that git has of a folder of the repository, or would have.
+fn copied(folder: &str, to: &Path) {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .arg(folder)
+        .current_dir(repository())
+        .output()
+        .expect("git");
+    assert!(listed.status.success(), "{listed:?}");
+    for file in String::from_utf8_lossy(&listed.stdout).lines() {
+        let to = to.join(file);
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("made");
+        std::fs::copy(repository().join(file), to).expect("copied");
+    }
 }
 
 fn work_from_top_to_bottom(page: &str) {
+    work_in(page, |_| {});
+}
+
+/// Pastes the sessions of a page, in a folder like the repository's after a
+/// build, which `prepare` may change.
+fn work_in(page: &str, prepare: impl FnOnce(&Path)) {
     let _ports = default_ports();
     let sessions = sessions(page);
-    assert!(sessions.len() >= 9, "{sessions:#?}");
+    assert!(sessions.len() >= 2, "{sessions:#?}");
     let folder = tempfile::tempdir().expect("a folder");
+    copied("examples", folder.path());
+    prepare(folder.path());
     // As after a build, in a clean folder.
     let release = folder.path().join("target/release");
     std::fs::create_dir_all(&release).expect("made");
@@ -224,8 +296,9 @@ fn work_from_top_to_bottom(page: &str) {
 
 #[test]
 fn sessions_are_found_in_a_page() {
-    let page = "```\ncargo x\n```\n\n```\n$ one\na\nb\n$ two\n```\ntext\n```\n$ three\nc\n\
-                $ four {\n>   five\n>\n> }\n> \n6\n> 7\n```\n";
+    let page = "```\ncargo x\n```\n\n```\n$ one\na\nb\n$ two\n```\ntext\n```\n$ three\nc\n```\n\
+                <!-- not run: no time -->\n\n```\n$ never\n```\n\
+                <!-- not run: x -->\nbut this\n```\n$ four {\n>   five\n>\n> }\n> \n6\n> 7\n```\n";
     let steps: Vec<(String, Vec<String>)> = sessions(page)
         .into_iter()
         .map(|step| (step.command, step.prints))
