@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::claim::Claim;
 use crate::command::{Party, Take};
 use crate::message::QueueId;
-use crate::store::Store;
+use crate::store::{Store, WaitsTo};
 use crate::time::Ms;
 
 /// Numbers of queues, sorted, each once.
@@ -42,17 +42,25 @@ impl Waiter {
         self.standing && self.take.look
     }
 
+    fn waits_to(&self) -> WaitsTo {
+        match (self.take.look, self.standing) {
+            (false, _) => WaitsTo::Take,
+            (true, false) => WaitsTo::Look,
+            (true, true) => WaitsTo::Watch,
+        }
+    }
+
     /// Enters it in the lines of its queues.
     fn enter(&self, number: u64, store: &mut Store) {
         for &queue in &self.queues {
-            store.enter_line(queue, number, self.only_looks());
+            store.enter_line(queue, number, self.waits_to());
         }
     }
 
     /// Takes it out of the lines of its queues.
     fn leave(&self, number: u64, store: &mut Store) {
         for &queue in &self.queues {
-            store.leave_line(queue, number, self.only_looks());
+            store.leave_line(queue, number, self.waits_to());
         }
     }
 
@@ -141,7 +149,7 @@ impl Waiters {
             return false;
         };
         waiter.queues.insert(at, queue);
-        store.enter_line(queue, number, waiter.only_looks());
+        store.enter_line(queue, number, waiter.waits_to());
         true
     }
 
@@ -151,7 +159,7 @@ impl Waiters {
             && let Ok(at) = waiter.queues.binary_search(&queue)
         {
             waiter.queues.remove(at);
-            store.leave_line(queue, number, waiter.only_looks());
+            store.leave_line(queue, number, waiter.waits_to());
         }
     }
 

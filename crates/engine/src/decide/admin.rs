@@ -476,10 +476,13 @@ impl Engine {
         let named = queue.live.is_named();
         let again = Maker::of(queue);
         let line = self.store.recount(id, |live| {
-            let lookers = std::mem::take(&mut live.lookers);
-            (std::mem::take(&mut live.line), lookers)
+            let looks = (
+                std::mem::take(&mut live.lookers),
+                std::mem::take(&mut live.looking),
+            );
+            (std::mem::take(&mut live.line), looks)
         });
-        let (line, lookers) = line.unwrap_or_default();
+        let (line, looks) = line.unwrap_or_default();
         let through = self.store.last_id();
         self.fact(
             cx,
@@ -496,7 +499,8 @@ impl Engine {
             self.waiters.requeue(&line, id, again);
             self.move_references(id, again);
             self.store.recount(again, |live| {
-                (live.line, live.lookers) = (line, lookers);
+                live.line = line;
+                (live.lookers, live.looking) = looks;
             });
         }
         Ok(Outcome::Done)

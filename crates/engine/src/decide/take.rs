@@ -545,8 +545,10 @@ impl Engine {
                     }
                 }
                 // Only a taker that cannot frame what is there leaves it to
-                // those behind it.
+                // those behind it, and one that a limit holds back to those
+                // who only look.
                 Served::Found(None) if take.body_max.is_some() => {}
+                Served::Found(None) if !take.look && self.is_left_to_lookers(&queues) => {}
                 Served::Found(None) => woken.retain(|id| queues.binary_search(id).is_err()),
                 // One that needs something from a run first keeps its turn.
                 Served::Reads => {
@@ -560,6 +562,14 @@ impl Engine {
                 passed = None;
             }
         }
+    }
+
+    /// True if a limit holds takers of one of these queues back, and somebody waits to look.
+    fn is_left_to_lookers(&self, queues: &[QueueId]) -> bool {
+        queues.iter().any(|&id| {
+            let queue = self.store.queue(id);
+            queue.is_some_and(|queue| queue.live.looking > 0 && queue.is_limited(self.now))
+        })
     }
 
     /// What there is for one who waits.

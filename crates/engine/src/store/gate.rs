@@ -10,7 +10,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::queue::Live;
+use super::queue::{Live, WaitsTo};
 use super::{CopiedOut, Durable, Queue};
 use crate::account::Account;
 use crate::cold::{BlockAt, RunId};
@@ -152,12 +152,12 @@ impl Store {
         self.0.count_in(queue, add);
     }
 
-    pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, looks: bool) {
-        self.0.enter_line(queue, number, looks);
+    pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, what_for: WaitsTo) {
+        self.0.enter_line(queue, number, what_for);
     }
 
-    pub(crate) fn leave_line(&mut self, queue: QueueId, number: u64, looks: bool) {
-        self.0.leave_line(queue, number, looks);
+    pub(crate) fn leave_line(&mut self, queue: QueueId, number: u64, what_for: WaitsTo) {
+        self.0.leave_line(queue, number, what_for);
     }
 
     /// A number for a queue that is made.

@@ -30,7 +30,7 @@ pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use makers::Maker;
 pub(crate) use outbox::Outbox;
-pub(crate) use queue::{Order, Queue};
+pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
 use tables::Tables;
 pub(crate) use tables::{cost as table_cost, told as table_told};

@@ -93,6 +93,8 @@ pub(crate) struct Live {
     pub(crate) line: BTreeSet<u64>,
     /// Those of them that are standing looks.
     pub(crate) lookers: u32,
+    /// Those of them that take nothing, standing or not.
+    pub(crate) looking: u32,
     /// Parties that refer to it as one they put into.
     pub(crate) users: u32,
     /// Parties that refer to it as one they take from.
@@ -110,6 +112,17 @@ pub(crate) struct Live {
     pub(crate) account: Option<Arc<Account>>,
 }
 
+/// What somebody stands in a line for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitsTo {
+    /// A message of its own.
+    Take,
+    /// A look at one.
+    Look,
+    /// The same, by a standing look.
+    Watch,
+}
+
 impl Live {
     /// Somebody waits on the queue or refers to it.
     pub(crate) fn is_named(&self) -> bool {
@@ -118,8 +131,8 @@ impl Live {
 }
 
 impl Durable {
-    /// Somebody waits on a queue; `looks`: and takes nothing.
-    pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, looks: bool) {
+    /// Somebody waits on a queue.
+    pub(crate) fn enter_line(&mut self, queue: QueueId, number: u64, what_for: WaitsTo) {
         #[cfg(test)]
         {
             self.line_steps += 1;
@@ -129,13 +142,15 @@ impl Durable {
         if let Some(queue) = queue.and_then(Option::as_deref_mut)
             && queue.live.line.insert(number)
         {
-            queue.live.lookers += u32::from(looks);
-            *sums.in_line(looks) += 1;
+            let stands = what_for == WaitsTo::Watch;
+            queue.live.lookers += u32::from(stands);
+            queue.live.looking += u32::from(what_for != WaitsTo::Take);
+            *sums.in_line(stands) += 1;
         }
     }
 
     /// Somebody does not wait on a queue any more.
-    pub(crate) fn leave_line(&mut self, queue: QueueId, number: u64, looks: bool) {
+    pub(crate) fn leave_line(&mut self, queue: QueueId, number: u64, what_for: WaitsTo) {
         #[cfg(test)]
         {
             self.line_steps += 1;
@@ -145,8 +160,10 @@ impl Durable {
         if let Some(queue) = queue.and_then(Option::as_deref_mut)
             && queue.live.line.remove(&number)
         {
-            queue.live.lookers -= u32::from(looks);
-            *sums.in_line(looks) -= 1;
+            let stands = what_for == WaitsTo::Watch;
+            queue.live.lookers -= u32::from(stands);
+            queue.live.looking -= u32::from(what_for != WaitsTo::Take);
+            *sums.in_line(stands) -= 1;
         }
     }
 }

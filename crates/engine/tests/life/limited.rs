@@ -56,6 +56,29 @@ fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
     assert_eq!(w.delivered(), [(5, "d".to_owned())]);
 }
 
+/// Behind takers that a limit holds back, looks, standing or not, see what comes.
+#[test]
+fn who_only_looks_does_not_wait_for_those_who_may_not_take() {
+    let mut w = in_flight(1);
+    w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    for party in [2, 3] {
+        assert_eq!(w.ask(party, Command::Take(reserve_waiting("q"))), None);
+    }
+    let look = Take {
+        look: true,
+        wait: Wait::Forever,
+        ..plain("q")
+    };
+    assert_eq!(w.ask(4, Command::Take(look.clone())), None);
+    w.ask(5, Command::Watch(Some(Box::new(look))));
+    w.put("q", "b");
+    let seen = [(4, "b".to_owned()), (5, "b".to_owned())];
+    assert_eq!(w.delivered(), seen);
+    w.hang_up(1);
+    assert_eq!(w.delivered(), [(2, "a".to_owned())]);
+}
+
 #[test]
 fn a_limit_that_is_raised_or_lifted_lets_those_who_wait_go() {
     let mut w = in_flight(1);
