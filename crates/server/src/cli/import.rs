@@ -34,7 +34,7 @@ const PEER_WINDOW: usize = 8;
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
                         /var/lib/other\n  quintet import work.jsonl --into again\n  quintet import \
                         --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import --from \
-                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n  quintet import --from quintet://old.example:3333\n\nStores the messages in the order of the \
+                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n  quintet import --from quintet://old.example:3333\n  quintet import --from 'sqs://orders?region=eu-central-1'\n\nStores the messages in the order of the \
                         file, under new ids. An import that was interrupted is repeated: what is \
                         stored already is known for a week and not stored twice, as long as the \
                         file is the same. Exits with 3 if the file is not what it should be; all \
@@ -43,7 +43,9 @@ const PEER_WINDOW: usize = 8;
                         buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
                         a running Kestrel or Darner (darner://)\n  quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   a \
                         running Quintet, by its listener http; quintet+https:// under \
-                        TLS; a token, or the password of USER, in QUINTET_FROM_TOKEN\n  binlog:DIR                       \
+                        TLS; a token, or the password of USER, in QUINTET_FROM_TOKEN\n  sqs://[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]\n                                   Amazon \
+                        SQS, or what speaks as it does at URL; keys in AWS_ACCESS_KEY_ID, \
+                        AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN\n  binlog:DIR                       \
                         what a beanstalkd that does not run left with -b; it is only read\n  \
                         kestrel-journal:FILE             a queue of a Kestrel that does not run, \
                         with the files NAME.N beside it\n  rq:FOLDER                        \
@@ -97,6 +99,10 @@ impl Import {
                 let open = |stop: &_| from::quintet(site, self.from_ca.as_deref(), stop);
                 self.run_peer(&format!("the Quintet at {}", site.shown()), open)
             }
+            (Some(Origin::Sqs(place)), _) => {
+                let open = |stop: &_| from::sqs(place, self.from_ca.as_deref(), stop);
+                self.run_peer("SQS", open)
+            }
             (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
             (Some(Origin::Journal(path)), _) => self.run_journal(path),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
@@ -111,7 +117,10 @@ impl Import {
         let peer = |from: &Origin| {
             matches!(
                 from,
-                Origin::Beanstalk { .. } | Origin::Kestrel { .. } | Origin::Quintet(_)
+                Origin::Beanstalk { .. }
+                    | Origin::Kestrel { .. }
+                    | Origin::Quintet(_)
+                    | Origin::Sqs(_)
             )
         };
         let again = self.again || self.from.as_ref().is_some_and(peer);

@@ -17,6 +17,7 @@ mod remembered;
 mod rq_command;
 mod settings;
 mod shards;
+mod sqs;
 mod transfer;
 mod trust;
 mod verbs;

@@ -11,6 +11,7 @@ mod line;
 mod peer;
 mod quintet;
 mod rq;
+mod sqs;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(super) use journal::Journal;
 pub(super) use peer::Peer;
 pub(super) use quintet::Site;
 pub(super) use rq::{Folder as RqFolder, Messages as RqMessages};
+pub(super) use sqs::Place as SqsPlace;
 
 /// What `--from` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(super) enum Origin {
     },
     /// Another running Quintet, all queues or one of them.
     Quintet(Site),
+    /// Amazon SQS, all queues of a region or one of them.
+    Sqs(SqsPlace),
     /// A directory of beanstalkd's binlog.
     Binlog(PathBuf),
     /// A journal of one of Kestrel's queues.
@@ -54,7 +58,7 @@ pub(super) enum Origin {
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], sqs://[[ACCOUNT/]QUEUE][?region=REGION], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
 
 /// Ports where none is said.
 const BEANSTALK_PORT: u16 = 11300;
@@ -77,11 +81,7 @@ impl std::str::FromStr for Origin {
                 let (address, queue) = remote(rest, KESTREL_PORT)?;
                 Ok(Self::Kestrel { address, queue })
             }
-            "sqs" => Err(
-                "SQS is not read from: move its messages by a consumer of its own, \
-                          which puts them here"
-                    .to_owned(),
-            ),
+            "sqs" => sqs_place(rest),
             "quintet" | "quintet+http" => site("http", rest),
             "quintet+https" => site("https", rest),
             "binlog" if rest.is_empty() => Err("which directory? binlog:DIR".to_owned()),
@@ -138,6 +138,41 @@ fn site(scheme: &str, rest: &str) -> Result<Origin, String> {
     }))
 }
 
+/// `//[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]`.
+fn sqs_place(rest: &str) -> Result<Origin, String> {
+    let rest = rest.strip_prefix("//").ok_or("which queue? sqs://QUEUE")?;
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (account, queue) = match path.trim_end_matches('/').rsplit_once('/') {
+        Some((account, queue)) => (Some(account.to_owned()), queue),
+        None => (None, path.trim_end_matches('/')),
+    };
+    let queue = Some(queue.to_owned()).filter(|queue| !queue.is_empty());
+    let (mut region, mut endpoint) = (None, None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
+        match name {
+            "region" => region = Some(value),
+            "endpoint" => {
+                let url = value.trim_end_matches('/').to_owned();
+                let host = url.strip_prefix("https://").or(url.strip_prefix("http://"));
+                let is_one = |host: &str| !host.is_empty() && !host.contains('/');
+                if !host.is_some_and(is_one) || url.parse::<ureq::http::Uri>().is_err() {
+                    return Err(format!("{url} is no endpoint: http://HOST:PORT"));
+                }
+                endpoint = Some(url);
+            }
+            _ => return Err(format!("\"{name}\" is not known: region, endpoint")),
+        }
+    }
+    Ok(Origin::Sqs(SqsPlace {
+        endpoint,
+        region,
+        account,
+        queue,
+    }))
+}
+
 /// Connects to a beanstalkd. `stop` ends it in good order: it then gives nothing more.
 ///
 /// # Errors
@@ -179,9 +214,32 @@ pub(super) fn quintet(
     Ok(Box::new(quintet::Quintet::connect(site, ca, stop)?))
 }
 
+/// Connects to SQS, as [`beanstalk`] does; its certificate is signed by one of `ca`.
+///
+/// # Errors
+/// As there.
+pub(super) fn sqs(
+    place: &SqsPlace,
+    ca: Option<&Path>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Peer>> {
+    let stop = Arc::clone(stop);
+    Ok(Box::new(sqs::Sqs::connect(place, ca, stop)?))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Origin, Site};
+    use super::{Origin, Site, SqsPlace};
+
+    fn sqs(account: Option<&str>, queue: Option<&str>, given: [Option<&str>; 2]) -> Origin {
+        let [region, endpoint] = given.map(|text| text.map(str::to_owned));
+        Origin::Sqs(SqsPlace {
+            endpoint,
+            region,
+            account: account.map(str::to_owned),
+            queue: queue.map(str::to_owned),
+        })
+    }
 
     fn quintet(url: &str, login: Option<&str>, queue: Option<&str>) -> Origin {
         Origin::Quintet(Site {
@@ -223,6 +281,15 @@ mod tests {
                 "quintet+https://ann:a%40b@[::1]:1/m/x@y",
                 quintet("https://[::1]:1", Some("ann:a@b"), Some("m/x@y")),
             ),
+            ("sqs://", sqs(None, None, [None, None])),
+            (
+                "sqs://1234/q.fifo?region=eu&endpoint=http%3A//h:1/",
+                sqs(
+                    Some("1234"),
+                    Some("q.fifo"),
+                    [Some("eu"), Some("http://h:1")],
+                ),
+            ),
             ("binlog:b", Origin::Binlog("b".into())),
             ("kestrel-journal:j/q", Origin::Journal("j/q".into())),
             ("rq:/var/a:b", Origin::Rq("/var/a:b".into())),
@@ -238,7 +305,10 @@ mod tests {
             ("beanstalk:a", "where?"),
             ("beanstalk://", "where?"),
             ("beanstalk:///tube", "where?"),
-            ("sqs://queue", "SQS is not read"),
+            ("sqs:queue", "which queue?"),
+            ("sqs://queue?zone=a", "is not known"),
+            ("sqs://queue?endpoint=h:1", "is no endpoint"),
+            ("sqs://queue?endpoint=http://h/p", "is no endpoint"),
             ("amqp://a", "none of"),
             ("quintet:a", "where?"),
             ("quintet://ann@", "where?"),
