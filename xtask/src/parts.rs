@@ -40,6 +40,7 @@ const LANGUAGES: &[Need] = &[
     program("python3", "python3"),
     program("ruby", "ruby"),
     program("node", "nodejs"),
+    program("xxd", "xxd"),
 ];
 /// The servers that messages are imported from.
 const OLD: &[Need] = &[program("beanstalkd", "beanstalkd")];

@@ -246,6 +246,50 @@ fn the_hooks_pages_session_works() {
     });
 }
 
+/// nc as the pages of voices use it: what it reads is sent, and what comes until
+/// the server hangs up is printed. Systems have several programs of this name,
+/// or none; `-q 1` would be a second of time.
+const NC: &str = r#"#!/usr/bin/env python3
+import shutil, socket, sys
+with socket.create_connection(sys.argv[-2:], timeout=60) as connection:
+    connection.sendall(sys.stdin.buffer.read())
+    connection.shutdown(socket.SHUT_WR)
+    with connection.makefile("rb") as answer:
+        shutil.copyfileobj(answer, sys.stdout.buffer)
+"#;
+
+/// What stands in front of the sessions of a voice's page: a server, which is new.
+const SERVER: &str = r#"
+```
+$ PATH="$PWD/target/release:$PATH"
+$ quintet serve &>quintet.log &
+$ until quintet queues &>/dev/null; do sleep 0.1; done
+```
+"#;
+
+#[test]
+fn the_sessions_of_the_pages_of_voices_work() {
+    for page in [
+        include_str!("../../../../docs/voices/beanstalk.md"),
+        include_str!("../../../../docs/voices/jobqueue.md"),
+        include_str!("../../../../docs/voices/lineup.md"),
+        include_str!("../../../../docs/voices/pinpriq.md"),
+    ] {
+        work_in(&format!("{SERVER}{page}"), with_nc);
+    }
+    // Its page starts the server.
+    let page = include_str!("../../../../docs/voices/memcache.md");
+    let (path, _) = SERVER.split_once("$ quintet").expect("a server");
+    work_in(&format!("{path}```\n{page}"), with_nc);
+}
+
+fn with_nc(folder: &Path) {
+    let nc = folder.join("target/release/nc");
+    std::fs::write(&nc, NC).expect("written");
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&nc, runs).expect("it may be run");
+}
+
 /// The repository's root.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -279,12 +323,12 @@ fn work_in(page: &str, prepare: impl FnOnce(&Path)) {
     assert!(sessions.len() >= 2, "{sessions:#?}");
     let folder = tempfile::tempdir().expect("a folder");
     copied("examples", folder.path());
-    prepare(folder.path());
     // As after a build, in a clean folder.
     let release = folder.path().join("target/release");
     std::fs::create_dir_all(&release).expect("made");
     let binary = release.join("quintet");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quintet"), binary).expect("linked");
+    prepare(folder.path());
     let mut shell = Shell::start(folder.path());
     for Step { command, prints } in sessions {
         let plain = |lines: &[String]| -> Vec<String> {
