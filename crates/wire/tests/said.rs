@@ -203,6 +203,55 @@ fn data_nobody_wants_is_read_first() {
     }
 }
 
+/// Why the host dropped a long body is told: a full queue is no item too large.
+#[test]
+fn a_long_binary_set_is_told_why_it_was_dropped() {
+    let tally = Tally::new();
+    let env = Env {
+        now: Ms(1),
+        tally: &tally,
+        logins: Logins::Off,
+    };
+    for (refusal, status) in [
+        (Refusal::QueueFull, 5),
+        (Refusal::MessageTooLarge, 3),
+        (Refusal::NoSpace, 0x82),
+        (Refusal::Draining, 0x86),
+    ] {
+        let mut session = session("memcache");
+        let mut head = BINARY_SETQ[..33].to_vec();
+        head[8..12].copy_from_slice(&70_009u32.to_be_bytes());
+        let step = session.decode(&head, &env);
+        assert!(
+            matches!(
+                step,
+                Step::Stream {
+                    used: 33,
+                    len: 70_000,
+                    ..
+                }
+            ),
+            "{step:?}"
+        );
+        session.streamed(Err(refusal));
+        let step = session.decode(b"", &env);
+        assert!(
+            matches!(
+                step,
+                Step::Ask {
+                    used: 0,
+                    ask: Ask::Own
+                }
+            ),
+            "{step:?}"
+        );
+        let mut output = Output::default();
+        let next = session.encode(&Given::Own, &env, &mut output);
+        assert!(matches!(next, Next::Done));
+        assert_eq!(output.bytes()[6..8], [0, status], "{refusal:?}");
+    }
+}
+
 /// A hook's message in place of one that a meta get takes.
 #[test]
 fn a_meta_get_is_given_a_message_in_its_own_form() {
