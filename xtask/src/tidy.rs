@@ -47,7 +47,11 @@ const ALLOWED: &[Edges] = &[
         &[],
         Some(&["foldhash", "hashbrown", "memchr", "sha2", "smallvec"]),
     ),
-    edges("crates/wire", &["quintet-engine"], Some(&["memchr"])),
+    edges(
+        "crates/wire",
+        &["quintet-engine"],
+        Some(&["base64", "memchr"]),
+    ),
     edges("crates/door", &["quintet-engine"], Some(&["thiserror"])),
     edges("crates/log", &[], Some(&["crc32c", "rustix", "thiserror"])),
     edges(

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use quintet_engine::{Command, Expiry, Name, StatsOf};
 
 use super::Count;
@@ -235,36 +237,11 @@ pub(super) fn login(words: Words<'_>, key: &[u8]) -> Result<MemcacheReply, Fault
     Ok(Flags::parse(words, key, SET)?.reply(MetaTo::Login))
 }
 
-/// Decodes base64 (RFC 4648, section 4), with its padding.
+/// Decodes base64 (RFC 4648, section 4), with its padding and no bits left over, or two texts
+/// would be one key.
 fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = match text {
-        [digits @ .., b'=', b'='] | [digits @ .., b'='] | digits => digits,
-    };
-    if text.is_empty() || !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0);
-    for &digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            // The low byte of what is left of a shift.
-            bytes.push((bits >> held & 0xff) as u8);
-            bits &= (1 << held) - 1;
-        }
-    }
-    // Bits that make no byte are 0, or two texts would be one key.
-    (bits == 0).then_some(bytes)
+    let bytes = BASE64_STANDARD.decode(text).ok();
+    bytes.filter(|bytes| !bytes.is_empty())
 }
 
 #[cfg(test)]
