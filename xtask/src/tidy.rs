@@ -95,6 +95,7 @@ const ALLOWED: &[Edges] = &[
             "thiserror",
         ]),
     ),
+    edges("crates/import", &["quintet-scripts"], Some(&["serde_json"])),
     edges("crates/scripts", &["quintet-door", "quintet-engine"], None),
     edges(
         "crates/web",
@@ -116,6 +117,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-front",
             "quintet-hooks",
             "quintet-host",
+            "quintet-import",
             "quintet-jetstream",
             "quintet-log",
             "quintet-otlp",

@@ -3,8 +3,6 @@
 //! A file is read whole to find its records, and bodies are read again when their turn comes: so no
 //! more than one file is in memory.
 
-mod record;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -12,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, bail};
+use quintet_import::binlog::{self, Fields, Found, State};
 use rustix::process::{Flock, FlockType};
 
 use super::bodies::Bodies;
 use crate::admin::{Head, Standing};
 use crate::cli::import::count::Counts;
 use crate::cli::records::{BadInput, Entry, PIECES_OVER, Source};
-use record::{Fields, Found, State};
 
 /// A job as the files leave it.
 struct Job {
@@ -73,7 +71,7 @@ impl Binlog {
             let written = written.with_context(cannot)?.duration_since(UNIX_EPOCH);
             let written = written.map_or(0, |since| ms(since.as_millis()));
             all.written_ms = all.written_ms.max(written);
-            let version = match record::version(&bytes) {
+            let version = match binlog::version(&bytes) {
                 Ok(version) => version,
                 Err(number) => {
                     let why = format!(
@@ -85,7 +83,7 @@ impl Binlog {
             };
             let file = all.bodies.add(path.clone());
             if let Some(version) = version {
-                for found in record::records(&bytes, version) {
+                for found in binlog::records(&bytes, version) {
                     match found {
                         Ok(found) => apply(&mut jobs, file, found),
                         Err((at, why)) => {

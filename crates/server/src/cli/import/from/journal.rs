@@ -1,18 +1,16 @@
 //! The journal of one of Kestrel's queues, which no Kestrel uses. It is only read.
 
-mod record;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use quintet_import::journal::{Item, Record, records};
 
 use super::bodies::Bodies;
 use crate::admin::Head;
 use crate::cli::import::count::Counts;
 use crate::cli::records::{Entry, PIECES_OVER, Source};
-use record::{Item, Record, records};
 
 /// The items that a journal leaves.
 pub(in crate::cli::import) struct Journal {

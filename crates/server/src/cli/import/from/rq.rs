@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use quintet_scripts::{NewMessage, check_queue_name};
+use quintet_import::rq;
+use quintet_scripts::check_queue_name;
 use serde_json::Value;
 
 use crate::admin::{Head, Standing, Text};
@@ -187,23 +188,13 @@ impl Place {
     /// [`BadInput`], or it cannot be read.
     pub(in crate::cli::import) fn fields(&self) -> Result<Value> {
         let text = self.read("msg")?.unwrap_or_default();
-        let fields: Value = serde_json::from_slice(&text)
-            .map_err(|error| self.bad("msg", &format!("it is not what RQ writes: {error}")))?;
-        match fields.is_object() {
-            true => Ok(fields),
-            false => Err(self.bad("msg", "it is not what RQ writes: no object")),
-        }
+        rq::fields(&text).map_err(|why| self.bad("msg", &why))
     }
 
     /// What was last said about it; its state's name before it is left out.
     fn status(&self) -> Result<String> {
         let text = self.read("status")?.unwrap_or_default();
-        let status: Value = serde_json::from_slice(&text).unwrap_or_default();
-        let status = status["job_status"].as_str().unwrap_or_default().to_owned();
-        let own = format!("{} - ", self.state);
-        Ok(status
-            .strip_prefix(&own)
-            .map_or(status.clone(), str::to_owned))
+        Ok(rq::status(&text, self.state))
     }
 
     /// The message, as it goes into a queue.
@@ -212,38 +203,17 @@ impl Place {
     /// As [`Place::fields`].
     pub(in crate::cli::import) fn entry(&self) -> Result<(Head, Vec<u8>)> {
         let fields = self.fields()?;
-        let new =
-            NewMessage::from_json(&fields).map_err(|fault| self.bad("msg", &fault.to_string()))?;
+        let read = rq::message(&fields).map_err(|why| self.bad("msg", &why))?;
         let text = |text: &str| Text(text.as_bytes().to_vec());
-        let mut attrs = Vec::new();
-        let mut add = |name: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                attrs.push((text(name), text(value)));
-            }
-        };
-        add("dest", new.dest.as_deref());
-        add("src", new.src.as_deref());
-        add("orig_msg_id", new.orig_msg_id.as_deref());
-        for (name, param) in ["param2", "param3", "param4"].iter().zip(&new.params[1..]) {
-            add(name, param.as_deref());
-        }
-        let count = Some(new.count).filter(|count| *count > 0);
-        add("count", count.map(|count| count.to_string()).as_deref());
-        let most = new.max_count.map(|count| count.to_string());
-        add("max_count", most.as_deref());
-        add("due", new.due_ms.map(|due| due.to_string()).as_deref());
-        add("force_remote", new.force_remote.then_some("1"));
-        let hooks = Some(&new.post_run_webhook).filter(|hooks| !hooks.is_empty());
-        let hooks = hooks.map(|hooks| Value::from(hooks.clone()).to_string());
-        add("post_run_webhook", hooks.as_deref());
-        let [body, ..] = new.params;
-        let body = body.unwrap_or_default().into_bytes();
+        let attrs = read.attrs.iter();
+        let attrs = attrs.map(|(name, value)| (text(name), text(value)));
+        let body = read.body.into_bytes();
         let head = Head {
             queue: crate::admin::name(&self.queue).to_string(),
             state: self.standing,
             // What is set aside is not due.
-            due_ms: new.due_ms.filter(|_| self.standing != Standing::Buried),
-            attrs,
+            due_ms: read.due_ms.filter(|_| self.standing != Standing::Buried),
+            attrs: attrs.collect(),
             status: text(&self.status()?),
             buries: u32::from(self.standing == Standing::Buried),
             bytes: body.len() as u64,

@@ -15,19 +15,19 @@
 
 /// An item, without its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    pub(super) added_ms: Option<u64>,
-    pub(super) expires_ms: Option<u64>,
+pub struct Item {
+    pub added_ms: Option<u64>,
+    pub expires_ms: Option<u64>,
     /// The read it was in when the journal was written anew.
-    pub(super) read: Option<u32>,
+    pub read: Option<u32>,
     /// Where its body is, and how long.
-    pub(super) at: u64,
-    pub(super) bytes: usize,
+    pub at: u64,
+    pub bytes: usize,
 }
 
 /// What a journal says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub enum Record {
     Add(Item),
     Remove,
     Open(Option<u32>),
@@ -38,9 +38,7 @@ pub(super) enum Record {
 }
 
 /// The records of a file, and where it is not what it should be: that is the last item.
-pub(super) fn records(
-    file: &[u8],
-) -> impl Iterator<Item = Result<Record, (u64, &'static str)>> + '_ {
+pub fn records(file: &[u8]) -> impl Iterator<Item = Result<Record, (u64, &'static str)>> + '_ {
     let mut at = 0;
     let mut over = false;
     std::iter::from_fn(move || {

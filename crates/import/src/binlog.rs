@@ -17,14 +17,14 @@ const NAME_MAX: u64 = 200;
 
 /// The two there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub enum Version {
     Five,
     Seven,
 }
 
 /// What a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     /// Also one that was reserved: its worker is gone.
     Ready,
     Delayed,
@@ -35,44 +35,44 @@ pub(super) enum State {
 
 /// What a record says of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fields {
-    pub(super) priority: u32,
-    pub(super) delay_ns: u64,
-    pub(super) ttr_ns: u64,
+pub struct Fields {
+    pub priority: u32,
+    pub delay_ns: u64,
+    pub ttr_ns: u64,
     /// Of the body, without its end.
-    pub(super) bytes: usize,
-    pub(super) created_ns: u64,
-    pub(super) deadline_ns: u64,
-    pub(super) reserves: u32,
-    pub(super) timeouts: u32,
-    pub(super) releases: u32,
-    pub(super) buries: u32,
-    pub(super) kicks: u32,
-    pub(super) state: State,
+    pub bytes: usize,
+    pub created_ns: u64,
+    pub deadline_ns: u64,
+    pub reserves: u32,
+    pub timeouts: u32,
+    pub releases: u32,
+    pub buries: u32,
+    pub kicks: u32,
+    pub state: State,
 }
 
 /// What a full record has beside the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Full {
-    pub(super) tube: String,
+pub struct Full {
+    pub tube: String,
     /// Where the body begins in the file.
-    pub(super) at: u64,
+    pub at: u64,
 }
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) id: u64,
-    pub(super) fields: Fields,
+pub struct Found {
+    pub id: u64,
+    pub fields: Fields,
     /// `None`: a short one.
-    pub(super) full: Option<Full>,
+    pub full: Option<Full>,
 }
 
 /// Which version a file is of; `None`: it is empty, or nothing was written yet.
 ///
 /// # Errors
 /// The number of another one.
-pub(super) fn version(file: &[u8]) -> Result<Option<Version>, u32> {
+pub fn version(file: &[u8]) -> Result<Option<Version>, u32> {
     match u32_at(file, 0) {
         None | Some(0) => Ok(None),
         Some(5) => Ok(Some(Version::Five)),
@@ -82,7 +82,7 @@ pub(super) fn version(file: &[u8]) -> Result<Option<Version>, u32> {
 }
 
 /// The records of a file, and where it is not what it should be: that is the last item.
-pub(super) fn records(
+pub fn records(
     file: &[u8],
     version: Version,
 ) -> impl Iterator<Item = Result<Found, (u64, &'static str)>> + '_ {
