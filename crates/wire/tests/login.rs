@@ -166,7 +166,8 @@ fn memcache_lets_in_by_sasl() {
         Some(Ask::Own)
     ));
     let list = client.is_told(Given::Own);
-    assert_eq!(told(&list), (0, "PLAIN"));
+    // With a blank behind it, as some clients read beyond the reply's end.
+    assert_eq!(told(&list), (0, "PLAIN "));
     for (mechanism, value) in [
         (&b"CRAM-MD5"[..], &b"\0ann\0hush"[..]),
         (b"PLAIN", b"ann hush"),

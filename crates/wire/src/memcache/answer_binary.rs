@@ -76,7 +76,9 @@ impl BinaryReply {
             }
             (What::Set | What::Done, _) => done(head, output),
             (What::Version, _) => head.say(Status::Done, shared.version.as_bytes(), output),
-            (What::Mechanisms, _) => head.say(Status::Done, b"PLAIN", output),
+            // The blank ends the name: libmemcached 1.0.18 reads on to the next zero byte, into
+            // what its stack held before.
+            (What::Mechanisms, _) => head.say(Status::Done, b"PLAIN ", output),
             (What::Login, Given::Login(Ok(()))) => {
                 head.say(Status::Done, b"Authenticated", output);
             }
