@@ -39,6 +39,10 @@ pub(super) enum BeanstalkReply {
     ReservedId,
     /// With the word before the id.
     Job(&'static [u8]),
+    /// Several jobs, their number before them.
+    Batch,
+    /// How many jobs a tube lost.
+    Cleared,
     /// With the state of those that are kicked just now, how many were, and
     /// how many more may be.
     Kicked(ListState, u64, u64),
@@ -85,8 +89,19 @@ impl BeanstalkReply {
             (BeanstalkReply::ReservedId, Outcome::Messages(handed)) => {
                 jobs(b"RESERVED ", handed, output)
             }
-            (BeanstalkReply::Job(_), Outcome::Empty) => output.put(b"TIMED_OUT\r\n"),
-            (BeanstalkReply::Job(_), Outcome::DeadlineSoon) => output.put(b"DEADLINE_SOON\r\n"),
+            (BeanstalkReply::Batch, Outcome::Messages(handed)) => {
+                count(b"RESERVED_BATCH ", handed.len() as u64, output);
+                jobs(b"RESERVED ", handed, output);
+            }
+            (BeanstalkReply::Job(_) | BeanstalkReply::Batch, Outcome::Empty) => {
+                output.put(b"TIMED_OUT\r\n");
+            }
+            (BeanstalkReply::Job(_) | BeanstalkReply::Batch, Outcome::DeadlineSoon) => {
+                output.put(b"DEADLINE_SOON\r\n");
+            }
+            (BeanstalkReply::Cleared, Outcome::Count(cleared)) => {
+                count(b"CLEARED ", *cleared, output);
+            }
             (
                 BeanstalkReply::Inserted | BeanstalkReply::InsertedUnique,
                 Outcome::Put { id, .. },
@@ -111,6 +126,8 @@ impl BeanstalkReply {
             },
             (
                 BeanstalkReply::Job(_)
+                | BeanstalkReply::Batch
+                | BeanstalkReply::Cleared
                 | BeanstalkReply::ReservedId
                 | BeanstalkReply::Inserted
                 | BeanstalkReply::InsertedUnique

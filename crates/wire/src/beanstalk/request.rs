@@ -15,6 +15,9 @@ pub(super) const LINE_MAX: usize = 224;
 /// Longest wait of `reserve-with-timeout`, seconds.
 const WAIT_MAX_S: u64 = i32::MAX as u64;
 
+/// Most jobs of a `reserve-batch`.
+pub(super) const BATCH_MAX: u32 = 1000;
+
 /// What a reserve does: a job is its connection's until its time is over.
 pub(super) const LEASE: LeaseAsk = LeaseAsk {
     owner: LeaseOwner::Connection,
@@ -32,6 +35,8 @@ pub(super) enum Request<'a> {
     /// The same, with what makes it unique.
     PutUnique(Announced, &'a [u8]),
     Reserve(Wait),
+    /// So many jobs at most.
+    ReserveBatch(u32, Wait),
     Use(&'a [u8]),
     Watch(&'a [u8]),
     Ignore(&'a [u8]),
@@ -101,6 +106,7 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
             let request = |seconds: u64| Request::Reserve(Wait::For(seconds * 1000));
             (Count::ReserveWithTimeout, wait.map(request))
         }
+        b"reserve-batch" => (Count::Other, fields.reserve_batch()),
         b"delete" => {
             const BY: By = By::OwnerOrFree;
             let request = job(fields, |id| {
@@ -162,6 +168,10 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
             (Count::StatsTube, tube(rest).map(request))
         }
         b"pause-tube" => (Count::PauseTube, fields.pause()),
+        b"clear-tube" => {
+            let request = |name| engine(Command::Flush(Name::new(name)), BeanstalkReply::Cleared);
+            (Count::Other, tube(rest).map(request))
+        }
         _ => return None,
     })
 }
@@ -248,6 +258,15 @@ impl<'a> Fields<'a> {
         };
         let is_word = !id.is_empty() && !id.contains(&b' ');
         is_word.then_some(Request::PutUnique(announced, id))
+    }
+
+    fn reserve_batch(mut self) -> Option<Request<'a>> {
+        let most = self.small().filter(|most| (1..=BATCH_MAX).contains(most))?;
+        let wait = match self.0.is_empty() {
+            true => Wait::No,
+            false => Wait::For(self.last(WAIT_MAX_S)? * 1000),
+        };
+        Some(Request::ReserveBatch(most, wait))
     }
 
     fn release(mut self) -> Option<Request<'a>> {
@@ -342,6 +361,13 @@ mod tests {
             ("put-unique 1 0 1 2  a", "BAD_FORMAT"),
             ("put-unique 1 0 1 2x a", "BAD_FORMAT"),
             ("put-unique", "UNKNOWN_COMMAND"),
+            ("reserve-batch 0", "BAD_FORMAT"),
+            ("reserve-batch 1001", "BAD_FORMAT"),
+            ("reserve-batch 10 x", "BAD_FORMAT"),
+            ("reserve-batch 10 1 2", "BAD_FORMAT"),
+            ("reserve-batch 10 ", "BAD_FORMAT"),
+            ("clear-tube -a", "BAD_FORMAT"),
+            ("clear-tube", "UNKNOWN_COMMAND"),
             ("quit", "Quit"),
             ("quitx", "UNKNOWN_COMMAND"),
             ("quit\0", "BAD_FORMAT"),

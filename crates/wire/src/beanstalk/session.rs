@@ -122,9 +122,14 @@ impl BeanstalkSession {
             }
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
-                let take = Ask::Engine(self.tubes.reserve(wait));
+                let take = Ask::Engine(self.tubes.reserve(1, wait));
                 let reply = BeanstalkReply::Job(b"RESERVED ");
                 return self.owed.ask(end, take, reply);
+            }
+            Request::ReserveBatch(most, wait) => {
+                count_once(&mut self.is_worker, &self.shared.workers);
+                let take = Ask::Engine(self.tubes.reserve(most, wait));
+                (take, BeanstalkReply::Batch)
             }
             Request::Use(name) => self.tubes.use_one(name),
             Request::Watch(name) => self.tubes.watch(name, self.shared.watched_max),

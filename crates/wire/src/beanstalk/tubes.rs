@@ -48,10 +48,11 @@ impl Referred {
         &self.reserve.queues
     }
 
-    /// A reserve from the watched tubes.
-    pub(super) fn reserve(&self, wait: Wait) -> Command {
+    /// A reserve of so many jobs at most from the watched tubes.
+    pub(super) fn reserve(&self, messages_max: u32, wait: Wait) -> Command {
         let mut take = self.reserve.clone();
         take.wait = wait;
+        take.messages_max = messages_max;
         Command::Take(take)
     }
 
