@@ -268,6 +268,17 @@ impl Import {
         }
         let total = counts.sum(&["ready", "delayed", "buried"]);
         let mut importer = self.importer(PEER_WINDOW, Of::Messages(total))?;
+        let into = self.into.as_deref();
+        let queue = self.from.as_ref().and_then(Origin::queue);
+        if (into.is_none() || queue.is_none() || into == queue)
+            && let Some(here) = peer.local()
+            && importer.is_connected(here)
+        {
+            bail!(
+                "{from} is this server itself: name one queue in --from and another in --into \
+                 (or quintet move)"
+            );
+        }
         let done = moved(&mut importer, &mut *peer);
         let back = peer.give_back();
         importer.progress.clear();

@@ -252,3 +252,42 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
     assert!(done && why.starts_with("1 messages stored"), "{why}");
     assert_eq!(bodies(&server).len(), 2);
 }
+
+#[test]
+fn a_server_does_not_import_its_own_messages_to_where_they_are() {
+    const VOICES: [(&str, &str); 3] = [
+        ("quintet", "http"),
+        ("kestrel", "memcache"),
+        ("beanstalk", "beanstalk"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let start = Start {
+        listen: &[
+            "memcache=127.0.0.1:0",
+            "http=127.0.0.1:0",
+            "beanstalk=127.0.0.1:0",
+        ],
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    put(&server, "work", &json!([{"body": "a"}, {"body": "b"}]));
+    for (scheme, voice) in VOICES {
+        let from = format!("{scheme}://{}/work", server.address_of(voice));
+        for more in [&[][..], &["--into", "work"]] {
+            let output = import(&server, &from, more);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{scheme}: {said}");
+            assert!(said.contains("is this server itself"), "{said}");
+        }
+        let all = all(&server);
+        assert!(all.len() == 2 && all.iter().all(|one| one["state"] == "ready"));
+    }
+    // From one of its queues to another there is an end.
+    for (scheme, voice) in VOICES {
+        let from = |queue: &str| format!("{scheme}://{}/{queue}", server.address_of(voice));
+        done(&import(&server, &from("work"), &["--into", "other"]));
+        assert!(all(&server).iter().all(|one| one["queue"] == "other"));
+        done(&import(&server, &from("other"), &["--into", "work"]));
+    }
+    assert_eq!(bodies(&server).len(), 2);
+}

@@ -57,6 +57,18 @@ pub(super) enum Origin {
     Rq(PathBuf),
 }
 
+impl Origin {
+    /// The one queue that is asked for.
+    pub(super) fn queue(&self) -> Option<&str> {
+        match self {
+            Self::Beanstalk { tube: queue, .. } | Self::Kestrel { queue, .. } => queue.as_deref(),
+            Self::Quintet(site) => site.queue.as_deref(),
+            Self::Sqs(place) => place.queue.as_deref(),
+            Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
+        }
+    }
+}
+
 /// The kinds, for who names none of them.
 const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], sqs://[[ACCOUNT/]QUEUE][?region=REGION], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
 

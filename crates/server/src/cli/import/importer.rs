@@ -1,6 +1,7 @@
 //! Storing the messages of a file in order, once.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
 use quintet_engine::Refusal;
@@ -12,6 +13,7 @@ use crate::cli::Where;
 use crate::cli::client::Client;
 use crate::cli::progress::Progress;
 use crate::cli::records::{BadInput, Entry, Source};
+use crate::cli::verbs::clients;
 
 /// Batches of a file on the way at most: more than a sync takes.
 pub(super) const WINDOW: usize = 32;
@@ -83,6 +85,14 @@ pub(super) struct Importer<'a> {
 }
 
 impl Importer<'_> {
+    /// True if this end of a connection is one of the server's connections. Who may not look at
+    /// them is told that it is none.
+    pub(super) fn is_connected(&mut self, here: SocketAddr) -> bool {
+        let here = here.to_string();
+        let all = clients(&mut self.client).unwrap_or_default();
+        all.iter().any(|one| one["peer"] == *here)
+    }
+
     /// Stores all messages that a source has, and tells it.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod yaml;
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -500,6 +501,10 @@ impl Peer for Beanstalk {
         let all = (others.len() + buried.len()) as u64;
         let gone = self.each(&others, release, "RELEASED")? + self.each(&buried, bury, "BURIED")?;
         Ok(all - gone)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        self.line.local()
     }
 
     fn twice(&self) -> u64 {

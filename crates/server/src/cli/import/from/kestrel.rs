@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -292,6 +293,10 @@ impl Peer for Kestrel {
             self.end(std::slice::from_ref(held), "abort")?;
         }
         Ok(items.len() as u64)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        self.line.local()
     }
 
     fn twice(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! A connection to a server that answers in lines and counted bytes.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -48,6 +48,11 @@ impl Line {
     /// HOST:PORT as it was given.
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// This end of it.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        self.stream.get_ref().local_addr().ok()
     }
 
     /// Sends requests. The answers to all of them must fit where nobody reads them, or the

@@ -1,5 +1,7 @@
 //! What every other server can do.
 
+use std::net::SocketAddr;
+
 use anyhow::Result;
 
 use crate::cli::import::count::Counts;
@@ -24,6 +26,9 @@ pub(in crate::cli::import) trait Peer: Source {
     /// # Errors
     /// The peer is gone: then it gives them back itself.
     fn give_back(&mut self) -> Result<u64>;
+
+    /// This end of a connection to it that stands and that it has accepted, if there is one.
+    fn local(&mut self) -> Option<SocketAddr>;
 
     /// How many messages that are stored here somebody else may have taken there meanwhile, as
     /// their time to run was over.

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body};
 
 use super::http::{ANSWER_MAX, again, agent, each};
+use super::line::Line;
 use super::peer::Peer;
 use crate::admin::{Head, Standing, Text};
 use crate::cli::import::count::Counts;
@@ -137,6 +139,8 @@ pub(super) struct Quintet {
     site: Site,
     login: Option<String>,
     stop: Arc<AtomicBool>,
+    /// Asks nothing: see [`Peer::local`].
+    seen: Option<Line>,
     /// Still to be gone through; the first is the one in hand.
     queues: VecDeque<Queue>,
     stage: Stage,
@@ -167,6 +171,7 @@ impl Quintet {
             login: site.authorization()?,
             site: site.clone(),
             stop,
+            seen: None,
             queues: VecDeque::new(),
             stage: Stage::Ready,
             cursor: None,
@@ -594,6 +599,16 @@ impl Peer for Quintet {
                 (status, answer) => Err(self.refused(status, &answer)),
             }
         })
+    }
+
+    /// Requests go over connections that others keep; this one is only there to be seen.
+    fn local(&mut self) -> Option<SocketAddr> {
+        let mut seen = Line::connect(self.site.url.strip_prefix("http://")?).ok()?;
+        let request = b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        seen.send(request).ok()?;
+        // Whoever answers has accepted it.
+        seen.line().ok()?;
+        self.seen.insert(seen).local()
     }
 
     fn twice(&self) -> u64 {

@@ -8,6 +8,7 @@ mod sign;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -456,6 +457,10 @@ impl Peer for Sqs {
         let held: Vec<Held> = self.given.drain(..).chain(taken).collect();
         let at_once = json!({ "VisibilityTimeout": 0 });
         self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)
+    }
+
+    fn local(&mut self) -> Option<SocketAddr> {
+        None
     }
 
     fn twice(&self) -> u64 {
