@@ -9,6 +9,8 @@ mod client;
 mod cluster;
 #[cfg(feature = "cluster")]
 mod demo;
+#[cfg(all(test, feature = "cluster"))]
+mod documented;
 mod drop;
 mod export;
 #[cfg(feature = "cluster")]

@@ -263,6 +263,8 @@ fn received(asked: &Value, queue: &mut [(u64, Message)]) -> Value {
         if let Some(attributes) = message.more.get("MessageAttributes") {
             assert_eq!(asked["MessageAttributeNames"], json!(["All"]));
             told["MessageAttributes"] = attributes.clone();
+            // So that it is a message with all there is.
+            told["Attributes"]["AWSTraceHeader"] = json!("Root=1-5759e988");
         }
         messages.push(told);
     }
@@ -326,7 +328,7 @@ fn all_of_sqs_moves_with_attributes_groups_and_times() {
         Value::Null,
         "that of the import does not count"
     );
-    let attrs = json!([["MessageDeduplicationId", "d1"], ["colour", "r\u{f6}t"],
+    let attrs = json!([["AWSTraceHeader", "Root=1-5759e988"], ["MessageDeduplicationId", "d1"], ["colour", "r\u{f6}t"],
         ["raw", {"base64": "AP8="}]]);
     assert_eq!(full["attrs"], attrs);
     let taken = [(); 2].map(|()| server.run(&["take", "post"]).stdout);

@@ -12,11 +12,11 @@ use super::bulk::{Bulk, How, Which};
 /// Arguments of `move`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet move work later                     all that is ready\n  \
-                        quintet move work work-dead --state buried  those that were buried\n  \
-                        quintet move work later --dry-run           how many it would be\n  \
-                        quintet move work later --contains 'user 7' those of them\n  \
-                        quintet move --id 1234 later                this one\n\n\
+    after_help = "Examples:\n  quintet move work later                      all that is ready\n  \
+                        quintet move work work-dead --state buried   those that were buried\n  \
+                        quintet move work later --dry-run            how many it would be\n  \
+                        quintet move work later --contains 'user 7'  those of them\n  \
+                        quintet move --id 1234 later                 this one\n\n\
                         A message goes to the end of the other queue and is ready there, whatever \
                         it was. What is reserved stays. What is put meanwhile stays too."
 )]
