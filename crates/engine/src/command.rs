@@ -390,6 +390,9 @@ pub enum By {
 /// Bytes that are kept of what a failure is said to be about.
 pub const ERROR_BYTES_MAX: usize = 4096;
 
+/// The attribute that says how far the work on a message has come, in percent.
+pub const PROGRESS: &[u8] = b"progress";
+
 /// The end of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
@@ -579,6 +582,18 @@ pub enum Command {
         id: MessageId,
         /// At least 1.
         ms: Option<u64>,
+    },
+    /// Says how far the work on a reserved message has come, for whoever looks.
+    /// It stays until something else is said, also when the message comes back.
+    Progress {
+        id: MessageId,
+        /// Who may.
+        by: By,
+        /// 0 to 100, kept as the attribute [`PROGRESS`]; `None`: as it was.
+        percent: Option<u8>,
+        /// The message's status text from now on, [`ERROR_BYTES_MAX`] bytes of
+        /// it; `None`: as it was.
+        text: Option<Box<[u8]>>,
     },
     /// Leases this very message if it is ready, delayed or buried; a pause
     /// does not stop it.

@@ -325,6 +325,12 @@ impl Engine {
             Command::Delete { id, by } => durable(self.delete(cx, party, *id, *by)),
             Command::Touch(id) => durable(self.touch(cx, party, *id)),
             Command::Extend { id, ms } => durable(self.extend(cx, *id, *ms)),
+            Command::Progress {
+                id,
+                by,
+                percent,
+                text,
+            } => durable(self.progress(cx, party, (*id, *by), *percent, text.as_deref())),
             Command::ReserveId { id, lease } => self.reserve_id(cx, party, *id, *lease),
             Command::PutMany(puts) => durable(self.put_many(cx, puts)),
             Command::Watch(take) => Ok(self.watch(cx, party, take.take())),

@@ -54,8 +54,8 @@ pub use cold::{
 pub use command::{
     About, AttrChange, BackTo, By, Caller, Command, Cursor, Dedupe, ERROR_BYTES_MAX, Edit, End,
     Expiry, Filter, GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP,
-    OnRepeat, Party, Past, Peek, Principal, Put, PutMore, Scope, StatsOf, Subject, Sweep, SweepAct,
-    Take, Verb, Wait, When,
+    OnRepeat, PROGRESS, Party, Past, Peek, Principal, Put, PutMore, Scope, StatsOf, Subject, Sweep,
+    SweepAct, Take, Verb, Wait, When,
 };
 pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,

@@ -222,6 +222,15 @@ impl Message {
         self.extra.as_ref()?.key.as_ref()
     }
 
+    /// How far the work on it has come, in percent, if its holder said so
+    /// ([`crate::PROGRESS`]).
+    pub fn progress(&self) -> Option<u8> {
+        let attrs = &self.extra.as_ref()?.attrs;
+        let (_, value) = attrs.iter().find(|(name, _)| **name == *crate::PROGRESS)?;
+        let percent = std::str::from_utf8(value).ok()?.parse().ok();
+        percent.filter(|percent| *percent <= 100)
+    }
+
     /// Due time, if it was put or released with a delay.
     pub fn due(&self) -> Option<Ms> {
         self.extra.as_ref()?.due

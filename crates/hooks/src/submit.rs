@@ -65,6 +65,7 @@ impl HookState {
             | Command::Refer { .. }
             | Command::Touch(_)
             | Command::Extend { .. }
+            | Command::Progress { .. }
             | Command::Peek(_)
             | Command::Kick { .. }
             | Command::KickId(_)

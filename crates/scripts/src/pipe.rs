@@ -6,6 +6,8 @@
 pub(crate) enum Said {
     /// How far the script is.
     Run(String),
+    /// The same, in percent; the text is the whole of what followed the word.
+    Progress { percent: u8, text: String },
     /// It did what it should.
     Done(String),
     /// It failed for good.
@@ -114,11 +116,26 @@ fn read(line: &str) -> Said {
             text: owned,
         },
         "dup" => dup(text).unwrap_or(Said::BadDup),
-        _ => Said::Other {
-            word: word.to_owned(),
-            text: owned,
+        "progress" => match percent(text) {
+            Some(percent) => Said::Progress {
+                percent,
+                text: owned,
+            },
+            None => other(word, owned),
         },
+        _ => other(word, owned),
     }
+}
+
+fn other(word: &str, text: String) -> Said {
+    let word = word.to_owned();
+    Said::Other { word, text }
+}
+
+/// A number from 0 to 100, alone or before a blank or `%`.
+fn percent(text: &str) -> Option<u8> {
+    let end = text.find([' ', '%']).unwrap_or(text.len());
+    text[..end].parse().ok().filter(|percent| *percent <= 100)
 }
 
 /// `DUE-X-DEST`; the destination may have dashes of its own, and what stands
@@ -185,14 +202,16 @@ mod tests {
             let text = kept.to_owned();
             assert_eq!(one(line), Said::Resend { due_s, text }, "{line}");
         }
-        let word = text("progress");
-        assert_eq!(
-            one("progress 5 %"),
-            Said::Other {
-                word,
-                text: text("5 %")
-            }
-        );
+        for (kept, percent) in [("5 %", 5), ("100% done", 100), ("0", 0)] {
+            let text = text(kept);
+            let said = one(&format!("progress {kept}"));
+            assert_eq!(said, Said::Progress { percent, text });
+        }
+        for kept in ["", "half", "101 %", "-1", "5.5 %"] {
+            let (word, text) = (text("progress"), text(kept));
+            let said = one(&format!("progress {kept}"));
+            assert_eq!(said, Said::Other { word, text }, "{kept}");
+        }
     }
 
     #[test]

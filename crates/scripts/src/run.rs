@@ -160,6 +160,8 @@ impl ScriptRun {
         })?;
         let mut told = Told::default();
         let mut count = record::count(&self.message);
+        // Kept when the number changes: a script may say it with every byte.
+        let mut far = self.message.progress();
         let ended = child.attend(|said| {
             if let Said::Dup { due_s, dest } = said {
                 let done = rq.dup(&self.queue.name, &self.message, *due_s, dest);
@@ -170,6 +172,12 @@ impl ScriptRun {
             }
             if *said == Said::BadDup {
                 return Some("fail dup failed - not DUE-X-DEST".to_owned());
+            }
+            if let Said::Progress { percent, text } = said
+                && far != Some(*percent)
+            {
+                far = Some(*percent);
+                self.progress(*percent, text);
             }
             let before = told.resends();
             told.hear(said);
@@ -271,6 +279,16 @@ impl ScriptRun {
         };
         self.guest
             .say(Command::Edit(self.message.id, Box::new(edit)));
+    }
+
+    /// Keeps with the message how far it is.
+    fn progress(&self, percent: u8, text: &str) {
+        self.guest.say(Command::Progress {
+            id: self.message.id,
+            by: By::Owner,
+            percent: Some(percent),
+            text: Some(text.as_bytes().into()),
+        });
     }
 
     fn settle_one(&self, message: &Message, how: How) {

@@ -46,7 +46,9 @@ impl Told {
     /// they would hide what the script last said of itself.
     pub(crate) fn hear(&mut self, said: &Said) {
         let (mark, text) = match said {
-            Said::Run(text) | Said::Other { text, .. } => (None, text),
+            Said::Run(text) | Said::Progress { text, .. } | Said::Other { text, .. } => {
+                (None, text)
+            }
             Said::Done(text) => (Some(Mark::Done), text),
             Said::Err(text) => (Some(Mark::Err), text),
             Said::Relayed(text) => (Some(Mark::Relayed), text),

@@ -148,6 +148,7 @@ impl Command {
             Command::SettleHeld { queue, .. } => (Verb::Settle, queue_or_all(queue)),
             Command::Touch(id) => (Verb::Touch, Subject::Message(*id)),
             Command::Extend { id, .. } => (Verb::Touch, Subject::Message(*id)),
+            Command::Progress { id, .. } => (Verb::Touch, Subject::Message(*id)),
             Command::ReserveId { id, .. } => (Verb::Reserve, Subject::Message(*id)),
             Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
             Command::Peek(

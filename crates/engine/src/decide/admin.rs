@@ -615,7 +615,7 @@ fn kicked_lane(state: ListState) -> Option<Lane> {
 }
 
 /// The message's attributes with the changes in place, sorted.
-fn merged(message: &Message, changes: Vec<AttrChange>) -> Vec<Attr> {
+pub(super) fn merged(message: &Message, changes: Vec<AttrChange>) -> Vec<Attr> {
     let mut attrs = message
         .extra
         .as_ref()

@@ -46,7 +46,7 @@ pub(crate) fn post(server: &Server, path: &str, body: &Value) -> Reply {
     ask(server, &format!("POST {path}"), "", &body.to_string())
 }
 
-fn get(server: &Server, path: &str) -> Reply {
+pub(crate) fn get(server: &Server, path: &str) -> Reply {
     ask(server, &format!("GET {path}"), "", "")
 }
 

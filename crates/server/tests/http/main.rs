@@ -7,6 +7,7 @@ mod api;
 mod console;
 mod listener;
 mod operate;
+mod progress;
 mod relay;
 mod tracing;
 mod unique;

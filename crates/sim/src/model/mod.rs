@@ -181,6 +181,12 @@ impl Model {
             Command::SettleHeld { queue, how, max } => self.settle_held(party, queue, how, max),
             Command::Touch(id) => self.touch(party, id)?,
             Command::Extend { id, ms } => self.extend(id, ms)?,
+            Command::Progress {
+                id,
+                by,
+                percent,
+                text,
+            } => self.progress((party, by), id, percent, text)?,
             Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
             Command::Delete { id, by } => self.delete(party, id, by)?,

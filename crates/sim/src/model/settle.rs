@@ -67,6 +67,34 @@ impl Model {
         Ok(Outcome::Done)
     }
 
+    pub(super) fn progress(
+        &mut self,
+        (party, by): (Party, By),
+        id: MessageId,
+        percent: Option<u8>,
+        text: Option<Box<[u8]>>,
+    ) -> Result<Outcome, Refusal> {
+        if self.message(id)?.state != State::Reserved || !self.allows(party, id, by) {
+            return Err(Refusal::NotFound);
+        }
+        let now = self.now;
+        if percent.is_none() && text.is_none() {
+            return Ok(Outcome::Done);
+        }
+        let extra = self.item_mut(id).message.extra_mut();
+        extra.changed = now;
+        if let Some(percent) = percent {
+            let value = percent.to_string().into_bytes();
+            extra.attrs.retain(|(name, _)| **name != *b"progress");
+            extra
+                .attrs
+                .push((Box::from(&b"progress"[..]), value.into()));
+            extra.attrs.sort();
+        }
+        extra.status = text.unwrap_or(std::mem::take(&mut extra.status));
+        Ok(Outcome::Done)
+    }
+
     pub(super) fn touch(&mut self, party: Party, id: MessageId) -> Result<Outcome, Refusal> {
         self.message(id)?;
         if !self.allows(party, id, By::Owner) {

@@ -13,7 +13,9 @@ use quintet_engine::{
 };
 
 use super::problem::Problem;
-use super::types::{Bury, Extend, Fail, Leased, Leases, Page, Release, Reserve, Shown};
+use super::types::{
+    Bury, Extend, Fail, Finish, Leased, Leases, Page, Progress, Release, Reserve, Shown,
+};
 use super::{Api, bulk, read};
 use crate::replies::Waited;
 use crate::reply;
@@ -23,6 +25,8 @@ use crate::visitor::Visitor;
 const BATCH_MAX: u32 = 100;
 /// A request waits so long at most, ms.
 const WAIT_MAX_MS: u64 = 60_000;
+/// Bytes of a result that is kept.
+const RESULT_MAX: usize = 64 << 10;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
@@ -160,16 +164,29 @@ impl Api {
     }
 }
 
-/// The message is done and gone.
+/// The message is done, and gone or kept with its result.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/finish", tag = "leases",
-    params(("token" = String, Path)),
+    params(("token" = String, Path)), request_body = Finish,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn finish(
     State(api): State<Arc<Api>>,
     Extension(visitor): Extension<Visitor>,
     Path(token): Path<String>,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let (by, how) = (By::Anyone, How::Finish);
+    let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    let how = match given.result {
+        None => How::Finish,
+        Some(result) if result.len() > RESULT_MAX => {
+            let detail = format!("{RESULT_MAX} bytes at most");
+            return Err(Problem::field("result", detail));
+        }
+        Some(result) => How::Archive {
+            relayed: false,
+            status: result.into_bytes().into(),
+        },
+    };
+    let by = By::Anyone;
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }
@@ -230,6 +247,31 @@ pub(super) async fn bury(
     let by = By::Anyone;
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
+}
+
+/// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
+#[utoipa::path(post, path = "/api/v1/leases/{token}/progress", tag = "leases",
+    params(("token" = String, Path)), request_body = Progress,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn progress(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (given, _share): (Progress, _) = read::body(&api.app, request).await?;
+    if given.percent.is_some_and(|percent| percent > 100) {
+        return Err(Problem::field("percent", "a number from 0 to 100"));
+    }
+    let text = given.text.map(|text| text.into_bytes().into());
+    let by = By::Anyone;
+    let progress = |id| Command::Progress {
+        id,
+        by,
+        percent: given.percent,
+        text,
+    };
+    api.settle(&visitor, &token, progress).await
 }
 
 /// The lease lasts longer.

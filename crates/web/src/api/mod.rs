@@ -155,6 +155,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/leases/{token}/fail", post(leases::fail))
         .route("/leases/{token}/bury", post(leases::bury))
         .route("/leases/{token}/extend", post(leases::extend))
+        .route("/leases/{token}/progress", post(leases::progress))
         .route("/stats", get(server::stats))
         .route("/connections", get(server::connections))
         .route("/connections/{id}", delete(server::close))

@@ -41,6 +41,7 @@ use crate::reply;
         leases::fail,
         leases::bury,
         leases::extend,
+        leases::progress,
         bulk::act,
         server::stats,
         server::connections,

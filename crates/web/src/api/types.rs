@@ -146,6 +146,25 @@ pub(super) struct Fail {
     pub(super) error: Option<String>,
 }
 
+/// How a message is finished.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Finish {
+    /// What came of it, 65536 bytes at most: the message is kept as done, with this as its
+    /// `status`, for the queue's `retention`; left out: it is gone.
+    pub(super) result: Option<String>,
+}
+
+/// How far the work has come.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Progress {
+    /// 0 to 100; left out: as it was.
+    pub(super) percent: Option<u8>,
+    /// The message's `status` from now on, 4096 bytes of it; left out: as it was.
+    pub(super) text: Option<String>,
+}
+
 /// How a message is set aside.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -245,6 +264,8 @@ pub(super) struct Shown {
     pub(super) headers: BTreeMap<String, String>,
     /// What was last said about it, such as why it was buried.
     pub(super) status: String,
+    /// How far the work on it has come, in percent, as its holder said last.
+    pub(super) progress: Option<u8>,
     /// Leases so far.
     pub(super) attempts: u32,
     /// Tries that failed, as the queue's policy counts them.
@@ -337,6 +358,10 @@ pub(super) struct Leased {
     pub(super) left_ms: Option<u64>,
     /// Leases of the message so far, this one included.
     pub(super) attempts: u32,
+    /// How far the work has come, in percent, as a holder said last.
+    pub(super) progress: Option<u8>,
+    /// What was last said about the message.
+    pub(super) status: String,
 }
 
 /// Leases of a list.
@@ -404,6 +429,8 @@ impl Leased {
             held_ms: left_ms.map(|left| lease.span_ms.saturating_sub(left)),
             left_ms,
             attempts: message.reserves,
+            progress: message.progress(),
+            status: status(message),
         }
     }
 }
@@ -437,6 +464,12 @@ impl Past {
     }
 }
 
+/// What was last said about a message.
+fn status(message: &Message) -> String {
+    let extra = message.extra.as_deref();
+    extra.map_or_else(String::new, |extra| lossy(&extra.status))
+}
+
 /// Text, with what is none replaced.
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -466,7 +499,8 @@ impl Shown {
             ttr_ms: message.ttr_ms,
             key: message.key().map(|key| lossy(key)),
             headers: attrs.iter().map(|(n, v)| (lossy(n), lossy(v))).collect(),
-            status: extra.map_or_else(String::new, |extra| lossy(&extra.status)),
+            status: status(message),
+            progress: message.progress(),
             attempts: message.reserves,
             failures: message.failures(),
             bytes: message.body.len(),

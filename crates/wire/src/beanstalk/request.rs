@@ -125,6 +125,7 @@ fn arguments<'a>(verb: &[u8], rest: &'a [u8]) -> Option<(Count, Option<Request<'
             });
             (Count::Touch, request)
         }
+        b"progress" => (Count::Other, fields.progress()),
         b"use" => (Count::Use, tube(rest).map(Request::Use)),
         b"watch" => (Count::Watch, tube(rest).map(Request::Watch)),
         b"ignore" => (Count::Ignore, tube(rest).map(Request::Ignore)),
@@ -260,6 +261,23 @@ impl<'a> Fields<'a> {
         is_word.then_some(Request::PutUnique(announced, id))
     }
 
+    fn progress(mut self) -> Option<Request<'a>> {
+        let id = MessageId(self.number(u64::MAX)?);
+        let percent = u8::try_from(self.number(100)?).ok()?;
+        let text = match self.0 {
+            [] => None,
+            [b' ', text @ ..] => Some(text.into()),
+            _ => return None,
+        };
+        let progress = Command::Progress {
+            id,
+            by: By::Owner,
+            percent: Some(percent),
+            text,
+        };
+        Some(engine(progress, BeanstalkReply::Line(b"NOTED\r\n")))
+    }
+
     fn reserve_batch(mut self) -> Option<Request<'a>> {
         let most = self.small().filter(|most| (1..=BATCH_MAX).contains(most))?;
         let wait = match self.0.is_empty() {
@@ -361,6 +379,9 @@ mod tests {
             ("put-unique 1 0 1 2  a", "BAD_FORMAT"),
             ("put-unique 1 0 1 2x a", "BAD_FORMAT"),
             ("put-unique", "UNKNOWN_COMMAND"),
+            ("progress 1", "BAD_FORMAT"),
+            ("progress 1 101", "BAD_FORMAT"),
+            ("progress 1 5x", "BAD_FORMAT"),
             ("reserve-batch 0", "BAD_FORMAT"),
             ("reserve-batch 1001", "BAD_FORMAT"),
             ("reserve-batch 10 x", "BAD_FORMAT"),

@@ -142,6 +142,9 @@ pub(super) fn job(stats: &MessageStats, output: &mut Output) {
     yaml.pair("releases", extra.map_or(0, |extra| extra.releases));
     yaml.pair("buries", extra.map_or(0, |extra| extra.buries));
     yaml.pair("kicks", extra.map_or(0, |extra| extra.kicks));
+    if let Some(percent) = message.progress() {
+        yaml.pair("progress", percent);
+    }
     yaml.send(output);
 }
 

@@ -5,6 +5,7 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use quintet_engine::PROGRESS;
 use serde_json::{Value, json};
 
 use super::super::Where;
@@ -52,6 +53,7 @@ impl Leases {
             "user",
             "since",
             "ends in",
+            "progress",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         for queue in queues {
@@ -94,10 +96,20 @@ fn lease(message: &Value, holders: &HashMap<u64, Value>) -> Value {
         "user": holder.map(|holder| holder["user"].clone()),
         "since_ms": lease["since_ms"],
         "until_ms": lease["until_ms"],
+        "progress": percent(message),
+        "status": message["status"],
     })
 }
 
-fn row(lease: &Value) -> [String; 7] {
+/// How far its holder said it has come.
+fn percent(message: &Value) -> Option<u8> {
+    let mut attrs = message["attrs"].as_array()?.iter();
+    let name = std::str::from_utf8(PROGRESS).ok()?;
+    let found = attrs.find(|attr| attr[0] == name)?;
+    found[1].as_str()?.parse().ok()
+}
+
+fn row(lease: &Value) -> [String; 8] {
     let now = crate::trust::wall_ms();
     let text = |key: &str| shown(&lease[key]);
     let since = lease["since_ms"].as_u64().map(|at| now.saturating_sub(at));
@@ -115,7 +127,25 @@ fn row(lease: &Value) -> [String; 7] {
         text("user"),
         or_none(since),
         or_none(left),
+        progress(lease),
     ]
+}
+
+/// Percent and text, as far as they are known.
+fn progress(lease: &Value) -> String {
+    let percent = lease["progress"]
+        .as_u64()
+        .map(|percent| format!("{percent} %"));
+    let text = lease["status"].as_str().filter(|text| !text.is_empty());
+    let text = text.map(|text| text.escape_debug().to_string());
+    match (percent, text) {
+        (None, None) => "-".to_owned(),
+        (percent, text) => percent
+            .into_iter()
+            .chain(text)
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
 }
 
 /// Arguments of `clients`.

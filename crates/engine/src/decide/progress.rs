@@ -1,0 +1,45 @@
+//! How far the work on a message has come, as its holder says.
+
+use crate::command::{By, ERROR_BYTES_MAX, PROGRESS, Party};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Change, Fact, Journal};
+use crate::message::{MessageId, State};
+use crate::outcome::{Outcome, Refusal};
+
+use super::admin::merged;
+
+impl Engine {
+    pub(crate) fn progress<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        (id, by): (MessageId, By),
+        percent: Option<u8>,
+        text: Option<&[u8]>,
+    ) -> Result<Outcome, Refusal> {
+        // What is reserved is in memory.
+        let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+        if message.state != State::Reserved || !self.allows(party, id, by) {
+            return Err(Refusal::NotFound);
+        }
+        let at = message.at();
+        let attrs = percent.map(|percent| {
+            let value = percent.min(100).to_string().into_bytes();
+            merged(message, vec![(PROGRESS.into(), Some(value.into()))])
+        });
+        let status = text.map(|text| text[..text.len().min(ERROR_BYTES_MAX)].into());
+        if attrs.is_some() || status.is_some() {
+            let change = Change {
+                now: self.now,
+                rank: None,
+                due: None,
+                status,
+                attrs,
+                attachments: None,
+            };
+            let change = Box::new(change);
+            self.fact(cx, Fact::Edited { at, change });
+        }
+        Ok(Outcome::Done)
+    }
+}
