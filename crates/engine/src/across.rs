@@ -21,16 +21,18 @@
 //! with *find*, which tells whether one stands already. If so its claim stays,
 //! and the shards that the change has not come to serve it as it was.
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::command::{End, Party, Take, Wait};
+use crate::command::{End, Party, Pick, Take, Wait};
 use crate::decide::{COLD_WAIT_MS, Cold};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::shards::shard_of_queue;
+use crate::store::Hash;
 use crate::time::Ms;
 use crate::waiters::{Lines, Waiter};
 
@@ -41,6 +43,8 @@ const LOOKS_MAX: u32 = 4;
 /// there, so the oldest is the one that was put first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Best {
+    /// The turn of its queue among those of the take, if these are asked in order.
+    turn: usize,
     rank: u32,
     created: Ms,
     id: MessageId,
@@ -54,7 +58,8 @@ impl Best {
             End::Oldest => age,
             End::Newest => age.reverse(),
         };
-        self.rank.cmp(&other.rank).then(age).is_gt()
+        let urgency = self.turn.cmp(&other.turn).then(self.rank.cmp(&other.rank));
+        urgency.then(age).is_gt()
     }
 }
 
@@ -561,6 +566,9 @@ impl Engine {
         let found = take.queues.iter().filter_map(|name| self.store.find(name));
         let mut queues: Lines = found.collect();
         if queues.len() > 1 {
+            if take.pick == Pick::InOrder {
+                return in_order(queues);
+            }
             queues.sort_unstable();
             queues.dedup();
         }
@@ -597,11 +605,32 @@ impl Engine {
         take: &Take,
     ) -> Result<Option<Best>, Cold> {
         let queues = self.queues_of(take);
-        let message = self.would_take(cx, take, &queues)?;
-        Ok(message.map(|message| Best {
-            rank: message.rank,
-            created: message.created,
-            id: message.id,
+        let Some(message) = self.would_take(cx, take, &queues)? else {
+            return Ok(None);
+        };
+        let (queue, rank, created, id) = (message.queue, message.rank, message.created, message.id);
+        let turn = match take.pick {
+            Pick::Best => 0,
+            Pick::InOrder => {
+                let name = &self.store.seated(queue).name;
+                let turn = take.queues.iter().position(|other| other == name);
+                turn.unwrap_or(take.queues.len())
+            }
+        };
+        Ok(Some(Best {
+            turn,
+            rank,
+            created,
+            id,
         }))
     }
+}
+
+/// Each once, where it is first named.
+fn in_order(queues: Lines) -> Lines {
+    let mut seen: HashSet<QueueId, Hash> = HashSet::default();
+    queues
+        .into_iter()
+        .filter(|&queue| seen.insert(queue))
+        .collect()
 }

@@ -2,6 +2,7 @@
 //! lacks a word adds it here, for everybody.
 
 mod about;
+mod named;
 mod sweep;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::settings::{Overrides, Pattern};
 use crate::time::Ms;
 
 pub use about::{About, Subject, Verb};
+pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct};
 pub use sweep::{Cursor, Filter, Sweep, SweepAct};
 
 /// A connection, a child process or another part of the server that can hold
@@ -143,6 +145,11 @@ pub struct PutMore {
     /// Repeating the put with the same token within a day returns the first
     /// one's id and stores nothing.
     pub token: Option<Box<[u8]>>,
+    /// The message's own name, by which whoever put it knows it: opaque, 1 to
+    /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::Refusal::BadMessageName`]), not
+    /// unique. A reserved message can be settled by it ([`Command::ByName`]), all of
+    /// a queue found by it ([`Filter::name`]).
+    pub name: Option<Arc<[u8]>>,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }
@@ -267,6 +274,17 @@ pub enum End {
     Newest,
 }
 
+/// Which of several queues a take is served from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pick {
+    /// The one with the best message: by rank, then the oldest (or newest).
+    #[default]
+    Best,
+    /// The first in the order they are named that has something. A take that
+    /// waits over queues of several shards gets what comes first.
+    InOrder,
+}
+
 /// Companions of the same key leave together, up to these limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupLimit {
@@ -314,6 +332,9 @@ pub enum LeaseTime {
     TtrOrDefault,
     /// So many ms; 0: no deadline.
     Fixed(u64),
+    /// The message's ttr, else so many ms (0: no deadline), which the taker is
+    /// then shown as if it were the message's own.
+    TtrElse(u64),
 }
 
 coded! {
@@ -325,6 +346,9 @@ coded! {
         Place = 0,
         /// The head of its rank (memcache abort).
         Head = 1,
+        /// The tail of its rank: behind all that is there when it comes back.
+        /// Several that come back in one step keep their own order.
+        Tail = 2,
     }
 }
 
@@ -345,8 +369,10 @@ pub struct LeaseAsk {
 /// Takes or looks at messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Take {
-    /// The best message over all of these. Absent queues are empty queues.
+    /// From these, as `pick` says. Absent queues are empty queues.
     pub queues: SmallVec<[Name; 1]>,
+    /// Which of them.
+    pub pick: Pick,
     /// Which end of the best rank.
     pub end: End,
     /// Pull companions of the same key too.
@@ -385,6 +411,8 @@ pub enum By {
     OwnerOrFree,
     /// Anybody (Go Job Queue DELETE, the operator).
     Anyone,
+    /// Whoever can name it, if it is under a lease of time alone.
+    Bearer,
 }
 
 /// Bytes that are kept of what a failure is said to be about.
@@ -420,6 +448,8 @@ pub enum How {
         /// What went wrong, for the operator; kept with the message. Up to [`ERROR_BYTES_MAX`]
         /// bytes are.
         error: Box<[u8]>,
+        /// Attributes to set or remove beside it.
+        note: Vec<AttrChange>,
     },
     /// Set aside.
     Bury {
@@ -595,6 +625,8 @@ pub enum Command {
         /// it; `None`: as it was.
         text: Option<Box<[u8]>>,
     },
+    /// Does something to a reserved message by its own name.
+    ByName(Box<ByName>),
     /// Leases this very message if it is ready, delayed or buried; a pause
     /// does not stop it.
     ReserveId { id: MessageId, lease: LeaseAsk },

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::command::{Caller, Command, Party, Principal};
+use crate::command::{BackTo, Caller, Command, Party, Principal};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::{Cold, Reading, durable};
 use crate::fact::{Bound, Fact, Journal, Return};
@@ -89,6 +89,8 @@ pub(crate) struct Cx<'a, J> {
     pub(crate) began: bool,
     /// Messages that expired in this step.
     pub(crate) expired: usize,
+    /// The place of what has come back to a tail in this step.
+    pub(crate) tail: Option<i64>,
     /// Queues in which something may have become available to those who wait.
     woken: SmallVec<[QueueId; 4]>,
 }
@@ -100,6 +102,7 @@ impl<'a, J> Cx<'a, J> {
             deliveries,
             began: false,
             expired: 0,
+            tail: None,
             woken: SmallVec::new(),
         }
     }
@@ -331,6 +334,7 @@ impl Engine {
                 percent,
                 text,
             } => durable(self.progress(cx, party, (*id, *by), *percent, text.as_deref())),
+            Command::ByName(by_name) => durable(self.by_name(cx, party, by_name)),
             Command::ReserveId { id, lease } => self.reserve_id(cx, party, *id, *lease),
             Command::PutMany(puts) => durable(self.put_many(cx, puts)),
             Command::Watch(take) => Ok(self.watch(cx, party, take.take())),
@@ -510,12 +514,14 @@ impl Engine {
     /// to what is gone. Call after replay, before the first command.
     pub fn begin_epoch<J: Journal>(&mut self, now: Ms, epoch: u64, journal: &mut J) {
         self.advance(now);
+        let mut tails = false;
         #[expect(clippy::disallowed_methods, reason = "they are sorted")]
         let mut lost: Vec<MessageId> = self
             .store
             .leases
             .iter()
             .filter(|(_, lease)| matches!(lease.bound, Bound::Connection | Bound::Process))
+            .inspect(|(_, lease)| tails |= lease.back_to == BackTo::Tail)
             .filter_map(|(&slot, _)| self.store.messages.get(slot).map(|message| message.id))
             .collect();
         let fact = Fact::Epoch {
@@ -523,6 +529,11 @@ impl Engine {
             now: self.now,
         };
         self.note(journal, fact);
+        if tails {
+            // What comes to a tail from now on stands behind what has come there with it.
+            let next = self.store.next_id + 1;
+            self.note(journal, Fact::IdMark(next));
+        }
         self.store.rest_anew(self.now);
         let mut deliveries = Vec::new();
         let mut cx = Cx::new(journal, &mut deliveries);

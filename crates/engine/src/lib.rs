@@ -52,10 +52,11 @@ pub use cold::{
     Written,
 };
 pub use command::{
-    About, AttrChange, BackTo, By, Caller, Command, Cursor, Dedupe, ERROR_BYTES_MAX, Edit, End,
-    Expiry, Filter, GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState, MESSAGES_PER_STEP,
-    OnRepeat, PROGRESS, Party, Past, Peek, Principal, Put, PutMore, Scope, StatsOf, Subject, Sweep,
-    SweepAct, Take, Verb, Wait, When,
+    About, AttrChange, BackTo, By, ByName, Caller, Command, Cursor, Dedupe, ERROR_BYTES_MAX, Edit,
+    End, Expiry, Filter, GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState,
+    MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, NamedAct, OnRepeat, PROGRESS, Party, Past, Peek,
+    Pick, Principal, Put, PutMore, Scope, StatsOf, Subject, Sweep, SweepAct, Take, Verb, Wait,
+    When,
 };
 pub use compound::{
     Compound, Effect, Guard, Intent, IntentKind, Intents, Seen, TableAsk, TableEntry,

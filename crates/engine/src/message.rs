@@ -156,6 +156,8 @@ pub struct Extra {
     pub kicks: u32,
     /// Tries that failed, as its queue counts them, since it came there or was put.
     pub failures: u32,
+    /// Its own name, by which whoever put it knows it.
+    pub name: Option<Arc<[u8]>>,
 }
 
 /// A file beside the log, named by a fact.
@@ -229,6 +231,11 @@ impl Message {
         let (_, value) = attrs.iter().find(|(name, _)| **name == *crate::PROGRESS)?;
         let percent = std::str::from_utf8(value).ok()?.parse().ok();
         percent.filter(|percent| *percent <= 100)
+    }
+
+    /// Its own name, if it was given one.
+    pub fn name(&self) -> Option<&Arc<[u8]>> {
+        self.extra.as_ref()?.name.as_ref()
     }
 
     /// Due time, if it was put or released with a delay.

@@ -45,6 +45,9 @@ pub enum Refusal {
     TooManyWaiters,
     /// The empty name, or one over 65,535 bytes.
     BadName,
+    /// A message's own name that is empty, or longer than
+    /// [`crate::MESSAGE_NAME_BYTES_MAX`].
+    BadMessageName,
     /// The caller has no right to do this.
     NotPermitted,
     /// What a hook looked at has changed since ([`crate::Compound`]).
@@ -90,6 +93,7 @@ impl Refusal {
         Refusal::UserBytes => "user_bytes",
         Refusal::TooManyWaiters => "too_many_waiters",
         Refusal::BadName => "bad_name",
+        Refusal::BadMessageName => "bad_message_name",
         Refusal::NotPermitted => "not_permitted",
         Refusal::Conflict => "conflict",
         Refusal::TablesFull => "tables_full",
@@ -116,6 +120,7 @@ impl Refusal {
             Refusal::UserBytes => "too many bytes stored by this user",
             Refusal::TooManyWaiters => "too many waiting clients",
             Refusal::BadName => "bad queue name",
+            Refusal::BadMessageName => "bad message name",
             Refusal::NotPermitted => "not permitted",
             Refusal::Conflict => "changed while it was being decided",
             Refusal::TablesFull => "tables full",

@@ -6,8 +6,9 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::command::{Party, Take};
+use crate::command::{Party, Pick, Take};
 use crate::message::QueueId;
+use crate::name::Name;
 use crate::store::{Store, WaitsTo};
 use crate::time::Ms;
 
@@ -19,7 +20,8 @@ pub(crate) type Lines = SmallVec<[QueueId; 1]>;
 pub(crate) struct Waiter {
     pub(crate) party: Party,
     pub(crate) standing: bool,
-    /// Without the names of its queues, which may be many.
+    /// Without the names of its queues, which may be many, unless it asks them in
+    /// their order.
     pub(crate) take: Take,
     /// Those of its queues that are this shard's, sorted.
     pub(crate) queues: Lines,
@@ -151,6 +153,19 @@ impl Waiters {
         waiter.queues.insert(at, queue);
         store.enter_line(queue, number, waiter.waits_to());
         true
+    }
+
+    /// One that asks its queues in their order knows them by name: this one is
+    /// the last of them now, or none.
+    pub(crate) fn renamed(&mut self, number: u64, name: &Name, on: bool) {
+        if let Some(waiter) = self.all.get_mut(&number)
+            && waiter.take.pick == Pick::InOrder
+        {
+            waiter.take.queues.retain(|other| other != name);
+            if on {
+                waiter.take.queues.push(name.clone());
+            }
+        }
     }
 
     /// Takes a waiter out of the line of one queue.

@@ -1,6 +1,8 @@
 //! A command and the events around it.
 
-use quintet_engine::{Command, How, MessageId, Name, Outcome, Party, Put, Refusal, Subject};
+use quintet_engine::{
+    ByName, Command, How, MessageId, Name, NamedAct, Outcome, Party, Put, Refusal, Subject,
+};
 
 use crate::error::HookError;
 use crate::event::Event;
@@ -61,6 +63,7 @@ impl HookState {
             Command::Settle { .. } | Command::SettleHeld { .. } | Command::Delete { .. } => {
                 !events.has(Event::Settle)
             }
+            Command::ByName(by_name) => !(ends_lease(by_name) && events.has(Event::Settle)),
             Command::StopWaiting
             | Command::Refer { .. }
             | Command::Touch(_)
@@ -116,6 +119,9 @@ impl HookState {
                 if self.has(Event::Settle) =>
             {
                 self.submit_settle(who, command)
+            }
+            Command::ByName(by_name) if ends_lease(&by_name) && self.has(Event::Settle) => {
+                self.submit_settle(who, Command::ByName(by_name))
             }
             command => self.plain(command),
         };
@@ -333,10 +339,25 @@ fn first_queue(subject: Subject<'_>) -> Option<&Name> {
     subject.queues().next()
 }
 
+/// True if it settles what it names.
+fn ends_lease(by_name: &ByName) -> bool {
+    matches!(by_name.act, NamedAct::Settle(_))
+}
+
 fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
     let table = shown_command(lua, command)?;
     let mut word = "delete";
-    if let Command::Settle { how, .. } | Command::SettleHeld { how, .. } = command {
+    let how = if let Command::Settle { how, .. } | Command::SettleHeld { how, .. } = command {
+        Some(how)
+    } else if let Command::ByName(by_name) = command
+        && let NamedAct::Settle(how) = &by_name.act
+    {
+        table.raw_set("message_name", lua.create_string(&by_name.name)?)?;
+        Some(how)
+    } else {
+        None
+    };
+    if let Some(how) = how {
         word = match how {
             How::Finish => "finish",
             How::Archive { .. } => "archive",

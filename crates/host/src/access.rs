@@ -36,6 +36,8 @@ enum Route {
     Across(Box<Across>),
     /// A move: from where, where to.
     Between(usize, usize, Name),
+    /// One after the other, until one has what it names.
+    InTurn,
     /// All it names at once.
     Together,
 }
@@ -60,6 +62,7 @@ impl Access<'_> {
         match self.route(caller.party, &command) {
             Route::One(shard) => self.ask(shard, caller, command),
             Route::All => self.ask_all(caller, &command),
+            Route::InTurn => self.ask_in_turn(caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
             Route::Together => {
@@ -148,6 +151,21 @@ impl Access<'_> {
         Decided::Now(outcome, Name::default(), need)
     }
 
+    /// Asks the shards one after the other, until one has what the command is about.
+    fn ask_in_turn(&mut self, caller: Caller, command: &Command) -> Decided {
+        let (none, name) = (Outcome::Refused(Refusal::NotFound), Name::default());
+        let mut missed = Need::default();
+        for shard in 0..self.core.shards.len() {
+            match self.ask(shard, caller, command.clone()) {
+                Decided::Now(Outcome::Refused(Refusal::NotFound), _, need) => {
+                    missed = missed.and(need);
+                }
+                decided @ (Decided::Now(..) | Decided::Later) => return decided,
+            }
+        }
+        Decided::Now(none, name, missed)
+    }
+
     fn route(&self, party: Party, command: &Command) -> Route {
         let shards = self.core.shards.len();
         if shards == 1 {
@@ -173,6 +191,7 @@ impl Access<'_> {
         match command.about().subject {
             Subject::Nothing => Route::One(0),
             Subject::All => Route::All,
+            Subject::Named => Route::InTurn,
             Subject::Slice(shard) => Route::One(usize::from(shard).min(shards - 1)),
             Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
             Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
@@ -237,6 +256,7 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName
+        | Refusal::BadMessageName
         | Refusal::NotPermitted
         | Refusal::Conflict
         | Refusal::TablesFull

@@ -410,7 +410,13 @@ mod tests {
         tried.settle(id, release);
         tried.world.take(1, reserve("work"));
         let error = (*b"no disk").into();
-        tried.settle(id, How::Fail { error });
+        tried.settle(
+            id,
+            How::Fail {
+                error,
+                note: Vec::new(),
+            },
+        );
         tried.world.take(1, reserve("work"));
         tried.world.hang_up(1);
         tried.world.take(1, reserve("work"));

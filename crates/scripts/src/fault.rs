@@ -54,6 +54,7 @@ impl From<Refusal> for Fault {
             | Refusal::UserBytes
             | Refusal::TooManyWaiters
             | Refusal::BadName
+            | Refusal::BadMessageName
             | Refusal::NotPermitted
             | Refusal::Conflict
             | Refusal::TablesFull

@@ -95,25 +95,28 @@ fn extra() -> impl Strategy<Value = Extra> {
         ),
         (
             (ms(), number(), small(), small(), small(), small(), number()),
-            small(),
+            (small(), prop::option::of(bytes())),
         ),
     )
         .prop_map(
-            |((key, due, expires), (attrs, attachments, status), (counts, failures))| Extra {
-                key: key.map(Into::into),
-                due,
-                expires,
-                attrs,
-                attachments,
-                status,
-                changed: counts.0,
-                bury_order: counts.1,
-                timeouts: counts.2,
-                releases: counts.3,
-                buries: counts.4,
-                kicks: counts.5,
-                delay_ms: counts.6,
-                failures,
+            |((key, due, expires), (attrs, attachments, status), (counts, (failures, name)))| {
+                Extra {
+                    key: key.map(Into::into),
+                    due,
+                    expires,
+                    attrs,
+                    attachments,
+                    status,
+                    changed: counts.0,
+                    bury_order: counts.1,
+                    timeouts: counts.2,
+                    releases: counts.3,
+                    buries: counts.4,
+                    kicks: counts.5,
+                    delay_ms: counts.6,
+                    failures,
+                    name: name.map(Into::into),
+                }
             },
         )
 }

@@ -119,6 +119,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.kicks != 0,
         extra.delay_ms != 0,
         extra.failures != 0,
+        extra.name.is_some(),
     ];
     w.number(
         bits.iter()
@@ -150,6 +151,9 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         if number != 0 {
             w.number(number);
         }
+    }
+    if let Some(name) = &extra.name {
+        w.bytes(name);
     }
 }
 
@@ -211,7 +215,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
 
 fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     let bits = r.number()?;
-    if bits >= 1 << 14 {
+    if bits >= 1 << 15 {
         return Err(FactError::BadField("extra"));
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
@@ -238,5 +242,10 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         kicks: if has(11) { r.small("kicks")? } else { 0 },
         delay_ms: if has(12) { r.number()? } else { 0 },
         failures: if has(13) { r.small("failures")? } else { 0 },
+        name: if has(14) {
+            Some(Arc::from(r.bytes()?))
+        } else {
+            None
+        },
     })
 }

@@ -84,6 +84,8 @@ pub enum Subject<'a> {
     Between(&'a Name, &'a Name),
     /// A message, whatever its queue.
     Message(MessageId),
+    /// A message, by its own name, in whichever queue and shard it is.
+    Named,
     /// A message that goes to a queue.
     MessageTo(MessageId, &'a Name),
     Table(&'a Name),
@@ -103,6 +105,7 @@ impl<'a> Subject<'a> {
             | Subject::All
             | Subject::Slice(_)
             | Subject::Message(_)
+            | Subject::Named
             | Subject::Table(_)
             | Subject::Several => (&[], &[]),
         };
@@ -149,6 +152,11 @@ impl Command {
             Command::Touch(id) => (Verb::Touch, Subject::Message(*id)),
             Command::Extend { id, .. } => (Verb::Touch, Subject::Message(*id)),
             Command::Progress { id, .. } => (Verb::Touch, Subject::Message(*id)),
+            Command::ByName(by_name) => {
+                let queue = by_name.queue.as_ref();
+                let subject = queue.map_or(Subject::Named, Subject::Queue);
+                (by_name.act.verb(), subject)
+            }
             Command::ReserveId { id, .. } => (Verb::Reserve, Subject::Message(*id)),
             Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
             Command::Peek(

@@ -80,6 +80,8 @@ pub struct Filter {
     pub body: Option<Box<[u8]>>,
     /// It has this grouping key.
     pub key: Option<Box<[u8]>>,
+    /// It has this name of its own.
+    pub name: Option<Box<[u8]>>,
     /// It has these named values.
     pub attrs: Vec<Attr>,
     /// It came by the dead-letter rule, or expired elsewhere.
@@ -91,7 +93,11 @@ pub struct Filter {
 impl Filter {
     /// True if it goes by what messages are, and not by their age alone.
     pub(crate) fn picks(&self) -> bool {
-        self.body.is_some() || self.key.is_some() || !self.attrs.is_empty() || self.dead
+        self.body.is_some()
+            || self.key.is_some()
+            || self.name.is_some()
+            || !self.attrs.is_empty()
+            || self.dead
     }
 
     /// True if the message is one of them.
@@ -105,6 +111,8 @@ impl Filter {
             && (!self.dead || message.came_from().is_some())
             && (self.key.as_deref())
                 .is_none_or(|key| message.key().is_some_and(|own| **own == *key))
+            && (self.name.as_deref())
+                .is_none_or(|name| message.name().is_some_and(|own| **own == *name))
             && self.attrs.iter().all(has)
             && (self.body.as_deref()).is_none_or(|part| {
                 let body = message.body.as_small();

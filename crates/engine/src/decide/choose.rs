@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Cold;
 use crate::cold::{BlockAt, Lane, Order};
-use crate::command::{End, Take};
+use crate::command::{End, Pick, Take};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
@@ -89,7 +89,7 @@ impl Engine {
             };
             if best
                 .order()
-                .is_none_or(|best| is_better(take.end, order, best))
+                .is_none_or(|best| take.pick == Pick::Best && is_better(take.end, order, best))
             {
                 best = found;
             }
@@ -119,7 +119,11 @@ impl Engine {
             let found = self.candidate(cx, take, queue, walked.map(|walked| walked.last));
             best = match (best.order(), found.order()) {
                 (None, _) => found,
-                (Some(best), Some(order)) if is_better(take.end, order, best) => found,
+                (Some(best), Some(order))
+                    if take.pick == Pick::Best && is_better(take.end, order, best) =>
+                {
+                    found
+                }
                 _ => best,
             };
         }

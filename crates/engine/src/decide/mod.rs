@@ -16,6 +16,7 @@ mod choose;
 mod cold;
 mod compound;
 mod keep;
+mod named;
 mod progress;
 mod put;
 mod room;

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::Stop;
 use super::cold::Cold;
+use super::named::has_bad_name;
 use crate::command::{Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
@@ -317,6 +318,9 @@ impl Engine {
         if put.more.as_ref().is_some_and(|more| has_long_key(more)) {
             return Err(Refusal::MessageTooLarge);
         }
+        if has_bad_name(put) {
+            return Err(Refusal::BadMessageName);
+        }
         let repeat = self.repeat_of(id, put)?;
         if let Repeat::Of(_) = repeat {
             return Ok(repeat);
@@ -501,12 +505,16 @@ impl Engine {
                 key,
                 mut attrs,
                 attachments,
+                name,
                 past,
                 ..
             } = *more;
             message.selectable = !held_back;
             if prepared {
                 message.state = State::Prepared;
+            }
+            if name.is_some() {
+                message.extra_mut().name = name;
             }
             if key.is_some() || !attrs.is_empty() || !attachments.is_empty() {
                 attrs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -578,6 +586,7 @@ impl Engine {
                 expires: put.expires,
                 attrs: put.attrs,
                 attachments: put.attachments,
+                name: put.name,
                 ..extra
             })),
         };

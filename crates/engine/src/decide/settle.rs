@@ -1,10 +1,11 @@
 //! Ending leases, by their holder or by themselves.
 
 use super::Stop;
+use super::admin::merged;
 use crate::command::{BackTo, By, ERROR_BYTES_MAX, How, Party};
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Removal, Return, Transfer};
+use crate::fact::{Bound, Change, Fact, Journal, Removal, Return, Transfer};
 use crate::message::{MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
@@ -127,7 +128,8 @@ impl Engine {
         match (by, self.store.leases.get(&slot)) {
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
             (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party && party != Party(0),
-            (By::Owner, None) => false,
+            (By::Bearer, Some(lease)) => lease.bound == Bound::Time,
+            (By::Owner | By::Bearer, None) => false,
         }
     }
 
@@ -178,7 +180,16 @@ impl Engine {
                 };
                 self.give_back_as(cx, id, Return::Released, back);
             }
-            How::Fail { error } => {
+            How::Fail { error, note } => {
+                if !note.is_empty() && !doomed {
+                    let attrs = Some(merged(message, note.clone()));
+                    let change = Box::new(Change {
+                        now,
+                        attrs,
+                        ..Change::default()
+                    });
+                    self.fact(cx, Fact::Edited { at, change });
+                }
                 let back = Back {
                     failed: Some(Failed::Said(error)),
                     ..Back::at(at.rank)
@@ -262,6 +273,7 @@ impl Engine {
         let place = match back.to.unwrap_or(lease_says) {
             BackTo::Place => at.place,
             BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
+            BackTo::Tail => self.tail_place(cx, at.queue),
         };
         let settings = &self.store.seated(at.queue).live.settings;
         let failed: Option<Box<[u8]>> = match back.failed {
@@ -291,6 +303,20 @@ impl Engine {
         if enough {
             self.dead_letter(cx, id);
         }
+    }
+
+    /// A place behind all that is in the queue: an id that no message will have. What comes back
+    /// in one step shares it, as long as no other id was given.
+    fn tail_place<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) -> i64 {
+        if let Some(place) = cx.tail
+            && self.store.last_id().0 as i64 == place
+        {
+            return place;
+        }
+        let logged = !self.store.seated(queue).live.settings.memory;
+        let place = self.next_id(cx, logged).0 as i64;
+        cx.tail = Some(place);
+        place
     }
 
     fn is_spent(&self, id: MessageId) -> bool {

@@ -5,7 +5,7 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::command::{LeaseAsk, LeaseOwner, LeaseTime, Party, Take, Wait};
+use crate::command::{LeaseAsk, LeaseOwner, LeaseTime, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal};
 use crate::message::{Message, MessageId, QueueId, State};
@@ -111,6 +111,7 @@ impl Engine {
             return done;
         };
         if !on {
+            self.waiters.renamed(number, name, false);
             if let Some(queue) = self.store.find(name) {
                 self.waiters.leave_one(number, queue, &mut self.store);
                 self.forget_unused(queue);
@@ -119,6 +120,7 @@ impl Engine {
         }
         match self.find_or_make(name) {
             Ok(queue) => {
+                self.waiters.renamed(number, name, true);
                 if self.waiters.enter_one(number, queue, &mut self.store) {
                     cx.wake(queue);
                 }
@@ -267,10 +269,15 @@ impl Engine {
 
     /// Those of the take's queues that are this shard's; makes those that do
     /// not exist. The take has no names afterwards, as they may be many: what
-    /// waits goes by its lines, which change.
+    /// waits goes by its lines, which change. One that asks them in their order
+    /// keeps them, as lines are sorted.
     fn lines_of(&mut self, take: &mut Take) -> Result<Lines, Refusal> {
         let mut queues = Lines::new();
-        for name in std::mem::take(&mut take.queues) {
+        let names = std::mem::take(&mut take.queues);
+        if take.pick == Pick::InOrder {
+            take.queues = names.clone();
+        }
+        for name in names {
             if self.belongs_elsewhere(&name) {
                 // It has several queues, of which this shard may have one line.
                 if take.look {
@@ -397,7 +404,8 @@ impl Engine {
             ),
             Some(ask) => {
                 let lease = self.lease_for(party, slot, ask);
-                let given_ms = (ask.time == LeaseTime::TtrOrDefault).then_some(lease.span_ms);
+                let given_ms = matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_))
+                    .then_some(lease.span_ms);
                 self.fact(cx, Fact::Leased { at, lease });
                 let mut handed = self.store.messages.at(slot).clone();
                 // The taker is to know how long it has.
@@ -458,6 +466,7 @@ impl Engine {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
             LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
             LeaseTime::Fixed(ms) => ms,
+            LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
         };
         let until = (span_ms > 0).then(|| self.after(span_ms));
         let bound = match (ask.owner, until) {
@@ -531,7 +540,9 @@ impl Engine {
                 woken.retain(|id| queues.binary_search(id).is_err());
                 continue;
             }
-            match self.serve_one(cx, party, &take, &queues, claim.as_ref()) {
+            let in_order = (take.pick == Pick::InOrder).then(|| self.queues_of(&take));
+            let asked = in_order.as_ref().unwrap_or(&queues);
+            match self.serve_one(cx, party, &take, asked, claim.as_ref()) {
                 // Another shard has served it.
                 Served::Elsewhere => self.drop_waiter(number),
                 Served::Found(Some((outcome, hold))) => {

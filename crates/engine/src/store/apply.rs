@@ -35,7 +35,12 @@ impl Durable {
                 delay_ms,
                 why,
                 failed,
-            } => self.release(at, rank, place, (due, delay_ms), why, failed),
+            } => {
+                if place > 0 && place != at.place {
+                    self.use_up(place);
+                }
+                self.release(at, rank, place, (due, delay_ms), why, failed);
+            }
             Fact::Touched { at, until } => self.touch(at.id, until),
             Fact::Buried {
                 at,
@@ -302,10 +307,12 @@ impl Durable {
         let Some(lease) = self.leases.get_mut(&slot) else {
             return;
         };
+        let before = *lease;
         if let Some(old) = lease.until.replace(until) {
             self.lease_ends.remove(&(old, id));
         }
         self.lease_ends.insert((until, id));
+        self.named_anew(slot, before);
     }
 
     fn release(
@@ -397,8 +404,7 @@ impl Durable {
         }
         self.count_in(to, |totals| totals.moved_in += 1);
         // The place is an id that no message will have.
-        self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
-        self.marked = self.marked.max(self.next_id);
+        self.use_up(place);
         let Some(slot) = self.slot(at.id) else { return };
         if self.queue(to).is_none() {
             self.take_out(slot);
@@ -410,6 +416,12 @@ impl Durable {
             message.place = place;
         });
         self.forget_empty_ghost(at.queue);
+    }
+
+    /// An id that serves as a place is no message's.
+    fn use_up(&mut self, place: i64) {
+        self.next_id = self.next_id.max((place as u64 & !self.id_bits) + 1);
+        self.marked = self.marked.max(self.next_id);
     }
 
     fn begin_epoch(&mut self, epoch: u64, _now: Ms) {
@@ -451,10 +463,12 @@ impl Durable {
             .get(&slot)
             .map_or(BackTo::Place, |lease| lease.back_to);
         let head = self.queue(at.queue).map_or(0, |queue| queue.head);
-        let place = if back_to == BackTo::Head {
-            head.min(0) - 1
-        } else {
-            at.place
+        let place = match back_to {
+            BackTo::Head => head.min(0) - 1,
+            // Behind all there are, and as no id is used up here also where replay begins
+            // later and sees fewer of them: they keep their own order by their ids.
+            BackTo::Tail => (self.next_id | self.id_bits) as i64,
+            BackTo::Place => at.place,
         };
         self.release(at, at.rank, place, (None, 0), Return::Lost, None);
     }

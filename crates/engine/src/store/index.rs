@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::Durable;
 use super::cold::run_of_body;
+use super::named;
 use super::queue::GroupOrder;
 use crate::body::Body;
 use crate::cold::{Lane, URGENT_BELOW};
@@ -108,6 +109,8 @@ impl Durable {
             queues,
             expiries,
             sums,
+            leases,
+            named,
             ..
         } = self;
         let message = messages.at_mut(slot);
@@ -145,6 +148,9 @@ impl Durable {
             State::Reserved => {
                 queue.reserved.insert(id, slot);
                 sums.reserved += one;
+                if message.extra.is_some() {
+                    named::enter(named, message, leases.get(&slot));
+                }
             }
             State::Buried => {
                 let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);
@@ -234,6 +240,8 @@ impl Durable {
             queues,
             expiries,
             sums,
+            leases,
+            named,
             ..
         } = self;
         let message = messages.at_mut(slot);
@@ -293,6 +301,9 @@ impl Durable {
                 let was = queue.reserved.remove(&id);
                 assert!(was.is_some(), "what is reserved is among its queue's");
                 sums.reserved -= one;
+                if message.extra.is_some() {
+                    named::leave(named, message, leases.get(&slot));
+                }
             }
             State::Buried => {
                 let order = message.extra.as_ref().map_or(0, |extra| extra.bury_order);

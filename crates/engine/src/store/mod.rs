@@ -10,6 +10,7 @@ mod image;
 mod index;
 mod makers;
 mod marks;
+mod named;
 mod outbox;
 mod queue;
 mod slab;
@@ -71,6 +72,8 @@ pub(crate) struct Durable {
     pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
     /// Leases by holder, oldest first. An index over `leases`.
     pub(crate) held: HashMap<Party, SmallVec<[MessageId; 2]>, Hash>,
+    /// Reserved messages by their own names. An index over `leases`.
+    named: named::Named,
     /// Prepared and ready messages with an expiry time.
     pub(crate) expiries: BTreeSet<(Ms, MessageId)>,
     pub(crate) marks: HashMap<MarkKey, Memory, Hash>,

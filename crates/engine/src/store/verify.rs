@@ -61,6 +61,7 @@ impl Durable {
             self.body_bytes
         );
         self.verify_marks()?;
+        self.verify_named()?;
         self.verify_cold()?;
         self.verify_tables()?;
         self.verify_weights()?;

@@ -28,6 +28,7 @@ fn settle(w: &mut World, party: u64, id: MessageId, how: How) {
 fn fail(error: &str) -> How {
     How::Fail {
         error: error.as_bytes().into(),
+        note: Vec::new(),
     }
 }
 

@@ -71,7 +71,11 @@ impl Access<'_> {
                     parts.entry(shard).or_default().compound.then = Some(Box::new(then));
                     home = Some(shard);
                 }
-                Route::All | Route::Across(_) | Route::Between(..) | Route::Together => {
+                Route::All
+                | Route::InTurn
+                | Route::Across(_)
+                | Route::Between(..)
+                | Route::Together => {
                     last = Some(then);
                 }
             },

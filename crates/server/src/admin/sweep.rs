@@ -53,6 +53,7 @@ struct Ask {
     /// A part of the body.
     body: Option<Text>,
     key: Option<Text>,
+    name: Option<Text>,
     #[serde(default)]
     attrs: Vec<(Text, Text)>,
     #[serde(default)]
@@ -87,6 +88,7 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
     let filter = Filter {
         body: ask.body.map(bytes),
         key: ask.key.map(bytes),
+        name: ask.name.map(bytes),
         attrs: attrs.map(|(n, v)| (bytes(n), bytes(v))).collect(),
         dead: ask.dead,
         older_ms: ask.older_ms,

@@ -123,6 +123,8 @@ pub struct Model {
     references: Vec<Reference>,
     marks: Vec<Mark>,
     turns: u64,
+    /// The place of what has come back to a tail in this step.
+    tail: Option<u64>,
     idle_scan: Ms,
 }
 
@@ -145,6 +147,7 @@ impl Model {
             references: Vec::new(),
             marks: Vec::new(),
             turns: 0,
+            tail: None,
             idle_scan: Ms(0),
         }
     }
@@ -152,6 +155,7 @@ impl Model {
     /// Does one command; `None`: the take waits.
     pub fn submit(&mut self, now: Ms, party: Party, command: Command) -> Option<Outcome> {
         self.now = now;
+        self.tail = None;
         self.expire_all();
         let outcome = match self.run(party, command) {
             Ok(outcome) => outcome,
@@ -187,6 +191,7 @@ impl Model {
                 percent,
                 text,
             } => self.progress((party, by), id, percent, text)?,
+            Command::ByName(by_name) => self.by_name(party, *by_name)?,
             Command::ReserveId { id, lease } => self.reserve_id(party, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
             Command::Delete { id, by } => self.delete(party, id, by)?,
@@ -234,6 +239,7 @@ impl Model {
     /// order in which messages expire that are in runs and others.
     pub fn tick(&mut self, now: Ms, late: &BTreeSet<MessageId>) {
         self.now = now;
+        self.tail = None;
         self.end_leases();
         self.end_retention();
         self.expire_all_but(late);
@@ -250,6 +256,7 @@ impl Model {
     /// The party is gone.
     pub fn disconnect(&mut self, now: Ms, party: Party) {
         self.now = now;
+        self.tail = None;
         self.expire_all();
         self.waiters.retain(|waiter| waiter.party != party);
         self.references.retain(|other| other.party != party);
@@ -304,9 +311,18 @@ impl Model {
             .map(|item| item.message.id)
             .collect();
         lost.sort();
+        let to_tail = |item: &Item| {
+            let lost = item.lease.as_ref().filter(|l| l.bound != Bound::Time);
+            lost.is_some_and(|lease| lease.back_to == BackTo::Tail)
+        };
+        let tails = self.items.iter().any(to_tail);
+        // They share a place, which is that of no message.
+        self.tail = Some(self.next_id);
         for &id in lost.iter().rev() {
             self.end_lost(id);
         }
+        self.next_id += u64::from(tails);
+        self.known = self.next_id;
         for item in &mut self.items {
             if let Some(lease) = &mut item.lease {
                 lease.party = Party(0);

@@ -101,6 +101,10 @@ impl Model {
         if put.body.len() > settings.message_bytes_max {
             return Err(Refusal::MessageTooLarge);
         }
+        let name = put.more.as_ref().and_then(|more| more.name.as_ref());
+        if name.is_some_and(|name| name.is_empty() || name.len() > 255) {
+            return Err(Refusal::BadMessageName);
+        }
         self.repeat_of(queue, put)
     }
 
@@ -330,6 +334,7 @@ impl Model {
         message.selectable = !more.held_back;
         message.extra = Some(Box::new(Extra {
             key: more.key,
+            name: more.name,
             due: due(put.due, now),
             delay_ms: due(put.due, now).map_or(0, |due| due.since(now)),
             expires: match (expires, bound) {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use quintet_engine::{
-    BackTo, By, DeadLetter, How, MessageId, Ms, Name, Outcome, Party, QueueId, Refusal, RetryOn,
-    Return, State, Transfer,
+    AttrChange, BackTo, Bound, By, ByName, DeadLetter, How, Message, MessageId, Ms, Name, NamedAct,
+    Outcome, Party, QueueId, Refusal, RetryOn, Return, State, Transfer,
 };
 
 use super::put::due;
-use super::{IDLE_SCAN_MS, Model};
+use super::{IDLE_SCAN_MS, Item, Model};
 
 impl Model {
     pub(super) fn settle(
@@ -54,6 +54,50 @@ impl Model {
         by: By,
     ) -> Result<Outcome, Refusal> {
         self.settle(party, id, by, How::Finish)
+    }
+
+    /// Of several the one whose lease has run longest.
+    pub(super) fn by_name(&mut self, party: Party, by_name: ByName) -> Result<Outcome, Refusal> {
+        let queue = match &by_name.queue {
+            Some(name) => Some(self.find(name).ok_or(Refusal::NotFound)?),
+            None => None,
+        };
+        let since = |item: &Item| {
+            let lease = item.lease.as_ref()?;
+            Some(
+                lease
+                    .until
+                    .map_or(0, |until| until.0.saturating_sub(lease.span_ms)),
+            )
+        };
+        let found = self.items.iter().filter(|item| {
+            let message = &item.message;
+            message.name().is_some_and(|name| **name == *by_name.name)
+                && queue.is_none_or(|queue| message.queue == queue)
+                && message.state == State::Reserved
+                && self.allows(party, message.id, by_name.by)
+        });
+        let first = found.min_by_key(|item| (since(item), item.message.id));
+        let message = first.ok_or(Refusal::NotFound)?.message.clone();
+        match by_name.act {
+            NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
+            NamedAct::Settle(how) => self.settle(party, message.id, by_name.by, how),
+            NamedAct::Extend(ms) => self.extend(message.id, ms),
+        }
+    }
+
+    /// A place behind all that is there; what comes back in one step shares it.
+    fn tail_place(&mut self, queue: QueueId) -> i64 {
+        let next = self.next_id;
+        let place = match self.tail {
+            Some(place) if next <= place + 1 => place,
+            _ => {
+                let logged = !self.settings_of(queue).memory;
+                self.new_id(logged).0
+            }
+        };
+        self.tail = Some(place);
+        place as i64
     }
 
     pub(super) fn extend(&mut self, id: MessageId, ms: Option<u64>) -> Result<Outcome, Refusal> {
@@ -113,7 +157,8 @@ impl Model {
         let lease = self.item(id).and_then(|item| item.lease.as_ref());
         match (by, lease) {
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
-            (By::Owner, None) => false,
+            (By::Bearer, Some(lease)) => lease.bound == Bound::Time,
+            (By::Owner | By::Bearer, None) => false,
             (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party,
         }
     }
@@ -158,7 +203,10 @@ impl Model {
                 let failed = self.fails(id, Return::Released, due);
                 self.give_back_as(id, Return::Released, (rank, due), back_to, failed);
             }
-            How::Fail { error } => {
+            How::Fail { error, note } => {
+                if !doomed {
+                    note_down(&mut item.message, note);
+                }
                 let rank = item.message.rank;
                 self.give_back_as(id, Return::Released, (rank, None), None, Some(error));
             }
@@ -280,10 +328,16 @@ impl Model {
         }
         extra.releases += u32::from(why == Return::Released);
         extra.timeouts += u32::from(why == Return::Timeout);
-        if back_to.unwrap_or(says) == BackTo::Head {
-            let head = self.queue_mut(queue);
-            head.head -= 1;
-            let place = head.head;
+        let place = match back_to.unwrap_or(says) {
+            BackTo::Place => None,
+            BackTo::Head => {
+                let head = self.queue_mut(queue);
+                head.head -= 1;
+                Some(head.head)
+            }
+            BackTo::Tail => Some(self.tail_place(queue)),
+        };
+        if let Some(place) = place {
             let message = &mut self.item_mut(id).message;
             message.set_decided(place, message.is_doomed());
         }
@@ -500,5 +554,15 @@ impl Model {
                 self.tidy();
             }
         }
+    }
+}
+
+/// Sets attributes, and removes them.
+fn note_down(message: &mut Message, note: Vec<AttrChange>) {
+    for (name, value) in note {
+        let attrs = &mut message.extra_mut().attrs;
+        attrs.retain(|(other, _)| *other != name);
+        attrs.extend(value.map(|value| (name, value)));
+        attrs.sort();
     }
 }

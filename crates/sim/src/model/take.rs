@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use quintet_engine::{
     Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome, Party,
-    QueueId, Refusal, State, Take, Wait,
+    Pick, QueueId, Refusal, State, Take, Wait,
 };
 
 use super::{Held, Item, Model, Waiter};
@@ -241,6 +241,9 @@ impl Model {
             End::Oldest => found.sort_by_key(|m| (m.rank, m.place(), m.id)),
             End::Newest => found.sort_by_key(|m| (m.rank, Reverse(m.place()), Reverse(m.id))),
         }
+        if take.pick == Pick::InOrder {
+            found.sort_by_key(|m| queues.iter().position(|&queue| queue == m.queue));
+        }
         found
     }
 
@@ -321,6 +324,7 @@ impl Model {
             LeaseTime::OwnTtr => item.message.ttr_ms.unwrap_or(0),
             LeaseTime::TtrOrDefault => item.message.ttr_ms.unwrap_or(default),
             LeaseTime::Fixed(ms) => ms,
+            LeaseTime::TtrElse(ms) => item.message.ttr_ms.unwrap_or(ms),
         };
         let bound = match ask.owner {
             LeaseOwner::Connection => Bound::Connection,
@@ -340,7 +344,7 @@ impl Model {
             turn,
         });
         let mut handed = item.message.clone();
-        if ask.time == LeaseTime::TtrOrDefault {
+        if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
             handed.ttr_ms = Some(span_ms);
         }
         handed

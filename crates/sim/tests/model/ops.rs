@@ -143,10 +143,11 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.15, dedupe),
         prop::option::weighted(0.15, text()),
         prop::option::weighted(0.15, past()),
+        prop::option::weighted(0.4, message_name()),
     );
     prop::option::weighted(
         0.5,
-        more.prop_map(|(held_back, prepared, key, dedupe, token, past)| {
+        more.prop_map(|(held_back, prepared, key, dedupe, token, past, name)| {
             Box::new(PutMore {
                 held_back,
                 prepared,
@@ -154,10 +155,31 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                 dedupe,
                 token,
                 past: past.map(Box::new),
+                name: name.map(Into::into),
                 ..PutMore::default()
             })
         }),
     )
+}
+
+fn message_name() -> impl Strategy<Value = Box<[u8]>> {
+    of(&["", "n", "n", "n", "o", "o"]).prop_map(|text| text.as_bytes().into())
+}
+
+fn by_name() -> impl Strategy<Value = ByName> {
+    let act = prop_oneof![
+        2 => Just(NamedAct::Look),
+        4 => how().prop_map(NamedAct::Settle),
+        1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAct::Extend),
+    ];
+    let queue = prop::option::weighted(0.3, name());
+    let by = of(&[By::Bearer, By::Bearer, By::Anyone, By::Owner]);
+    (queue, message_name(), by, act).prop_map(|(queue, name, by, act)| ByName {
+        queue,
+        name,
+        by,
+        act,
+    })
 }
 
 /// Times before, in and after those of the run.
@@ -185,7 +207,7 @@ fn past() -> impl Strategy<Value = Past> {
 }
 
 fn back_to() -> impl Strategy<Value = BackTo> {
-    of(&[BackTo::Place, BackTo::Head])
+    of(&[BackTo::Place, BackTo::Head, BackTo::Tail])
 }
 
 fn ask() -> impl Strategy<Value = LeaseAsk> {
@@ -202,6 +224,7 @@ fn ask() -> impl Strategy<Value = LeaseAsk> {
         LeaseTime::Fixed(0),
         LeaseTime::Fixed(10),
         LeaseTime::Fixed(25),
+        LeaseTime::TtrElse(12),
     ]);
     (owner, time, back_to(), of(&[0, 0, 0, 1, 2])).prop_map(|(owner, time, back_to, held_max)| {
         LeaseAsk {
@@ -229,7 +252,12 @@ fn take() -> impl Strategy<Value = Take> {
         }),
     );
     (
-        (queues, of(&[End::Oldest, End::Oldest, End::Newest]), group),
+        (
+            queues,
+            of(&[Pick::Best, Pick::InOrder]),
+            of(&[End::Oldest, End::Oldest, End::Newest]),
+            group,
+        ),
         prop::option::weighted(0.6, ask()),
         (prop::bool::weighted(0.1), wait, of(&[0, 1, 1, 2, 3])),
         (
@@ -241,12 +269,13 @@ fn take() -> impl Strategy<Value = Take> {
     )
         .prop_map(
             |(
-                (queues, end, group),
+                (queues, pick, end, group),
                 lease,
                 (look, wait, messages_max),
                 (body_max, refuse_if_held, held_anywhere, deadline_soon_ms),
             )| Take {
                 queues: queues.into_iter().collect(),
+                pick,
                 end,
                 group,
                 lease,
@@ -268,7 +297,8 @@ fn how() -> impl Strategy<Value = How> {
         4 => (rank(), when(), prop::option::of(back_to()))
             .prop_map(|(rank, due, back_to)| How::Release { rank, due, back_to }),
         2 => (rank(), text()).prop_map(|(rank, reason)| How::Bury { rank, reason }),
-        1 => text().prop_map(|error| How::Fail { error }),
+        1 => (text(), prop::option::weighted(0.3, (text(), prop::option::of(text()))))
+            .prop_map(|(error, note)| How::Fail { error, note: note.into_iter().collect() }),
     ]
 }
 
@@ -279,6 +309,7 @@ fn by() -> impl Strategy<Value = By> {
         By::OwnerOrFree,
         By::OwnerOrFree,
         By::Anyone,
+        By::Bearer,
     ])
 }
 
@@ -407,6 +438,7 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(queue, state, max)| Command::Kick { queue, state, max }),
         2 => (name(), name(), state(), 0..4u64)
             .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
+        8 => by_name().prop_map(|by_name| Command::ByName(Box::new(by_name))),
         4 => sweep().prop_map(|sweep| Command::Sweep(Box::new(sweep))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
             .prop_map(|(queue, for_ms)| Command::Pause { queue, for_ms }),
@@ -445,9 +477,14 @@ fn sweep() -> impl Strategy<Value = Sweep> {
         1 => name().prop_map(SweepAct::Move),
         2 => Just(SweepAct::Redrive),
     ];
-    let filter =
-        (prop::option::weighted(0.2, text()), of(&[0, 0, 10])).prop_map(|(key, older_ms)| Filter {
+    let filter = (
+        prop::option::weighted(0.2, text()),
+        prop::option::weighted(0.2, message_name()),
+        of(&[0, 0, 10]),
+    )
+        .prop_map(|(key, name, older_ms)| Filter {
             key,
+            name,
             older_ms,
             ..Filter::default()
         });

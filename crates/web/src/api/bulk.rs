@@ -63,6 +63,7 @@ pub(super) async fn act(
     let filter = Filter {
         body: given.contains.map(bytes),
         key: given.key.map(bytes),
+        name: given.name.map(bytes),
         attrs: attrs
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect(),

@@ -224,7 +224,13 @@ pub(super) async fn fail(
 ) -> Result<Response, Problem> {
     let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
     let error = given.error.unwrap_or_default().into_bytes().into();
-    let (by, how) = (By::Anyone, How::Fail { error });
+    let (by, how) = (
+        By::Anyone,
+        How::Fail {
+            error,
+            note: Vec::new(),
+        },
+    );
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&visitor, &token, settle).await
 }

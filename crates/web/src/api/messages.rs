@@ -135,6 +135,7 @@ impl Api {
         let attrs = message.headers.into_iter();
         let more = PutMore {
             key: message.key.map(|key| key.into_bytes().into()),
+            name: message.name.map(|name| name.into_bytes().into()),
             attrs: attrs
                 .map(|(name, value)| (name.into_bytes().into(), value.into_bytes().into()))
                 .collect(),
@@ -221,7 +222,7 @@ impl Api {
 /// fewer than asked for, or none, and yet a cursor: so much was looked at.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/messages", tag = "messages",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed, reserved, buried, prepared or archived"),
-        ("contains" = Option<String>, Query), ("key" = Option<String>, Query),
+        ("contains" = Option<String>, Query), ("key" = Option<String>, Query), ("name" = Option<String>, Query),
         ("header" = Option<Vec<String>>, Query, description = "NAME=VALUE"),
         ("older_ms" = Option<u64>, Query), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
         ("cursor" = Option<String>, Query)),
@@ -232,7 +233,9 @@ pub(super) async fn browse(
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = ["state", "contains", "key", "older_ms", "max", "cursor"];
+    let known = [
+        "state", "contains", "key", "name", "older_ms", "max", "cursor",
+    ];
     let query = read::Query::of(&uri, &known, &["header"])?;
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;
@@ -246,6 +249,7 @@ pub(super) async fn browse(
         filter: Filter {
             body: bytes("contains"),
             key: bytes("key"),
+            name: bytes("name"),
             attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
             older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
             dead: false,

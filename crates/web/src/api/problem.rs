@@ -129,7 +129,7 @@ impl Problem {
         let status = match refusal {
             Refusal::NotFound | Refusal::QueueNotFound => StatusCode::NOT_FOUND,
             Refusal::MessageTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::BadName => StatusCode::BAD_REQUEST,
+            Refusal::BadName | Refusal::BadMessageName => StatusCode::BAD_REQUEST,
             Refusal::NotPermitted => StatusCode::FORBIDDEN,
             Refusal::Duplicate(_) | Refusal::Conflict | Refusal::HeldLimit => StatusCode::CONFLICT,
             Refusal::TooManyWaiters | Refusal::TooManyQueues | Refusal::UserQueues => {

@@ -22,6 +22,8 @@ pub(crate) struct NewMessage {
     pub(crate) body_base64: Option<String>,
     /// Grouping key.
     pub(crate) key: Option<String>,
+    /// The message's own name, 1 to 255 bytes, by which its sender knows it; not unique.
+    pub(crate) name: Option<String>,
     /// Attributes: names and values.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
@@ -223,6 +225,8 @@ pub(super) struct Act {
     pub(super) contains: Option<String>,
     /// Their key.
     pub(super) key: Option<String>,
+    /// Their name.
+    pub(super) name: Option<String>,
     /// Attributes they have.
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
@@ -261,6 +265,8 @@ pub(super) struct Shown {
     pub(super) expires_ms: Option<u64>,
     pub(super) ttr_ms: Option<u64>,
     pub(super) key: Option<String>,
+    /// Its own name, if it was given one.
+    pub(super) name: Option<String>,
     pub(super) headers: BTreeMap<String, String>,
     /// What was last said about it, such as why it was buried.
     pub(super) status: String,
@@ -498,6 +504,7 @@ impl Shown {
             expires_ms: message.expires().map(|at| at.0),
             ttr_ms: message.ttr_ms,
             key: message.key().map(|key| lossy(key)),
+            name: message.name().map(|name| lossy(name)),
             headers: attrs.iter().map(|(n, v)| (lossy(n), lossy(v))).collect(),
             status: status(message),
             progress: message.progress(),

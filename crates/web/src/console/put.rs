@@ -101,6 +101,7 @@ impl Put {
             body,
             body_base64,
             key: typed(&self.key),
+            name: None,
             headers: attributes
                 .filter(|(_, name, _)| !name.is_empty())
                 .map(|(_, name, value)| (name.clone(), value.clone()))

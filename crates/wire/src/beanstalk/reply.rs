@@ -191,6 +191,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::Duplicate(_)
         | Refusal::QueueDown
         | Refusal::BadName
+        | Refusal::BadMessageName
         | Refusal::Conflict
         | Refusal::Unavailable => INTERNAL_ERROR,
         Refusal::NotPermitted => NOT_PERMITTED,

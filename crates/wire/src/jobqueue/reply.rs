@@ -94,6 +94,7 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::TooManyWaiters => "Too many waiting clients",
         Refusal::NotPermitted => "Not permitted",
         Refusal::BadName => "Bad queue name",
+        Refusal::BadMessageName => "Bad message name",
         Refusal::NotFound => "Job not found",
         Refusal::QueueNotFound => "Queue not found",
         Refusal::HeldLimit => "Too many reserved jobs",

@@ -97,7 +97,8 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::UserQueues
         | Refusal::UserBytes
         | Refusal::TooManyWaiters
-        | Refusal::BadName => "MESSAGE_NOT_PUSHED",
+        | Refusal::BadName
+        | Refusal::BadMessageName => "MESSAGE_NOT_PUSHED",
     }
 }
 
@@ -123,7 +124,8 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::UserQueues
         | Refusal::UserBytes
         | Refusal::TooManyWaiters
-        | Refusal::BadName => "MESSAGE_NOT_POPPED",
+        | Refusal::BadName
+        | Refusal::BadMessageName => "MESSAGE_NOT_POPPED",
     }
 }
 

@@ -196,6 +196,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName
+        | Refusal::BadMessageName
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::SnapshotFull
@@ -221,6 +222,7 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::UserBytes
         | Refusal::TooManyWaiters
         | Refusal::BadName
+        | Refusal::BadMessageName
         | Refusal::Conflict
         | Refusal::TablesFull
         | Refusal::SnapshotFull

@@ -1,0 +1,46 @@
+//! Messages by the name that whoever put them gave them.
+
+use super::{By, How, Verb};
+use crate::name::Name;
+
+/// The longest name of a message, bytes.
+pub const MESSAGE_NAME_BYTES_MAX: usize = 255;
+
+/// Does something to a reserved message that is known by its own name
+/// ([`PutMore::name`](super::PutMore::name)). Names need not be unique: of several
+/// that `by` allows it is the one whose lease has run longest, from when it was
+/// given or last begun anew, and of these the one that was put first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByName {
+    /// Where it is; `None`: in any queue that the caller may do this to. The
+    /// shards are asked in turn then, until one has it.
+    pub queue: Option<Name>,
+    /// The message's own name.
+    pub name: Box<[u8]>,
+    /// Who may.
+    pub by: By,
+    pub act: NamedAct,
+}
+
+/// What is done to it. If there is none, the answer is
+/// [`Refusal::NotFound`](crate::Refusal::NotFound).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedAct {
+    /// It is shown: [`Outcome::Messages`](crate::Outcome::Messages).
+    Look,
+    /// As [`Command::Settle`](super::Command::Settle).
+    Settle(How),
+    /// As [`Command::Extend`](super::Command::Extend): its lease ends so many ms from now
+    /// (`None`: as long as it was given for). No effect on one without a deadline.
+    Extend(Option<u64>),
+}
+
+impl NamedAct {
+    pub(crate) fn verb(&self) -> Verb {
+        match self {
+            NamedAct::Look => Verb::Peek,
+            NamedAct::Settle(_) => Verb::Settle,
+            NamedAct::Extend(_) => Verb::Touch,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What is done to messages by their own names.
+
+use super::Stop;
+use crate::command::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct, Party, Put};
+use crate::engine::{Cx, Engine};
+use crate::fact::Journal;
+use crate::message::MessageId;
+use crate::outcome::{Outcome, Refusal};
+use smallvec::SmallVec;
+
+/// Reserved messages of one name that are looked at in one step. Whoever gives more of them the
+/// same name finds those whose leases have run longest.
+const NAMESAKES_MAX: usize = 256;
+
+/// True if a put gives its message a name that no message can have.
+pub(super) fn has_bad_name(put: &Put) -> bool {
+    let name = put.more.as_ref().and_then(|more| more.name.as_ref());
+    name.is_some_and(|name| !(1..=MESSAGE_NAME_BYTES_MAX).contains(&name.len()))
+}
+
+impl Engine {
+    pub(crate) fn by_name<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        party: Party,
+        by_name: &ByName,
+    ) -> Result<Outcome, Stop> {
+        let id = self.named(party, by_name).ok_or(Refusal::NotFound)?;
+        match &by_name.act {
+            NamedAct::Look => {
+                let message = self.store.message(id).ok_or(Refusal::NotFound)?;
+                Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
+            }
+            NamedAct::Settle(how) => self.settle(cx, party, id, by_name.by, how),
+            NamedAct::Extend(ms) => Ok(self.extend(cx, id, *ms)?),
+        }
+    }
+
+    /// The reserved message it is about. Where no queue is named, those of queues that its caller
+    /// may not do this to are none.
+    fn named(&mut self, party: Party, by_name: &ByName) -> Option<MessageId> {
+        let queue = match &by_name.queue {
+            Some(name) => Some(self.store.find(name)?),
+            None => None,
+        };
+        let ids = self.store.reserved_as(&by_name.name);
+        let ids: SmallVec<[MessageId; 4]> = ids.take(NAMESAKES_MAX).collect();
+        ids.into_iter().find(|&id| {
+            let Some(message) = self.store.message(id) else {
+                return false;
+            };
+            let own = message.queue;
+            if queue.is_some_and(|queue| queue != own) || !self.allows(party, id, by_name.by) {
+                return false;
+            }
+            let name = self.store.name_of(own);
+            queue.is_some() || self.may(self.asker, by_name.act.verb(), &name)
+        })
+    }
+}
