@@ -1,6 +1,8 @@
 //! `[[cron]]`: messages that are put by the calendar.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::str::FromStr as _;
 use std::sync::Arc;
 
@@ -200,7 +202,7 @@ impl CronTable {
         }
         if !self.body_file.is_empty() {
             let path = &self.body_file;
-            return std::fs::read(path).map_err(|why| format!("cannot read {path}: {why}"));
+            return read_body(path);
         }
         if !self.body_base64.is_empty() {
             let decoded = BASE64_STANDARD.decode(&self.body_base64);
@@ -218,6 +220,26 @@ impl CronTable {
             _ => Err("attributes takes a list of \"NAME=VALUE\"".to_owned()),
         };
         self.attributes.iter().map(read).collect()
+    }
+}
+
+/// Reads the file of a body, no further than bodies go. One that is no regular
+/// file, such as a pipe, might not end or not begin.
+fn read_body(path: &str) -> Result<Vec<u8>, String> {
+    let wrong = |why: io::Error| format!("cannot read {path}: {why}");
+    if !std::fs::metadata(path).map_err(wrong)?.is_file() {
+        return Err(format!("cannot read {path}: it is no regular file"));
+    }
+    let mut body = Vec::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(STREAM_OVER + 1)
+        .read_to_end(&mut body)
+        .map_err(wrong)?;
+    match body.len() as u64 > STREAM_OVER {
+        true => Err(format!(
+            "the body in {path} has more than {STREAM_OVER} bytes, which is the most"
+        )),
+        false => Ok(body),
     }
 }
 
@@ -298,6 +320,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named() {
         let large = "x".repeat(65_537);
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("large");
+        std::fs::write(&file, &large).expect("written");
+        let file = file.display();
         for (text, said) in [
             (GOOD.replace("'a'", "''"), "needs a name"),
             (format!("{GOOD}{GOOD}"), "two of this name"),
@@ -314,6 +340,15 @@ mod tests {
             (format!("{GOOD}attributes = ['x']"), "NAME=VALUE"),
             (format!("{GOOD}body = 'x'\nbody_file = 'y'"), "one of body"),
             (format!("{GOOD}body_file = '/nowhere/x'"), "cannot read"),
+            (
+                format!("{GOOD}body_file = '{}'", folder.path().display()),
+                "it is no regular file",
+            ),
+            (format!("{GOOD}body_file = '/dev/zero'"), "no regular file"),
+            (
+                format!("{GOOD}body_file = '{file}'"),
+                "has more than 65536 bytes",
+            ),
             (format!("{GOOD}body_base64 = '?'"), "body_base64"),
             (format!("{GOOD}body = '{large}'"), "65537 bytes"),
             (
