@@ -347,7 +347,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   await beans.put(long, "y".repeat(3000));
   const slow = (await beans.ask("use slow"), await beans.ask("peek-buried")).words[1];
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
-    "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/leases",
+    "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/cron", "/leases",
     "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none"];
   for (const theme of ["light", "dark"]) {
     await page.setCookie({ name: "theme", value: theme, url: server.site });

@@ -7,6 +7,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod budget;
+mod cron;
 mod history;
 mod told;
 pub mod trace;
@@ -21,6 +22,7 @@ use quintet_engine::{
 };
 
 pub use budget::{ByteBudget, Share};
+pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
 pub use history::{History, Rates, Sample, Series};
 pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Reloads, Setting, Source};
 
@@ -141,6 +143,23 @@ pub trait Door: Send + Sync {
     fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
         let _ = id;
         drop(tell);
+    }
+
+    /// Tells of every `[[cron]]` table, in the order of the configuration; perhaps
+    /// later, from another thread. Dropped untold where the server stops.
+    fn crons(&self, tell: TellCrons) {
+        tell(Vec::new());
+    }
+
+    /// Steers the `[[cron]]` table of this name; told, perhaps later, when it is
+    /// durable. Dropped untold where the server stops.
+    fn steer_cron(&self, act: CronAct, name: &str, tell: TellCron) {
+        let _ = act;
+        let name = name.to_owned();
+        tell(Err(CronNo::None {
+            name,
+            nearest: None,
+        }));
     }
 
     /// Orders something of the server, for this principal or for nobody in

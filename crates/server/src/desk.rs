@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 use quintet_door::{
-    Arrive, AuditLine, ClusterSeen, Door, Exposition, History, HookEvent, NodeOrder, OnOutcome,
-    Order, Rates, Reloads, Setting, StoreError, Visit,
+    Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, History, HookEvent, NodeOrder,
+    OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, Visit,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
@@ -161,6 +161,14 @@ impl Door for ServerDoor {
 
     fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
         self.0.close_client(id, tell);
+    }
+
+    fn crons(&self, tell: TellCrons) {
+        self.0.crons.list(tell, self.wall());
+    }
+
+    fn steer_cron(&self, act: CronAct, name: &str, tell: TellCron) {
+        self.0.crons.steer(act, name, tell);
     }
 
     fn order(&self, order: Order, principal: Option<Principal>) -> Result<(), String> {

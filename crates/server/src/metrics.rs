@@ -258,6 +258,14 @@ metrics! {
         =; ["name"] |r| r.server.crons.points(|seen| seen.missed);
     Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that were refused."
         =; ["name"] |r| r.server.crons.points(|seen| seen.failures);
+    Gauge "cron_paused" ("cron_{}_paused") "1 while a [[cron]] table is paused, else 0."
+        =; ["name"] |r| r.server.crons.points(|seen| u64::from(seen.is_paused()));
+    Gauge "cron_next_run_timestamp_seconds" ("cron_{}_next_ms")
+        "When a [[cron]] table is due next, Unix time; none while it is paused."
+        =; ["name"] |r| r.server.crons.moments(r.server.core.clock.wall(), |seen| seen.next_ms);
+    Gauge "cron_last_run_timestamp_seconds" ("cron_{}_last_ms")
+        "When a [[cron]] table last put its message, Unix time; none if it never did."
+        =; ["name"] |r| r.server.crons.moments(r.server.core.clock.wall(), |seen| seen.last.put_ms);
 
     Counter "clock_steps_total" ("clock_steps") "Times somebody set the wall clock."
         = |r| r.server.core.clock.steps();

@@ -44,8 +44,10 @@ impl Server {
             }
             HostAsk::Listener => Given::Host(Ok(String::new())),
             HostAsk::Reload => Given::Host(self.order(Order::Reload(client(principal)))),
-            // Asked of the threads, unless it was refused.
-            HostAsk::Clients | HostAsk::CloseClient(_) => Given::Host(Err(String::new())),
+            // Asked of other threads, unless it was refused.
+            HostAsk::Clients | HostAsk::CloseClient(_) | HostAsk::Crons | HostAsk::Cron(..) => {
+                Given::Host(Err(String::new()))
+            }
             HostAsk::Drain(on) => Given::Host(self.order(Order::Drain(on))),
             HostAsk::Config => Given::Host(Ok(print(&locked(&self.config), Secrets::Hidden))),
             HostAsk::Shutdown if self.limits.allow_shutdown.load(Ordering::Relaxed) => {

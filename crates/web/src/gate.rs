@@ -142,11 +142,12 @@ pub(crate) enum Needs<'a> {
 
 /// What the console's addresses begin with, apart from `/` itself. Its pages and the shards look at
 /// what each visitor may.
-pub(crate) const CONSOLE: [&str; 14] = [
+pub(crate) const CONSOLE: [&str; 15] = [
     "acts",
     "bulk",
     "cluster",
     "connections",
+    "cron",
     "find",
     "hooks",
     "leases",
@@ -198,7 +199,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     // What the console's buttons do, apart from putting messages.
     if let [
         _,
-        "queues" | "messages" | "acts" | "connections" | "cluster" | "settings" | "bulk",
+        "queues" | "messages" | "acts" | "connections" | "cron" | "cluster" | "settings" | "bulk",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]
     {

@@ -151,8 +151,18 @@ pub enum Ask {
     Close,
 }
 
-/// What a session can ask of the server around the engine.
+/// What is done to a `[[cron]]` table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CronAct {
+    /// It puts nothing until it is resumed.
+    Pause,
+    Resume,
+    /// It puts its message once, now.
+    Run,
+}
+
+/// What a session can ask of the server around the engine.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostAsk {
     /// Numbers of the server ([`Given::Server`]).
     Stats,
@@ -175,13 +185,17 @@ pub enum HostAsk {
     Clients,
     /// Close the connection of this number.
     CloseClient(u64),
+    /// Every `[[cron]]` table, as a list in JSON.
+    Crons,
+    /// Steer the table of this name.
+    Cron(CronAct, Box<str>),
     /// Stop the server (Kestrel `shutdown`; refused unless a setting allows it).
     Shutdown,
 }
 
 impl HostAsk {
     /// One word, for the audit.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Stats => "stats",
             Self::Metrics => "metrics",
@@ -194,6 +208,10 @@ impl HostAsk {
             Self::Drain(false) => "undrain",
             Self::Clients => "clients",
             Self::CloseClient(_) => "close_client",
+            Self::Crons => "crons",
+            Self::Cron(CronAct::Pause, _) => "cron_pause",
+            Self::Cron(CronAct::Resume, _) => "cron_resume",
+            Self::Cron(CronAct::Run, _) => "cron_run",
             Self::Shutdown => "shutdown",
         }
     }

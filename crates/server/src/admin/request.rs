@@ -5,7 +5,7 @@ use quintet_engine::{
     Peek, Put, PutMore, Scope, StatsOf, Take, Wait, When,
 };
 use quintet_scripts::FOLDER;
-use quintet_wire::{Ask, HostAsk, Login};
+use quintet_wire::{Ask, CronAct, HostAsk, Login};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -107,6 +107,10 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
             let id = number(of, "id").ok_or("which connection?")?;
             Ok(Request::Ask(Ask::Host(HostAsk::CloseClient(id))))
         }
+        "crons" => Ok(Request::Ask(Ask::Host(HostAsk::Crons))),
+        "cron_pause" => cron(CronAct::Pause, of),
+        "cron_resume" => cron(CronAct::Resume, of),
+        "cron_run" => cron(CronAct::Run, of),
         "reload" => Ok(Request::Ask(Ask::Host(HostAsk::Reload))),
         "queues" => {
             let from = from(of)?;
@@ -128,6 +132,12 @@ fn queue(of: &Value) -> Result<Name, String> {
         .and_then(Value::as_str)
         .ok_or("which queue?")?;
     Ok(name(text))
+}
+
+fn cron(act: CronAct, of: &Value) -> Result<Request, String> {
+    let name = of.get("name").and_then(Value::as_str);
+    let name = name.ok_or("which [[cron]] table?")?;
+    Ok(Request::Ask(Ask::Host(HostAsk::Cron(act, name.into()))))
 }
 
 fn join(of: &Value) -> Result<Command, String> {
@@ -391,6 +401,8 @@ mod tests {
             "{\"delete\": {}}",
             "{\"edit\": {\"rank\": 1}}",
             "{\"pause\": {}}",
+            "{\"cron_pause\": {}}",
+            "{\"cron_run\": {\"name\": 3}}",
             "{\"drop\": {}}",
             "{\"drop\": {\"pattern\": 3}}",
             "{\"drop\": {\"pattern\": \"*\", \"from\": \"here\"}}",

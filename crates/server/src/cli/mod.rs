@@ -93,6 +93,8 @@ enum Command {
     Leases(verbs::Leases),
     /// List the connections of the server, or close one.
     Clients(verbs::Clients),
+    /// List the messages put by the calendar, or steer them.
+    Cron(verbs::Cron),
     /// Remove the messages that wait in a queue.
     Purge(verbs::Purge),
     /// Make buried or delayed messages ready.
@@ -218,6 +220,7 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Browse(command) => command.run(),
         Command::Leases(command) => command.run(),
         Command::Clients(command) => command.run(),
+        Command::Cron(command) => command.run(),
         Command::Purge(command) => command.run(),
         Command::Kick(command) => command.run(),
         Command::Retry(command) => command.run(),

@@ -5,13 +5,15 @@
 //! the mark has to be as it was read. So no due time is put twice, whatever
 //! ends the server, and in a cluster nobody but the owner puts.
 
+mod acts;
 mod plan;
 mod run;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
+use quintet_door::{CronAct, CronSeen, LastRun, TellCron, TellCrons};
 use quintet_engine::Ms;
 use quintet_host::{Signal, locked};
 
@@ -31,6 +33,19 @@ struct Inside {
     known: HashMap<String, Known>,
     /// Rises with each change of the tables.
     version: u64,
+    /// The version whose marks were read; 0: none.
+    read: u64,
+    /// What the thread is asked to do, oldest first.
+    orders: VecDeque<Order>,
+    /// The thread has ended: nobody is told anything any more.
+    closed: bool,
+}
+
+/// What the thread is asked.
+enum Order {
+    /// Of the tables, when their marks have been read.
+    List(TellCrons),
+    Steer(CronAct, String, TellCron),
 }
 
 /// What is known of a table.
@@ -49,6 +64,12 @@ pub(crate) struct Known {
     error: String,
 }
 
+impl Known {
+    pub(crate) fn is_paused(&self) -> bool {
+        self.mark.paused
+    }
+}
+
 impl Crons {
     /// Those of a configuration.
     ///
@@ -61,6 +82,9 @@ impl Crons {
                 jobs,
                 known: HashMap::new(),
                 version: 1,
+                read: 0,
+                orders: VecDeque::new(),
+                closed: false,
             }),
             work: Signal::default(),
         })
@@ -83,10 +107,7 @@ impl Crons {
     /// The next due time of all, by the wall clock.
     fn next(&self, now: Ms) -> Ms {
         let inside = locked(&self.inside);
-        let next = inside.jobs.iter().map(|job| {
-            let done = inside.known.get(&job.name).map_or(0, |one| one.mark.done);
-            when(job, &job.policy()).next(Ms(done.max(now.0)))
-        });
+        let next = inside.jobs.iter().filter_map(|job| inside.next(job, now));
         next.min().unwrap_or(Ms::NEVER)
     }
 
@@ -98,6 +119,62 @@ impl Crons {
             Some((vec![job.name.clone().into()], of(known) as f64))
         });
         points.collect()
+    }
+
+    /// A moment of each table that has one, ms since 1970.
+    pub(crate) fn moments(&self, now: Ms, of: fn(&CronSeen) -> Option<u64>) -> Vec<Point> {
+        let inside = locked(&self.inside);
+        let looked = |job: &&Arc<CronJob>| {
+            let known = inside.known.get(&job.name);
+            known.is_some_and(|known| known.looked)
+        };
+        let points = inside.jobs.iter().filter(looked).filter_map(|job| {
+            let at = of(&inside.seen(job, now))?;
+            Some((vec![job.name.clone().into()], at as f64))
+        });
+        points.collect()
+    }
+}
+
+impl Inside {
+    /// When a table is due next; `None`: it is paused.
+    fn next(&self, job: &CronJob, now: Ms) -> Option<Ms> {
+        let mark = self.known.get(&job.name).map(|one| &one.mark);
+        if mark.is_some_and(|mark| mark.paused) {
+            return None;
+        }
+        let policy = job.policy();
+        // Due times before another schedule's mark are not its own.
+        let of_ours = mark.filter(|mark| mark.policy == policy);
+        let done = of_ours.map_or(0, |mark| mark.done);
+        Some(when(job, &policy).next(Ms(done.max(now.0))))
+    }
+
+    /// A table as operators see it.
+    fn seen(&self, job: &CronJob, now: Ms) -> CronSeen {
+        let nothing = Known::default();
+        let known = self.known.get(&job.name).unwrap_or(&nothing);
+        let mark = &known.mark;
+        CronSeen {
+            name: job.name.clone(),
+            schedule: job.schedule.clone(),
+            zone: job.zone.name().to_owned(),
+            queue: job.put.queue.to_string(),
+            once: job.once,
+            paused: mark.paused,
+            next_ms: self.next(job, now).map(|next| next.0),
+            last: LastRun {
+                put_ms: mark.last_run,
+                message: mark.last_id,
+                missed_ms: mark.last_missed,
+            },
+            error: Some(known.error.clone()).filter(|error| !error.is_empty()),
+            missed: mark.missed,
+        }
+    }
+
+    fn all_seen(&self, now: Ms) -> Vec<CronSeen> {
+        self.jobs.iter().map(|job| self.seen(job, now)).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 //! wall clock shows. Pure: knows no clock, thread or queue.
 
 use chrono_tz::Tz;
+use quintet_door::CronAct;
 use quintet_engine::Ms;
 use quintet_hooks::Cron;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,38 @@ pub(crate) struct Mark {
     /// The message of that put; `None`: it is not known, as the server ended
     /// in that moment.
     pub(crate) last_id: Option<u64>,
+    /// Nothing is put by itself until it is resumed.
+    pub(crate) paused: bool,
+    /// Due times that were missed, ever.
+    pub(crate) missed: u64,
+    /// When it was noticed last that there were such, by the wall clock.
+    pub(crate) last_missed: Option<u64>,
+}
+
+impl Mark {
+    /// The mark when this has been done to the table. That of [`CronAct::Run`]
+    /// is remembered with the put.
+    pub(crate) fn after(&self, act: CronAct, now: Ms) -> Self {
+        let mark = self.clone();
+        match act {
+            CronAct::Pause => Self {
+                paused: true,
+                ..mark
+            },
+            // What was due meanwhile is let go.
+            CronAct::Resume if mark.paused => Self {
+                paused: false,
+                done: mark.done.max(now.0),
+                ..mark
+            },
+            CronAct::Resume => mark,
+            CronAct::Run => Self {
+                last_run: Some(now.0),
+                last_id: None,
+                ..mark
+            },
+        }
+    }
 }
 
 /// When a table runs.
@@ -61,7 +94,7 @@ impl When<'_> {
             return Look::Note { mark, missed: 0 };
         }
         let next = self.next(Ms(mark.done));
-        if next > now {
+        if mark.paused || next > now {
             return Look::Rest;
         }
         // Of the last minute there are two due times at most.
@@ -76,13 +109,15 @@ impl When<'_> {
             due = self.next(due);
         }
         let run = fresh.is_some() || self.once;
+        let missed = missed + u64::saturating_sub(passed, 1);
         let mark = Mark {
             done: fresh.unwrap_or(now).0,
             last_run: if run { Some(now.0) } else { mark.last_run },
             last_id: if run { None } else { mark.last_id },
+            missed: mark.missed.saturating_add(missed),
+            last_missed: (missed > 0).then_some(now.0).or(mark.last_missed),
             ..mark.clone()
         };
-        let missed = missed + u64::saturating_sub(passed, 1);
         match run {
             true => Look::Put { mark, missed },
             false => Look::Note { mark, missed },

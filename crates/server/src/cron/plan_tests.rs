@@ -135,6 +135,58 @@ fn a_new_schedule_owes_nothing() {
     assert_eq!(table.missed, 0);
 }
 
+#[test]
+fn a_pause_lets_go_what_is_due_in_it() {
+    let start = at("2026-01-01T00:00:30Z");
+    for once in [false, true] {
+        let mut table = Table::new("0 * * * *", Tz::UTC, once, start);
+        table.mark = table.mark.after(CronAct::Pause, Ms(start));
+        let paused = table.mark.clone();
+        for hours in 0..30 {
+            assert!(!table.look(start + hours * HOUR));
+        }
+        assert_eq!(table.mark, paused, "a pause writes nothing");
+        let run = paused.after(CronAct::Run, Ms(start + DAY));
+        assert!(run.paused && run.last_run == Some(start + DAY));
+        assert_eq!(run.done, paused.done, "its due times stay");
+        // Resumed at half past: neither a put nor a miss.
+        let now = start + DAY + 30 * MINUTE;
+        table.mark = table.mark.after(CronAct::Resume, Ms(now));
+        assert!(!table.look(now));
+        assert!(table.look(at("2026-01-02T01:00:00Z")));
+        assert_eq!((table.missed, table.mark.missed), (0, 0));
+        // Nothing is let go where there was no pause.
+        let same = table.mark.after(CronAct::Resume, Ms(now + DAY));
+        assert_eq!(same, table.mark);
+    }
+}
+
+#[test]
+fn another_schedule_leaves_a_pause() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, true, start);
+    table.mark = table.mark.after(CronAct::Pause, Ms(start));
+    table.mark.policy = "another".to_owned();
+    assert!(!table.look(start + DAY));
+    assert!(table.mark.paused);
+    assert_eq!(table.mark.policy, "p");
+}
+
+#[test]
+fn marks_tell_what_was_missed_and_those_of_before_are_read() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, false, start);
+    let now = start + 5 * HOUR + 10 * MINUTE;
+    assert!(!table.look(now));
+    assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
+    assert!(table.look(at("2026-01-01T06:00:00Z")));
+    assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
+    let old = r#"{"policy":"0 * * * * UTC","done":7,"last_run":6,"last_id":5}"#;
+    let old: Mark = serde_json::from_str(old).expect("a mark");
+    assert_eq!((old.done, old.last_id), (7, Some(5)));
+    assert_eq!((old.paused, old.missed), (false, 0));
+}
+
 /// In Berlin clocks went from 02:00 to 03:00 (01:00Z) on 29 March 2026.
 #[test]
 fn an_hour_that_never_comes() {

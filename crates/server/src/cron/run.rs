@@ -37,10 +37,11 @@ impl Server {
                 let inside = locked(&self.crons.inside);
                 (inside.jobs.clone(), inside.version)
             };
-            if version != newest && self.read_marks(&visit, &jobs) {
+            if version != newest && self.read_marks(&visit, &jobs, newest) {
                 version = newest;
             }
             if version == newest {
+                self.obey(&visit, &jobs, newest);
                 for job in &jobs {
                     self.look_at(&visit, job);
                     if let Some(known) = locked(&self.crons.inside).known.get_mut(&job.name) {
@@ -48,8 +49,14 @@ impl Server {
                     }
                 }
             }
-            self.crons.work.wait_for(self.rest(&jobs));
+            // Marks that cannot be read are tried again.
+            let rest = match version == newest {
+                true => self.rest(&jobs),
+                false => LOOK,
+            };
+            self.crons.work.wait_for(rest);
         }
+        self.crons.close();
     }
 
     /// How long there is nothing to do.
@@ -64,7 +71,7 @@ impl Server {
 
     /// Reads what is remembered of the tables, and forgets those that are no
     /// more. False: it cannot be read.
-    fn read_marks(&self, visit: &Visit<'_>, jobs: &[Arc<CronJob>]) -> bool {
+    fn read_marks(&self, visit: &Visit<'_>, jobs: &[Arc<CronJob>], newest: u64) -> bool {
         let mut after = None;
         let mut gone = Vec::new();
         let mut found: Vec<TableEntry> = Vec::new();
@@ -102,6 +109,7 @@ impl Server {
             let known = inside.known.entry(job.name.clone()).or_default();
             known.read(entry);
         }
+        inside.read = newest;
         true
     }
 
@@ -115,13 +123,13 @@ impl Server {
             match when.look(&mark, self.core.clock.wall()) {
                 Look::Rest => return,
                 Look::Note { mark, missed } => {
-                    if self.remember(visit, job, mark, false).is_err() {
+                    if self.remember(visit, job, &mark, false).is_err() {
                         return;
                     }
                     self.count_missed(job, missed);
                 }
                 Look::Put { mark, missed } => {
-                    if self.remember(visit, job, mark, true).is_ok() {
+                    if self.remember(visit, job, &mark, true).is_ok() {
                         self.count_missed(job, missed);
                     }
                     return;
@@ -130,7 +138,7 @@ impl Server {
         }
     }
 
-    fn mark_of(&self, job: &CronJob) -> Mark {
+    pub(super) fn mark_of(&self, job: &CronJob) -> Mark {
         let inside = locked(&self.crons.inside);
         let known = inside.known.get(&job.name);
         known.map_or_else(Mark::default, |known| known.mark.clone())
@@ -154,14 +162,29 @@ impl Server {
         &self,
         visit: &Visit<'_>,
         job: &CronJob,
-        mark: Mark,
+        mark: &Mark,
         puts: bool,
     ) -> Result<(), Refusal> {
+        let done = self.commit(visit, job, mark, puts).map(drop);
+        done.map_err(|refusal| self.failed(job, refusal))
+    }
+
+    /// [`Server::remember`], without counting a no. Answers what was put.
+    ///
+    /// # Errors
+    /// As that.
+    pub(super) fn commit(
+        &self,
+        visit: &Visit<'_>,
+        job: &CronJob,
+        mark: &Mark,
+        puts: bool,
+    ) -> Result<Option<MessageId>, Refusal> {
         let mut effects = Vec::new();
         if puts {
             effects.push(Effect::Put(job.put.clone()));
         }
-        effects.push(set(job.name.as_bytes(), Some(&mark)));
+        effects.push(set(job.name.as_bytes(), Some(mark)));
         let step = Compound {
             guards: vec![self.guard(job)],
             effects,
@@ -178,10 +201,10 @@ impl Server {
         };
         // The entry has a new version, or another than was known.
         self.read_again(visit, job);
-        let id = done.map_err(|refusal| self.failed(job, refusal))?;
+        let id = done?;
         // Nothing was stored: the queue could not be made any more.
         if puts && id == Some(MessageId(0)) {
-            return Err(self.failed(job, Refusal::TooManyQueues));
+            return Err(Refusal::TooManyQueues);
         }
         if let Some(id) = id {
             let mut inside = locked(&self.crons.inside);
@@ -200,11 +223,11 @@ impl Server {
             visit.ask(Command::Compound(Box::new(note)));
             self.read_again(visit, job);
         }
-        Ok(())
+        Ok(id)
     }
 
     /// A put was refused: says so, once for each reason.
-    fn failed(&self, job: &CronJob, refusal: Refusal) -> Refusal {
+    pub(super) fn failed(&self, job: &CronJob, refusal: Refusal) -> Refusal {
         let text = refusal.text();
         let mut inside = locked(&self.crons.inside);
         let known = inside.known.entry(job.name.clone()).or_default();

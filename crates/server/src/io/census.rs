@@ -1,13 +1,16 @@
-//! Telling of connections, and closing one, on behalf of an operator.
+//! What an operator asks and other threads know: of connections, closing one, and `[[cron]]` tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use quintet_door::{CronDone, CronNo, CronSeen};
 use quintet_engine::{Party, PartyStats, Principal};
 use quintet_host::PartyKey;
-use quintet_wire::{Given, HostAsk};
+use quintet_wire::{CronAct, Given, HostAsk};
+use serde_json::json;
 
 use super::conn::{Conn, DueReply};
+use super::decide::result_of;
 use super::mail::Mail;
 use super::secure::Secrecy;
 use super::thread::IoThread;
@@ -63,10 +66,33 @@ impl Server {
         self.mail[thread].leave(Mail::Close(nobody.party(), tell));
     }
 
-    /// Asks what only the threads know, for a connection of one of them, whose
-    /// thread will be told.
-    pub(super) fn ask_threads(&self, thread: usize, party: Party, ask: HostAsk) {
+    /// Asks what only other threads know, for a connection of this one, which
+    /// will be told.
+    pub(super) fn ask_elsewhere(&self, thread: usize, party: Party, ask: HostAsk) {
         let mailbox = Arc::clone(&self.mail[thread]);
+        if let HostAsk::Crons = ask {
+            let tell = move |crons: Vec<CronSeen>| {
+                let crons: Vec<_> = crons.into_iter().map(quintet_web::Cron::from).collect();
+                let text = serde_json::to_string(&crons).map_err(|error| error.to_string());
+                mailbox.leave(Mail::Told(party, text));
+            };
+            return self.crons.list(Box::new(tell), self.core.clock.wall());
+        }
+        if let HostAsk::Cron(act, name) = ask {
+            let act = match act {
+                CronAct::Pause => quintet_door::CronAct::Pause,
+                CronAct::Resume => quintet_door::CronAct::Resume,
+                CronAct::Run => quintet_door::CronAct::Run,
+            };
+            let tell = move |done: Result<CronDone, CronNo>| {
+                let text = done.map(|done| {
+                    json!({ "changed": done.changed, "message": done.message.map(|id| id.0) })
+                        .to_string()
+                });
+                mailbox.leave(Mail::Told(party, text.map_err(|no| no.to_string())));
+            };
+            return self.crons.steer(act, &name, Box::new(tell));
+        }
         if let HostAsk::CloseClient(id) = ask {
             let tell = move |there| {
                 let text = match there {
@@ -193,8 +219,12 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
+        let given = Given::Host(text);
+        if let Some(act) = conn.unfinished.take() {
+            server.audit_act(conn, &act, result_of(&given));
+        }
         self.replies.push(DueReply {
-            given: Given::Host(text),
+            given,
             ..DueReply::own()
         });
         self.encode(slot, &server);

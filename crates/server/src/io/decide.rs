@@ -6,7 +6,7 @@ use quintet_engine::{Command, Outcome};
 use quintet_host::{Access, Decided};
 use quintet_wire::{Ask, Given, HostAsk};
 
-use super::acts::administers;
+use super::acts::{Administers, administers};
 use super::conn::{DueReply, Standing, Wait};
 use super::counts::Family;
 use super::hooked;
@@ -94,13 +94,21 @@ impl IoThread {
                         break;
                     }
                 },
-                Ask::Host(ask @ (HostAsk::Clients | HostAsk::CloseClient(_)))
-                    if server.trust.may_server(conn.caller.principal) =>
-                {
-                    if changes_server(ask) {
-                        server.audit_conn(conn, ask.name(), &subject_of(ask), "ok");
+                Ask::Host(
+                    ask @ (HostAsk::Clients
+                    | HostAsk::CloseClient(_)
+                    | HostAsk::Crons
+                    | HostAsk::Cron(..)),
+                ) if server.trust.may_server(conn.caller.principal) => {
+                    if changes_server(&ask) {
+                        // Written down when it is known what came of it.
+                        conn.unfinished = Some(Box::new(Administers {
+                            act: ask.name(),
+                            what: subject_of(&ask),
+                            step: None,
+                        }));
                     }
-                    server.ask_threads(self.index, conn.caller.party, ask);
+                    server.ask_elsewhere(self.index, conn.caller.party, ask);
                     conn.phase.wait(Wait {
                         undone: false,
                         family,
@@ -150,26 +158,29 @@ impl IoThread {
 }
 
 /// True for what is written down whoever asks.
-pub(super) fn changes_server(ask: HostAsk) -> bool {
+pub(super) fn changes_server(ask: &HostAsk) -> bool {
     match ask {
         HostAsk::Reload
         | HostAsk::Shutdown
         | HostAsk::Drain(_)
         | HostAsk::CloseClient(_)
+        | HostAsk::Cron(..)
         | HostAsk::Listener => true,
         HostAsk::Stats
         | HostAsk::Metrics
         | HostAsk::Rates
         | HostAsk::Config
         | HostAsk::Clients
+        | HostAsk::Crons
         | HostAsk::Foreign(_) => false,
     }
 }
 
 /// What it is done to.
-fn subject_of(ask: HostAsk) -> String {
+pub(super) fn subject_of(ask: &HostAsk) -> String {
     match ask {
         HostAsk::CloseClient(id) => id.to_string(),
+        HostAsk::Cron(_, name) => name.to_string(),
         HostAsk::Reload
         | HostAsk::Shutdown
         | HostAsk::Drain(_)
@@ -179,6 +190,7 @@ fn subject_of(ask: HostAsk) -> String {
         | HostAsk::Rates
         | HostAsk::Config
         | HostAsk::Clients
+        | HostAsk::Crons
         | HostAsk::Foreign(_) => String::new(),
     }
 }

@@ -16,7 +16,7 @@ use quintet_wire::{
 
 use super::conn::{Conn, DueReply, FREE_BYTES, Pause};
 use super::counts::{Family, Replies};
-use super::decide::{changes_server, result_of};
+use super::decide::{changes_server, result_of, subject_of};
 use super::hooked::reply;
 use super::inbox::Feed;
 use super::secure::Secrecy;
@@ -378,10 +378,11 @@ impl IoThread {
                 lost.extend(reply.take_undone().into_iter().flatten());
                 continue;
             }
-            if let Some(ask) = reply.host {
+            if let Some(ask) = reply.host.take() {
+                let (name, changes, what) = (ask.name(), changes_server(&ask), subject_of(&ask));
                 reply.given = server.answer(ask, listener, conn.caller.principal);
-                if changes_server(ask) {
-                    server.audit_conn(conn, ask.name(), "", result_of(&reply.given));
+                if changes {
+                    server.audit_conn(conn, name, &what, result_of(&reply.given));
                 }
             }
             if let Given::Engine(Outcome::Refused(refusal), _) = &reply.given {
@@ -605,6 +606,8 @@ fn ends_batch(ask: &Ask) -> bool {
             | HostAsk::Listener
             | HostAsk::Clients
             | HostAsk::CloseClient(_)
+            | HostAsk::Crons
+            | HostAsk::Cron(..)
             | HostAsk::Foreign(_),
         ) => true,
         // Numbers are gathered when the reply is written: what comes after

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, faults, text};
+use crate::common::{PATIENCE, Server, Start, faults, quintet, text};
 use quintet_faults::Faults;
+use serde_json::Value;
 
 /// Four years, which have one 29 February whenever they begin.
 const LEAP: i64 = 1461 * 86_400_000;
@@ -115,4 +116,132 @@ fn a_reload_counts() {
     }
     assert_eq!(server.number("cron_d_runs"), 0);
     assert_eq!(server.number("ready"), 1);
+}
+
+/// What `quintet cron` lists.
+fn crons(server: &Server) -> Vec<Value> {
+    let listed = text(&server.run(&["cron", "--json"]).stdout);
+    let lines = listed.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn steer(server: &Server, act: &str, name: &str) {
+    let done = server.run(&["cron", act, name]);
+    assert!(
+        done.status.success(),
+        "{act} {name}: {}",
+        text(&done.stderr)
+    );
+}
+
+/// A pause outlives a kill; what is due in it is neither put nor missed, nor
+/// made up for.
+#[test]
+fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    // `d` is looked at after `c`, and tells that the clock was seen.
+    let other = CRON.replace("'c'", "'d'").replace("'w'", "'v'");
+    let config = format!("{CRON}missed = 'once'\n{other}missed = 'once'\n");
+    let server = start(&faults, &data, &config);
+    steer(&server, "pause", "c");
+    server.kill();
+    let server = start(&faults, &data, &config);
+    assert_eq!(crons(&server)[0]["paused"], true);
+    assert_eq!(crons(&server)[1]["paused"], false);
+    await_look(&server);
+    faults.shift_clock(LEAP);
+    server.await_number("cron_d_runs", |runs| runs == 1);
+    assert_eq!(server.number("cron_c_runs"), 0);
+    server.kill();
+    let server = start(&faults, &data, &config);
+    steer(&server, "resume", "c");
+    server.kill();
+    let server = start(&faults, &data, &config);
+    await_look(&server);
+    assert_eq!(server.number("cron_c_runs"), 0);
+    assert_eq!(crons(&server)[0]["missed_runs"], 0);
+    faults.shift_clock(2 * LEAP);
+    server.await_number("cron_c_runs", |runs| runs == 1);
+    assert_eq!(
+        crons(&server)[0]["missed_runs"],
+        1,
+        "of those after the pause"
+    );
+    server.client().take("w", b"due");
+    server.client().take_nothing("w");
+}
+
+/// Who was told that it is put finds it once, whatever is killed; and where
+/// nobody was told, message and mark are both there or neither is.
+#[test]
+fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let mut server = start(&faults, &data, CRON);
+    let last = |server: &Server| crons(server)[0]["last_ms"].as_u64();
+    let (mut there, mut put) = (0, last(&server));
+    for round in 0..12 {
+        if round % 2 == 0 {
+            steer(&server, "run", "c");
+            server.kill();
+            server = start(&faults, &data, CRON);
+            there += 1;
+            assert_eq!(server.number("ready"), there, "told, and once");
+            assert_ne!(last(&server), put);
+        } else {
+            // The kill meets it anywhere.
+            let mut run = quintet(&["cron", "run", "c", "--data"]);
+            let mut run = run.arg(&data).spawn().expect("it starts");
+            let mut looks = 0;
+            while looks < round && run.try_wait().expect("a child").is_none() {
+                server.number("ready");
+                looks += 1;
+            }
+            server.kill();
+            let told = run.wait().expect("it ends").success();
+            server = start(&faults, &data, CRON);
+            let ready = server.number("ready");
+            let marked = last(&server) != put;
+            assert_eq!(ready, there + u64::from(marked), "told: {told}");
+            assert!(marked || !told, "told and not there");
+            there = ready;
+        }
+        put = last(&server);
+    }
+}
+
+/// A reload that changes a table leaves its pause; one that takes it out
+/// forgets it.
+#[test]
+fn a_pause_is_as_long_as_its_table() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let faults = faults(&data);
+    let server = start(&faults, &data, CRON);
+    steer(&server, "pause", "c");
+    let file = data.with_extension("toml");
+    let reload = |text: &str, is: &dyn Fn(&[Value]) -> bool| {
+        std::fs::write(&file, text).expect("written");
+        server.signal(rustix::process::Signal::HUP);
+        let began = Instant::now();
+        loop {
+            let all = crons(&server);
+            if is(&all) {
+                return all;
+            }
+            assert!(began.elapsed() < PATIENCE, "never so: {all:?}");
+        }
+    };
+    let schedule = "'1 0 29 2 *'";
+    let other = CRON.replace("'0 0 29 2 *'", schedule);
+    let all = reload(&other, &|all| all[0]["schedule"] == "1 0 29 2 *");
+    assert_eq!(all[0]["paused"], true, "{all:?}");
+    reload("crons_max = 7\n", &<[Value]>::is_empty);
+    let all = reload(CRON, &|all| !all.is_empty());
+    assert_eq!(all[0]["paused"], false, "it is a new one: {all:?}");
 }

@@ -5,6 +5,7 @@ mod common;
 
 mod api;
 mod console;
+mod cron;
 mod listener;
 mod operate;
 mod progress;

@@ -205,15 +205,63 @@ fn who_may_not_operate_sees_none_of_it() {
         ..Start::default()
     };
     let server = Server::start_as_configured(&dir.path().join("data"), start);
-    for path in ["/settings", "/hooks", "/log", "/connections", "/cluster"] {
+    for path in [
+        "/settings",
+        "/hooks",
+        "/log",
+        "/connections",
+        "/cron",
+        "/cluster",
+    ] {
         let (status, shown) = page(&server, path);
         assert_eq!(status, 403, "{path}: {shown}");
     }
     let all = shown(&server, "/leases");
-    for place in ["settings", "hooks", "log", "connections", "cluster"] {
+    for place in ["settings", "hooks", "log", "connections", "cron", "cluster"] {
         assert!(
             !all.contains(&format!("href=\"/{place}\"")),
             "{place} is offered: {all}"
         );
     }
+}
+
+/// A name that an address cannot have as it is.
+const CRON: &str = "[[cron]]\nname = 'nightly/<b>'\nschedule = '30 2 * * *'\nqueue = 'reports'\n";
+
+#[test]
+fn cron_tables_are_shown_paused_and_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, CRON);
+    let page = shown(&server, "/cron");
+    assert!(page.contains("nightly/&#60;b&#62;"), "{page}");
+    assert!(page.contains("30 2 * * *, UTC"), "{page}");
+    let act = |page: &str, act: &str| {
+        let part = page.split("action=\"/cron/").nth(1).expect("a form");
+        let part = part.split('/').next().unwrap();
+        let form = format!("csrf={}", token(page));
+        let (status, to) = post(&server, &format!("/cron/{part}/do/{act}"), &form);
+        assert_eq!(status, 303, "{act}");
+        shown(&server, &to)
+    };
+    let paused = act(&page, "pause");
+    assert!(
+        paused.contains("is paused until it is resumed."),
+        "{paused}"
+    );
+    assert!(paused.contains(">paused</span>") && paused.contains("/do/resume\""));
+    let again = act(&paused, "pause");
+    assert!(again.contains("was paused already."), "{again}");
+    let run = act(&again, "run");
+    assert!(run.contains("was put as message "), "{run}");
+    assert_eq!(server.number("ready"), 1);
+    let resumed = act(&run, "resume");
+    assert!(resumed.contains("nothing is made up for."), "{resumed}");
+    assert!(!resumed.contains(">paused</span>"), "{resumed}");
+    // A form of nobody's, a table that is not there, an act that is none.
+    assert_eq!(post(&server, "/cron/x/do/run", "csrf=x").0, 403);
+    let form = format!("csrf={}", token(&resumed));
+    assert_eq!(post(&server, "/cron/x/do/run", &form).0, 404);
+    assert_eq!(post(&server, "/cron/~ff/do/run", &form).0, 404);
+    assert_eq!(post(&server, "/cron/x/do/explode", &form).0, 404);
+    assert_eq!(server.number("ready"), 1);
 }

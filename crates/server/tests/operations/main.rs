@@ -7,6 +7,7 @@ mod common;
 mod bench;
 mod commands;
 mod contract;
+mod cron;
 mod defaults;
 mod folders;
 mod logs;

@@ -293,5 +293,9 @@ fn who_is_there_and_who_holds_what() {
     assert_eq!(number(&server, "work", "ready"), 1);
     let (_, err, code) = run(&server, &["clients", "close", &id]);
     assert!(code == 1 && err.contains("there is no connection"), "{err}");
-    assert!(said(&server, &["audit"]).contains(&format!(" close_client {id} ")));
+    let audit = said(&server, &["audit"]);
+    for result in ["ok", "refused"] {
+        let line = format!(" close_client {id} {result}");
+        assert!(audit.contains(&line), "{line}: {audit}");
+    }
 }

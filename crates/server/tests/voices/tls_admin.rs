@@ -66,6 +66,13 @@ fn the_command_line_logs_in_from_elsewhere() {
     ];
     assert!(remote(&file, Some("ann"), None).0);
     for (words, user, token, says) in [
+        (&["cron"][..], Some("ann"), hush, "not permitted"),
+        (
+            &["cron", "run", "c"][..],
+            Some("ann"),
+            hush,
+            "not permitted",
+        ),
         (
             &["put", "other", "x"][..],
             Some("ann"),

@@ -5,6 +5,7 @@
 //! has its token, not to a connection.
 
 mod bulk;
+mod cron;
 mod events;
 mod leases;
 mod messages;
@@ -30,6 +31,7 @@ use crate::app::App;
 use crate::clients::Client;
 use crate::visitor::Visitor;
 pub(crate) use bulk::{cursor, cursor_text};
+pub use cron::Cron;
 pub(crate) use problem::Problem;
 pub(crate) use types::{Dedupe, NewMessage};
 
@@ -159,6 +161,10 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/stats", get(server::stats))
         .route("/connections", get(server::connections))
         .route("/connections/{id}", delete(server::close))
+        .route("/cron", get(cron::list))
+        .route("/cron/{name}/pause", post(cron::pause))
+        .route("/cron/{name}/resume", post(cron::resume))
+        .route("/cron/{name}/run", post(cron::run))
         .route("/server/{act}", post(server::act))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method())

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{bulk, events, leases, messages, queues, server};
+use super::{bulk, cron, events, leases, messages, queues, server};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -46,6 +46,10 @@ use crate::reply;
         server::stats,
         server::connections,
         server::close,
+        cron::list,
+        cron::pause,
+        cron::resume,
+        cron::run,
         server::act,
     ),
     components(schemas(crate::events::Figures))

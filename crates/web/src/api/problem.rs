@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use quintet_door::CronNo;
 use quintet_engine::{Name, Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -61,6 +62,16 @@ impl Problem {
             "no_such_address",
             "there is nothing at this address",
         )
+    }
+
+    /// There is no `[[cron]]` table of a name, or steering it is refused.
+    pub(crate) fn of_cron(no: &CronNo) -> Self {
+        match no {
+            CronNo::None { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "cron_not_found", no.to_string())
+            }
+            CronNo::Refused(refusal) => Self::refused(*refusal),
+        }
     }
 
     pub(crate) fn wrong_method() -> Self {

@@ -33,7 +33,7 @@ pub(super) async fn stats(
     Ok(reply::document(&Value::Object(map)))
 }
 
-fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
+pub(super) fn must_operate(visitor: &Visitor) -> Result<(), Problem> {
     match visitor.may_server() {
         true => Ok(()),
         false => Err(Problem::refused(Refusal::NotPermitted)),

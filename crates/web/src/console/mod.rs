@@ -15,6 +15,7 @@ mod body;
 mod bulk;
 mod cluster;
 mod connections;
+mod cron;
 mod frame;
 mod graph;
 mod leases;
@@ -173,6 +174,8 @@ pub(crate) fn router(app: Arc<App>, api: Arc<Api>) -> Router {
         .route("/cluster/{node}/do/{act}", post(cluster::order))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
+        .route("/cron", get(cron::page))
+        .route("/cron/{name}/do/{act}", post(cron::steer))
         .route("/queues/{queue}", get(queue::page))
         .route("/queues/{queue}/ask/{act}", get(ask::page))
         .route("/queues/{queue}/do/{act}", post(acts::on_queue))

@@ -348,6 +348,8 @@ impl Host {
             | HostAsk::Rates
             | HostAsk::Drain(_)
             | HostAsk::Clients
+            | HostAsk::Crons
+            | HostAsk::Cron(..)
             | HostAsk::CloseClient(_) => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,
             HostAsk::Reload | HostAsk::Listener => Given::Host(Ok(String::new())),

@@ -144,6 +144,8 @@ impl Driver<'_> {
                 | HostAsk::Listener
                 | HostAsk::Drain(_)
                 | HostAsk::Clients
+                | HostAsk::Crons
+                | HostAsk::Cron(..)
                 | HostAsk::CloseClient(_),
             ) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Login(_) if turn.is_multiple_of(3) => Given::Login(Err(LoginRefused::Wrong)),

@@ -3,6 +3,7 @@
 mod browse;
 mod bulk;
 mod clients;
+mod cron;
 mod fanout;
 mod message;
 mod moving;
@@ -14,6 +15,7 @@ mod server;
 pub(super) use browse::{Browse, preview};
 pub(super) use bulk::{Bulk, PURGE, RETRY, pair};
 pub(super) use clients::{Clients, Leases, clients, shown};
+pub(super) use cron::Cron;
 pub(super) use fanout::Fanout;
 pub(super) use message::{Delete, Edit};
 pub(super) use moving::Move;

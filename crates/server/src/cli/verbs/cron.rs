@@ -1,0 +1,186 @@
+//! `quintet cron`: the `[[cron]]` tables, seen and steered.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+use std::str::FromStr as _;
+
+use anyhow::{Context as _, Result, bail};
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+use super::super::show::table;
+use super::clients::shown;
+
+/// Arguments of `cron`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet cron\n  quintet cron --json | grep '\"outcome\":\"refused\"'\n  \
+                  quintet cron pause nightly-report\n  quintet cron run nightly-report\n\n\
+                  NEXT and LAST are by the clocks of the table's zone; LAST is when it put last. \
+                  OUTCOME is how it went last:\nput and the message, missed, or refused and why. \
+                  Tables are made in the configuration: docs/cron.md."
+)]
+pub(in super::super) struct Cron {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<Act>,
+}
+
+#[derive(clap::Subcommand)]
+enum Act {
+    /// Have a table put nothing by itself until it is resumed.
+    #[command(after_help = "Example:\n  quintet cron pause nightly-report\n\n\
+                        It outlives restarts. What is due meanwhile is let go, and is no miss.")]
+    Pause(Steer),
+    /// Have it put again.
+    #[command(after_help = "Example:\n  quintet cron resume nightly-report\n\n\
+                        From the next due time on: nothing is made up for.")]
+    Resume(Steer),
+    /// Have it put its message once, now.
+    #[command(after_help = "Example:\n  quintet cron run nightly-report\n\n\
+                        Also if it is paused. Its due times stay as they are.")]
+    Run(Steer),
+}
+
+#[derive(clap::Args)]
+struct Steer {
+    #[command(flatten)]
+    at: Where,
+    /// Names of tables.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Cron {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        match self.act {
+            Some(Act::Pause(steer)) => {
+                return steer.run("cron_pause", "paused", "was paused already");
+            }
+            Some(Act::Resume(steer)) => {
+                return steer.run("cron_resume", "resumed", "was not paused");
+            }
+            Some(Act::Run(steer)) => return steer.run("cron_run", "put", "not put"),
+            None => {}
+        }
+        let all = crons(&mut Client::connect(&self.at)?)?;
+        if self.json {
+            for cron in all {
+                writeln!(stdout(), "{cron}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let columns = [
+            "name", "schedule", "zone", "queue", "next", "last", "outcome", "missed",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        rows.extend(all.iter().map(row));
+        table(&rows, &mut stdout().lock())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Steer {
+    fn run(self, verb: &str, done: &str, was: &str) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        for name in &self.names {
+            let request = json!({ verb: { "name": name } });
+            let reply = client.ask(&request, &mut std::io::empty())?;
+            let told = reply["done"].as_str().map(serde_json::from_str::<Value>);
+            let Some(Ok(mut told)) = told else {
+                bail!("the server is of another version");
+            };
+            if self.json {
+                told["name"] = name.as_str().into();
+                writeln!(stdout(), "{told}")?;
+                continue;
+            }
+            let name = name.escape_debug();
+            match (told["changed"].as_bool(), told["message"].as_u64()) {
+                (_, Some(id)) => writeln!(stdout(), "{name} {done} as message {id}")?,
+                (Some(true), None) => writeln!(stdout(), "{name} {done}")?,
+                _ => writeln!(stdout(), "{name} {was}")?,
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// All tables.
+fn crons(client: &mut Client) -> Result<Vec<Value>> {
+    let reply = client.ask(&json!({ "crons": {} }), &mut std::io::empty())?;
+    let Some(text) = reply["done"].as_str() else {
+        bail!("the server is of another version");
+    };
+    serde_json::from_str(text).context("the server is of another version")
+}
+
+fn row(cron: &Value) -> [String; 8] {
+    let zone = cron["zone"].as_str().unwrap_or_default();
+    let when = |key: &str| {
+        cron[key]
+            .as_u64()
+            .map_or_else(|| "-".to_owned(), |at| clock(at, zone))
+    };
+    let next = match cron["paused"].as_bool() {
+        Some(true) => "paused".to_owned(),
+        _ => when("next_ms"),
+    };
+    let outcome = match cron["outcome"].as_str() {
+        Some("put") => match cron["message"].as_u64() {
+            Some(id) => format!("put {id}"),
+            None => "put".to_owned(),
+        },
+        Some("refused") => format!("refused: {}", shown(&cron["error"])),
+        Some("none") | None => "-".to_owned(),
+        Some(other) => other.to_owned(),
+    };
+    [
+        shown(&cron["name"]),
+        shown(&cron["schedule"]),
+        shown(&cron["zone"]),
+        shown(&cron["queue"]),
+        next,
+        when("last_ms"),
+        outcome,
+        shown(&cron["missed_runs"]),
+    ]
+}
+
+/// A moment by the clocks of a zone, with what they are ahead of UTC.
+fn clock(at_ms: u64, zone: &str) -> String {
+    let at = i64::try_from(at_ms)
+        .ok()
+        .and_then(DateTime::<Utc>::from_timestamp_millis);
+    let Some(at) = at else {
+        return at_ms.to_string();
+    };
+    let zone = Tz::from_str(zone).unwrap_or(Tz::UTC);
+    at.with_timezone(&zone)
+        .format("%Y-%m-%d %H:%M:%S %:z")
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_by_the_clocks_of_the_zone() {
+        let at = 1_774_747_800_000;
+        assert_eq!(clock(at, "UTC"), "2026-03-29 01:30:00 +00:00");
+        assert_eq!(clock(at, "Europe/Berlin"), "2026-03-29 03:30:00 +02:00");
+        assert_eq!(clock(u64::MAX, "UTC"), u64::MAX.to_string());
+    }
+}

@@ -1,0 +1,172 @@
+//! `quintet cron`: tables are listed and steered, and that is written down.
+
+use std::path::Path;
+
+use crate::common::{Server, Start, text};
+use serde_json::Value;
+
+/// A table that is due on a 29 February alone, and one that is named alike.
+const CONFIG: &str = "[[cron]]\nname = 'nightly'\nschedule = '30 2 29 2 *'\nzone = 'Europe/Berlin'\n\
+                      queue = 'reports'\nbody = 'all'\n\
+                      [[cron]]\nname = 'a b'\nschedule = '0 0 29 2 *'\nqueue = 'w'\nmissed = 'once'\n";
+
+fn start(data: &Path, config: &str) -> Server {
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    Server::start_with(data, start)
+}
+
+/// What a command printed, on both sides, and its exit code.
+fn run(server: &Server, args: &[&str]) -> (String, String, i32) {
+    let done = server.run(args);
+    let code = done.status.code().expect("it ended by itself");
+    (text(&done.stdout), text(&done.stderr), code)
+}
+
+fn said(server: &Server, args: &[&str]) -> String {
+    let (out, err, code) = run(server, args);
+    assert_eq!(code, 0, "{args:?}: {out}{err}");
+    out
+}
+
+fn listed(server: &Server) -> Vec<Value> {
+    let lines = said(server, &["cron", "--json"]);
+    let lines = lines.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn tables_are_listed_paused_resumed_and_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir.path().join("data"), CONFIG);
+    let all = listed(&server);
+    assert_eq!(all.len(), 2);
+    let nightly = &all[0];
+    for (key, value) in [
+        ("name", "nightly"),
+        ("schedule", "30 2 29 2 *"),
+        ("zone", "Europe/Berlin"),
+        ("queue", "reports"),
+        ("missed", "skip"),
+        ("outcome", "none"),
+    ] {
+        assert_eq!(nightly[key], value, "{key}");
+    }
+    assert_eq!(nightly["paused"], false);
+    assert_eq!(nightly["missed_runs"], 0);
+    assert!(nightly["next_ms"].is_u64() && nightly["last_ms"].is_null());
+    assert_eq!(all[1]["missed"], "once");
+    let shown = said(&server, &["cron"]);
+    // By the clocks of the zone, in winter.
+    assert!(shown.contains("-02-29 02:30:00 +01:00"), "{shown}");
+
+    let paused = said(&server, &["cron", "pause", "nightly", "a b"]);
+    assert_eq!(paused, "nightly paused\na b paused\n");
+    let again = said(&server, &["cron", "pause", "nightly"]);
+    assert_eq!(again, "nightly was paused already\n");
+    assert_eq!(listed(&server)[0]["paused"], true);
+    assert!(listed(&server)[0]["next_ms"].is_null());
+    assert_eq!(server.number("cron_nightly_paused"), 1);
+    let shown = said(&server, &["cron"]);
+    assert!(shown.lines().nth(1).unwrap().contains("paused"), "{shown}");
+
+    // Also while it is paused, and its message is its own.
+    let run_now = said(&server, &["cron", "run", "nightly"]);
+    let id: u64 = run_now
+        .strip_prefix("nightly put as message ")
+        .and_then(|rest| rest.trim_end().parse().ok())
+        .unwrap_or_else(|| panic!("{run_now}"));
+    assert_eq!(said(&server, &["peek", "--id", &id.to_string()]), "all");
+    let nightly = &listed(&server)[0];
+    assert_eq!(
+        (&nightly["message"], &nightly["outcome"]),
+        (&id.into(), &"put".into())
+    );
+    assert_eq!(nightly["paused"], true);
+    assert!(server.number("cron_nightly_last_ms") > 0);
+    let metrics = said(&server, &["metrics"]);
+    assert!(
+        metrics.contains("quintet_cron_paused{name=\"nightly\"} 1"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("quintet_cron_last_run_timestamp_seconds{name=\"nightly\"}"));
+    let next = "quintet_cron_next_run_timestamp_seconds{";
+    assert!(!metrics.contains(next), "both are paused: {metrics}");
+
+    let resumed = said(&server, &["cron", "resume", "nightly", "--json"]);
+    let resumed: Value = serde_json::from_str(&resumed).unwrap();
+    assert_eq!(resumed["name"], "nightly");
+    assert_eq!(resumed["changed"], true);
+    let again = said(&server, &["cron", "resume", "nightly"]);
+    assert_eq!(again, "nightly was not paused\n");
+    let metrics = said(&server, &["metrics"]);
+    assert!(
+        metrics.contains(&format!("{next}name=\"nightly\"}}")),
+        "{metrics}"
+    );
+    assert!(
+        !metrics.contains(&format!("{next}name=\"a b\"}}")),
+        "{metrics}"
+    );
+
+    // A name that is none, and the one that was meant.
+    let (out, why, code) = run(&server, &["cron", "run", "nihgtly"]);
+    assert_eq!((out.as_str(), code), ("", 1));
+    assert!(
+        why.contains("there is no [[cron]] table nihgtly; did you mean nightly?"),
+        "{why}"
+    );
+    let (_, why, _) = run(&server, &["cron", "pause", "something else"]);
+    assert!(
+        why.ends_with("there is no [[cron]] table something else\n"),
+        "{why}"
+    );
+    let audit = said(&server, &["audit"]);
+    for line in [
+        " cron_pause nightly ok",
+        " cron_run nightly ok",
+        " cron_resume nightly ok",
+        " cron_run nihgtly refused",
+    ] {
+        assert!(audit.contains(line), "{line}: {audit}");
+    }
+    assert!(!audit.contains("crons"), "a look is none: {audit}");
+}
+
+#[test]
+fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = format!("{CONFIG}[[queue]]\nname = 'w'\nmessages_max = 1\n");
+    let server = start(&dir.path().join("data"), &config);
+    server.client().put("w", b"first");
+    let (_, why, code) = run(&server, &["cron", "run", "a b"]);
+    assert_eq!(code, 1);
+    assert!(why.contains("full"), "{why}");
+    let table = &listed(&server)[1];
+    assert_eq!(table["outcome"], "refused");
+    assert_eq!(table["last_ms"], Value::Null);
+    let shown = said(&server, &["cron"]);
+    assert!(shown.contains("refused: "), "{shown}");
+    server.client().take("w", b"first");
+    said(&server, &["cron", "run", "a b"]);
+    let table = &listed(&server)[1];
+    assert_eq!(
+        (&table["outcome"], &table["error"]),
+        (&"put".into(), &Value::Null)
+    );
+    assert_eq!(server.number("ready"), 1);
+}
+
+#[test]
+fn where_there_are_no_tables_the_list_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir.path().join("data"), "");
+    assert_eq!(listed(&server), [] as [Value; 0]);
+    let (_, why, code) = run(&server, &["cron", "run", "a"]);
+    assert_eq!(code, 1);
+    assert!(why.contains("there is no [[cron]] table a"), "{why}");
+}
