@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, Start, noise, quintet, text};
+use crate::common::{PATIENCE, Server, Start, noise, quintet, text};
 use crate::moving::{all, done, dying, import};
 
 const LISTEN: &[&str] = &["memcache=127.0.0.1:0", "http=127.0.0.1:0"];
@@ -197,6 +200,51 @@ fn a_quintet_that_dies_or_is_refused_loses_nothing() {
     assert_eq!(all(&server).len() + all(&old).len(), ALL, "each once");
     let there = all(&old);
     assert!(there.iter().all(|message| message["state"] == "ready"));
+}
+
+/// Puts into `work` until it is told to stop; how many it put.
+fn pours(server: &Server, over: &AtomicBool) -> usize {
+    let mut client = server.client();
+    let mut count = 0;
+    while !over.load(Ordering::Relaxed) {
+        client.put("work", format!("message {count}").as_bytes());
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn an_import_that_is_interrupted_gives_back_what_it_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = served(&dir, None);
+    let server = Server::start(&dir.path().join("data"));
+    let over = AtomicBool::new(false);
+    // While something comes there it would never be done.
+    let (count, output) = std::thread::scope(|scope| {
+        let puts = scope.spawn(|| pours(&old, &over));
+        let mut command = quintet(&["import", "--from", &from(&old), "--data"]);
+        command.arg(&server.data).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let began = Instant::now();
+        while all(&server).is_empty() {
+            assert!(began.elapsed() < PATIENCE, "nothing comes");
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        over.store(true, Ordering::Relaxed);
+        (puts.join().unwrap(), output)
+    });
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("messages stored"), "{said}");
+    let (here, there) = (all(&server), all(&old));
+    assert_eq!(here.len() + there.len(), count, "each once");
+    let ready = there.iter().all(|message| message["state"] == "ready");
+    assert!(ready, "what it held is given back");
+    assert_eq!(bodies(&server).union(&bodies(&old)).count(), count);
+    done(&import(&server, &from(&old), &[]));
+    assert_eq!(bodies(&server).len(), count, "the same command goes on");
 }
 
 #[test]
