@@ -2,7 +2,9 @@
 //! name them. And directories that an earlier version wrote, which say nothing
 //! of what must be there, open.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use crate::common::{Server, Start, noise, quintet, text};
 
@@ -70,7 +72,17 @@ fn copy(from: &Path, to: &Path) {
 
 /// What a start says that fails.
 fn refusal(data: &Path) -> String {
-    let output = Server::command(data, &Start::default()).output().unwrap();
+    let mut command = Server::command(data, &Start::default());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that serves says so, and would not end.
+    let mut first = String::new();
+    let stdout = child.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut first).unwrap();
+    if !first.is_empty() {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{data:?} was served");
     text(&output.stderr)
 }
