@@ -50,7 +50,7 @@ const ALLOWED: &[Edges] = &[
     edges(
         "crates/wire",
         &["quintet-engine"],
-        Some(&["base64", "memchr"]),
+        Some(&["base64", "memchr", "sha2", "subtle"]),
     ),
     edges("crates/door", &["quintet-engine"], Some(&["thiserror"])),
     edges("crates/log", &[], Some(&["crc32c", "rustix", "thiserror"])),

@@ -123,6 +123,8 @@ metrics! {
         = |r| r.server.guests.open();
     Counter "connections_total" ("connections_total") "Connections accepted."
         = |r| r.server.guests.total();
+    Gauge "workers" ("workers") "Worker processes that are known (faktory)."
+        = |r| r.server.guests.workers(|all| all.count(r.server.core.clock.now()));
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.traffic.0;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."

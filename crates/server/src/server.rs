@@ -513,7 +513,7 @@ fn open(
         quotas,
         connection_memory: ByteBudget::new(config.connection_memory_bytes()),
         uploads: ByteBudget::new(config.upload_bytes_max),
-        idle_used: listeners.iter().any(|listening| listening.idle_ms > 0),
+        idle_used: listeners.iter().any(Listening::ends_idle),
         listeners,
         threads,
         limits: Limits::of(&config),

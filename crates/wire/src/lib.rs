@@ -12,6 +12,7 @@
 
 mod beanstalk;
 mod bodies;
+mod faktory;
 mod foreign;
 mod jobqueue;
 mod lines;
@@ -24,6 +25,7 @@ mod pinpriq;
 mod session;
 mod tally;
 mod voice;
+mod workers;
 
 pub use foreign::{Foreign, Http};
 pub use login::{Login, LoginRefused, Logins};
@@ -34,6 +36,7 @@ pub use session::{
 };
 pub use tally::Tally;
 pub use voice::{Listener, OptionSpec, Options, Value, Voice};
+pub use workers::{Joins, WORKER_SILENCE_MS, Worker, WorkerAsk, WorkerSeen, WorkerState, Workers};
 
 /// Every voice this build speaks, in the order they are shown.
 pub const VOICES: &[Voice] = &[
@@ -42,6 +45,7 @@ pub const VOICES: &[Voice] = &[
     jobqueue::VOICE,
     beanstalk::VOICE,
     pinpriq::VOICE,
+    faktory::VOICE,
 ];
 
 /// The voice of this name.

@@ -1,6 +1,7 @@
 //! What every voice implements: bytes in, commands out; outcomes in, bytes out.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use quintet_engine::{Command, LargeBody, Ms, Name, Outcome};
 
@@ -8,6 +9,7 @@ use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
 use crate::output::Output;
 use crate::tally::Tally;
+use crate::workers::{Worker, WorkerAsk};
 
 /// One connection's protocol state. Pure: no socket, clock, lock or engine.
 ///
@@ -18,7 +20,8 @@ use crate::tally::Tally;
 /// request waits (a blocking take), the host decodes nothing more of the
 /// connection unless it must notice a half-close.
 pub trait Session: Send {
-    /// Reads at most one request from the front of `input`.
+    /// Reads at most one request from the front of `input`. Called with no bytes
+    /// when the connection opens: a voice whose server speaks first answers then.
     ///
     /// `input` holds all unconsumed bytes. The host drops the `used` bytes of
     /// the answer before the next call. May be called again with `used = 0`
@@ -57,6 +60,12 @@ pub trait Session: Send {
     /// Answers what becomes of a take that waits and of the connection.
     fn half_closed(&mut self) -> HalfClose {
         HalfClose::Close
+    }
+
+    /// True if its client was silent for too long: the connection closes.
+    fn is_overdue(&self, now: Ms) -> bool {
+        let _ = now;
+        false
     }
 
     /// Bytes of memory held for a reply that cannot be written before all of
@@ -141,6 +150,9 @@ pub enum Ask {
     /// The client says who it is. Decode nothing more of the connection until
     /// it is answered: what follows is then its.
     Login(Login),
+    /// Ask the table of workers ([`Given::Worker`]). Decode nothing more of the
+    /// connection until it is answered.
+    Worker(WorkerAsk),
     /// A line, without its end, whose command the voice does not know. Decode
     /// nothing more of the connection until it is answered: with
     /// [`Session::say`] if a hook knows it, else with [`Given::Own`].
@@ -229,6 +241,8 @@ pub enum Given {
     Host(Result<String, String>),
     /// Whether the client is who it said.
     Login(Result<(), LoginRefused>),
+    /// The worker that was asked about, if it is known.
+    Worker(Option<Arc<Worker>>),
     /// Nothing: the session knows.
     Own,
 }
@@ -295,7 +309,7 @@ pub struct ServerStats {
 impl ServerStats {
     /// What voices ask of [`ServerStats::numbers`]: the server's table has a
     /// row for each.
-    pub const TOLD: [&'static str; 12] = [
+    pub const TOLD: [&'static str; 13] = [
         "bytes_read",
         "bytes_written",
         "connections",
@@ -308,6 +322,7 @@ impl ServerStats {
         "log_rotations",
         "pid",
         "uptime_s",
+        "workers",
     ];
 
     /// One of [`ServerStats::TOLD`], in the unit its last word names; 0 if the

@@ -29,6 +29,17 @@ pub struct Voice {
 pub trait Listener: Send + Sync {
     /// A session for a new connection.
     fn open(&self) -> Box<dyn Session>;
+
+    /// True if its sessions have something to say before their clients do.
+    fn speaks_first(&self) -> bool {
+        false
+    }
+
+    /// True if its sessions are to be asked now and then whether their clients
+    /// have been silent for too long ([`Session::is_overdue`]).
+    fn ends_silent(&self) -> bool {
+        false
+    }
 }
 
 /// One option of a listener.

@@ -31,7 +31,7 @@ pub(super) fn write(given: &Given, output: &mut Output) {
         Given::Host(Err(why)) => json!({ "error": why }),
         Given::Login(Ok(())) => json!({ "done": "" }),
         Given::Login(Err(refused)) => json!({ "error": refused.text() }),
-        Given::Own => json!({}),
+        Given::Worker(_) | Given::Own => json!({}),
     };
     end_line(output, &line);
 }

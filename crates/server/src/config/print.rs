@@ -25,8 +25,8 @@ pub(crate) enum Secrets {
 
 /// Stands for a secret.
 const HIDDEN: &str = "***";
-/// Options of listeners that hold passwords, as `NAME:PASSWORD` pairs.
-const PASSWORDS: &[&str] = &["users"];
+/// Options of listeners that hold passwords: one, or `NAME:PASSWORD` pairs.
+const PASSWORDS: &[&str] = &["password", "users"];
 /// Keys of users that hold hashes.
 const HASHES: &[&str] = &["password", "tokens"];
 /// Tables of queues whose values are secrets mostly.
@@ -172,7 +172,12 @@ pub(crate) fn print(config: &Config, secrets: Secrets) -> String {
             comment(&mut out, spec.help);
             let value = match secrets {
                 Secrets::Hidden if PASSWORDS.contains(&spec.name) => {
-                    quoted(&without_passwords(listen.options.text(spec.name)))
+                    let text = listen.options.text(spec.name);
+                    quoted(&match (spec.name, text) {
+                        (_, "") => String::new(),
+                        ("password", _) => HIDDEN.to_owned(),
+                        _ => without_passwords(text),
+                    })
                 }
                 Secrets::Hidden | Secrets::Shown => {
                     option(&listen.options, spec.name, spec.default)

@@ -14,7 +14,7 @@ use super::mail::{Arrival, Mail, Way};
 use super::secure::Secrecy;
 use super::thread::IoThread;
 use crate::quotas::{Meter, Of};
-use crate::server::Server;
+use crate::server::{Listening, Server};
 
 /// Connections accepted from one listener before others get a turn.
 const ACCEPTS: usize = 64;
@@ -55,6 +55,13 @@ impl Server {
         self.mail[thread]
             .connections
             .fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Listening {
+    /// True if its connections may have to be closed for saying nothing.
+    pub(crate) fn ends_idle(&self) -> bool {
+        self.idle_ms > 0 || self.opener.ends_silent()
     }
 }
 
@@ -165,11 +172,15 @@ impl IoThread {
         conn.active = self.instant;
         conn.inbox.is_new = !self.server.is_operator(listener);
         let knows = conn.secrecy == Secrecy::Plain;
+        let speaks_first = knows && self.server.listeners[listener].opener.speaks_first();
         self.conns.insert(key, Box::new(conn));
         if self.stop_at.is_some() {
             self.close(key.slot);
         } else if self.hooks.is_some() && knows {
             self.greet(key.slot);
+        }
+        if speaks_first {
+            self.mark_again(key.slot);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Acts on queues that the audit writes down.
 
-use quintet_engine::{Command, Pattern};
+use quintet_engine::{Command, Edit, Pattern};
 
 /// What an act on queues is written down with.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
             | Command::Pause { .. }
             | Command::Move { .. }
             | Command::MoveAll { .. }
-            | Command::Edit(..)
-    ) || matches!(command, Command::Sweep(sweep) if sweep.act.changes());
+    ) || matches!(command, Command::Edit(_, edit) if operator || changes_more_than_notes(edit))
+        || matches!(command, Command::Sweep(sweep) if sweep.act.changes());
     if !administers && !by_hand {
         return None;
     }
@@ -57,4 +57,14 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
         what: shown,
         step,
     })
+}
+
+/// True if it is more than what a client notes beside a message (faktory's
+/// failures).
+fn changes_more_than_notes(edit: &Edit) -> bool {
+    let noted = Edit {
+        attrs: edit.attrs.clone(),
+        ..Edit::default()
+    };
+    *edit != noted
 }

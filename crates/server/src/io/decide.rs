@@ -120,6 +120,10 @@ impl IoThread {
                     host: Some(host),
                     ..DueReply::own()
                 }),
+                Ask::Worker(ask) => self.replies.push(DueReply {
+                    given: Given::Worker(server.guests.worker(ask, self.now)),
+                    ..DueReply::own()
+                }),
                 Ask::Own => self.replies.push(DueReply::own()),
                 Ask::Unknown(line) => self.replies.push(match hooks {
                     Some(runner) => hooked::added(runner, conn, server, &line, &mut access),
@@ -204,6 +208,7 @@ pub(super) fn result_of(given: &Given) -> &'static str {
         | Given::Server(_)
         | Given::Host(Ok(_))
         | Given::Login(Ok(()))
+        | Given::Worker(_)
         | Given::Own => "ok",
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use quintet_engine::Ms;
 use quintet_host::locked;
+use quintet_wire::{Worker, WorkerAsk, Workers};
 
 use crate::config::RESERVE;
 
@@ -26,7 +28,7 @@ impl Origin {
     }
 }
 
-/// The connections that are open. Beyond the bound, an address without a
+/// The connections that are open, and the workers some of them belong to. Beyond the bound, an address without a
 /// connection still gets one, as long as [`RESERVE`] lasts: whoever has taken
 /// all places has not shut out everybody else.
 pub(crate) struct Guests {
@@ -35,6 +37,8 @@ pub(crate) struct Guests {
     total: AtomicU64,
     refused: AtomicU64,
     by_origin: Mutex<HashMap<Origin, u64>>,
+    /// Processes that name themselves over several connections.
+    workers: Mutex<Workers>,
 }
 
 impl Guests {
@@ -45,6 +49,7 @@ impl Guests {
             total: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             by_origin: Mutex::default(),
+            workers: Mutex::default(),
         }
     }
 
@@ -83,6 +88,16 @@ impl Guests {
                 by_origin.remove(&origin);
             }
         }
+    }
+
+    /// Answers a session that asks about a worker.
+    pub(crate) fn worker(&self, ask: WorkerAsk, now: Ms) -> Option<Arc<Worker>> {
+        locked(&self.workers).answer(ask, now)
+    }
+
+    /// Does something with the table of workers.
+    pub(crate) fn workers<T>(&self, act: impl FnOnce(&mut Workers) -> T) -> T {
+        act(&mut locked(&self.workers))
     }
 
     /// Connections that are open.

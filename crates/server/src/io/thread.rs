@@ -697,7 +697,8 @@ impl IoThread {
             // A take that waits is not idle.
             let waits = conn.phase.waits() || conn.standing.is_some();
             let waits = waits || conn.pause == Pause::Slowed;
-            if idle_ms > 0 && quiet > limit && !waits {
+            let idle = idle_ms > 0 && quiet > limit && !waits;
+            if idle || conn.session.is_overdue(self.now) {
                 self.close(slot);
             }
         }

@@ -121,7 +121,8 @@ impl IoThread {
             } else {
                 &scratch[from..to]
             };
-            let mut dry = known_dry;
+            // Nothing is said in the clear, not even by who speaks first.
+            let mut dry = known_dry || conn.secrecy == Secrecy::Handshake;
             let mut used = 0;
             let mut room = REQUESTS - requests;
             let fresh = conn.inbox.pending.is_empty() && conn.inbox.upload.is_none();
@@ -598,6 +599,7 @@ fn ends_batch(ask: &Ask) -> bool {
         Ask::EngineAlone(_)
         | Ask::Unknown(_)
         | Ask::Login(_)
+        | Ask::Worker(_)
         | Ask::Close
         | Ask::Host(
             HostAsk::Shutdown

@@ -6,6 +6,7 @@ mod common;
 
 mod beanstalk;
 mod bodies;
+mod faktory;
 mod foreign;
 mod hostile;
 mod jobqueue;

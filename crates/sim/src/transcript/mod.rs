@@ -22,7 +22,9 @@
 //! opened by being mentioned; no number means the first. In text, `\r`, `\n`,
 //! `\0`, `\\` and `\xNN` are bytes, `{repeat N x}` is `x` N times, `{bytes}` is
 //! all 256 byte values, `{le32 N}` and `{le64 N}` are numbers in little-endian
-//! order, `{now-5}` is a Unix time, and in what is received `{any}` is whatever
+//! order, `{now-5}` is a Unix time, `{at 5}` the moment in five seconds as RFC 3339
+//! writes it (received, `{time}` is any such moment, with milliseconds,
+//! and `{clock}` any time of day), and in what is received `{any}` is whatever
 //! comes before the line's end. `{id NAME}` is a number the server chose:
 //! received, it gives the name to the digits that come, or, once it has them,
 //! expects the same. Sent lines that follow each other on
@@ -182,8 +184,11 @@ impl Transcript {
             _ => {
                 if let Some(sent) = rest.strip_prefix("> ") {
                     let parts = self.text(sent)?;
-                    if parts.contains(&Part::Any) {
-                        return Err("{any} cannot be sent".to_owned());
+                    if parts
+                        .iter()
+                        .any(|part| matches!(part, Part::Any | Part::Time(_)))
+                    {
+                        return Err("{any} and {time} cannot be sent".to_owned());
                     }
                     Act::Send(parts)
                 } else if let Some(expected) = rest.strip_prefix("< ") {

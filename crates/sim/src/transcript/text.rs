@@ -32,6 +32,10 @@ pub(super) enum Part {
     Id(String),
     /// Anything up to the end of the line; only in what is expected.
     Any,
+    /// The moment of use, plus so many seconds, as RFC 3339 writes it.
+    At(i64),
+    /// Any time that looks so, any digit being 0; only in what is expected.
+    Time(&'static [u8]),
 }
 
 /// Reads the text of one line. CR LF is added unless it ends in a backslash.
@@ -87,7 +91,9 @@ fn escape(text: &str) -> Result<(u8, &str), String> {
 /// `{word ...}` in front of `text`, for the words that mean something.
 fn braces(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('{')?;
-    let known = ["repeat ", "now", "any}", "bytes}", "le32 ", "le64 ", "id "];
+    let known = [
+        "repeat ", "now", "any}", "bytes}", "le32 ", "le64 ", "id ", "at ", "time}", "clock}",
+    ];
     if !known.iter().any(|word| inner.starts_with(word)) {
         return None;
     }
@@ -97,6 +103,13 @@ fn braces(text: &str) -> Option<(&str, &str)> {
 fn expand(macro_: &str, parts: &mut Vec<Part>) -> Result<(), String> {
     if macro_ == "any" {
         parts.push(Part::Any);
+    } else if macro_ == "time" {
+        parts.push(Part::Time(b"0000-00-00T00:00:00.000Z"));
+    } else if macro_ == "clock" {
+        parts.push(Part::Time(b"00:00:00"));
+    } else if let Some(offset) = macro_.strip_prefix("at ") {
+        let offset = offset.parse().map_err(|_| bad_number(offset))?;
+        parts.push(Part::At(offset));
     } else if let Some(name) = macro_.strip_prefix("id ") {
         parts.push(Part::Id(name.to_owned()));
     } else if macro_ == "bytes" {
@@ -129,6 +142,33 @@ fn expand(macro_: &str, parts: &mut Vec<Part>) -> Result<(), String> {
     Ok(())
 }
 
+/// A Unix time in UTC, with whole seconds.
+fn rfc3339(unix_s: u64) -> String {
+    let (mut day, second) = (unix_s / 86_400, unix_s % 86_400);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!(
+        "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
+        day + 1
+    )
+}
+
 fn bad_number(text: &str) -> String {
     format!("bad number {text}")
 }
@@ -156,7 +196,11 @@ pub(super) fn bytes(parts: &[Part], names: &Names) -> Vec<u8> {
             }
             // Nobody has given it: any number will do.
             Part::Id(name) => all.extend_from_slice(names.ids.get(name).map_or(b"1", |id| id)),
-            Part::Any => {}
+            Part::At(offset) => {
+                let at = names.now_s.saturating_add_signed(*offset);
+                all.extend_from_slice(rfc3339(at).as_bytes());
+            }
+            Part::Any | Part::Time(_) => {}
         }
     }
     all
@@ -198,7 +242,23 @@ pub(super) fn compare(parts: &[Part], actual: &[u8], names: &mut Names) -> Match
                 }
                 continue;
             }
-            Part::Bytes(_) | Part::Now(_) | Part::Id(_) => bytes(std::slice::from_ref(part), names),
+            Part::Time(shape) => {
+                let fits = |(&byte, &shape): (&u8, &u8)| match shape {
+                    b'0' => byte.is_ascii_digit(),
+                    shape => byte == shape,
+                };
+                if !rest.iter().zip(*shape).all(fits) {
+                    return Match::No;
+                }
+                if rest.len() < shape.len() {
+                    return Match::More;
+                }
+                at += shape.len();
+                continue;
+            }
+            Part::Bytes(_) | Part::Now(_) | Part::Id(_) | Part::At(_) => {
+                bytes(std::slice::from_ref(part), names)
+            }
         };
         if rest.len() < expected.len() {
             return if expected.starts_with(rest) {

@@ -63,16 +63,20 @@ impl BeanstalkReply {
     pub(super) fn write(self, given: &Given, output: &mut Output) {
         let outcome = match given {
             Given::Engine(outcome, _) => outcome,
-            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => &Outcome::Done,
+            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
+                &Outcome::Done
+            }
         };
         match (self, outcome) {
             (BeanstalkReply::Silent, _) => {}
             (BeanstalkReply::LoggedIn, _) => output.put(match given {
                 Given::Login(Ok(())) => b"OK\r\n",
                 Given::Login(Err(refused)) => refused.line(),
-                Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Own => {
-                    INTERNAL_ERROR
-                }
+                Given::Engine(..)
+                | Given::Server(_)
+                | Given::Host(_)
+                | Given::Worker(_)
+                | Given::Own => INTERNAL_ERROR,
             }),
             (BeanstalkReply::StatsTube(_), Outcome::Refused(Refusal::NotPermitted)) => {
                 output.put(NOT_PERMITTED);

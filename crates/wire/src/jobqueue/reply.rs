@@ -31,7 +31,9 @@ impl JobqueueReply {
     pub(super) fn write(self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
         let outcome = match given {
             Given::Engine(outcome, _) => Some(outcome),
-            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => None,
+            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
+                None
+            }
         };
         match (self, outcome) {
             (JobqueueReply::Tls, _) => {

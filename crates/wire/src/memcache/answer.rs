@@ -141,7 +141,7 @@ impl MemcacheReply {
 fn dropped(given: &Given) -> bool {
     match given {
         Given::Engine(Outcome::Refused(refusal), _) => not_stored(*refusal),
-        Given::Own => true,
+        Given::Worker(_) | Given::Own => true,
         Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) => false,
     }
 }
@@ -247,7 +247,12 @@ fn monitored(
         Given::Engine(Outcome::Empty, _) => {}
         // As many are open as may be: the client is to confirm some.
         Given::Engine(Outcome::Refused(Refusal::HeldLimit), _) => {}
-        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => {
+        Given::Engine(..)
+        | Given::Server(_)
+        | Given::Host(_)
+        | Given::Login(_)
+        | Given::Worker(_)
+        | Given::Own => {
             return unexpected(given, output);
         }
     }
@@ -291,6 +296,7 @@ fn unexpected(given: &Given, output: &mut Output) -> Next {
         | Given::Server(_)
         | Given::Host(Ok(_))
         | Given::Login(_)
+        | Given::Worker(_)
         | Given::Own => {
             server_error("unexpected answer", output);
         }
@@ -304,8 +310,11 @@ fn no_queue_no_matter(given: &Given) -> &Given {
         std::sync::LazyLock::new(|| Given::Engine(Outcome::Count(0), Name::default()));
     match given {
         Given::Engine(Outcome::Refused(Refusal::QueueNotFound), _) => &NOTHING_DONE,
-        Given::Engine(..) | Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Own => {
-            given
-        }
+        Given::Engine(..)
+        | Given::Server(_)
+        | Given::Host(_)
+        | Given::Login(_)
+        | Given::Worker(_)
+        | Given::Own => given,
     }
 }

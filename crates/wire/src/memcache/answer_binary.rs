@@ -25,6 +25,7 @@ impl BinaryReply {
             | Given::Server(_)
             | Given::Host(_)
             | Given::Login(_)
+            | Given::Worker(_)
             | Given::Own => None,
         };
         match (what, given) {
@@ -111,6 +112,7 @@ impl BinaryReply {
                     | Given::Server(_)
                     | Given::Host(Ok(_))
                     | Given::Login(_)
+                    | Given::Worker(_)
                     | Given::Own => "unexpected answer",
                 };
                 head.say(Status::Temporary, text.as_bytes(), output);

@@ -12,7 +12,7 @@ use quintet_sim::transcript::{Link, Received, Setup};
 use quintet_sim::world::World;
 use quintet_wire::{
     Ask, Env, Given, HalfClose, HostAsk, Listener, Logins, Next, Options, Output, ServerStats,
-    Session, Step, Tally, Value, Voice,
+    Session, Step, Tally, Value, Voice, Workers,
 };
 
 /// Requests decoded before the first is answered.
@@ -30,6 +30,7 @@ pub(crate) struct Host {
     connections: BTreeMap<u8, Connection>,
     parties: u64,
     bodies: BTreeMap<u64, Vec<u8>>,
+    workers: Workers,
     /// Outcomes for those who waited, handed over between turns.
     deliveries: VecDeque<Delivery>,
 }
@@ -78,6 +79,7 @@ impl Host {
             connections: BTreeMap::new(),
             parties: 0,
             bodies: BTreeMap::new(),
+            workers: Workers::new(),
             deliveries: VecDeque::new(),
         })
     }
@@ -271,7 +273,8 @@ impl Host {
                         Ask::Close
                             | Ask::EngineAlone(_)
                             | Ask::Unknown(_)
-                            | Ask::Host(HostAsk::Listener)
+                            | Ask::Worker(_)
+                            | Ask::Host(HostAsk::Listener | HostAsk::Stats)
                     );
                     connection.asks.push_back(ask);
                     if last {
@@ -305,6 +308,9 @@ impl Host {
                     }
                 },
                 Ask::Host(ask) => given.push(self.host(ask)),
+                Ask::Worker(ask) => {
+                    given.push(Given::Worker(self.workers.answer(ask, self.world.now)));
+                }
                 Ask::Own | Ask::Unknown(_) | Ask::Login(_) => given.push(Given::Own),
                 Ask::Close => {
                     given.push(Given::Own);
@@ -321,6 +327,21 @@ impl Host {
             }
         }
         if close {
+            self.hang_up(number);
+        }
+    }
+
+    /// Closes connections whose clients were silent for too long, as the server
+    /// does when it looks for them.
+    fn close_overdue(&mut self) {
+        let now = self.world.now;
+        self.workers.forget_gone(now);
+        let overdue = |connection: &Connection| connection.session.is_overdue(now);
+        let numbers: Vec<u8> = (self.connections.iter())
+            .filter(|(_, connection)| !connection.closed && overdue(connection))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in numbers {
             self.hang_up(number);
         }
     }
@@ -369,6 +390,7 @@ impl Host {
             *number = match &**name {
                 "connections" => self.connections.len() as f64,
                 "connections_total" => self.parties as f64,
+                "workers" => self.workers.count(self.world.now) as f64,
                 _ => continue,
             };
         }
@@ -395,6 +417,11 @@ impl Link for Host {
     }
 
     fn receive(&mut self, connection: u8, into: &mut Vec<u8>) -> Received {
+        if !self.connections.contains_key(&connection) {
+            // The server may speak first.
+            self.connection(connection);
+            self.turn(connection);
+        }
         let open = self.connection(connection);
         if !open.output.is_empty() {
             into.append(&mut open.output);
@@ -420,6 +447,7 @@ impl Link for Host {
             self.deliver();
         }
         self.world.now = target;
+        self.close_overdue();
     }
 
     fn close(&mut self, connection: u8) {

@@ -11,7 +11,7 @@ use quintet_engine::{
 use quintet_sim::world::World;
 use quintet_wire::{
     Ask, Env, Given, HostAsk, LoginRefused, Logins, Next, Options, Output, STREAM_OVER, Session,
-    Step, Tally, Voice,
+    Step, Tally, Voice, Workers,
 };
 
 /// Engine time of every run.
@@ -62,6 +62,7 @@ struct Driver<'a> {
     given: VecDeque<Given>,
     /// Write replies only when a batch is full or input is short.
     late: bool,
+    workers: Workers,
     trace: Trace,
 }
 
@@ -122,6 +123,7 @@ impl Driver<'_> {
         let alone = matches!(
             ask,
             Ask::EngineAlone(_)
+                | Ask::Worker(_)
                 | Ask::Unknown(_)
                 | Ask::Login(_)
                 | Ask::Host(HostAsk::Stats | HostAsk::Listener)
@@ -148,6 +150,7 @@ impl Driver<'_> {
                 | HostAsk::Cron(..)
                 | HostAsk::CloseClient(_),
             ) => Given::Host(Ok("a\nb".to_owned())),
+            Ask::Worker(ask) => Given::Worker(self.workers.answer(ask, NOW)),
             Ask::Login(_) if turn.is_multiple_of(3) => Given::Login(Err(LoginRefused::Wrong)),
             Ask::Login(_) => {
                 self.env.logins = Logins::Open;
@@ -268,8 +271,8 @@ static MESSAGE: LazyLock<Message> = LazyLock::new(|| {
 });
 
 fn taken(take: &Take, turn: u64) -> Outcome {
-    assert!(!take.queues.is_empty(), "a take from no queue");
     match turn % 5 {
+        _ if take.queues.is_empty() => Outcome::Empty,
         0 => Outcome::Empty,
         1 if take.deadline_soon_ms.is_some() => Outcome::DeadlineSoon,
         1 if take.lease.is_some() => Outcome::Refused(Refusal::HeldLimit),
@@ -300,6 +303,7 @@ pub(crate) fn run(
         streaming: None,
         given: VecDeque::new(),
         late,
+        workers: Workers::new(),
         trace: Trace::default(),
     };
     let mut rest = input;

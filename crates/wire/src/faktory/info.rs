@@ -1,0 +1,165 @@
+//! What INFO answers, gathered page by page.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use quintet_engine::{
+    Command, Cursor, Filter, ListState, Name, Outcome, QueueStats, Sweep, SweepAct,
+};
+
+use super::failure::FAILED;
+use super::queues::{page, page_of};
+use super::{Shared, job, json, moment};
+use crate::session::ServerStats;
+
+/// Steps in which delayed jobs are told from those that failed, in one INFO;
+/// what is left then counts as scheduled.
+const STEPS_MAX: u32 = 64;
+
+/// INFO in its middle.
+#[derive(Debug, PartialEq)]
+pub(super) struct Info {
+    server: Box<ServerStats>,
+    /// Members of `queues`.
+    queues: String,
+    count: u64,
+    enqueued: u64,
+    working: u64,
+    delayed: u64,
+    retries: u64,
+    dead: u64,
+    finished: u64,
+    failed: u64,
+    /// Queues with delayed jobs that are still to be looked through.
+    left: VecDeque<Name>,
+    steps: u32,
+}
+
+impl Info {
+    pub(super) fn new(server: Box<ServerStats>) -> Self {
+        Self {
+            server,
+            queues: String::new(),
+            count: 0,
+            enqueued: 0,
+            working: 0,
+            delayed: 0,
+            retries: 0,
+            dead: 0,
+            finished: 0,
+            failed: 0,
+            left: VecDeque::new(),
+            steps: 0,
+        }
+    }
+
+    /// Goes on; `None`: all is known.
+    pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Command> {
+        if let Some(queues) = page_of(outcome) {
+            queues.queues.iter().for_each(|queue| self.add(queue));
+            if let Some(from) = queues.next {
+                return Some(page(from));
+            }
+            return self.look(None);
+        }
+        let mut after = None;
+        if let Outcome::Swept(swept) = outcome {
+            self.retries += swept.matched;
+            after = swept.next;
+        }
+        if after.is_none() {
+            self.left.pop_front();
+        }
+        self.look(after)
+    }
+
+    fn add(&mut self, queue: &QueueStats) {
+        let held = &queue.gauges;
+        let jobs = held.ready + held.delayed + held.reserved + held.buried;
+        let totals = &queue.totals;
+        // One that somebody only waits for is none.
+        let is_known = jobs + totals.puts + totals.moved_in > 0;
+        if !job::is_queue(queue.name.as_bytes()) || !is_known {
+            return;
+        }
+        if !self.queues.is_empty() {
+            self.queues.push(',');
+        }
+        json::quote(&json::text_of(queue.name.as_bytes()), &mut self.queues);
+        write!(self.queues, ":{}", held.ready).expect("strings take all");
+        self.count += 1;
+        self.enqueued += held.ready;
+        self.working += held.reserved;
+        self.delayed += held.delayed;
+        self.dead += held.buried;
+        self.finished += totals.finished;
+        self.failed += super::failure::failures(totals);
+        if held.delayed > 0 {
+            self.left.push_back(queue.name.clone());
+        }
+    }
+
+    /// Looks which of the delayed jobs have failed.
+    fn look(&mut self, after: Option<Cursor>) -> Option<Command> {
+        self.steps += 1;
+        let queue = self.left.front().filter(|_| self.steps <= STEPS_MAX)?;
+        Some(Command::Sweep(Box::new(Sweep {
+            queue: queue.clone(),
+            state: ListState::Delayed,
+            filter: Filter {
+                attrs: vec![(FAILED.into(), Box::default())],
+                ..Filter::default()
+            },
+            act: SweepAct::Count,
+            after,
+            max: u32::MAX,
+        })))
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.queues.capacity() + self.left.capacity() * size_of::<Name>()
+    }
+
+    /// All of it.
+    pub(super) fn text(&self, shared: &Shared, now: quintet_engine::Ms) -> String {
+        let mut out = "{\"now\":\"".to_owned();
+        moment::write(now, &mut out);
+        let clock = out[out.len() - 13..out.len() - 5].to_owned();
+        let Self {
+            server,
+            queues,
+            count,
+            enqueued,
+            working,
+            retries,
+            dead,
+            failed,
+            ..
+        } = self;
+        let scheduled = self.delayed.saturating_sub(*retries);
+        let processed = self.finished + failed;
+        let task =
+            |size| format!("{{\"cycles\":0,\"enqueued\":0,\"size\":{size},\"wall_time_sec\":0}}");
+        let (of_dead, of_retries, of_scheduled) = (task(dead), task(retries), task(&scheduled));
+        let workers = server.number("workers");
+        let commands: u64 = server.tally.iter().sum();
+        write!(
+            out,
+            "\",\"server_utc_time\":\"{clock} UTC\",\"faktory\":{{\"queues\":{{{queues}}},\
+             \"sets\":{{\"dead\":{dead},\"retries\":{retries},\"scheduled\":{scheduled},\
+             \"working\":{working}}},\"tasks\":{{\"Busy\":{{\"reaped\":0,\"size\":{working}}},\
+             \"Dead\":{of_dead},\"Retries\":{of_retries},\"Scheduled\":{of_scheduled},\
+             \"Workers\":{{\"reaped\":0,\"size\":{workers}}}}},\"total_failures\":{failed},\
+             \"total_processed\":{processed},\"total_enqueued\":{enqueued},\
+             \"total_queues\":{count}}},\"server\":{{\"description\":\"Quintet\",\
+             \"faktory_version\":\"{}\",\"uptime\":{},\"connections\":{},\
+             \"command_count\":{commands},\"used_memory_mb\":{}}}}}",
+            shared.version,
+            server.number("uptime_s"),
+            server.number("connections"),
+            server.shard.memory_bytes >> 20,
+        )
+        .expect("strings take all");
+        out
+    }
+}

@@ -1,0 +1,216 @@
+//! The faktory voice: Faktory's work protocol, version 2. What it maps to and
+//! where it differs from the original is in `docs/voices/faktory.md`; the source
+//! is `protocols/faktory.md`.
+
+mod failure;
+mod glob;
+mod hello;
+mod info;
+mod job;
+mod json;
+mod moment;
+mod mutate;
+mod queues;
+mod reply;
+mod request;
+mod session;
+mod shown;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::session::Session;
+use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
+use hello::Challenge;
+
+/// The voice's registration.
+pub(crate) const VOICE: Voice = Voice {
+    name: "faktory",
+    port: 7419,
+    about: "Faktory: jobs as JSON, fetched by workers, acknowledged or failed and retried",
+    options: OPTIONS,
+    tally_names: TALLY_NAMES,
+    listener,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "max_line",
+        default: Value::Bytes(8 << 20),
+        help: "longest command line with its end, 64KiB to 256MiB; a longer one is skipped and \
+               answered with \"line too long\"",
+    },
+    OptionSpec {
+        name: "fetch_wait_ms",
+        default: Value::Number(2000),
+        help: "how long FETCH waits for a job, 0 to 10000 ms; clients give up after 2 s and a \
+               little",
+    },
+    OptionSpec {
+        name: "password",
+        default: Value::Text(""),
+        help: "what clients have to know to be let in; empty: nothing",
+    },
+    OptionSpec {
+        name: "hash_rounds",
+        default: Value::Number(0),
+        help: "how often clients hash what they prove who they are with, 1 to 100000; 0: 4096 to \
+               8191 times, drawn for each connection; the Python package \"faktory\" knows 1 \
+               alone",
+    },
+    OptionSpec {
+        name: "flush",
+        default: Value::Text("all"),
+        help: "\"all\": FLUSH drops every queue of every voice, \"refuse\": it is refused",
+    },
+    OptionSpec {
+        name: "priority",
+        default: Value::Text("ignore"),
+        help: "\"ignore\" a job's priority as Faktory does, or make it the \"rank\": 9 goes before 1",
+    },
+    OptionSpec {
+        name: "foreign_jobtype",
+        default: Value::Text("Message"),
+        help: "the job type that messages of other voices are fetched with, printable and without \
+               spaces, quotes and backslashes",
+    },
+    OptionSpec {
+        name: "version",
+        default: Value::Text("1.10.0"),
+        help: "what INFO shows as faktory_version; clients want 1.8 or more",
+    },
+];
+
+macro_rules! counters {
+    ($($count:ident $name:literal,)*) => {
+        /// Indexes of this voice's counters.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Count {
+            $($count,)*
+        }
+
+        const TALLY_NAMES: &[&str] = &[$($name,)*];
+    };
+}
+
+counters! {
+    Hello "cmd_hello",
+    Push "cmd_push",
+    PushBulk "cmd_pushb",
+    Fetch "cmd_fetch",
+    Ack "cmd_ack",
+    Fail "cmd_fail",
+    Beat "cmd_beat",
+    Info "cmd_info",
+    Flush "cmd_flush",
+    Queue "cmd_queue",
+    Mutate "cmd_mutate",
+    Other "cmd_other",
+    Fault "protocol_errors",
+}
+
+/// What one listener's sessions share.
+pub(crate) struct Shared {
+    line_max: usize,
+    fetch_wait_ms: u64,
+    password: Box<str>,
+    /// 0: drawn.
+    hash_rounds: u32,
+    flush: bool,
+    rank: bool,
+    foreign_jobtype: Box<str>,
+    version: Box<str>,
+    /// Salts come from it: keys that only this process knows, over a counter.
+    seed: RandomState,
+    opened: AtomicU64,
+}
+
+impl Shared {
+    /// What a new connection is asked, if there is a password.
+    fn challenge(&self) -> Option<Challenge> {
+        if self.password.is_empty() {
+            return None;
+        }
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let salt = self.seed.hash_one((number, "salt"));
+        let rounds = match self.hash_rounds {
+            0 => 4096 + (self.seed.hash_one((number, "rounds")) & 4095) as u32,
+            rounds => rounds,
+        };
+        Some(Challenge { salt, rounds })
+    }
+}
+
+struct FaktoryListener(Arc<Shared>);
+
+impl Listener for FaktoryListener {
+    fn open(&self) -> Box<dyn Session> {
+        let challenge = self.0.challenge();
+        Box::new(session::FaktorySession::new(Arc::clone(&self.0), challenge))
+    }
+
+    fn speaks_first(&self) -> bool {
+        true
+    }
+
+    fn ends_silent(&self) -> bool {
+        true
+    }
+}
+
+fn shared(options: &Options) -> Result<Shared, String> {
+    let line_max = options.within("max_line", 64 << 10, 256 << 20)?;
+    Ok(Shared {
+        line_max,
+        fetch_wait_ms: options.within("fetch_wait_ms", 0, 10_000)?,
+        password: options.text("password").into(),
+        hash_rounds: options.within("hash_rounds", 0, 100_000)?,
+        flush: options.one_of("flush", ["all", "refuse"])? == "all",
+        rank: options.one_of("priority", ["ignore", "rank"])? == "rank",
+        foreign_jobtype: options.word("foreign_jobtype", "\"\\")?.into(),
+        version: options.word("version", "\"\\")?.into(),
+        seed: RandomState::new(),
+        opened: AtomicU64::new(0),
+    })
+}
+
+fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
+    Ok(Box::new(FaktoryListener(Arc::new(shared(options)?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_out_of_range_are_told() {
+        for (name, value) in [
+            ("max_line", Value::Bytes(1000)),
+            ("max_line", Value::Bytes((256 << 20) + 1)),
+            ("fetch_wait_ms", Value::Number(10_001)),
+            ("hash_rounds", Value::Number(100_001)),
+            ("flush", Value::Text("some")),
+            ("priority", Value::Text("yes")),
+            ("foreign_jobtype", Value::Text("a b")),
+            ("version", Value::Text("")),
+        ] {
+            let mut options = Options::new(OPTIONS);
+            options.set(name, value).unwrap();
+            let why = shared(&options).err().unwrap();
+            assert!(why.starts_with(name), "{why}");
+        }
+    }
+
+    #[test]
+    fn no_two_connections_are_asked_the_same() {
+        let mut options = Options::new(OPTIONS);
+        options.set("password", Value::Text("swordfish")).unwrap();
+        let shared = shared(&options).unwrap();
+        let asked: Vec<Challenge> = (0..100).filter_map(|_| shared.challenge()).collect();
+        let salts: std::collections::BTreeSet<u64> = asked.iter().map(|c| c.salt).collect();
+        assert_eq!(salts.len(), 100);
+        assert!(asked.iter().all(|c| (4096..8192).contains(&c.rounds)));
+        assert!(asked.iter().any(|c| c.rounds != asked[0].rounds));
+    }
+}

@@ -1,0 +1,273 @@
+//! MUTATE: looks through jobs that are scheduled, to be retried or dead, and
+//! does something to those that fit.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use quintet_engine::{
+    By, Command, Cursor, Filter, How, ListState, Message, Name, Outcome, Sweep, SweepAct,
+};
+
+use super::failure;
+use super::glob;
+use super::job::{self, is_queue, string};
+use super::json::{self, Kind, Value};
+use super::queues::{page, page_of};
+use super::shown::job_shown;
+
+/// Messages looked at in one step; fewer where each is compared with a pattern
+/// as a whole.
+const LOOKS: u32 = 100;
+const LOOKS_AT_TEXT: u32 = 16;
+/// Longest pattern, bytes.
+const PATTERN_MAX: usize = 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Act {
+    /// What `clear` and `discard` do.
+    Remove,
+    Kill,
+    Requeue,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    Scheduled,
+    Retries,
+    Dead,
+}
+
+/// What is done to which jobs.
+#[derive(Debug, PartialEq)]
+pub(super) struct Mutate {
+    act: Act,
+    target: Target,
+    /// These and no others, if there are any.
+    jids: BTreeSet<String>,
+    jobtype: Option<String>,
+    regexp: Option<String>,
+}
+
+/// Reads what stands behind the verb.
+pub(super) fn read(rest: &str) -> Result<Mutate, String> {
+    if !rest.trim_start().starts_with('{') {
+        return Err("invalid format".to_owned());
+    }
+    of_object(json::whole(rest).map_err(|bad| bad.text())?)
+}
+
+fn of_object(object: Value<'_>) -> Result<Mutate, String> {
+    let (mut cmd, mut target) = (String::new(), String::new());
+    let mut mutate = Mutate {
+        act: Act::Remove,
+        target: Target::Dead,
+        jids: BTreeSet::new(),
+        jobtype: None,
+        regexp: None,
+    };
+    for (name, value) in object.members() {
+        match &*name {
+            _ if value.kind == Kind::Null => {}
+            "cmd" => cmd = string(&name, value)?,
+            "target" => target = string(&name, value)?,
+            "filter" => mutate.filter(value)?,
+            _ => {}
+        }
+    }
+    mutate.act = match &*cmd {
+        "clear" => {
+            (mutate.jobtype, mutate.regexp) = (None, None);
+            mutate.jids.clear();
+            Act::Remove
+        }
+        "discard" => Act::Remove,
+        "kill" => Act::Kill,
+        "requeue" => Act::Requeue,
+        _ => return Err("unknown mutate operation".to_owned()),
+    };
+    mutate.target = match &*target {
+        "scheduled" => Target::Scheduled,
+        "retries" => Target::Retries,
+        "dead" => Target::Dead,
+        _ => return Err("invalid target for mutation command".to_owned()),
+    };
+    Ok(mutate)
+}
+
+impl Mutate {
+    fn filter(&mut self, filter: Value<'_>) -> Result<(), String> {
+        if filter.kind != Kind::Object {
+            return Err("filter is an object".to_owned());
+        }
+        for (name, value) in filter.members() {
+            match &*name {
+                _ if value.kind == Kind::Null => {}
+                "jids" if value.kind == Kind::Array => {
+                    let jids = value.elements().map(|jid| string("a jid", jid));
+                    self.jids = jids.collect::<Result<_, _>>()?;
+                }
+                "jids" => return Err("jids is an array".to_owned()),
+                "jobtype" => self.jobtype = pattern(&name, value)?,
+                "regexp" => self.regexp = pattern(&name, value)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> ListState {
+        match self.target {
+            Target::Scheduled | Target::Retries => ListState::Delayed,
+            Target::Dead => ListState::Buried,
+        }
+    }
+
+    /// Whether a message is one of those.
+    fn fits(&self, message: &Message, queue: &Name, jobtype: &str) -> bool {
+        let failed = failure::kept(message).is_some();
+        let of_target = match self.target {
+            Target::Scheduled => !failed,
+            Target::Retries => failed,
+            Target::Dead => true,
+        };
+        if !of_target {
+            return false;
+        }
+        let text = |shown: &mut Option<String>| {
+            shown
+                .get_or_insert_with(|| job_shown(message, queue, jobtype))
+                .clone()
+        };
+        let mut shown = None;
+        if !self.jids.is_empty() {
+            return match message.name() {
+                Some(name) => self.jids.contains(&*json::text_of(name)),
+                None => self.jids.contains(&job::foreign_jid(message.id)),
+            };
+        }
+        let of_type = self.jobtype.as_ref().is_none_or(|pattern| {
+            let text = text(&mut shown);
+            let found = json::whole(&text).ok();
+            let found = found.and_then(|job| job.members().find(|(name, _)| name == "jobtype"));
+            let jobtype = found.and_then(|(_, value)| value.string().map(|text| text.into_owned()));
+            jobtype.is_some_and(|jobtype| glob::fits(pattern.as_bytes(), jobtype.as_bytes()))
+        });
+        of_type
+            && self
+                .regexp
+                .as_ref()
+                .is_none_or(|pattern| glob::fits(pattern.as_bytes(), text(&mut shown).as_bytes()))
+    }
+
+    /// What is done to a message that is one of those.
+    fn act(&self, message: &Message, queue: &Name) -> Vec<Command> {
+        let id = message.id;
+        let by = By::OwnerOrFree;
+        match self.act {
+            Act::Remove => vec![Command::Delete { id, by }],
+            Act::Kill if self.target == Target::Dead => Vec::new(),
+            Act::Kill => {
+                let how = How::Bury {
+                    rank: None,
+                    reason: (*b"killed").into(),
+                };
+                vec![Command::Settle { id, by, how }]
+            }
+            Act::Requeue => vec![Command::Move {
+                id,
+                to: queue.clone(),
+            }],
+        }
+    }
+}
+
+fn pattern(name: &str, value: Value<'_>) -> Result<Option<String>, String> {
+    let pattern = string(name, value)?;
+    if pattern.len() > PATTERN_MAX {
+        return Err(format!("{name} has {PATTERN_MAX} bytes at most"));
+    }
+    Ok(Some(pattern).filter(|pattern| !pattern.is_empty()))
+}
+
+/// MUTATE in its middle.
+#[derive(Debug, PartialEq)]
+pub(super) struct Mutating {
+    mutate: Mutate,
+    /// Whether queues are still gathered.
+    gathers: bool,
+    /// What is done next to messages that were found.
+    acts: VecDeque<Command>,
+    /// The queue that is looked through, and those to come.
+    left: VecDeque<Name>,
+    after: Option<Cursor>,
+    /// A slice of that queue was asked for.
+    sweeps: bool,
+}
+
+impl Mutating {
+    /// With the first command.
+    pub(super) fn begin(mutate: Mutate) -> (Self, Command) {
+        let mutating = Self {
+            mutate,
+            gathers: true,
+            acts: VecDeque::new(),
+            left: VecDeque::new(),
+            after: None,
+            sweeps: false,
+        };
+        (mutating, page((0, 0)))
+    }
+
+    /// Goes on; `None`: all is done.
+    pub(super) fn go_on(&mut self, outcome: &Outcome, jobtype: &str) -> Option<Command> {
+        if self.gathers {
+            let found = page_of(outcome)?;
+            for queue in &found.queues {
+                let held = match self.mutate.target {
+                    Target::Scheduled | Target::Retries => queue.gauges.delayed,
+                    Target::Dead => queue.gauges.buried,
+                };
+                if held > 0 && is_queue(queue.name.as_bytes()) {
+                    self.left.push_back(queue.name.clone());
+                }
+            }
+            if let Some(from) = found.next {
+                return Some(page(from));
+            }
+            self.gathers = false;
+        }
+        if std::mem::replace(&mut self.sweeps, false) {
+            self.after = None;
+            if let (Outcome::Swept(swept), Some(queue)) = (outcome, self.left.front()) {
+                for message in &swept.messages {
+                    if self.mutate.fits(message, queue, jobtype) {
+                        self.acts.extend(self.mutate.act(message, queue));
+                    }
+                }
+                self.after = swept.next;
+            }
+            if self.after.is_none() {
+                self.left.pop_front();
+            }
+        }
+        if let Some(act) = self.acts.pop_front() {
+            return Some(act);
+        }
+        let queue = self.left.front()?.clone();
+        self.sweeps = true;
+        Some(Command::Sweep(Box::new(Sweep {
+            queue,
+            state: self.mutate.state(),
+            filter: Filter::default(),
+            act: SweepAct::Show,
+            after: self.after,
+            max: match self.mutate.regexp {
+                Some(_) => LOOKS_AT_TEXT,
+                None => LOOKS,
+            },
+        })))
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.left.capacity() * size_of::<Name>() + self.acts.capacity() * size_of::<Command>()
+    }
+}

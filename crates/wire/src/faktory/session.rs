@@ -1,0 +1,592 @@
+//! One connection: lines in, replies out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quintet_engine::{
+    BackTo, Body, By, ByName, Command, Edit, How, LargeBody, LeaseAsk, LeaseOwner, LeaseTime,
+    Message, Ms, Name, NamedAct, Outcome, Pattern, Peek, Pick, Put, PutMore, RANK_DEFAULT, Refusal,
+    State, Take, Wait, When,
+};
+
+use super::failure::{self, FAILED, FAILURE, Verdict};
+use super::hello::{self, Challenge};
+use super::info::Info;
+use super::job::{self, Job};
+use super::mutate::Mutating;
+use super::queues::{Each, page};
+use super::reply::{self, Bulk, FailPhase, Failing, FaktoryReply};
+use super::request::{Beat, Request, parse};
+use super::{Count, Shared};
+use crate::bodies::skip;
+use crate::foreign::{First, Foreign};
+use crate::lines::{Line, Lines};
+use crate::output::Output;
+use crate::owed::Owed;
+use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
+use crate::workers::{Worker, WorkerAsk, WorkerState};
+
+/// Longest first line, its end included.
+const HELLO_MAX: usize = 64 << 10;
+const EXPECTED_HELLO: FaktoryReply =
+    FaktoryReply::Fault(std::borrow::Cow::Borrowed("expected HELLO"));
+/// How long a worker has a job that does not say.
+const RESERVE_MS: u64 = 1_800_000;
+
+/// What FETCH does: a job is whoever's who can name it, until its time is over;
+/// then it goes behind what has come since.
+const LEASE: LeaseAsk = LeaseAsk {
+    owner: LeaseOwner::Time,
+    time: LeaseTime::TtrElse(RESERVE_MS),
+    back_to: BackTo::Tail,
+    held_max: 0,
+};
+
+/// Protocol state of one connection.
+pub(super) struct FaktorySession {
+    shared: Arc<Shared>,
+    challenge: Option<Challenge>,
+    state: FaktoryState,
+    first: First,
+    lines: Lines,
+    /// The worker whose connection it is.
+    worker: Option<(String, Arc<Worker>)>,
+    /// The name a worker has just said.
+    joining: String,
+    owed: Owed<FaktoryReply>,
+}
+
+/// What the input's front is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FaktoryState {
+    /// Nothing: the server speaks first.
+    Begin,
+    /// The first line.
+    Hello,
+    Line,
+    /// The rest of a line that was too long.
+    LongLine,
+    /// Nothing more: the connection is closing.
+    Over,
+}
+
+impl FaktorySession {
+    pub(super) fn new(shared: Arc<Shared>, challenge: Option<Challenge>) -> Self {
+        Self {
+            shared,
+            challenge,
+            state: FaktoryState::Begin,
+            first: First::new(),
+            lines: Lines::default(),
+            worker: None,
+            joining: String::new(),
+            owed: Owed::new(),
+        }
+    }
+
+    fn own(&mut self, used: usize, reply: FaktoryReply) -> Step {
+        self.owed.ask(used, Ask::Own, reply)
+    }
+
+    fn close(&mut self, used: usize, reply: FaktoryReply) -> Step {
+        self.state = FaktoryState::Over;
+        self.owed.ask(used, Ask::Close, reply)
+    }
+
+    fn hello(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        if self.first.is_tls(input) {
+            env.tally.bump(Count::Fault as usize);
+            self.state = FaktoryState::Over;
+            let ask = Ask::Host(HostAsk::Foreign(Foreign::Tls));
+            return self.owed.ask(0, ask, FaktoryReply::Tls);
+        }
+        // What begins as no handshake is not waited for.
+        const WORD: &[u8] = b"HELLO ";
+        let head = &input[..input.len().min(WORD.len())];
+        let line = match self.lines.first(input, HELLO_MAX) {
+            _ if !WORD.starts_with(head) => {
+                env.tally.bump(Count::Fault as usize);
+                return self.close(input.len(), EXPECTED_HELLO);
+            }
+            Line::Part => return Step::More,
+            Line::TooLong => {
+                env.tally.bump(Count::Fault as usize);
+                return self.close(input.len(), EXPECTED_HELLO);
+            }
+            Line::Whole(line) => line,
+        };
+        let used = line.len();
+        let Some(hello) = hello::read(without_end(line)) else {
+            env.tally.bump(Count::Fault as usize);
+            return self.close(used, EXPECTED_HELLO);
+        };
+        env.tally.bump(Count::Hello as usize);
+        if let Some(challenge) = self.challenge
+            && !challenge.is_met(&self.shared.password, hello.pwdhash.as_deref())
+        {
+            let reply = FaktoryReply::Fault("Invalid password".into());
+            return self.close(used, reply);
+        }
+        self.state = FaktoryState::Line;
+        if hello.joins.wid.is_empty() {
+            return self.own(used, FaktoryReply::Done);
+        }
+        self.joining = hello.joins.wid.to_string();
+        let ask = Ask::Worker(WorkerAsk::Join(Box::new(hello.joins)));
+        self.owed.ask(used, ask, FaktoryReply::Joined)
+    }
+
+    fn line(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        match self.lines.first(input, self.shared.line_max) {
+            Line::Part => Step::More,
+            Line::TooLong => {
+                env.tally.bump(Count::Fault as usize);
+                self.state = FaktoryState::LongLine;
+                let text = format!("line too long, max is {} bytes", self.shared.line_max);
+                self.own(self.shared.line_max, FaktoryReply::Fault(text.into()))
+            }
+            Line::Whole(line) => {
+                if let Some((_, worker)) = &self.worker {
+                    worker.is_seen(env.now);
+                }
+                self.command(without_end(line), line.len(), env)
+            }
+        }
+    }
+
+    fn long_line(&mut self, input: &[u8]) -> Step {
+        match memchr::memchr(b'\n', input) {
+            Some(at) => {
+                self.state = FaktoryState::Line;
+                skip(at + 1)
+            }
+            None => skip(input.len()),
+        }
+    }
+
+    /// The request in a line, to which `used` bytes belong.
+    fn command(&mut self, line: &[u8], used: usize, env: &Env<'_>) -> Step {
+        let (count, request) = parse(line);
+        env.tally.bump(count as usize);
+        let (ask, reply) = match request {
+            Request::Push(job) => {
+                let put = Command::Put(self.put(*job, env.now));
+                (Ask::Engine(put), FaktoryReply::Done)
+            }
+            Request::PushBulk(jobs, refused) => self.push_bulk(jobs, refused, env.now),
+            Request::Fetch(queues) => (Ask::Engine(self.fetch(queues)), FaktoryReply::Job),
+            Request::Ack(jid) => {
+                let ack = by_name(&jid, NamedAct::Settle(How::Finish));
+                match job::of_foreign_jid(&jid) {
+                    Some(id) => (Ask::EngineAlone(ack), FaktoryReply::Ack(id)),
+                    None if jid.is_empty() => (Ask::Own, FaktoryReply::Done),
+                    None => (Ask::Engine(ack), FaktoryReply::DoneOrGone),
+                }
+            }
+            Request::Fail(jid, report) => {
+                let look = by_name(&jid, NamedAct::Look);
+                let phase = FailPhase::ByName;
+                let failing = Failing { jid, report, phase };
+                (
+                    Ask::EngineAlone(look),
+                    FaktoryReply::Fail(Box::new(failing)),
+                )
+            }
+            Request::Beat(beat) => self.beat(beat, env.now),
+            Request::Info => (Ask::Host(HostAsk::Stats), FaktoryReply::InfoFirst),
+            Request::Flush if !self.shared.flush => {
+                (Ask::Own, FaktoryReply::Fault("FLUSH is disabled".into()))
+            }
+            Request::Flush => (Ask::EngineAlone(drop_all((0, 0))), FaktoryReply::Flush),
+            Request::End => return self.close(used, FaktoryReply::Silent),
+            Request::Queue(sub, names) => {
+                let (each, first) = Each::begin(sub, names);
+                let ask = first.map_or(Ask::Own, Ask::EngineAlone);
+                (ask, FaktoryReply::Each(Box::new(each)))
+            }
+            Request::Mutate(mutate) => {
+                let (mutating, first) = Mutating::begin(mutate);
+                let reply = FaktoryReply::Mutate(Box::new(mutating));
+                (Ask::EngineAlone(first), reply)
+            }
+            Request::Fault(text) => (Ask::Own, FaktoryReply::Fault(text)),
+            Request::Unknown => {
+                let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
+                let verb = String::from_utf8_lossy(verb);
+                let text = format!("unknown command {verb}");
+                (Ask::Unknown(line.into()), FaktoryReply::Fault(text.into()))
+            }
+        };
+        self.owed.ask(used, ask, reply)
+    }
+
+    fn put(&self, job: Job, now: Ms) -> Put {
+        let body = job.body(now);
+        let mut more = PutMore {
+            name: Some(job.jid.as_bytes().into()),
+            ..PutMore::default()
+        };
+        if let Some(failure) = &job.failure {
+            more.attrs = vec![
+                (FAILURE.into(), failure.as_bytes().into()),
+                (FAILED.into(), Box::default()),
+            ];
+        }
+        let priority = job
+            .priority
+            .filter(|priority| self.shared.rank && (1..=9).contains(priority));
+        Put {
+            rank: priority
+                .and_then(|priority| u32::try_from(i64::from(RANK_DEFAULT) + 5 - priority).ok()),
+            due: job.at.as_ref().map_or(When::Now, |(_, at)| When::At(*at)),
+            ttr_ms: job.ttr_ms(),
+            more: Some(Box::new(more)),
+            ..Put::new(Name::from(&*job.queue), Body::new(body.as_bytes()))
+        }
+    }
+
+    fn push_bulk(
+        &self,
+        jobs: Vec<Job>,
+        refused: Vec<(String, String)>,
+        now: Ms,
+    ) -> (Ask, FaktoryReply) {
+        let puts = jobs
+            .into_iter()
+            .map(|job| (job.jid.clone(), self.put(job, now)));
+        let bulk = Bulk {
+            refused: refused.into_iter().collect(),
+            puts: puts.collect(),
+            singly: false,
+        };
+        let all: Vec<Put> = bulk.puts.iter().map(|(_, put)| put.clone()).collect();
+        let ask = match all.is_empty() {
+            true => Ask::Own,
+            false => Ask::EngineAlone(Command::PutMany(all)),
+        };
+        (ask, FaktoryReply::Bulk(Box::new(bulk)))
+    }
+
+    fn fetch(&self, queues: Vec<Name>) -> Command {
+        let state = self.worker.as_ref().map(|(_, worker)| worker.state());
+        let takes = state.unwrap_or_default() == WorkerState::Running;
+        Command::Take(Take {
+            // One that is quiet waits for nothing.
+            queues: if takes {
+                queues.into()
+            } else {
+                Vec::new().into()
+            },
+            pick: Pick::InOrder,
+            lease: Some(LEASE),
+            wait: match self.shared.fetch_wait_ms {
+                0 => Wait::No,
+                ms => Wait::For(ms),
+            },
+            messages_max: 1,
+            ..Take::default()
+        })
+    }
+
+    fn beat(&self, beat: Beat, now: Ms) -> (Ask, FaktoryReply) {
+        if let Some((wid, worker)) = &self.worker
+            && *wid == beat.wid
+            && !worker.is_gone(now)
+        {
+            worker.beats(now, beat.rss_kb, beat.state);
+            return (Ask::Own, FaktoryReply::State(worker.state()));
+        }
+        let ask = Ask::Worker(WorkerAsk::Beat {
+            wid: (&*beat.wid).into(),
+            rss_kb: beat.rss_kb,
+            state: beat.state,
+        });
+        (ask, FaktoryReply::Beat(beat.wid))
+    }
+
+    /// Goes on with a FAIL.
+    fn fail(
+        &mut self,
+        mut failing: Box<Failing>,
+        outcome: &Outcome,
+        now: Ms,
+        output: &mut Output,
+    ) -> Next {
+        let again = |session: &mut Self, failing, command| {
+            session.owed.again(FaktoryReply::Fail(failing), command)
+        };
+        match failing.phase {
+            FailPhase::ByName | FailPhase::ById => {
+                if let Outcome::Messages(found) = outcome
+                    && let Some(message) = found.first()
+                    && message.state == State::Reserved
+                {
+                    let (verdict, json) = failure::of(message, &failing.report, now);
+                    let mut acts = VecDeque::from(acts_of(message, &verdict, json));
+                    if let Some(first) = acts.pop_front() {
+                        failing.phase = FailPhase::Acts(acts);
+                        return again(self, failing, first);
+                    }
+                }
+                let id = job::of_foreign_jid(&failing.jid);
+                if let (FailPhase::ByName, Some(id)) = (&failing.phase, id) {
+                    failing.phase = FailPhase::ById;
+                    return again(self, failing, Command::Peek(Peek::Id(id)));
+                }
+            }
+            // Whether it could be noted or not: the job has failed.
+            FailPhase::Acts(ref mut acts) => {
+                if let Some(next) = acts.pop_front() {
+                    return again(self, failing, next);
+                }
+            }
+        }
+        let none = matches!(
+            outcome,
+            Outcome::Refused(Refusal::NotFound | Refusal::QueueNotFound) | Outcome::Messages(_)
+        );
+        match none {
+            true => reply::error(&format!("Job not found {}", failing.jid), output),
+            false => reply::outcome(&FaktoryReply::Done, outcome, output),
+        }
+        Next::Done
+    }
+
+    /// Writes a reply, or asks for more of what it is made of.
+    fn write(&mut self, owed: FaktoryReply, given: &Given, now: Ms, output: &mut Output) -> Next {
+        let done = Outcome::Done;
+        let outcome = match given {
+            Given::Engine(outcome, _) => outcome,
+            Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
+                &done
+            }
+        };
+        match owed {
+            FaktoryReply::Silent => {}
+            FaktoryReply::Tls => {
+                output.put(Foreign::Tls.answer());
+                return Next::Close;
+            }
+            FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
+            FaktoryReply::Joined => {
+                if let Given::Worker(Some(worker)) = given {
+                    worker.connects();
+                    let wid = std::mem::take(&mut self.joining);
+                    self.worker = Some((wid, Arc::clone(worker)));
+                }
+                output.put(reply::OK);
+            }
+            FaktoryReply::Fault(text) => reply::error(&text, output),
+            FaktoryReply::State(state) => reply::state(state, output),
+            FaktoryReply::Beat(wid) => {
+                if let Given::Worker(Some(worker)) = given {
+                    reply::state(worker.state(), output);
+                } else {
+                    reply::error(&format!("unknown worker {wid}"), output);
+                }
+            }
+            FaktoryReply::Job => reply::fetched(given, &self.shared.foreign_jobtype, output),
+            FaktoryReply::Ack(id) if matches!(outcome, Outcome::Refused(Refusal::NotFound)) => {
+                let by_id = Command::Settle {
+                    id,
+                    by: By::Bearer,
+                    how: How::Finish,
+                };
+                return self.owed.again(FaktoryReply::DoneOrGone, by_id);
+            }
+            owed @ (FaktoryReply::Done | FaktoryReply::DoneOrGone | FaktoryReply::Ack(_)) => {
+                reply::outcome(&owed, outcome, output);
+            }
+            FaktoryReply::Fail(failing) => return self.fail(failing, outcome, now, output),
+            FaktoryReply::Bulk(mut bulk) => {
+                if let Some(put) = bulk.go_on(outcome) {
+                    return self.owed.again(FaktoryReply::Bulk(bulk), Command::Put(put));
+                }
+                reply::bulk(&bulk.text(), output);
+            }
+            FaktoryReply::InfoFirst => {
+                // Who may not see the server's numbers sees those of its queues.
+                let mut server = Box::default();
+                if let Given::Server(given) = given {
+                    server = given.clone();
+                }
+                let info = Box::new(Info::new(server));
+                return self.owed.again(FaktoryReply::Info(info), page((0, 0)));
+            }
+            FaktoryReply::Info(mut info) => match info.go_on(outcome) {
+                Some(next) => return self.owed.again(FaktoryReply::Info(info), next),
+                None => reply::bulk(&info.text(&self.shared, now), output),
+            },
+            FaktoryReply::Flush => {
+                if let Outcome::Dropped(dropped) = outcome
+                    && let Some(from) = dropped.next
+                {
+                    return self.owed.again(FaktoryReply::Flush, drop_all(from));
+                }
+                reply::outcome(&FaktoryReply::Done, outcome, output);
+            }
+            FaktoryReply::Each(mut each) => {
+                if let Outcome::Refused(Refusal::NotPermitted | Refusal::Unavailable) = outcome {
+                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                } else if let Some(next) = each.go_on(outcome) {
+                    return self.owed.again(FaktoryReply::Each(each), next);
+                } else {
+                    match each.answer() {
+                        Some(text) => reply::bulk(&text, output),
+                        None => output.put(reply::OK),
+                    }
+                }
+            }
+            FaktoryReply::Mutate(mut mutating) => {
+                if let Outcome::Refused(Refusal::NotPermitted | Refusal::Unavailable) = outcome {
+                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                } else if let Some(next) = mutating.go_on(outcome, &self.shared.foreign_jobtype) {
+                    return self.owed.again(FaktoryReply::Mutate(mutating), next);
+                } else {
+                    output.put(reply::OK);
+                }
+            }
+        }
+        Next::Done
+    }
+}
+
+/// A line without its LF, and without the CR before it.
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Does something to a job that a worker has, by its id.
+fn by_name(jid: &str, act: NamedAct) -> Command {
+    Command::ByName(Box::new(ByName {
+        queue: None,
+        name: jid.as_bytes().into(),
+        by: By::Bearer,
+        act,
+    }))
+}
+
+fn drop_all(from: (u8, u32)) -> Command {
+    Command::DropQueues {
+        pattern: Pattern::new("*"),
+        messages: true,
+        dry_run: false,
+        from,
+    }
+}
+
+/// What notes a failure in a message, and what ends its lease.
+fn acts_of(message: &Message, verdict: &Verdict, json: String) -> Vec<Command> {
+    let id = message.id;
+    let settle = |how| Command::Settle {
+        id,
+        by: By::Bearer,
+        how,
+    };
+    let bury = |reason: &[u8]| {
+        settle(How::Bury {
+            rank: None,
+            reason: reason.into(),
+        })
+    };
+    let note = Command::Edit(
+        id,
+        Box::new(Edit {
+            attrs: vec![
+                (FAILURE.into(), Some(json.into_bytes().into())),
+                (FAILED.into(), Some(Box::default())),
+            ],
+            ..Edit::default()
+        }),
+    );
+    match *verdict {
+        // So that it counts as one that failed.
+        Verdict::Gone => {
+            let by = By::OwnerOrFree;
+            vec![bury(b"failed"), Command::Delete { id, by }]
+        }
+        Verdict::Dead => vec![note, bury(b"failed too often")],
+        Verdict::Retry(due) => {
+            let release = settle(How::Release {
+                rank: None,
+                due: When::At(due),
+                back_to: Some(BackTo::Tail),
+            });
+            vec![note, release]
+        }
+    }
+}
+
+impl Session for FaktorySession {
+    fn decode(&mut self, input: &[u8], env: &Env<'_>) -> Step {
+        match self.state {
+            FaktoryState::Begin => {
+                self.state = FaktoryState::Hello;
+                let greeting = hello::greeting(self.challenge);
+                self.own(0, FaktoryReply::Greeting(greeting))
+            }
+            _ if input.is_empty() => Step::More,
+            FaktoryState::Hello => self.hello(input, env),
+            FaktoryState::Line => self.line(input, env),
+            FaktoryState::LongLine => self.long_line(input),
+            FaktoryState::Over => skip(input.len()),
+        }
+    }
+
+    fn encode(&mut self, given: &Given, env: &Env<'_>, output: &mut Output) -> Next {
+        match self.owed.pop() {
+            Some(owed) => self.write(owed, given, env.now, output),
+            None => Next::Close,
+        }
+    }
+
+    fn says_no(&self, reply: &[u8]) -> bool {
+        reply.starts_with(b"-")
+    }
+
+    fn say(&mut self, said: Said<'_>, output: &mut Output) -> Next {
+        match (self.owed.pop(), said) {
+            (Some(FaktoryReply::Silent), _) => {}
+            (_, Said::Line(text)) => {
+                output.put(b"+");
+                output.line(text.as_bytes());
+            }
+            (_, Said::Message(bytes)) => {
+                output.put(b"$");
+                output.block_of(bytes);
+            }
+            (_, Said::Refused(text) | Said::Limited(text)) => reply::error(text, output),
+        }
+        Next::Done
+    }
+
+    fn streamed(&mut self, _: Result<LargeBody, Refusal>) {}
+
+    fn half_closed(&mut self) -> HalfClose {
+        HalfClose::StopWaiting
+    }
+
+    fn is_overdue(&self, now: Ms) -> bool {
+        let worker = self.worker.as_ref();
+        worker.is_some_and(|(_, worker)| worker.is_gone(now))
+    }
+
+    fn held_bytes(&self) -> usize {
+        // One that is in its middle is the oldest.
+        match self.owed.oldest() {
+            Some(FaktoryReply::Info(info)) => info.capacity(),
+            Some(FaktoryReply::Each(each)) => each.capacity(),
+            Some(FaktoryReply::Mutate(mutating)) => mutating.capacity(),
+            Some(_) | None => 0,
+        }
+    }
+}
+
+impl Drop for FaktorySession {
+    fn drop(&mut self) {
+        if let Some((_, worker)) = &self.worker {
+            worker.disconnects();
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Messages as workers are shown them.
+
+use quintet_engine::{Body, Message, Name};
+
+use super::failure;
+use super::job::{self, Beside};
+use super::json;
+
+/// A message as a worker is shown it.
+pub(super) fn job_shown(message: &Message, queue: &Name, jobtype: &str) -> String {
+    let beside = Beside {
+        failure: failure::kept(message),
+        enqueued: message.due().unwrap_or(message.created),
+    };
+    if let (Some(_), Body::Small(bytes)) = (message.name(), &message.body)
+        && let Ok(text) = std::str::from_utf8(bytes)
+        && job::is_stored(text)
+    {
+        return job::shown(text, &beside);
+    }
+    let queue = json::text_of(queue.as_bytes());
+    let jid = match message.name() {
+        Some(name) => json::text_of(name).into_owned(),
+        None => job::foreign_jid(message.id),
+    };
+    let about = (message.id, jid, &*queue, message.created);
+    let body = message.body.as_small();
+    job::shown(
+        &job::foreign(about, body, message.body.len(), jobtype),
+        &beside,
+    )
+}

@@ -1,0 +1,285 @@
+//! Workers: processes of clients that say a name of their own for all of their
+//! connections, are asked to be quiet or to end, and count as gone when they
+//! have been silent for long. Pure: time is an argument.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use quintet_engine::Ms;
+
+/// A worker that says nothing for so long is gone.
+pub const WORKER_SILENCE_MS: u64 = 60_000;
+/// Longest name and host name kept, bytes.
+const TEXT_MAX: usize = 255;
+/// Most labels kept.
+const LABELS_MAX: usize = 32;
+
+/// What a worker is asked to do. It only ever rises.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum WorkerState {
+    #[default]
+    Running = 0,
+    /// It finishes what it has and takes nothing more.
+    Quiet = 1,
+    /// It is to end.
+    Terminate = 2,
+}
+
+impl WorkerState {
+    /// What clients and operators call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Quiet => "quiet",
+            Self::Terminate => "terminate",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [Self::Running, Self::Quiet, Self::Terminate];
+        all.into_iter().find(|state| state.word() == word)
+    }
+}
+
+/// What the connections of one worker share.
+#[derive(Debug, Default)]
+pub struct Worker {
+    state: AtomicU8,
+    /// When it last said something.
+    seen: AtomicU64,
+    rss_kb: AtomicU64,
+    connections: AtomicU32,
+    /// It was forgotten: its connections close.
+    gone: AtomicU8,
+}
+
+impl Worker {
+    /// What it is asked to do.
+    pub fn state(&self) -> WorkerState {
+        match self.state.load(Ordering::Relaxed) {
+            0 => WorkerState::Running,
+            1 => WorkerState::Quiet,
+            _ => WorkerState::Terminate,
+        }
+    }
+
+    /// It is asked to do this, unless it was asked for more.
+    pub fn raise(&self, state: WorkerState) {
+        self.state.fetch_max(state as u8, Ordering::Relaxed);
+    }
+
+    /// It has said something.
+    pub fn is_seen(&self, now: Ms) {
+        self.seen.fetch_max(now.0, Ordering::Relaxed);
+    }
+
+    /// It has said how it is.
+    pub(crate) fn beats(&self, now: Ms, rss_kb: Option<u64>, state: Option<WorkerState>) {
+        self.is_seen(now);
+        if let Some(rss_kb) = rss_kb {
+            self.rss_kb.store(rss_kb, Ordering::Relaxed);
+        }
+        self.raise(state.unwrap_or_default());
+    }
+
+    /// True if it was silent for too long, or was forgotten for that.
+    pub fn is_gone(&self, now: Ms) -> bool {
+        let silent = now.since(Ms(self.seen.load(Ordering::Relaxed)));
+        silent >= WORKER_SILENCE_MS || self.gone.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn connects(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnects(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a session asks of the table of workers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WorkerAsk {
+    /// A connection is this worker's.
+    Join(Box<Joins>),
+    /// A worker says how it is.
+    Beat {
+        /// Its name.
+        wid: Box<str>,
+        rss_kb: Option<u64>,
+        state: Option<WorkerState>,
+    },
+}
+
+/// What a worker says of itself. Two connections of one may differ; the last
+/// counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Joins {
+    /// Its name.
+    pub wid: Box<str>,
+    pub host: Box<str>,
+    pub pid: i64,
+    pub labels: Vec<Box<str>>,
+}
+
+/// What operators are shown of a worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerSeen {
+    pub joins: Joins,
+    pub state: WorkerState,
+    /// Time since it said something.
+    pub silent_ms: u64,
+    /// Time since its first connection.
+    pub age_ms: u64,
+    /// Memory it says it uses; 0: it did not say.
+    pub rss_kb: u64,
+    pub connections: u32,
+}
+
+struct Known {
+    joins: Joins,
+    since: Ms,
+    worker: Arc<Worker>,
+}
+
+/// All workers.
+#[derive(Default)]
+pub struct Workers(BTreeMap<Box<str>, Known>);
+
+impl Workers {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers a session; `None`: nobody has said this name, or whoever did is gone.
+    pub fn answer(&mut self, ask: WorkerAsk, now: Ms) -> Option<Arc<Worker>> {
+        self.forget_gone(now);
+        match ask {
+            WorkerAsk::Join(joins) => Some(self.join(*joins, now)),
+            WorkerAsk::Beat { wid, rss_kb, state } => {
+                let known = self.0.get(&wid)?;
+                known.worker.beats(now, rss_kb, state);
+                Some(Arc::clone(&known.worker))
+            }
+        }
+    }
+
+    fn join(&mut self, mut joins: Joins, now: Ms) -> Arc<Worker> {
+        joins.labels.truncate(LABELS_MAX);
+        for text in joins.labels.iter_mut().chain([&mut joins.host]) {
+            *text = cut(text, TEXT_MAX).into();
+        }
+        let known = self.0.entry(joins.wid.clone()).or_insert_with(|| Known {
+            joins: Joins::default(),
+            since: now,
+            worker: Arc::default(),
+        });
+        known.joins = joins;
+        known.worker.is_seen(now);
+        Arc::clone(&known.worker)
+    }
+
+    /// Forgets those that were silent for too long.
+    pub fn forget_gone(&mut self, now: Ms) {
+        self.0.retain(|_, known| {
+            let gone = known.worker.is_gone(now);
+            if gone {
+                known.worker.gone.store(1, Ordering::Relaxed);
+            }
+            !gone
+        });
+    }
+
+    /// Asks one for more than it was asked so far; false: it is not known.
+    pub fn raise(&mut self, wid: &str, state: WorkerState, now: Ms) -> bool {
+        self.forget_gone(now);
+        let known = self.0.get(wid);
+        known.map(|known| known.worker.raise(state)).is_some()
+    }
+
+    /// How many there are.
+    pub fn count(&mut self, now: Ms) -> u64 {
+        self.forget_gone(now);
+        self.0.len() as u64
+    }
+
+    /// All of them, by name.
+    pub fn list(&mut self, now: Ms) -> Vec<WorkerSeen> {
+        self.forget_gone(now);
+        let seen = |known: &Known| {
+            let worker = &known.worker;
+            WorkerSeen {
+                joins: known.joins.clone(),
+                state: worker.state(),
+                silent_ms: now.since(Ms(worker.seen.load(Ordering::Relaxed))),
+                age_ms: now.since(known.since),
+                rss_kb: worker.rss_kb.load(Ordering::Relaxed),
+                connections: worker.connections.load(Ordering::Relaxed),
+            }
+        };
+        self.0.values().map(seen).collect()
+    }
+}
+
+/// The first so many bytes of a text, at a letter's edge.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(workers: &mut Workers, wid: &str, now: u64) -> Arc<Worker> {
+        let joins = Joins {
+            wid: wid.into(),
+            ..Joins::default()
+        };
+        let ask = WorkerAsk::Join(Box::new(joins));
+        workers.answer(ask, Ms(now)).expect("it is known now")
+    }
+
+    fn beat(workers: &mut Workers, wid: &str, now: u64) -> Option<Arc<Worker>> {
+        let ask = WorkerAsk::Beat {
+            wid: wid.into(),
+            rss_kb: None,
+            state: None,
+        };
+        workers.answer(ask, Ms(now))
+    }
+
+    #[test]
+    fn states_only_rise() {
+        let mut workers = Workers::new();
+        let worker = join(&mut workers, "w", 0);
+        assert!(workers.raise("w", WorkerState::Terminate, Ms(1)));
+        assert!(workers.raise("w", WorkerState::Quiet, Ms(1)));
+        assert!(!workers.raise("x", WorkerState::Quiet, Ms(1)));
+        assert_eq!(worker.state(), WorkerState::Terminate);
+        assert!(Arc::ptr_eq(&worker, &join(&mut workers, "w", 2)));
+    }
+
+    #[test]
+    fn who_is_silent_is_forgotten_and_starts_anew() {
+        let mut workers = Workers::new();
+        let worker = join(&mut workers, "w", 0);
+        assert!(beat(&mut workers, "w", 59_999).is_some());
+        assert_eq!(workers.count(Ms(119_998)), 1);
+        assert!(!worker.is_gone(Ms(119_998)));
+        assert!(beat(&mut workers, "w", 119_999).is_none());
+        worker.is_seen(Ms(119_999));
+        assert!(
+            worker.is_gone(Ms(119_999)),
+            "its connections close all the same"
+        );
+        let again = join(&mut workers, "w", 120_000);
+        assert!(!again.is_gone(Ms(120_000)));
+    }
+}

@@ -1,0 +1,11 @@
+//! The faktory decoder: any bytes, whole and cut up.
+
+#![no_main]
+
+#[path = "../../crates/wire/tests/decoder/mod.rs"]
+mod decoder;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| decoder::check_voice(
+    quintet_wire::voice("faktory"),
+    input
+));
