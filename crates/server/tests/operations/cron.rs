@@ -1,8 +1,9 @@
 //! `quintet cron`: tables are listed and steered, and that is written down.
 
 use std::path::Path;
+use std::time::Instant;
 
-use crate::common::{Server, Start, text};
+use crate::common::{PATIENCE, Server, Start, text};
 use serde_json::Value;
 
 /// A table that is due on a 29 February alone, and one that is named alike.
@@ -169,4 +170,40 @@ fn where_there_are_no_tables_the_list_is_empty() {
     let (_, why, code) = run(&server, &["cron", "run", "a"]);
     assert_eq!(code, 1);
     assert!(why.contains("there is no [[cron]] table a"), "{why}");
+}
+
+/// What a start is refused for, a reload is too: what was in force goes on,
+/// pauses included.
+#[test]
+fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = start(&data, CONFIG);
+    said(&server, &["cron", "pause", "nightly"]);
+    let before = listed(&server);
+    let wrong = [
+        ("30 2 29 2 *", "30 2 30 2 *"),
+        ("Europe/Berlin", "Mars/Base"),
+        ("'a b'", "'nightly'"),
+        ("'once'", "'twice'"),
+        ("body = 'all'", "body_file = '/dev/zero'"),
+    ];
+    for (at, (right, wrong)) in wrong.into_iter().enumerate() {
+        let text = CONFIG.replace(right, wrong);
+        assert_ne!(text, CONFIG, "{right}");
+        std::fs::write(data.with_extension("toml"), text).unwrap();
+        said(&server, &["reload"]);
+        let began = Instant::now();
+        loop {
+            let audit = said(&server, &["audit"]);
+            if audit.matches(" reloaded - failed").count() > at {
+                break;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{wrong} is not refused: {audit}"
+            );
+        }
+        assert_eq!(listed(&server), before, "{wrong}");
+    }
 }
