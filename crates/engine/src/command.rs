@@ -14,6 +14,7 @@ use crate::codec::coded;
 use crate::compound::{Compound, TableAsk};
 use crate::message::{Attachment, Attr, Message, MessageId, State};
 use crate::name::Name;
+use crate::retry_own::Retry;
 use crate::settings::{Overrides, Pattern};
 use crate::time::Ms;
 
@@ -150,6 +151,8 @@ pub struct PutMore {
     /// unique. A reserved message can be settled by it ([`Command::ByName`]), all of
     /// a queue found by it ([`Filter::name`]).
     pub name: Option<Arc<[u8]>>,
+    /// How it is tried again when it fails; `None`: as its queue says.
+    pub retry: Option<Retry>,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }

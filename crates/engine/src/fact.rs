@@ -371,6 +371,8 @@ coded! {
         Retention = 6,
         /// A put with its dedupe id took its place.
         Replaced = 7,
+        /// It failed and says itself that it is not tried again.
+        Failed = 8,
     }
 }
 

@@ -34,6 +34,7 @@ mod pace;
 mod permits;
 mod referrers;
 mod retry;
+mod retry_own;
 mod settings;
 mod shards;
 mod stats;
@@ -73,6 +74,7 @@ pub use name::Name;
 pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal, Swept};
 pub use permits::Permits;
 pub use retry::RetryOn;
+pub use retry_own::{Backoff, Retry};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{

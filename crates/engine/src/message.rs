@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::body::Body;
 use crate::codec::coded;
 use crate::cold::RunId;
+use crate::retry_own::Retry;
 use crate::time::Ms;
 
 /// Identity of a message: rises, is never reused, stays below 2^63, survives
@@ -158,6 +159,8 @@ pub struct Extra {
     pub failures: u32,
     /// Its own name, by which whoever put it knows it.
     pub name: Option<Arc<[u8]>>,
+    /// How it is tried again, if it says so itself.
+    pub retry: Option<Box<Retry>>,
 }
 
 /// A file beside the log, named by a fact.
@@ -231,6 +234,11 @@ impl Message {
         let (_, value) = attrs.iter().find(|(name, _)| **name == *crate::PROGRESS)?;
         let percent = std::str::from_utf8(value).ok()?.parse().ok();
         percent.filter(|percent| *percent <= 100)
+    }
+
+    /// How it is tried again, if not as its queue says.
+    pub fn retry(&self) -> Option<Retry> {
+        self.extra.as_ref()?.retry.as_deref().copied()
     }
 
     /// Its own name, if it was given one.

@@ -245,6 +245,7 @@ fn of_removal(why: Removal) -> Error {
         Removal::Expired => error("expired", b""),
         Removal::Discarded => error("discarded", b""),
         Removal::Replaced => error("replaced", b""),
+        Removal::Failed => error("failed", b""),
         Removal::Doomed => error("queue_dropped", b""),
         Removal::Retention => None,
     }

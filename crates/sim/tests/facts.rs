@@ -95,11 +95,19 @@ fn extra() -> impl Strategy<Value = Extra> {
         ),
         (
             (ms(), number(), small(), small(), small(), small(), number()),
-            (small(), prop::option::of(bytes())),
+            (
+                small(),
+                prop::option::of(bytes()),
+                prop::option::of(retry()),
+            ),
         ),
     )
         .prop_map(
-            |((key, due, expires), (attrs, attachments, status), (counts, (failures, name)))| {
+            |(
+                (key, due, expires),
+                (attrs, attachments, status),
+                (counts, (failures, name, retry)),
+            )| {
                 Extra {
                     key: key.map(Into::into),
                     due,
@@ -116,9 +124,28 @@ fn extra() -> impl Strategy<Value = Extra> {
                     delay_ms: counts.6,
                     failures,
                     name: name.map(Into::into),
+                    retry: retry.map(Box::new),
                 }
             },
         )
+}
+
+fn retry() -> impl Strategy<Value = Retry> {
+    let numbers = (number(), number(), number(), number());
+    (any::<i64>(), small(), any::<bool>(), any::<u8>(), numbers).prop_map(
+        |(max, failures, on_timeout, power, (base_ms, factor_ms, jitter_ms, cap_ms))| Retry {
+            max,
+            failures,
+            backoff: Backoff {
+                base_ms,
+                factor_ms,
+                power,
+                jitter_ms,
+                cap_ms,
+            },
+            on_timeout,
+        },
+    )
 }
 
 fn message() -> impl Strategy<Value = Message> {

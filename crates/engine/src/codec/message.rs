@@ -8,6 +8,7 @@ use super::{FactError, LargeBodies};
 use crate::body::{Body, ChunkPlace, LargeBody};
 use crate::cold::RunId;
 use crate::message::{Extra, Home, Message, MessageId, State};
+use crate::retry_own::{Backoff, Retry};
 use crate::time::Ms;
 
 /// Which optional parts follow.
@@ -120,6 +121,7 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.delay_ms != 0,
         extra.failures != 0,
         extra.name.is_some(),
+        extra.retry.is_some(),
     ];
     w.number(
         bits.iter()
@@ -155,6 +157,41 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     if let Some(name) = &extra.name {
         w.bytes(name);
     }
+    if let Some(retry) = &extra.retry {
+        write_retry(w, retry);
+    }
+}
+
+fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
+    let backoff = &retry.backoff;
+    w.signed(retry.max);
+    w.flag(retry.on_timeout);
+    w.byte(backoff.power);
+    for number in [
+        u64::from(retry.failures),
+        backoff.base_ms,
+        backoff.factor_ms,
+        backoff.jitter_ms,
+        backoff.cap_ms,
+    ] {
+        w.number(number);
+    }
+}
+
+fn read_retry(r: &mut Reader<'_>) -> Result<Retry, FactError> {
+    let (max, on_timeout, power) = (r.signed()?, r.flag()?, r.byte()?);
+    Ok(Retry {
+        max,
+        failures: r.small("failures")?,
+        backoff: Backoff {
+            power,
+            base_ms: r.number()?,
+            factor_ms: r.number()?,
+            jitter_ms: r.number()?,
+            cap_ms: r.number()?,
+        },
+        on_timeout,
+    })
 }
 
 pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Message, FactError> {
@@ -215,7 +252,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
 
 fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     let bits = r.number()?;
-    if bits >= 1 << 15 {
+    if bits >= 1 << 16 {
         return Err(FactError::BadField("extra"));
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
@@ -244,6 +281,11 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         failures: if has(13) { r.small("failures")? } else { 0 },
         name: if has(14) {
             Some(Arc::from(r.bytes()?))
+        } else {
+            None
+        },
+        retry: if has(15) {
+            Some(Box::new(read_retry(r)?))
         } else {
             None
         },

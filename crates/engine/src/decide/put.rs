@@ -506,6 +506,7 @@ impl Engine {
                 mut attrs,
                 attachments,
                 name,
+                retry,
                 past,
                 ..
             } = *more;
@@ -515,6 +516,11 @@ impl Engine {
             }
             if name.is_some() {
                 message.extra_mut().name = name;
+            }
+            if let Some(retry) = retry {
+                let extra = message.extra_mut();
+                extra.failures = retry.failures;
+                extra.retry = Some(Box::new(retry));
             }
             if key.is_some() || !attrs.is_empty() || !attachments.is_empty() {
                 attrs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -587,6 +593,8 @@ impl Engine {
                 attrs: put.attrs,
                 attachments: put.attachments,
                 name: put.name,
+                failures: put.failures,
+                retry: put.retry,
                 ..extra
             })),
         };

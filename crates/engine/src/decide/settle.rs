@@ -6,9 +6,10 @@ use crate::command::{BackTo, By, ERROR_BYTES_MAX, How, Party};
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Change, Fact, Journal, Removal, Return, Transfer};
-use crate::message::{MessageId, QueueId, State};
+use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
+use crate::retry_own::Retry;
 use crate::settings::DeadLetter;
 use crate::store::Maker;
 use crate::time::Ms;
@@ -275,17 +276,31 @@ impl Engine {
             BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
             BackTo::Tail => self.tail_place(cx, at.queue),
         };
+        let own = self.store.messages.at(slot).retry();
         let settings = &self.store.seated(at.queue).live.settings;
         let failed: Option<Box<[u8]>> = match back.failed {
             Some(Failed::Said(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
-            Some(Failed::ByPolicy) if settings.fails_by(why) => Some(words_of(why).into()),
+            Some(Failed::ByPolicy)
+                if own.map_or_else(|| settings.fails_by(why), |own| own.fails_by(why)) =>
+            {
+                Some(words_of(why).into())
+            }
             Some(Failed::ByPolicy) | None => None,
         };
         let (mut due, mut enough) = (back.due, false);
         if failed.is_some() {
             let failures = self.store.messages.at(slot).failures().saturating_add(1);
-            enough = settings.failed_enough(failures);
-            let rest = settings.retry_after_ms(id, failures);
+            let rest;
+            (enough, rest) = match own {
+                Some(own) => (
+                    own.failed_enough(failures),
+                    own.backoff.after_ms(id, failures),
+                ),
+                None => (
+                    settings.failed_enough(failures),
+                    settings.retry_after_ms(id, failures),
+                ),
+            };
             due = (rest > 0).then(|| self.after(rest));
         }
         self.fact(
@@ -300,8 +315,10 @@ impl Engine {
                 failed,
             },
         );
-        if enough {
-            self.dead_letter(cx, id);
+        match own {
+            Some(Retry { max: 0, .. }) if enough => self.discard_failed(cx, id),
+            _ if enough => self.dead_letter(cx, id),
+            _ => {}
         }
     }
 
@@ -317,6 +334,14 @@ impl Engine {
         let place = self.next_id(cx, logged).0 as i64;
         cx.tail = Some(place);
         place
+    }
+
+    /// It is not tried again, nor kept.
+    fn discard_failed<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if let Some(at) = self.store.message(id).map(Message::at) {
+            let why = Removal::Failed;
+            self.fact(cx, Fact::Removed { at, why });
+        }
     }
 
     fn is_spent(&self, id: MessageId) -> bool {

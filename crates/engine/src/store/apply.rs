@@ -263,7 +263,7 @@ impl Durable {
             Removal::Finished => totals.finished += 1,
             Removal::Deleted => totals.deleted += 1,
             Removal::Expired => totals.expired += 1,
-            Removal::Discarded | Removal::Replaced => totals.discarded += 1,
+            Removal::Discarded | Removal::Replaced | Removal::Failed => totals.discarded += 1,
             Removal::Doomed | Removal::Retention => {}
         });
         self.untie(at.id);

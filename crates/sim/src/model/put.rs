@@ -335,6 +335,8 @@ impl Model {
         message.extra = Some(Box::new(Extra {
             key: more.key,
             name: more.name,
+            failures: more.retry.map_or(0, |retry| retry.failures),
+            retry: more.retry.map(Box::new),
             due: due(put.due, now),
             delay_ms: due(put.due, now).map_or(0, |due| due.since(now)),
             expires: match (expires, bound) {

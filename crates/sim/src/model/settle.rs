@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quintet_engine::{
     AttrChange, BackTo, Bound, By, ByName, DeadLetter, How, Message, MessageId, Ms, Name, NamedAct,
-    Outcome, Party, QueueId, Refusal, RetryOn, Return, State, Transfer,
+    Outcome, Party, QueueId, Refusal, Retry, RetryOn, Return, State, Transfer,
 };
 
 use super::put::due;
@@ -245,6 +245,7 @@ impl Model {
         let message = &self.item(id).expect("it is there").message;
         let settings = self.settings_of(message.queue);
         let policy = settings.retry_delay_ms > 0 || settings.retry_max > 0;
+        let own = message.retry();
         let (cause, words) = match why {
             Return::Released => (RetryOn::RELEASE, ""),
             Return::Timeout => (RetryOn::TIMEOUT, "its lease ran out"),
@@ -252,6 +253,10 @@ impl Model {
             Return::Withheld => return None,
         };
         let counts = policy && due.is_none() && settings.retry_on.has(cause);
+        let own_counts = |retry: Retry| {
+            due.is_none() && retry.on_timeout && matches!(why, Return::Timeout | Return::Lost)
+        };
+        let counts = own.map_or(counts, own_counts);
         counts.then(|| words.as_bytes().into())
     }
 
@@ -267,6 +272,12 @@ impl Model {
             extra.status = error;
         }
         let failures = extra.failures;
+        if let Some(retry) = extra.retry.as_deref() {
+            let (c, backoff) = (u64::from(failures) - 1, retry.backoff);
+            let rest = backoff.base_ms + backoff.factor_ms * c.pow(u32::from(backoff.power));
+            let enough = retry.max <= 0 || i64::from(failures) > retry.max;
+            return ((rest > 0).then(|| now + rest), enough);
+        }
         // With no jitter, which the engine's own tests look at.
         let mut rest = settings.retry_delay_ms.min(settings.retry_delay_max_ms);
         for _ in 1..failures {
@@ -296,7 +307,11 @@ impl Model {
         } else if let Some(error) = failed {
             let (due, enough) = self.failed(id, error);
             self.release(id, why, rank, due, back_to);
-            if enough {
+            let own = message.retry();
+            if enough && own.is_some_and(|retry| retry.max == 0) {
+                let message = self.remove(id);
+                self.totals(message.queue).discarded += 1;
+            } else if enough {
                 self.dead_letter(id);
             }
         } else {

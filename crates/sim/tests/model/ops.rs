@@ -144,22 +144,45 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.15, text()),
         prop::option::weighted(0.15, past()),
         prop::option::weighted(0.4, message_name()),
+        prop::option::weighted(0.15, retry()),
     );
     prop::option::weighted(
         0.5,
-        more.prop_map(|(held_back, prepared, key, dedupe, token, past, name)| {
-            Box::new(PutMore {
-                held_back,
-                prepared,
-                key: key.map(|key| key.into()),
-                dedupe,
-                token,
-                past: past.map(Box::new),
-                name: name.map(Into::into),
-                ..PutMore::default()
-            })
-        }),
+        more.prop_map(
+            |(held_back, prepared, key, dedupe, token, past, name, retry)| {
+                Box::new(PutMore {
+                    held_back,
+                    prepared,
+                    key: key.map(|key| key.into()),
+                    dedupe,
+                    token,
+                    past: past.map(Box::new),
+                    name: name.map(Into::into),
+                    retry,
+                    ..PutMore::default()
+                })
+            },
+        ),
     )
+}
+
+fn retry() -> impl Strategy<Value = Retry> {
+    let max = of(&[-1, 0, 1, 2]);
+    (max, 0..2u32, of(&[0, 7]), any::<bool>()).prop_map(|(max, failures, base_ms, on_timeout)| {
+        let backoff = Backoff {
+            base_ms,
+            factor_ms: 3,
+            power: 2,
+            jitter_ms: 0,
+            cap_ms: 0,
+        };
+        Retry {
+            max,
+            failures,
+            backoff,
+            on_timeout,
+        }
+    })
 }
 
 fn message_name() -> impl Strategy<Value = Box<[u8]>> {

@@ -1,0 +1,116 @@
+//! What a message says itself of its retries.
+
+use crate::fact::Return;
+use crate::message::MessageId;
+use crate::retry::mixed;
+
+/// How a message is tried again, in place of its queue's policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Retry {
+    /// Failures after which it is tried again; one more ends it, by the
+    /// dead-letter rule. Below 0: the first does. 0: the first removes it.
+    pub max: i64,
+    /// How often it has failed before it was put.
+    pub failures: u32,
+    /// How long it rests.
+    pub backoff: Backoff,
+    /// A lease that ran out, or was lost, is a failure too. Else only what is
+    /// said to have failed.
+    pub on_timeout: bool,
+}
+
+/// How long a message rests after its failure number `c`, counted from 0, ms:
+/// `base_ms` + `factor_ms` × `c`^`power` + `jitter_ms` × (`c` + 1) × `r`, where
+/// `r` is 0 to 29, by a hash of its id and the number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Backoff {
+    pub base_ms: u64,
+    pub factor_ms: u64,
+    pub power: u8,
+    pub jitter_ms: u64,
+    /// The longest rest; 0: none is too long.
+    pub cap_ms: u64,
+}
+
+/// Values of `r`.
+const SPREAD: u64 = 30;
+
+impl Backoff {
+    /// The rest after so many failures, 1 or more.
+    pub fn after_ms(&self, id: MessageId, failures: u32) -> u64 {
+        let c = u64::from(failures.saturating_sub(1));
+        let r = ((mixed(id.0 ^ c.rotate_left(32)) >> 32) * SPREAD) >> 32;
+        let grown = self
+            .factor_ms
+            .saturating_mul(c.saturating_pow(u32::from(self.power)));
+        let spread = self.jitter_ms.saturating_mul((c + 1) * r);
+        let rest = self.base_ms.saturating_add(grown).saturating_add(spread);
+        match self.cap_ms {
+            0 => rest,
+            cap => rest.min(cap),
+        }
+    }
+}
+
+impl Retry {
+    /// True if the end of a lease for this reason is a failure, though nobody said so.
+    pub(crate) fn fails_by(&self, why: Return) -> bool {
+        self.on_timeout && matches!(why, Return::Timeout | Return::Lost)
+    }
+
+    /// True if a message that failed so often is not tried again.
+    pub fn failed_enough(&self, failures: u32) -> bool {
+        i64::from(failures) > self.max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_grow_by_the_power_and_spread_with_the_number() {
+        let backoff = Backoff {
+            base_ms: 15_000,
+            factor_ms: 1000,
+            power: 4,
+            jitter_ms: 1000,
+            cap_ms: 0,
+        };
+        for (failures, least) in [(1u32, 15_000u64), (2, 16_000), (4, 96_000), (6, 640_000)] {
+            let mut seen = std::collections::BTreeSet::new();
+            for id in 1..1000 {
+                let more = backoff.after_ms(MessageId(id), failures) - least;
+                let step = 1000 * u64::from(failures);
+                assert!(more.is_multiple_of(step) && more / step < SPREAD, "{more}");
+                seen.insert(more / step);
+            }
+            assert_eq!(seen.len() as u64, SPREAD);
+        }
+        let capped = Backoff {
+            cap_ms: 20_000,
+            jitter_ms: 0,
+            ..backoff
+        };
+        assert_eq!(capped.after_ms(MessageId(1), 3), 20_000);
+        let most = Backoff {
+            base_ms: u64::MAX,
+            factor_ms: u64::MAX,
+            power: u8::MAX,
+            jitter_ms: u64::MAX,
+            cap_ms: 0,
+        };
+        assert_eq!(most.after_ms(MessageId(1), u32::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn one_retry_means_two_runs() {
+        let retry = |max| Retry {
+            max,
+            ..Retry::default()
+        };
+        assert!(!retry(1).failed_enough(1) && retry(1).failed_enough(2));
+        assert!(retry(0).failed_enough(1) && retry(-1).failed_enough(1));
+        assert!(!retry(i64::MAX).failed_enough(u32::MAX));
+    }
+}
