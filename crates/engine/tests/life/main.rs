@@ -9,6 +9,7 @@ mod decided;
 mod found;
 mod limited;
 mod made;
+mod named;
 mod past;
 mod retried;
 mod swept;
