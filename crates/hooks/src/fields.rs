@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
-use quintet_engine::{Body, Dedupe, Expiry, Message, Ms, Name, OnRepeat, Put, Scope, State, When};
+use quintet_engine::{
+    Body, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, OnRepeat, Put, Scope, State,
+    When,
+};
 
 /// Values of Lua that mean nothing to anybody else, as a pattern.
 macro_rules! opaque {
@@ -38,6 +41,7 @@ const STORED: &[&str] = &[
     "rank",
     "flags",
     "key",
+    "name",
     "state",
     "reserves",
     "timeouts",
@@ -106,6 +110,10 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             Some(key) => text(lua, key)?,
             None => Value::Nil,
         },
+        b"name" => match more.and_then(|more| more.name.as_deref()) {
+            Some(name) => text(lua, name)?,
+            None => Value::Nil,
+        },
         b"held_back" => Value::Boolean(more.is_some_and(|more| more.held_back)),
         b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
             Some(dedupe) => text(lua, &dedupe.id)?,
@@ -136,6 +144,10 @@ pub(crate) fn of_message(
         b"flags" => number(message.flags.into()),
         b"key" => match message.key() {
             Some(key) => text(lua, key)?,
+            None => Value::Nil,
+        },
+        b"name" => match message.name() {
+            Some(name) => text(lua, name)?,
             None => Value::Nil,
         },
         b"state" => text(
@@ -310,10 +322,11 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "expires_ms" => put.expires = Expiry::At(Ms(span(field, value)?)),
         "ttr_ms" if nil => put.ttr_ms = None,
         "ttr_ms" => put.ttr_ms = Some(span(field, value)?),
-        "key" | "dedupe" if nil => {
+        "key" | "name" | "dedupe" if nil => {
             if let Some(more) = &mut put.more {
                 match field {
                     "key" => more.key = None,
+                    "name" => more.name = None,
                     _ => more.dedupe = None,
                 }
             }
@@ -321,6 +334,13 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "key" => {
             let key: Arc<[u8]> = bytes(field, value, 65_535)?.into();
             put.more.get_or_insert_default().key = Some(key);
+        }
+        "name" => {
+            let name: Arc<[u8]> = bytes(field, value, MESSAGE_NAME_BYTES_MAX)?.into();
+            if name.is_empty() {
+                return Err("name: 1 byte at least".into());
+            }
+            put.more.get_or_insert_default().name = Some(name);
         }
         "held_back" => match value.as_boolean() {
             Some(held) => put.more.get_or_insert_default().held_back = held,

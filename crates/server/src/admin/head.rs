@@ -48,6 +48,9 @@ pub(crate) struct Head {
     /// Grouping key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) key: Option<Text>,
+    /// Its own name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) name: Option<Text>,
     /// Named values: pairs of name and value.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) attrs: Vec<(Text, Text)>,
@@ -172,6 +175,7 @@ impl Head {
             expires_ms: message.expires().map(|at| at.0),
             ttr_ms: message.ttr_ms,
             key: message.key().map(|key| text(key)),
+            name: message.name().map(|name| text(name)),
             attrs: extra.map_or_else(Vec::new, |extra| {
                 let attrs = extra.attrs.iter();
                 attrs
@@ -214,6 +218,7 @@ impl Head {
         let more = PutMore {
             held_back: self.held_back,
             key: self.key.map(|key| key.0.into()),
+            name: self.name.map(|name| name.0.into()),
             attrs: attrs
                 .map(|(name, value)| -> Attr { (boxed(name), boxed(value)) })
                 .collect(),
@@ -253,6 +258,7 @@ mod tests {
             expires_ms: Some(3),
             ttr_ms: Some(0),
             key: Some(Text(vec![0xff, 0])),
+            name: Some(Text(vec![b'n', 0xff])),
             attrs: vec![(Text(b"name".to_vec()), Text(vec![0x80]))],
             status: Text(b"why \"so\"".to_vec()),
             changed_ms: 4,

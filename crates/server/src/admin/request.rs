@@ -212,6 +212,7 @@ fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
     }
     let more = PutMore {
         key: text("key").map(|key| key.as_bytes().into()),
+        name: text("name").map(|name| name.as_bytes().into()),
         attrs,
         dedupe: dedupe(of)?,
         ..PutMore::default()

@@ -27,7 +27,8 @@ fn duration(text: &str) -> Result<u64, String> {
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
                         quintet put work --file job.json --rank 0 --delay 5m\n  \
                         quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
-                        quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace"
+                        quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace\n  \
+                        quintet put reports 'march' --name report-7"
 )]
 pub(super) struct Put {
     #[command(flatten)]
@@ -54,6 +55,9 @@ pub(super) struct Put {
     /// Grouping key.
     #[arg(long, value_name = "KEY")]
     with_key: Option<String>,
+    /// The message's own name, by which it is found and settled; need not be unique.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// An attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::verbs::pair)]
     attr: Vec<(String, String)>,
@@ -93,6 +97,7 @@ impl Put {
         }
         let texts = [
             ("key", self.with_key),
+            ("name", self.name),
             ("unique", self.unique),
             ("unique_until", self.unique_until),
             ("on_repeat", self.on_repeat),

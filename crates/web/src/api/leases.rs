@@ -30,7 +30,7 @@ const RESULT_MAX: usize = 64 << 10;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
-fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
+pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
     match given {
         Some(ms) if !(1..=LEASE_MAX_MS).contains(&ms) => {
             let detail = format!("a number from 1 to {LEASE_MAX_MS}");

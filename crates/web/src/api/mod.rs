@@ -9,6 +9,7 @@ mod cron;
 mod events;
 mod leases;
 mod messages;
+mod names;
 mod openapi;
 mod problem;
 mod queues;
@@ -143,6 +144,8 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         )
         .route("/queues/{queue}/reserve", post(leases::reserve))
         .route("/queues/{queue}/acts/{act}", post(bulk::act))
+        .route("/queues/{queue}/names/{name}", get(names::show))
+        .route("/queues/{queue}/names/{name}/{act}", post(names::settle))
         .route(
             "/messages/{id}",
             get(messages::show)

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{bulk, cron, events, leases, messages, queues, server};
+use super::{bulk, cron, events, leases, messages, names, queues, server};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -42,6 +42,8 @@ use crate::reply;
         leases::bury,
         leases::extend,
         leases::progress,
+        names::show,
+        names::settle,
         bulk::act,
         server::stats,
         server::connections,

@@ -177,6 +177,24 @@ pub(super) struct Bury {
     pub(super) reason: Option<String>,
 }
 
+/// How a message that is known by its name is settled; each act takes what it
+/// takes of a lease.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamedSettle {
+    /// Of `release` and `bury`: its rank from now on.
+    pub(super) rank: Option<u32>,
+    /// Of `release`: not reserved again before.
+    pub(super) delay_ms: Option<u64>,
+    /// Of `fail`: what went wrong.
+    pub(super) error: Option<String>,
+    /// Of `bury`: why.
+    pub(super) reason: Option<String>,
+    /// Of `extend`: the lease ends so many ms from now; left out: as long as it
+    /// was given for.
+    pub(super) lease_ms: Option<u64>,
+}
+
 /// How a lease goes on.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

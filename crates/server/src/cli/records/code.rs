@@ -22,7 +22,8 @@ mod has {
     pub(super) const RELEASES: u64 = 1 << 12;
     pub(super) const BURIES: u64 = 1 << 13;
     pub(super) const KICKS: u64 = 1 << 14;
-    pub(super) const ALL: u64 = (1 << 15) - 1;
+    pub(super) const NAME: u64 = 1 << 15;
+    pub(super) const ALL: u64 = (1 << 16) - 1;
 }
 
 const STATES: [Standing; 7] = [
@@ -46,6 +47,7 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
         .sum::<u64>();
     for (bit, is) in [
         (has::KEY, head.key.is_some()),
+        (has::NAME, head.name.is_some()),
         (has::ATTRS, !head.attrs.is_empty()),
         (has::STATUS, !head.status.0.is_empty()),
     ] {
@@ -68,6 +70,9 @@ pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     }
     if let Some(key) = &head.key {
         text(out, key);
+    }
+    if let Some(name) = &head.name {
+        text(out, name);
     }
     if !head.attrs.is_empty() {
         varint::put(out, head.attrs.len() as u64);
@@ -133,6 +138,10 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         0 => None,
         _ => Some(take_text(from)?),
     };
+    let name = match bits & has::NAME {
+        0 => None,
+        _ => Some(take_text(from)?),
+    };
     let mut attrs = Vec::new();
     if bits & has::ATTRS != 0 {
         for _ in 0..varint::take(from)? {
@@ -156,6 +165,7 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         expires_ms,
         ttr_ms,
         key,
+        name,
         attrs,
         status,
         changed_ms,

@@ -25,6 +25,9 @@ pub(in super::super) struct Which {
     /// Only messages with this key.
     #[arg(long, value_name = "KEY")]
     with_key: Option<String>,
+    /// Only those of this name of their own.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Only messages with this attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     attr: Vec<(String, String)>,
@@ -49,6 +52,9 @@ impl Which {
         of.insert("older_ms".into(), self.older.unwrap_or(0).into());
         if let Some(text) = &self.contains {
             of.insert("body".into(), text.as_str().into());
+        }
+        if let Some(name) = &self.name {
+            of.insert("name".into(), name.as_str().into());
         }
         if let Some(key) = &self.with_key {
             of.insert("key".into(), key.as_str().into());
@@ -84,6 +90,7 @@ pub(in super::super) struct How {
 static EVERY: Which = Which {
     contains: None,
     with_key: None,
+    name: None,
     attr: Vec::new(),
     older: None,
 };
