@@ -7,6 +7,7 @@ mod api;
 mod console;
 mod cron;
 mod listener;
+mod names;
 mod operate;
 mod progress;
 mod relay;

@@ -1,0 +1,71 @@
+//! Messages by their own names.
+
+use serde_json::{Value, json};
+
+use super::api::{get, post};
+use crate::common::{Server, Start, text};
+
+#[test]
+fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let start = || Start {
+        listen: &["http=0", "beanstalk=0"],
+        config: Some("shards = 4\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&data, start());
+    let put = |name: &str| {
+        let messages = json!({"messages": [{"body": name, "name": name}]});
+        post(&server, "/queues/film/messages", &messages)
+    };
+    for name in ["order 7", "order 8", "order 9"] {
+        assert_eq!(put(name).status, 201);
+    }
+    let refused = put(&"n".repeat(256));
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.json["code"], "bad_message_name");
+    let act = |server: &Server, name: &str, act: &str, body: Value| {
+        post(server, &format!("/queues/film/names/{name}/{act}"), &body).status
+    };
+    // It waits, so there is nothing to settle.
+    assert_eq!(act(&server, "order%207", "finish", json!({})), 404);
+    let reserve = json!({"lease_ms": 600_000, "max": 2});
+    assert_eq!(post(&server, "/queues/film/reserve", &reserve).status, 200);
+    // A name is durable with its message.
+    server.kill();
+    let server = Server::start_with(&data, start());
+    let seen = get(&server, "/queues/film/names/order%207").json;
+    assert_eq!(
+        (&seen["name"], &seen["state"]),
+        (&json!("order 7"), &json!("reserved"))
+    );
+    assert_eq!(
+        act(&server, "order%207", "extend", json!({"lease_ms": 700_000})),
+        204
+    );
+    assert_eq!(act(&server, "order%207", "finish", json!({})), 204);
+    assert_eq!(act(&server, "order%207", "finish", json!({})), 404);
+    let why = json!({"reason": "no such order"});
+    assert_eq!(act(&server, "order%208", "bury", why), 204);
+    assert_eq!(act(&server, "order%208", "nonsense", json!({})), 404);
+    let found = get(&server, "/queues/film/messages?state=buried&name=order%208").json;
+    assert_eq!(found["messages"][0]["status"], "no such order");
+    let none = get(&server, "/queues/film/messages?state=buried&name=order%209").json;
+    assert_eq!(none["messages"], json!([]));
+    // The same from the command line.
+    let put = server.run(&["put", "film", "by hand", "--name", "order 8"]);
+    assert!(put.status.success(), "{}", text(&put.stderr));
+    let purged = server.run(&[
+        "purge", "film", "--name", "order 8", "--yes", "--json", "--quiet",
+    ]);
+    assert!(
+        text(&purged.stdout).contains('1'),
+        "{}",
+        text(&purged.stdout)
+    );
+    let left = get(&server, "/queues/film/messages").json;
+    let left = left["messages"].as_array().expect("a list");
+    let names: Vec<&Value> = left.iter().map(|message| &message["name"]).collect();
+    assert_eq!(names, [&json!("order 9")]);
+}
