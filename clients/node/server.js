@@ -8,11 +8,12 @@ const { tmpdir } = require("node:os");
 const path = require("node:path");
 const readline = require("node:readline");
 
-/** Starts a server that speaks `voice`, with more arguments; resolves when it is ready. */
+/** Starts a server that speaks `voice`, or what the arguments say if it is null; resolves when it is ready. */
 async function start(voice, ...more) {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
   const binary = process.env.QUINTET || "quintet";
-  const args = ["serve", "--data", data, "--sync", "50ms", "--listen", `${voice}=127.0.0.1:0`, ...more];
+  const listen = voice ? ["--listen", `${voice}=127.0.0.1:0`] : [];
+  const args = ["serve", "--data", data, "--sync", "50ms", ...listen, ...more];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
   let address;
   for await (const line of readline.createInterface({ input: child.stdout })) {

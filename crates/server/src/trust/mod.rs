@@ -323,7 +323,7 @@ mod tests {
                 (open(voice, "user = 'ann'"), false),
                 (
                     format!("{ann}{}", open(voice, "")),
-                    !matches!(voice, "jobqueue" | "pinpriq"),
+                    !matches!(voice, "jobqueue" | "pinpriq" | "faktory"),
                 ),
                 (
                     format!(
