@@ -12,6 +12,7 @@ fn start(data: &Path) -> Server {
             "beanstalk=127.0.0.1:0",
             "faktory=127.0.0.1:0",
         ],
+        config: Some("[defaults]\nretry_delay = \"15s\"\n"),
         ..Start::default()
     };
     Server::start_with(data, start)

@@ -3,24 +3,41 @@
 
 use std::fmt::Write as _;
 
-use quintet_engine::{Message, MessageId, Ms, QueueTotals};
+use quintet_engine::{Backoff, Command, Edit, Message, MessageId, Ms, Retry, State};
 
 use super::job::{RETRY, string, string_member, time_member};
 use super::json::{self, Kind, Value};
+use super::moment;
 use crate::workers::cut;
 
 /// The attribute that keeps it: the JSON that workers are shown.
 pub(super) const FAILURE: &[u8] = b"f.failure";
-/// The attribute, empty, of a job that failed: by it those that wait for a retry
-/// are told from those that are scheduled.
-pub(super) const FAILED: &[u8] = b"f.failed";
+/// What the engine says of a lease that ran out.
+const RAN_OUT: &[u8] = b"its lease ran out";
 /// Bytes kept of a message and of a type of error, and lines of a backtrace.
 const MESSAGE_MAX: usize = 1000;
 const ERRTYPE_MAX: usize = 100;
 const BACKTRACE_MAX: usize = 50;
-/// Before the first retry, and how the wait spreads, seconds.
-const BASE_S: u64 = 15;
-const SPREAD: u64 = 30;
+
+/// How a job of this voice is tried again, which has failed so often before.
+pub(super) fn retry(max: i64, failed: Option<i64>) -> Retry {
+    let failures = failed.map_or(0, |count| count.saturating_add(1).max(0));
+    Retry {
+        max,
+        failures: u32::try_from(failures).unwrap_or(u32::MAX),
+        backoff: BACKOFF,
+        on_timeout: true,
+    }
+}
+
+/// 15 s, the fourth power of the failures before, and a spread.
+const BACKOFF: Backoff = Backoff {
+    base_ms: 15_000,
+    factor_ms: 1000,
+    power: 4,
+    jitter_ms: 1000,
+    cap_ms: 0,
+};
 
 /// What was said, cut to what is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,103 +89,107 @@ fn cut_or_unknown(text: &str, max: usize) -> String {
     }
 }
 
-/// What becomes of a job that failed.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
-    /// It was not to be tried again, and not to be kept.
-    Gone,
-    /// It is kept until somebody acts.
-    Dead,
-    /// It is tried again at this time.
-    Retry(Ms),
-}
-
-/// What becomes of the job in a message at its next failure, and what is kept of
-/// that.
-pub(super) fn of(message: &Message, report: &Report, now: Ms) -> (Verdict, String) {
-    let retry = retry_of(message);
-    let count = kept(message).map_or(0, |failure| count_of(&failure).saturating_add(1));
-    let verdict = match retry {
-        0 => Verdict::Gone,
-        retry if retry < 0 || count >= retry => Verdict::Dead,
-        _ => Verdict::Retry(Ms(now.0.saturating_add(wait_ms(message.id, count)))),
-    };
-    let mut json = "{\"failed_at\":\"".to_owned();
-    super::moment::write(now, &mut json);
-    json.push('"');
-    if let Verdict::Retry(due) = verdict {
-        time_member("next_at", due, &mut json);
+impl Report {
+    /// For the operator.
+    pub(super) fn text(&self) -> String {
+        format!("{}: {}", self.errtype, self.message)
     }
-    string_member("message", &report.message, &mut json);
-    string_member("errtype", &report.errtype, &mut json);
-    if !report.backtrace.is_empty() {
-        for (at, line) in report.backtrace.iter().enumerate() {
+
+    /// What is noted of it: the beginning of what workers are shown.
+    pub(super) fn note(&self, now: Ms) -> String {
+        let mut json = "{\"failed_at\":\"".to_owned();
+        moment::write(now, &mut json);
+        json.push('"');
+        string_member("message", &self.message, &mut json);
+        string_member("errtype", &self.errtype, &mut json);
+        for (at, line) in self.backtrace.iter().enumerate() {
             json.push_str(if at == 0 { ",\"backtrace\":[" } else { "," });
             json::quote(line, &mut json);
         }
-        json.push(']');
+        json.push_str(if self.backtrace.is_empty() { "}" } else { "]}" });
+        json
     }
-    let remaining = if retry < 0 {
-        -1
-    } else {
-        retry.saturating_sub(count)
+}
+
+/// Notes all that workers are shown.
+pub(super) fn note_in(id: MessageId, json: String) -> Command {
+    let edit = Edit {
+        attrs: vec![(FAILURE.into(), Some(json.into_bytes().into()))],
+        ..Edit::default()
+    };
+    Command::Edit(id, Box::new(edit))
+}
+
+/// True if a message has failed, or was pushed as one that had.
+pub(super) fn has_failed(message: &Message) -> bool {
+    message.failures() > 0 || noted(message).is_some()
+}
+
+/// What workers are shown of a message's last failure, as JSON.
+pub(super) fn of(message: &Message, now: Ms) -> Option<String> {
+    let noted = noted(message);
+    let failures = message.failures();
+    let count = i64::from(failures) - 1;
+    let whole = noted.is_some_and(|noted| count < 0 || count_of(noted) == Some(count));
+    if count < 0 || whole {
+        return noted.map(str::to_owned);
+    }
+    let retry = message.retry().unwrap_or_else(|| retry(RETRY, None));
+    let rest = retry.backoff.after_ms(message.id, failures);
+    let due = message.due().filter(|_| message.state == State::Ready);
+    // When a reservation ran out is known as long as its job waits.
+    let ran_out = message
+        .extra
+        .as_ref()
+        .is_some_and(|extra| *extra.status == *RAN_OUT);
+    let since = due.map_or(now, |due| Ms(due.0.saturating_sub(rest)));
+    let note = match noted.filter(|_| !ran_out) {
+        Some(noted) => noted.to_owned(),
+        None => {
+            let (errtype, message) = match ran_out {
+                true => ("ReservationExpired", "Faktory job reservation expired"),
+                false => ("unknown", "unknown"),
+            };
+            let report = Report {
+                errtype: errtype.to_owned(),
+                message: message.to_owned(),
+                backtrace: Vec::new(),
+            };
+            report.note(since)
+        }
+    };
+    // Behind the time, which is always as long.
+    let (time, said) = note.split_at_checked(FAILED_AT.len())?;
+    let failed = moment::read(time.get(FAILED_AT.len() - 25..FAILED_AT.len() - 1)?).ok();
+    let mut json = time.to_owned();
+    if !retry.failed_enough(failures) && message.state != State::Buried {
+        let next = due.unwrap_or(Ms(failed.unwrap_or(since).0.saturating_add(rest)));
+        time_member("next_at", next, &mut json);
+    }
+    json.push_str(said.strip_suffix('}').unwrap_or(said));
+    let remaining = match retry.max {
+        max if max < 0 => -1,
+        max => max.saturating_sub(count),
     };
     write!(json, ",\"retry_count\":{count},\"remaining\":{remaining}}}").expect("strings take all");
-    (verdict, json)
+    Some(json)
 }
 
-/// How many tries of a queue's jobs failed: those that were given back, ran out
-/// of time or were buried.
-pub(super) fn failures(totals: &QueueTotals) -> u64 {
-    totals.releases + totals.timeouts + totals.buries
-}
+/// What a note begins with.
+const FAILED_AT: &str = "{\"failed_at\":\"0000-00-00T00:00:00.000Z\"";
 
-/// How long a job rests after the failure before which it had so many: those
-/// that failed together do not come back together.
-fn wait_ms(id: MessageId, count: i64) -> u64 {
-    let count = u64::try_from(count).unwrap_or(0);
-    let spread = mixed(id.0 ^ count.rotate_left(32)) % SPREAD;
-    let steep = count.saturating_pow(4);
-    let seconds = (BASE_S.saturating_add(steep))
-        .saturating_add(spread.saturating_mul(count.saturating_add(1)));
-    seconds.saturating_mul(1000)
-}
-
-/// The finalizer of splitmix64: each bit of the number changes half of the others.
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
-/// What is kept of a message's last failure, as JSON.
-pub(super) fn kept(message: &Message) -> Option<String> {
+/// What was noted: a report, or all that workers are shown.
+fn noted(message: &Message) -> Option<&str> {
     let attrs = &message.extra.as_deref()?.attrs;
     let found = attrs.iter().find(|(name, _)| **name == *FAILURE)?;
-    std::str::from_utf8(&found.1).ok().map(str::to_owned)
+    std::str::from_utf8(&found.1).ok()
 }
 
-/// `retry_count` of a failure.
-fn count_of(failure: &str) -> i64 {
-    let Ok(object) = json::whole(failure) else {
-        return 0;
-    };
-    let mut members = object.members();
-    let count = members.find(|(name, _)| name == "retry_count");
-    count
-        .and_then(|(_, count)| count.whole_number())
-        .unwrap_or(0)
-}
-
-/// How often a job is tried again.
-fn retry_of(message: &Message) -> i64 {
-    let body = message.body.as_small().unwrap_or_default();
-    let rest = body.strip_prefix(b"{\"retry\":").unwrap_or_default();
-    let end = rest.iter().position(|&byte| byte == b',').unwrap_or(0);
-    let number = std::str::from_utf8(&rest[..end]).ok();
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(RETRY)
+/// `retry_count` of a failure; a report has none.
+fn count_of(failure: &str) -> Option<i64> {
+    let object = json::whole(failure).ok()?;
+    let (_, count) = object.members().find(|(name, _)| name == "retry_count")?;
+    count.whole_number()
 }
 
 #[cfg(test)]
@@ -179,22 +200,24 @@ mod tests {
 
     const NOW: Ms = Ms(1_700_000_000_000);
 
-    fn message(retry: i64, failure: Option<&str>) -> Message {
-        let body = format!("{{\"retry\":{retry},\"jid\":\"job00001\"}}");
+    fn report(text: &str) -> Report {
+        read(text).expect("a report").1
+    }
+
+    fn message(max: i64, failures: u32, note: Option<&str>) -> Message {
         let at = At {
             id: MessageId(7),
             ..At::default()
         };
-        let mut message = Message::new(at, NOW, Body::new(body.as_bytes()));
-        if let Some(failure) = failure {
-            let attr = (FAILURE.into(), failure.as_bytes().into());
-            message.extra_mut().attrs.push(attr);
-        }
+        let mut message = Message::new(at, NOW, Body::new(b"{}"));
+        let extra = message.extra_mut();
+        extra.failures = failures;
+        extra.retry = Some(Box::new(retry(max, None)));
+        extra.attrs = note
+            .map(|note| (FAILURE.into(), note.as_bytes().into()))
+            .into_iter()
+            .collect();
         message
-    }
-
-    fn report(text: &str) -> Report {
-        read(text).expect("a report").1
     }
 
     #[test]
@@ -223,37 +246,77 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_job() {
-        let said = report(r#"{"jid":"a","message":"m","errtype":"E","backtrace":["a","b"]}"#);
-        let of = |retry, failure| of(&message(retry, failure), &said, NOW);
-        assert_eq!(of(0, None).0, Verdict::Gone);
-        let (verdict, json) = of(-1, None);
-        assert_eq!(verdict, Verdict::Dead);
+    fn what_workers_are_shown() {
+        let note =
+            report(r#"{"jid":"a","message":"m","errtype":"E","backtrace":["a","b"]}"#).note(NOW);
         assert_eq!(
-            json,
-            r#"{"failed_at":"2023-11-14T22:13:20.000Z","message":"m","errtype":"E","backtrace":["a","b"],"retry_count":0,"remaining":-1}"#
+            note,
+            r#"{"failed_at":"2023-11-14T22:13:20.000Z","message":"m","errtype":"E","backtrace":["a","b"]}"#
         );
-        // One retry means two runs.
-        let (first, json) = of(1, None);
+        let shown = |max, failures| of(&message(max, failures, Some(&note)), NOW).unwrap();
+        let rest = retry(3, None).backoff.after_ms(MessageId(7), 1);
+        let mut next = String::new();
+        moment::write(Ms(NOW.0 + rest), &mut next);
+        let first = shown(3, 1);
+        assert_eq!(
+            first,
+            format!(
+                r#"{{"failed_at":"2023-11-14T22:13:20.000Z","next_at":"{next}","message":"m","errtype":"E","backtrace":["a","b"],"retry_count":0,"remaining":3}}"#
+            )
+        );
+        // What is dead has no next time.
+        for (max, failures, end) in [
+            (-1, 1, "\"retry_count\":0,\"remaining\":-1}"),
+            (1, 2, "\"retry_count\":1,\"remaining\":0}"),
+        ] {
+            let shown = shown(max, failures);
+            assert!(
+                shown.ends_with(end) && !shown.contains("next_at"),
+                "{shown}"
+            );
+        }
+        // What was noted whole stays so until the next failure.
+        assert_eq!(of(&message(3, 1, Some(&first)), Ms(0)), Some(first.clone()));
         assert!(
-            matches!(first, Verdict::Retry(_))
-                && json.ends_with("\"retry_count\":0,\"remaining\":1}")
+            of(&message(3, 2, Some(&first)), NOW)
+                .unwrap()
+                .contains("\"retry_count\":1")
         );
-        let (second, json) = of(1, Some(&json));
-        assert!(second == Verdict::Dead && json.ends_with("\"retry_count\":1,\"remaining\":0}"));
+        assert_eq!(of(&message(3, 0, None), NOW), None);
+        assert_eq!(
+            of(&message(3, 0, Some("{\"x\":1}")), NOW).as_deref(),
+            Some("{\"x\":1}")
+        );
+        // A note of somebody else's breaks nothing.
+        for odd in [
+            "",
+            "{}",
+            "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
+        ] {
+            let _shown = of(&message(3, 1, Some(odd)), NOW);
+        }
     }
 
     #[test]
-    fn each_wait_is_longer() {
-        for id in 0..1000 {
-            let wait = |count| wait_ms(MessageId(id), count) / 1000;
-            assert!((15..=44).contains(&wait(0)));
-            assert!((16..=74).contains(&wait(1)) && wait(1) % 2 == 0);
-            assert!((640..=814).contains(&wait(5)) && (wait(5) - 640) % 6 == 0);
-            assert_eq!(wait_ms(MessageId(id), i64::MAX), u64::MAX);
-        }
-        let spread: std::collections::BTreeSet<u64> =
-            (0..1000).map(|id| wait_ms(MessageId(id), 0)).collect();
-        assert_eq!(spread.len(), 30);
+    fn a_reservation_that_ran_out_is_a_failure() {
+        let mut message = message(3, 2, Some("{\"retry_count\":0}"));
+        message.extra_mut().status = RAN_OUT.into();
+        let rest = retry(3, None).backoff.after_ms(MessageId(7), 2);
+        message.extra_mut().due = Some(Ms(NOW.0 + rest));
+        let shown = of(&message, Ms(0)).unwrap();
+        assert!(
+            shown.starts_with("{\"failed_at\":\"2023-11-14T22:13:20.000Z\",\"next_at\":"),
+            "{shown}"
+        );
+        let end = "\"message\":\"Faktory job reservation expired\",\"errtype\":\"ReservationExpired\",\"retry_count\":1,\"remaining\":2}";
+        assert!(shown.ends_with(end), "{shown}");
+    }
+
+    #[test]
+    fn what_was_pushed_as_failed_goes_on() {
+        assert_eq!(retry(25, None).failures, 0);
+        assert_eq!(retry(25, Some(4)).failures, 5);
+        assert_eq!(retry(25, Some(-9)).failures, 0);
+        assert_eq!(retry(25, Some(i64::MAX)).failures, u32::MAX);
     }
 }

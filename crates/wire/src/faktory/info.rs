@@ -7,7 +7,7 @@ use quintet_engine::{
     Command, Cursor, Filter, ListState, Name, Outcome, QueueStats, Sweep, SweepAct,
 };
 
-use super::failure::FAILED;
+use super::failure::has_failed;
 use super::queues::{page, page_of};
 use super::{Shared, job, json, moment};
 use crate::session::ServerStats;
@@ -15,6 +15,8 @@ use crate::session::ServerStats;
 /// Steps in which delayed jobs are told from those that failed, in one INFO;
 /// what is left then counts as scheduled.
 const STEPS_MAX: u32 = 64;
+/// Jobs looked at in one of them.
+const LOOKS: u32 = 1024;
 
 /// INFO in its middle.
 #[derive(Debug, PartialEq)]
@@ -64,7 +66,8 @@ impl Info {
         }
         let mut after = None;
         if let Outcome::Swept(swept) = outcome {
-            self.retries += swept.matched;
+            let failed = swept.messages.iter().filter(|message| has_failed(message));
+            self.retries += failed.count() as u64;
             after = swept.next;
         }
         if after.is_none() {
@@ -93,7 +96,7 @@ impl Info {
         self.delayed += held.delayed;
         self.dead += held.buried;
         self.finished += totals.finished;
-        self.failed += super::failure::failures(totals);
+        self.failed += totals.failures;
         if held.delayed > 0 {
             self.left.push_back(queue.name.clone());
         }
@@ -106,13 +109,10 @@ impl Info {
         Some(Command::Sweep(Box::new(Sweep {
             queue: queue.clone(),
             state: ListState::Delayed,
-            filter: Filter {
-                attrs: vec![(FAILED.into(), Box::default())],
-                ..Filter::default()
-            },
-            act: SweepAct::Count,
+            filter: Filter::default(),
+            act: SweepAct::Show,
             after,
-            max: u32::MAX,
+            max: LOOKS,
         })))
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use quintet_engine::{
-    By, Command, Cursor, Filter, How, ListState, Message, Name, Outcome, Sweep, SweepAct,
+    By, Command, Cursor, Filter, How, ListState, Message, Ms, Name, Outcome, Sweep, SweepAct,
 };
 
 use super::failure;
@@ -122,8 +122,8 @@ impl Mutate {
     }
 
     /// Whether a message is one of those.
-    fn fits(&self, message: &Message, queue: &Name, jobtype: &str) -> bool {
-        let failed = failure::kept(message).is_some();
+    fn fits(&self, message: &Message, queue: &Name, jobtype: &str, now: Ms) -> bool {
+        let failed = failure::has_failed(message);
         let of_target = match self.target {
             Target::Scheduled => !failed,
             Target::Retries => failed,
@@ -134,7 +134,7 @@ impl Mutate {
         }
         let text = |shown: &mut Option<String>| {
             shown
-                .get_or_insert_with(|| job_shown(message, queue, jobtype))
+                .get_or_insert_with(|| job_shown(message, queue, jobtype, now))
                 .clone()
         };
         let mut shown = None;
@@ -159,7 +159,7 @@ impl Mutate {
     }
 
     /// What is done to a message that is one of those.
-    fn act(&self, message: &Message, queue: &Name) -> Vec<Command> {
+    fn act(&self, message: &Message, queue: &Name, now: Ms) -> Vec<Command> {
         let id = message.id;
         let by = By::OwnerOrFree;
         match self.act {
@@ -172,10 +172,12 @@ impl Mutate {
                 };
                 vec![Command::Settle { id, by, how }]
             }
-            Act::Requeue => vec![Command::Move {
-                id,
-                to: queue.clone(),
-            }],
+            Act::Requeue => {
+                // When it would have been tried again is forgotten by the move.
+                let note = failure::of(message, now).map(|json| failure::note_in(id, json));
+                let to = queue.clone();
+                note.into_iter().chain([Command::Move { id, to }]).collect()
+            }
         }
     }
 }
@@ -218,7 +220,7 @@ impl Mutating {
     }
 
     /// Goes on; `None`: all is done.
-    pub(super) fn go_on(&mut self, outcome: &Outcome, jobtype: &str) -> Option<Command> {
+    pub(super) fn go_on(&mut self, outcome: &Outcome, jobtype: &str, now: Ms) -> Option<Command> {
         if self.gathers {
             let found = page_of(outcome)?;
             for queue in &found.queues {
@@ -239,8 +241,8 @@ impl Mutating {
             self.after = None;
             if let (Outcome::Swept(swept), Some(queue)) = (outcome, self.left.front()) {
                 for message in &swept.messages {
-                    if self.mutate.fits(message, queue, jobtype) {
-                        self.acts.extend(self.mutate.act(message, queue));
+                    if self.mutate.fits(message, queue, jobtype, now) {
+                        self.acts.extend(self.mutate.act(message, queue, now));
                     }
                 }
                 self.after = swept.next;

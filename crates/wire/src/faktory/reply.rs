@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use quintet_engine::{MessageId, Outcome, Put, Refusal};
+use quintet_engine::{How, MessageId, Ms, Outcome, Put, Refusal};
 
-use super::failure::Report;
 use super::info::Info;
 use super::json;
 use super::mutate::Mutating;
@@ -41,7 +40,10 @@ pub(super) enum FaktoryReply {
     Beat(String),
     /// The same, of the connection's own worker.
     State(WorkerState),
-    Fail(Box<Failing>),
+    /// To a FAIL of this job.
+    Fail(Box<str>),
+    /// The same, if the message of this id is tried where there is none of the name.
+    FailOrId(Box<str>, MessageId, How),
     Bulk(Box<Bulk>),
     InfoFirst,
     Info(Box<Info>),
@@ -50,25 +52,6 @@ pub(super) enum FaktoryReply {
     Mutate(Box<Mutating>),
     /// To a client that speaks TLS, then the connection closes.
     Tls,
-}
-
-/// A FAIL in its middle.
-#[derive(Debug, PartialEq)]
-pub(super) struct Failing {
-    pub(super) jid: String,
-    pub(super) report: Report,
-    pub(super) phase: FailPhase,
-}
-
-#[derive(Debug, PartialEq)]
-pub(super) enum FailPhase {
-    /// The job is looked for by its name.
-    ByName,
-    /// By the id its name is made of.
-    ById,
-    /// What is kept of the failure is written, and the job settled: these come
-    /// next.
-    Acts(VecDeque<quintet_engine::Command>),
 }
 
 /// A PUSHB in its middle.
@@ -180,7 +163,7 @@ pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Outp
 }
 
 /// Writes what FETCH answers.
-pub(super) fn fetched(given: &Given, jobtype: &str, output: &mut Output) {
+pub(super) fn fetched(given: &Given, jobtype: &str, now: Ms, output: &mut Output) {
     let (outcome, queue) = match given {
         Given::Engine(outcome, queue) => (outcome, queue),
         Given::Server(_) | Given::Host(_) | Given::Login(_) | Given::Worker(_) | Given::Own => {
@@ -189,7 +172,7 @@ pub(super) fn fetched(given: &Given, jobtype: &str, output: &mut Output) {
     };
     match (outcome, why_not(outcome)) {
         (Outcome::Messages(handed), _) if !handed.is_empty() => {
-            bulk(&job_shown(&handed[0], queue, jobtype), output);
+            bulk(&job_shown(&handed[0], queue, jobtype, now), output);
         }
         (_, Some(text)) => error(&text, output),
         (_, None) => output.put(NOTHING),

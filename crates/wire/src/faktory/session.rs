@@ -1,21 +1,19 @@
 //! One connection: lines in, replies out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quintet_engine::{
-    BackTo, Body, By, ByName, Command, Edit, How, LargeBody, LeaseAsk, LeaseOwner, LeaseTime,
-    Message, Ms, Name, NamedAct, Outcome, Pattern, Peek, Pick, Put, PutMore, RANK_DEFAULT, Refusal,
-    State, Take, Wait, When,
+    BackTo, Body, By, ByName, Command, How, LargeBody, LeaseAsk, LeaseOwner, LeaseTime, Ms, Name,
+    NamedAct, Outcome, Pattern, Pick, Put, PutMore, RANK_DEFAULT, Refusal, Take, Wait, When,
 };
 
-use super::failure::{self, FAILED, FAILURE, Verdict};
+use super::failure::{self, FAILURE};
 use super::hello::{self, Challenge};
 use super::info::Info;
-use super::job::{self, Job};
+use super::job::{self, Job, RETRY};
 use super::mutate::Mutating;
 use super::queues::{Each, page};
-use super::reply::{self, Bulk, FailPhase, Failing, FaktoryReply};
+use super::reply::{self, Bulk, FaktoryReply};
 use super::request::{Beat, Request, parse};
 use super::{Count, Shared};
 use crate::bodies::skip;
@@ -184,13 +182,19 @@ impl FaktorySession {
                 }
             }
             Request::Fail(jid, report) => {
-                let look = by_name(&jid, NamedAct::Look);
-                let phase = FailPhase::ByName;
-                let failing = Failing { jid, report, phase };
-                (
-                    Ask::EngineAlone(look),
-                    FaktoryReply::Fail(Box::new(failing)),
-                )
+                let note = report.note(env.now).into_bytes().into();
+                let how = How::Fail {
+                    error: report.text().into_bytes().into(),
+                    note: vec![(FAILURE.into(), Some(note))],
+                };
+                let fail = by_name(&jid, NamedAct::Settle(how.clone()));
+                match job::of_foreign_jid(&jid) {
+                    Some(id) => {
+                        let reply = FaktoryReply::FailOrId(jid.into(), id, how);
+                        (Ask::EngineAlone(fail), reply)
+                    }
+                    None => (Ask::Engine(fail), FaktoryReply::Fail(jid.into())),
+                }
             }
             Request::Beat(beat) => self.beat(beat, env.now),
             Request::Info => (Ask::Host(HostAsk::Stats), FaktoryReply::InfoFirst),
@@ -224,13 +228,11 @@ impl FaktorySession {
         let body = job.body(now);
         let mut more = PutMore {
             name: Some(job.jid.as_bytes().into()),
+            retry: Some(failure::retry(job.retry.unwrap_or(RETRY), job.failed)),
             ..PutMore::default()
         };
         if let Some(failure) = &job.failure {
-            more.attrs = vec![
-                (FAILURE.into(), failure.as_bytes().into()),
-                (FAILED.into(), Box::default()),
-            ];
+            more.attrs = vec![(FAILURE.into(), failure.as_bytes().into())];
         }
         let priority = job
             .priority
@@ -304,54 +306,6 @@ impl FaktorySession {
         (ask, FaktoryReply::Beat(beat.wid))
     }
 
-    /// Goes on with a FAIL.
-    fn fail(
-        &mut self,
-        mut failing: Box<Failing>,
-        outcome: &Outcome,
-        now: Ms,
-        output: &mut Output,
-    ) -> Next {
-        let again = |session: &mut Self, failing, command| {
-            session.owed.again(FaktoryReply::Fail(failing), command)
-        };
-        match failing.phase {
-            FailPhase::ByName | FailPhase::ById => {
-                if let Outcome::Messages(found) = outcome
-                    && let Some(message) = found.first()
-                    && message.state == State::Reserved
-                {
-                    let (verdict, json) = failure::of(message, &failing.report, now);
-                    let mut acts = VecDeque::from(acts_of(message, &verdict, json));
-                    if let Some(first) = acts.pop_front() {
-                        failing.phase = FailPhase::Acts(acts);
-                        return again(self, failing, first);
-                    }
-                }
-                let id = job::of_foreign_jid(&failing.jid);
-                if let (FailPhase::ByName, Some(id)) = (&failing.phase, id) {
-                    failing.phase = FailPhase::ById;
-                    return again(self, failing, Command::Peek(Peek::Id(id)));
-                }
-            }
-            // Whether it could be noted or not: the job has failed.
-            FailPhase::Acts(ref mut acts) => {
-                if let Some(next) = acts.pop_front() {
-                    return again(self, failing, next);
-                }
-            }
-        }
-        let none = matches!(
-            outcome,
-            Outcome::Refused(Refusal::NotFound | Refusal::QueueNotFound) | Outcome::Messages(_)
-        );
-        match none {
-            true => reply::error(&format!("Job not found {}", failing.jid), output),
-            false => reply::outcome(&FaktoryReply::Done, outcome, output),
-        }
-        Next::Done
-    }
-
     /// Writes a reply, or asks for more of what it is made of.
     fn write(&mut self, owed: FaktoryReply, given: &Given, now: Ms, output: &mut Output) -> Next {
         let done = Outcome::Done;
@@ -385,7 +339,7 @@ impl FaktorySession {
                     reply::error(&format!("unknown worker {wid}"), output);
                 }
             }
-            FaktoryReply::Job => reply::fetched(given, &self.shared.foreign_jobtype, output),
+            FaktoryReply::Job => reply::fetched(given, &self.shared.foreign_jobtype, now, output),
             FaktoryReply::Ack(id) if matches!(outcome, Outcome::Refused(Refusal::NotFound)) => {
                 let by_id = Command::Settle {
                     id,
@@ -397,7 +351,20 @@ impl FaktorySession {
             owed @ (FaktoryReply::Done | FaktoryReply::DoneOrGone | FaktoryReply::Ack(_)) => {
                 reply::outcome(&owed, outcome, output);
             }
-            FaktoryReply::Fail(failing) => return self.fail(failing, outcome, now, output),
+            FaktoryReply::FailOrId(jid, id, how)
+                if matches!(outcome, Outcome::Refused(Refusal::NotFound)) =>
+            {
+                let by = By::Bearer;
+                let by_id = Command::Settle { id, by, how };
+                return self.owed.again(FaktoryReply::Fail(jid), by_id);
+            }
+            FaktoryReply::Fail(jid) | FaktoryReply::FailOrId(jid, ..) => {
+                if let Outcome::Refused(Refusal::NotFound) = outcome {
+                    reply::error(&format!("Job not found {jid}"), output);
+                } else {
+                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                }
+            }
             FaktoryReply::Bulk(mut bulk) => {
                 if let Some(put) = bulk.go_on(outcome) {
                     return self.owed.again(FaktoryReply::Bulk(bulk), Command::Put(put));
@@ -440,7 +407,9 @@ impl FaktorySession {
             FaktoryReply::Mutate(mut mutating) => {
                 if let Outcome::Refused(Refusal::NotPermitted | Refusal::Unavailable) = outcome {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
-                } else if let Some(next) = mutating.go_on(outcome, &self.shared.foreign_jobtype) {
+                } else if let Some(next) =
+                    mutating.go_on(outcome, &self.shared.foreign_jobtype, now)
+                {
                     return self.owed.again(FaktoryReply::Mutate(mutating), next);
                 } else {
                     output.put(reply::OK);
@@ -473,48 +442,6 @@ fn drop_all(from: (u8, u32)) -> Command {
         messages: true,
         dry_run: false,
         from,
-    }
-}
-
-/// What notes a failure in a message, and what ends its lease.
-fn acts_of(message: &Message, verdict: &Verdict, json: String) -> Vec<Command> {
-    let id = message.id;
-    let settle = |how| Command::Settle {
-        id,
-        by: By::Bearer,
-        how,
-    };
-    let bury = |reason: &[u8]| {
-        settle(How::Bury {
-            rank: None,
-            reason: reason.into(),
-        })
-    };
-    let note = Command::Edit(
-        id,
-        Box::new(Edit {
-            attrs: vec![
-                (FAILURE.into(), Some(json.into_bytes().into())),
-                (FAILED.into(), Some(Box::default())),
-            ],
-            ..Edit::default()
-        }),
-    );
-    match *verdict {
-        // So that it counts as one that failed.
-        Verdict::Gone => {
-            let by = By::OwnerOrFree;
-            vec![bury(b"failed"), Command::Delete { id, by }]
-        }
-        Verdict::Dead => vec![note, bury(b"failed too often")],
-        Verdict::Retry(due) => {
-            let release = settle(How::Release {
-                rank: None,
-                due: When::At(due),
-                back_to: Some(BackTo::Tail),
-            });
-            vec![note, release]
-        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! Messages as workers are shown them.
 
-use quintet_engine::{Body, Message, Name};
+use quintet_engine::{Body, Message, Ms, Name};
 
 use super::failure;
 use super::job::{self, Beside};
 use super::json;
 
 /// A message as a worker is shown it.
-pub(super) fn job_shown(message: &Message, queue: &Name, jobtype: &str) -> String {
+pub(super) fn job_shown(message: &Message, queue: &Name, jobtype: &str, now: Ms) -> String {
     let beside = Beside {
-        failure: failure::kept(message),
+        failure: failure::of(message, now),
         enqueued: message.due().unwrap_or(message.created),
     };
     if let (Some(_), Body::Small(bytes)) = (message.name(), &message.body)
