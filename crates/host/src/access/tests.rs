@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use quintet_engine::{
-    BackTo, Body, By, Compound, Effect, Guard, LeaseAsk, LeaseOwner, LeaseTime, ListState,
-    MessageId, Overrides, Pattern, Put, Refusal, Settings, TableAsk, Take, shard_of_id,
-    shard_of_queue,
+    BackTo, Body, By, ByName, Compound, Effect, Guard, How, LeaseAsk, LeaseOwner, LeaseTime,
+    ListState, MessageId, NamedAct, Overrides, Pattern, Pick, Put, PutMore, Refusal, Settings,
+    TableAsk, Take, shard_of_id, shard_of_queue,
 };
 
 use super::*;
@@ -490,4 +490,56 @@ fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
     assert!(core.progress.written() >= last && core.progress.durable() < last);
     core.sync();
     assert!(core.progress.durable() >= last);
+}
+
+/// The shards are asked in turn, until one has a reserved message of the name.
+#[test]
+fn a_message_is_settled_by_its_name_whichever_shard_it_is_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let core = core(folder.path(), &Settings::default());
+    let q = names();
+    let lease = LeaseAsk {
+        owner: LeaseOwner::Time,
+        time: LeaseTime::TtrElse(60_000),
+        back_to: BackTo::Tail,
+        held_max: 0,
+    };
+    for queue in &q {
+        let more = PutMore {
+            name: Some(queue.as_bytes().into()),
+            ..PutMore::default()
+        };
+        let put = Put {
+            more: Some(Box::new(more)),
+            ..put(queue, 1, "x")
+        };
+        assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+    }
+    // The queue named first has the newest.
+    let order: Vec<Name> = q.iter().rev().cloned().collect();
+    for queue in &order {
+        let take = Take {
+            queues: order.iter().cloned().collect(),
+            pick: Pick::InOrder,
+            lease: Some(lease),
+            ..Take::default()
+        };
+        let Outcome::Messages(taken) = ask(&core, Command::Take(take)) else {
+            panic!("there is one more");
+        };
+        assert_eq!(taken[0].name().map(|name| &**name), Some(queue.as_bytes()));
+    }
+    for name in [&q[2], &q[0], &q[1]] {
+        let settle = || {
+            Command::ByName(Box::new(ByName {
+                queue: None,
+                name: name.as_bytes().into(),
+                by: By::Bearer,
+                act: NamedAct::Settle(How::Finish),
+            }))
+        };
+        assert_eq!(ask(&core, settle()), Outcome::Done);
+        let again = ask(&core, settle());
+        assert_eq!(again, Outcome::Refused(Refusal::NotFound));
+    }
 }
