@@ -10,7 +10,13 @@ use quintet_engine::Ms;
 
 /// A worker that says nothing for so long is gone.
 pub const WORKER_SILENCE_MS: u64 = 60_000;
-/// Longest name and host name kept, bytes.
+/// Longest name of a worker, bytes.
+pub(crate) const WID_MAX: usize = 255;
+/// Workers known at once at most, each of up to nine KiB; more are refused.
+const WORKERS_MAX: usize = 10_000;
+/// Those that are gone are looked for so often, unless the table is full.
+const SWEEP_MS: u64 = 1000;
+/// Longest host name and label kept, bytes.
 const TEXT_MAX: usize = 255;
 /// Most labels kept.
 const LABELS_MAX: usize = 32;
@@ -144,9 +150,24 @@ struct Known {
     worker: Arc<Worker>,
 }
 
+impl Known {
+    /// True if it was silent for too long; it knows it from then on.
+    fn is_gone(&self, now: Ms) -> bool {
+        let gone = self.worker.is_gone(now);
+        if gone {
+            self.worker.gone.store(1, Ordering::Relaxed);
+        }
+        gone
+    }
+}
+
 /// All workers.
 #[derive(Default)]
-pub struct Workers(BTreeMap<Box<str>, Known>);
+pub struct Workers {
+    known: BTreeMap<Box<str>, Known>,
+    /// When those that are gone were last looked for.
+    swept: Ms,
+}
 
 impl Workers {
     /// None.
@@ -154,13 +175,23 @@ impl Workers {
         Self::default()
     }
 
-    /// Answers a session; `None`: nobody has said this name, or whoever did is gone.
+    /// Answers a session; `None`: nobody has said this name, or whoever did is gone; to who
+    /// joins, that there are too many.
     pub fn answer(&mut self, ask: WorkerAsk, now: Ms) -> Option<Arc<Worker>> {
-        self.forget_gone(now);
+        if now.since(self.swept) >= SWEEP_MS {
+            self.forget_gone(now);
+        }
         match ask {
-            WorkerAsk::Join(joins) => Some(self.join(*joins, now)),
+            WorkerAsk::Join(joins) => {
+                self.forget_if_gone(&joins.wid, now);
+                if self.known.len() >= WORKERS_MAX && !self.known.contains_key(&joins.wid) {
+                    return None;
+                }
+                Some(self.join(*joins, now))
+            }
             WorkerAsk::Beat { wid, rss_kb, state } => {
-                let known = self.0.get(&wid)?;
+                self.forget_if_gone(&wid, now);
+                let known = self.known.get(&wid)?;
                 known.worker.beats(now, rss_kb, state);
                 Some(Arc::clone(&known.worker))
             }
@@ -172,11 +203,14 @@ impl Workers {
         for text in joins.labels.iter_mut().chain([&mut joins.host]) {
             *text = cut(text, TEXT_MAX).into();
         }
-        let known = self.0.entry(joins.wid.clone()).or_insert_with(|| Known {
-            joins: Joins::default(),
-            since: now,
-            worker: Arc::default(),
-        });
+        let known = self
+            .known
+            .entry(joins.wid.clone())
+            .or_insert_with(|| Known {
+                joins: Joins::default(),
+                since: now,
+                worker: Arc::default(),
+            });
         known.joins = joins;
         known.worker.is_seen(now);
         Arc::clone(&known.worker)
@@ -184,26 +218,28 @@ impl Workers {
 
     /// Forgets those that were silent for too long.
     pub fn forget_gone(&mut self, now: Ms) {
-        self.0.retain(|_, known| {
-            let gone = known.worker.is_gone(now);
-            if gone {
-                known.worker.gone.store(1, Ordering::Relaxed);
-            }
-            !gone
-        });
+        self.swept = now;
+        self.known.retain(|_, known| !known.is_gone(now));
+    }
+
+    /// The same of one of them.
+    fn forget_if_gone(&mut self, wid: &str, now: Ms) {
+        if self.known.get(wid).is_some_and(|known| known.is_gone(now)) {
+            self.known.remove(wid);
+        }
     }
 
     /// Asks one for more than it was asked so far; false: it is not known.
     pub fn raise(&mut self, wid: &str, state: WorkerState, now: Ms) -> bool {
         self.forget_gone(now);
-        let known = self.0.get(wid);
+        let known = self.known.get(wid);
         known.map(|known| known.worker.raise(state)).is_some()
     }
 
     /// How many there are.
     pub fn count(&mut self, now: Ms) -> u64 {
         self.forget_gone(now);
-        self.0.len() as u64
+        self.known.len() as u64
     }
 
     /// All of them, by name.
@@ -220,7 +256,7 @@ impl Workers {
                 connections: worker.connections.load(Ordering::Relaxed),
             }
         };
-        self.0.values().map(seen).collect()
+        self.known.values().map(seen).collect()
     }
 }
 
@@ -264,6 +300,27 @@ mod tests {
         assert!(!workers.raise("x", WorkerState::Quiet, Ms(1)));
         assert_eq!(worker.state(), WorkerState::Terminate);
         assert!(Arc::ptr_eq(&worker, &join(&mut workers, "w", 2)));
+    }
+
+    #[test]
+    fn there_are_no_more_than_may_be() {
+        let mut workers = Workers::new();
+        let ask = |wid: usize| {
+            let wid = wid.to_string().into();
+            let joins = Joins {
+                wid,
+                ..Joins::default()
+            };
+            WorkerAsk::Join(Box::new(joins))
+        };
+        for wid in 0..WORKERS_MAX {
+            assert!(workers.answer(ask(wid), Ms(0)).is_some());
+        }
+        assert!(workers.answer(ask(WORKERS_MAX), Ms(1)).is_none());
+        assert!(workers.answer(ask(7), Ms(2)).is_some(), "it is known");
+        // All but that one are gone.
+        assert!(workers.answer(ask(WORKERS_MAX), Ms(60_001)).is_some());
+        assert_eq!(workers.count(Ms(60_001)), 2);
     }
 
     #[test]

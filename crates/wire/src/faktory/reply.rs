@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use quintet_engine::{How, MessageId, Ms, Outcome, Put, Refusal};
+use quintet_engine::{Command, How, MessageId, Ms, Outcome, Put, Refusal};
 
 use super::info::Info;
 use super::json;
@@ -54,34 +54,66 @@ pub(super) enum FaktoryReply {
     Tls,
 }
 
+/// Jobs of a PUSHB that are put in one step.
+const AT_ONCE: usize = 1000;
+
 /// A PUSHB in its middle.
 #[derive(Debug, PartialEq, Default)]
 pub(super) struct Bulk {
     /// Why jobs were refused, by their ids.
-    pub(super) refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, String>,
     /// What is put, with the jobs' ids.
-    pub(super) puts: VecDeque<(String, Put)>,
-    /// They were refused together, and are put one by one.
-    pub(super) singly: bool,
+    puts: VecDeque<(String, Put)>,
+    /// How many of them are being put.
+    asked: usize,
+    /// How many were refused together, and are put one by one.
+    singly: usize,
 }
 
 impl Bulk {
-    /// What came of a step; the next put, if there is one.
-    pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Put> {
-        if let Some(refused) = why_not(outcome) {
-            if !self.singly && self.puts.len() > 1 {
-                self.singly = true;
-                return self.puts.front().map(|(_, put)| put.clone());
-            }
-            if let Some((jid, _)) = self.puts.pop_front() {
-                self.refused.insert(jid, refused);
-            }
-        } else if self.singly {
-            self.puts.pop_front();
-        } else {
-            self.puts.clear();
+    pub(super) fn new(refused: BTreeMap<String, String>, puts: VecDeque<(String, Put)>) -> Self {
+        Self {
+            refused,
+            puts,
+            asked: 0,
+            singly: 0,
         }
-        self.puts.front().map(|(_, put)| put.clone())
+    }
+
+    /// Puts the next of them, if there are any.
+    pub(super) fn next(&mut self) -> Option<Command> {
+        let most = if self.singly > 0 { 1 } else { AT_ONCE };
+        self.asked = self.puts.len().min(most);
+        let mut puts = self
+            .puts
+            .iter()
+            .take(self.asked)
+            .map(|(_, put)| put.clone());
+        match self.asked {
+            0 => None,
+            1 => puts.next().map(Command::Put),
+            _ => Some(Command::PutMany(puts.collect())),
+        }
+    }
+
+    /// What came of a step; the next one, if there is one.
+    pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Command> {
+        match why_not(outcome) {
+            Some(_) if self.asked > 1 => self.singly = self.asked,
+            refused => {
+                self.singly = self.singly.saturating_sub(self.asked);
+                let asked = self.puts.drain(..self.asked.min(self.puts.len()));
+                self.refused
+                    .extend(asked.filter_map(|(jid, _)| Some((jid, refused.clone()?))));
+            }
+        }
+        self.next()
+    }
+
+    /// Bytes it holds, about.
+    pub(super) fn bytes(&self) -> usize {
+        let bodies: u64 = self.puts.iter().map(|(_, put)| put.body.len()).sum();
+        self.puts.capacity() * size_of::<(String, Put)>() + usize::try_from(bodies).unwrap_or(0)
     }
 
     pub(super) fn text(&self) -> String {
@@ -176,5 +208,38 @@ pub(super) fn fetched(given: &Given, jobtype: &str, now: Ms, output: &mut Output
         }
         (_, Some(text)) => error(&text, output),
         (_, None) => output.put(NOTHING),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_engine::Body;
+
+    use super::*;
+
+    #[test]
+    fn many_jobs_are_put_in_steps_and_those_of_a_refused_step_one_by_one() {
+        let put = |at: usize| (at.to_string(), Put::new("q".into(), Body::new(b"{}")));
+        let mut bulk = Bulk::new(BTreeMap::new(), (0..2500).map(put).collect());
+        let mut next = bulk.next();
+        let mut sizes = Vec::new();
+        while let Some(command) = next {
+            let size = if let Command::PutMany(puts) = &command {
+                puts.len()
+            } else {
+                assert!(matches!(command, Command::Put(_)));
+                1
+            };
+            let refused = sizes.len() == 1 || sizes.len() == 2 + 7;
+            sizes.push(size);
+            next = bulk.go_on(&match refused {
+                true => Outcome::Refused(Refusal::QueueFull),
+                false => Outcome::Done,
+            });
+        }
+        let mut wanted = vec![1; 2 + 1000 + 1];
+        (wanted[0], wanted[1], wanted[2 + 1000]) = (1000, 1000, 500);
+        assert_eq!(sizes, wanted);
+        assert_eq!(bulk.text(), "{\"1007\":\"queue full\"}");
     }
 }

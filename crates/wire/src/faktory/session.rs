@@ -22,7 +22,7 @@ use crate::lines::{Line, Lines};
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
-use crate::workers::{Worker, WorkerAsk, WorkerState};
+use crate::workers::{WID_MAX, Worker, WorkerAsk, WorkerState};
 
 /// Longest first line, its end included.
 const HELLO_MAX: usize = 64 << 10;
@@ -124,6 +124,10 @@ impl FaktorySession {
         {
             let reply = FaktoryReply::Fault("Invalid password".into());
             return self.close(used, reply);
+        }
+        if hello.joins.wid.len() > WID_MAX {
+            let text = format!("a wid has {WID_MAX} bytes at most");
+            return self.close(used, FaktoryReply::Fault(text.into()));
         }
         self.state = FaktoryState::Line;
         if hello.joins.wid.is_empty() {
@@ -256,16 +260,8 @@ impl FaktorySession {
         let puts = jobs
             .into_iter()
             .map(|job| (job.jid.clone(), self.put(job, now)));
-        let bulk = Bulk {
-            refused: refused.into_iter().collect(),
-            puts: puts.collect(),
-            singly: false,
-        };
-        let all: Vec<Put> = bulk.puts.iter().map(|(_, put)| put.clone()).collect();
-        let ask = match all.is_empty() {
-            true => Ask::Own,
-            false => Ask::EngineAlone(Command::PutMany(all)),
-        };
+        let mut bulk = Bulk::new(refused.into_iter().collect(), puts.collect());
+        let ask = bulk.next().map_or(Ask::Own, Ask::EngineAlone);
         (ask, FaktoryReply::Bulk(Box::new(bulk)))
     }
 
@@ -323,11 +319,13 @@ impl FaktorySession {
             }
             FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
             FaktoryReply::Joined => {
-                if let Given::Worker(Some(worker)) = given {
-                    worker.connects();
-                    let wid = std::mem::take(&mut self.joining);
-                    self.worker = Some((wid, Arc::clone(worker)));
-                }
+                let Given::Worker(Some(worker)) = given else {
+                    reply::error("too many workers", output);
+                    return Next::Close;
+                };
+                worker.connects();
+                let wid = std::mem::take(&mut self.joining);
+                self.worker = Some((wid, Arc::clone(worker)));
                 output.put(reply::OK);
             }
             FaktoryReply::Fault(text) => reply::error(&text, output),
@@ -366,8 +364,8 @@ impl FaktorySession {
                 }
             }
             FaktoryReply::Bulk(mut bulk) => {
-                if let Some(put) = bulk.go_on(outcome) {
-                    return self.owed.again(FaktoryReply::Bulk(bulk), Command::Put(put));
+                if let Some(puts) = bulk.go_on(outcome) {
+                    return self.owed.again(FaktoryReply::Bulk(bulk), puts);
                 }
                 reply::bulk(&bulk.text(), output);
             }
@@ -503,6 +501,7 @@ impl Session for FaktorySession {
         // One that is in its middle is the oldest.
         match self.owed.oldest() {
             Some(FaktoryReply::Info(info)) => info.capacity(),
+            Some(FaktoryReply::Bulk(bulk)) => bulk.bytes(),
             Some(FaktoryReply::Each(each)) => each.capacity(),
             Some(FaktoryReply::Mutate(mutating)) => mutating.capacity(),
             Some(_) | None => 0,
