@@ -521,8 +521,12 @@ impl Engine {
             .leases
             .iter()
             .filter(|(_, lease)| matches!(lease.bound, Bound::Connection | Bound::Process))
-            .inspect(|(_, lease)| tails |= lease.back_to == BackTo::Tail)
-            .filter_map(|(&slot, _)| self.store.messages.get(slot).map(|message| message.id))
+            .filter_map(|(&slot, lease)| {
+                let message = self.store.messages.get(slot)?;
+                // One that is doomed does not come back.
+                tails |= lease.back_to == BackTo::Tail && !message.doomed;
+                Some(message.id)
+            })
             .collect();
         let fact = Fact::Epoch {
             epoch,

@@ -14,8 +14,8 @@ mod world;
 
 use proptest::prelude::*;
 use quintet_engine::{
-    BackTo, Body, Command, End, Expiry, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Name,
-    Overrides, Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,
+    BackTo, Body, Command, Dedupe, End, Expiry, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Name,
+    OnRepeat, Overrides, Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,
 };
 
 use std::sync::Arc;
@@ -434,5 +434,80 @@ fn a_standing_look_goes_by_the_queues_it_has_now() {
                 world.step(op).expect("agreed");
             }
         }
+    }
+}
+
+/// Found by the test above: with what is dropped on the way, a restart used up an id for a place
+/// that nothing got.
+#[test]
+fn what_vanishes_at_a_restart_needs_no_place() {
+    let tail = LeaseAsk {
+        owner: LeaseOwner::Connection,
+        time: LeaseTime::OwnTtr,
+        back_to: BackTo::Tail,
+        held_max: 0,
+    };
+    let take = Take {
+        queues: [Name::from("a")].into(),
+        lease: Some(tail),
+        ..Take::default()
+    };
+    let put = Put {
+        queue: "a".into(),
+        ..Put::default()
+    };
+    let mut world = World::new(Settings::default());
+    for op in [
+        Op::Ask(0, Command::Put(put.clone())),
+        Op::Ask(0, Command::Take(take)),
+        Op::Ask(0, Command::Drop("a".into())),
+        Op::Restart,
+        Op::Ask(0, Command::Put(put)),
+    ] {
+        world.step(op).expect("agreed");
+    }
+}
+
+/// Found by the test above: of several puts one found its queue full before it was known that
+/// another may not take the place of the first, which lay in a run and had expired.
+#[test]
+fn whether_a_put_repeats_is_known_before_what_is_full() {
+    let unique = |expires, on_repeat| Put {
+        queue: "b".into(),
+        expires,
+        more: Some(Box::new(PutMore {
+            dedupe: Some(Dedupe {
+                id: [].into(),
+                window_ms: None,
+                scope: None,
+                on_repeat,
+            }),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    };
+    let plain = Put {
+        queue: "b".into(),
+        ..Put::default()
+    };
+    let full = Overrides {
+        messages_max: Some(2),
+        ..Overrides::default()
+    };
+    let settings = Settings {
+        rules: vec![(Pattern::Exact("b".into()), full)],
+        ..Settings::default()
+    };
+    let mut world = World::new(settings);
+    let replace = unique(Expiry::Default, Some(OnRepeat::Replace));
+    for op in [
+        Op::Ask(0, Command::Put(plain.clone())),
+        Op::Ask(0, Command::Put(unique(Expiry::In(0), None))),
+        Op::Freeze(Some(u64::MAX), 1),
+        Op::Freeze(None, 1),
+        Op::Unload(0),
+        Op::Ask(0, Command::PutMany(vec![plain, replace])),
+    ] {
+        world.step(op).expect("agreed");
     }
 }

@@ -143,6 +143,10 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
+        if !self.store.cold.is_empty() {
+            // Whether a repeat may take the place of the first is known before what is full.
+            self.replaced_are_here(&*puts)?;
+        }
         let queues = self.find_good(&*puts)?;
         if let Err(cold) = self.room_is_here(&*puts) {
             for queue in queues {

@@ -313,7 +313,8 @@ impl Model {
         lost.sort();
         let to_tail = |item: &Item| {
             let lost = item.lease.as_ref().filter(|l| l.bound != Bound::Time);
-            lost.is_some_and(|lease| lease.back_to == BackTo::Tail)
+            let comes_back = !item.message.is_doomed();
+            comes_back && lost.is_some_and(|lease| lease.back_to == BackTo::Tail)
         };
         let tails = self.items.iter().any(to_tail);
         // They share a place, which is that of no message.
