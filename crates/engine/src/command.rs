@@ -64,8 +64,10 @@ impl Caller {
 /// A moment named by a client: sessions have no clock of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum When {
-    /// At once.
+    /// Of a put: as its queue says ([`crate::QueueSettings::default_delay_ms`]). Else at once.
     #[default]
+    Default,
+    /// At once.
     Now,
     /// So many milliseconds after the command is decided.
     In(u64),
@@ -96,6 +98,8 @@ pub enum Expiry {
 pub struct Put {
     /// Where to; made on first use.
     pub queue: Name,
+    /// Refused with [`crate::Refusal::QueueNotFound`] if there is no such queue.
+    pub must_exist: bool,
     pub body: Body,
     /// `None`: the queue's default.
     pub rank: Option<u32>,
@@ -116,6 +120,7 @@ impl Put {
     pub fn new(queue: Name, body: Body) -> Self {
         Self {
             queue,
+            must_exist: false,
             body,
             rank: None,
             flags: 0,
@@ -374,6 +379,10 @@ pub struct LeaseAsk {
 pub struct Take {
     /// From these, as `pick` says. Absent queues are empty queues.
     pub queues: SmallVec<[Name; 1]>,
+    /// Refused with [`crate::Refusal::QueueNotFound`] if one of them does not exist, and so
+    /// answered when one is dropped while it waits. A queue that somebody only waits on or refers
+    /// to does not exist. Of a standing take it says nothing.
+    pub must_exist: bool,
     /// Which of them.
     pub pick: Pick,
     /// Which end of the best rank.
@@ -686,6 +695,12 @@ pub enum Command {
         queue: Name,
         /// For how long, ms.
         for_ms: Option<u64>,
+    },
+    /// Makes a queue, with these settings of its own. Refused with
+    /// [`crate::Refusal::QueueExists`] if there is one of that name, which stays as it is.
+    Create {
+        queue: Name,
+        overrides: Box<Overrides>,
     },
     /// Changes a queue's settings until cleared (`None`: clears all changes).
     /// Makes the queue if it does not exist.

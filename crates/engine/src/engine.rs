@@ -366,6 +366,7 @@ impl Engine {
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),
+            Command::Create { queue, overrides } => durable(self.create(cx, queue, overrides)),
             Command::Configure { queue, overrides } => {
                 durable(self.configure_queue(cx, queue, overrides.as_deref()))
             }

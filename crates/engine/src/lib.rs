@@ -39,6 +39,7 @@ mod settings;
 mod shards;
 mod stats;
 mod store;
+mod tags;
 mod time;
 pub mod varint;
 mod waiters;
@@ -81,4 +82,5 @@ pub use stats::{
     MessageStats, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats, QueueTotals,
     ShardStats, StatsReply,
 };
+pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use time::{Ms, WallAhead};

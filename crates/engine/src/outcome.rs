@@ -22,6 +22,10 @@ pub enum Refusal {
     NotFound,
     /// No such queue.
     QueueNotFound,
+    /// There is a queue of this name already.
+    QueueExists,
+    /// The lease that was shown is over; the message is still there.
+    LeaseOver,
     /// The caller already holds as many leases in the queue as it may.
     HeldLimit,
     /// A put with the same dedupe id was accepted before.
@@ -54,6 +58,8 @@ pub enum Refusal {
     Conflict,
     /// The durable tables hold as much as the settings allow.
     TablesFull,
+    /// A queue's tags would have more bytes than [`crate::TAGS_BYTES_MAX`].
+    TagsFull,
     /// Names and settings of queues and the tables take as much as they may
     /// at the beginning of each segment of the log.
     SnapshotFull,
@@ -82,6 +88,8 @@ impl Refusal {
         Refusal::MessageTooLarge => "message_too_large",
         Refusal::NotFound => "not_found",
         Refusal::QueueNotFound => "queue_not_found",
+        Refusal::QueueExists => "queue_exists",
+        Refusal::LeaseOver => "lease_over",
         Refusal::HeldLimit => "held_limit",
         Refusal::Duplicate(_) => "duplicate",
         Refusal::QueueDown => "queue_down",
@@ -97,6 +105,7 @@ impl Refusal {
         Refusal::NotPermitted => "not_permitted",
         Refusal::Conflict => "conflict",
         Refusal::TablesFull => "tables_full",
+        Refusal::TagsFull => "tags_full",
         Refusal::SnapshotFull => "snapshot_full",
         Refusal::Unavailable => "unavailable",
     }
@@ -109,6 +118,8 @@ impl Refusal {
             Refusal::MessageTooLarge => "message too large",
             Refusal::NotFound => "message not found",
             Refusal::QueueNotFound => "queue not found",
+            Refusal::QueueExists => "queue exists already",
+            Refusal::LeaseOver => "the lease is over",
             Refusal::HeldLimit => "close current item first",
             Refusal::Duplicate(_) => "duplicate message",
             Refusal::QueueDown => "queue is down",
@@ -124,6 +135,7 @@ impl Refusal {
             Refusal::NotPermitted => "not permitted",
             Refusal::Conflict => "changed while it was being decided",
             Refusal::TablesFull => "tables full",
+            Refusal::TagsFull => "tags full",
             Refusal::SnapshotFull => "snapshot full",
             Refusal::Unavailable => "no quorum",
         }

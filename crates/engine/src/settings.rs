@@ -4,6 +4,7 @@
 use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
 use crate::retry::RetryOn;
+use crate::tags::Tags;
 
 /// What a put to a full queue does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,6 +53,8 @@ pub struct QueueSettings {
     pub default_rank: u32,
     /// Time to run of a lease that needs one when the message has none, ms.
     pub default_ttr_ms: u64,
+    /// How long a put message that says nothing of it is delayed, ms.
+    pub default_delay_ms: u64,
     /// Waiting (ready, delayed, held back) messages at most; 0: no limit.
     pub messages_max: u64,
     /// Bytes of waiting bodies at most; 0: no limit.
@@ -118,6 +121,8 @@ pub struct QueueSettings {
     pub retry_max: u32,
     /// What counts as a failure, besides its holder saying so.
     pub retry_on: RetryOn,
+    /// Its named values.
+    pub tags: Tags,
 }
 
 impl Default for QueueSettings {
@@ -125,6 +130,7 @@ impl Default for QueueSettings {
         Self {
             default_rank: crate::message::RANK_DEFAULT,
             default_ttr_ms: 60_000,
+            default_delay_ms: 0,
             messages_max: 0,
             bytes_max: 0,
             message_bytes_max: 64 << 20,
@@ -154,6 +160,7 @@ impl Default for QueueSettings {
             retry_jitter: 10,
             retry_max: 0,
             retry_on: RetryOn::ALL,
+            tags: Tags::default(),
         }
     }
 }
@@ -224,6 +231,11 @@ pub struct Overrides {
     pub unique_until: Option<Scope>,
     /// See [`QueueSettings::unique_repeat`].
     pub unique_repeat: Option<OnRepeat>,
+    /// See [`QueueSettings::default_delay_ms`].
+    pub default_delay_ms: Option<u64>,
+    /// See [`QueueSettings::tags`]: these are laid over what lies below one by one,
+    /// [`crate::TAGS_BYTES_MAX`] bytes in all.
+    pub tags: Option<Tags>,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
@@ -262,6 +274,8 @@ macro_rules! each_override {
             unique_for_ms,
             unique_until,
             unique_repeat,
+            default_delay_ms,
+            tags,
         );
     };
 }
@@ -275,7 +289,9 @@ impl Overrides {
                 $(if let Some(value) = &self.$field { settings.$field = value.clone().into(); })*
             };
         }
+        let tags = self.tags.as_ref().map(|tags| tags.over(&settings.tags));
         each_override!(lay);
+        settings.tags = tags.unwrap_or_else(|| std::mem::take(&mut settings.tags));
     }
 
     /// Lays `newer` over these; its `Some` win.
@@ -285,7 +301,13 @@ impl Overrides {
                 $(if newer.$field.is_some() { self.$field = newer.$field.clone(); })*
             };
         }
+        let below = self.tags.take().unwrap_or_default();
+        let tags = match &newer.tags {
+            Some(tags) => tags.over(&below),
+            None => below,
+        };
         each_override!(merge);
+        self.tags = (!tags.is_empty()).then_some(tags);
     }
 }
 

@@ -90,11 +90,11 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
         b"flags" => number(put.flags.into()),
         b"delay_ms" => match put.due {
             When::In(ms) => number(ms),
-            When::Now | When::At(_) => Value::Nil,
+            When::Default | When::Now | When::At(_) => Value::Nil,
         },
         b"due_ms" => match put.due {
             When::At(at) => number(at.0),
-            When::Now | When::In(_) => Value::Nil,
+            When::Default | When::Now | When::In(_) => Value::Nil,
         },
         b"ttl_ms" => match put.expires {
             Expiry::In(ms) => number(ms),
@@ -309,7 +309,7 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "rank" if nil => put.rank = None,
         "rank" => put.rank = Some(word(field, value)?),
         "flags" => put.flags = word(field, value)?,
-        "delay_ms" | "due_ms" if nil => put.due = When::Now,
+        "delay_ms" | "due_ms" if nil => put.due = When::Default,
         "delay_ms" => put.due = When::In(span(field, value)?),
         "due_ms" => put.due = When::At(Ms(span(field, value)?)),
         "ttl_ms" | "expires_ms" if nil => put.expires = Expiry::Default,

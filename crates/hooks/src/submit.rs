@@ -78,6 +78,7 @@ impl HookState {
             | Command::Commit(_)
             | Command::Edit(..)
             | Command::Pause { .. }
+            | Command::Create { .. }
             | Command::Configure { .. }
             | Command::Join { .. }
             | Command::Flush(_)

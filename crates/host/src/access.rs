@@ -247,6 +247,8 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::MessageTooLarge
         | Refusal::NotFound
         | Refusal::QueueNotFound
+        | Refusal::QueueExists
+        | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
         | Refusal::QueueDown
@@ -260,6 +262,7 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::NotPermitted
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::Unavailable => Hold::Durable,
     }

@@ -45,6 +45,8 @@ impl From<Refusal> for Fault {
             Refusal::QueueFull
             | Refusal::MessageTooLarge
             | Refusal::HeldLimit
+            | Refusal::QueueExists
+            | Refusal::LeaseOver
             | Refusal::Duplicate(_)
             | Refusal::Draining
             | Refusal::NoSpace
@@ -58,6 +60,7 @@ impl From<Refusal> for Fault {
             | Refusal::NotPermitted
             | Refusal::Conflict
             | Refusal::TablesFull
+            | Refusal::TagsFull
             | Refusal::SnapshotFull
             | Refusal::Unavailable => Fault::Refused(refusal),
         }

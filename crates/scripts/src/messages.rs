@@ -144,7 +144,7 @@ impl Rq {
         let outcome = visit.ask(Command::Put(Put {
             queue: name,
             body,
-            due: due.map_or(When::Now, When::At),
+            due: due.map_or(When::Default, When::At),
             more: Some(Box::new(PutMore {
                 prepared,
                 attrs,

@@ -237,6 +237,8 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(one_of(Scope::ALL)),
             prop::option::of(one_of(OnRepeat::ALL)),
+            n(),
+            prop::option::of(tags()),
         ),
     )
         .prop_map(
@@ -278,8 +280,19 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 unique_for_ms: unique.1,
                 unique_until: unique.2,
                 unique_repeat: unique.3,
+                default_delay_ms: unique.4,
+                tags: unique.5,
             },
         )
+}
+
+fn tags() -> impl Strategy<Value = Tags> {
+    let tags = prop::collection::btree_map("[a-z]{0,3}", "[a-z]{0,3}", 0..3);
+    tags.prop_map(|tags| {
+        let tags = tags.iter();
+        tags.map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+            .collect()
+    })
 }
 
 fn retry_on() -> impl Strategy<Value = Option<RetryOn>> {

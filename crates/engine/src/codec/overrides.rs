@@ -7,6 +7,7 @@ use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
 use crate::retry::RetryOn;
 use crate::settings::{DeadLetter, Overrides, Rate, WhenFull, each_override};
+use crate::tags::Tags;
 
 /// A value that can stand in the list.
 trait Field: Sized {
@@ -117,6 +118,24 @@ macro_rules! coded_fields {
 }
 
 coded_fields!(Scope, OnRepeat);
+
+impl Field for Tags {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.number(self.iter().count() as u64);
+        for (name, value) in self.iter() {
+            w.bytes(name);
+            w.bytes(value);
+        }
+    }
+    fn read(r: &mut Reader<'_>) -> Result<Self, FactError> {
+        let mut tags = Tags::default();
+        for _ in 0..r.number()? {
+            let name = r.bytes()?;
+            tags.set(name, Some(r.bytes()?));
+        }
+        Ok(tags)
+    }
+}
 
 macro_rules! fields {
     ($($field:ident),* $(,)?) => {

@@ -174,7 +174,9 @@ impl Command {
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
             Command::Pause { queue, .. } => (Verb::Pause, Subject::Queue(queue)),
-            Command::Configure { queue, .. } => (Verb::Configure, Subject::Queue(queue)),
+            Command::Create { queue, .. } | Command::Configure { queue, .. } => {
+                (Verb::Configure, Subject::Queue(queue))
+            }
             // A child lives in its parent's shard: what is joined is the parent.
             Command::Join { parent, child } => (Verb::Join, Subject::Between(parent, child)),
             Command::Flush(queue) => (Verb::Flush, Subject::Queue(queue)),

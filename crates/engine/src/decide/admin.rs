@@ -14,6 +14,7 @@ use crate::name::Name;
 use crate::outcome::{Dropped, Outcome, Refusal};
 use crate::settings::{Overrides, Pattern};
 use crate::store::{Maker, queue_weight};
+use crate::tags::TAGS_BYTES_MAX;
 use crate::time::Ms;
 
 /// Queues that get copies of another's puts, at most: each put costs as many.
@@ -328,6 +329,23 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
+    pub(crate) fn create<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: &Name,
+        overrides: &Overrides,
+    ) -> Result<Outcome, Refusal> {
+        if self.there(queue).is_ok() {
+            return Err(Refusal::QueueExists);
+        }
+        if *overrides != Overrides::default() {
+            return self.configure_queue(cx, queue, Some(overrides));
+        }
+        let id = self.find_or_make(queue)?;
+        self.record_queue(cx, id);
+        Ok(Outcome::Done)
+    }
+
     pub(crate) fn configure_queue<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -344,6 +362,14 @@ impl Engine {
         }
         // Only the file decides what is logged.
         all.memory = None;
+        if all
+            .tags
+            .as_ref()
+            .is_some_and(|tags| tags.bytes() > TAGS_BYTES_MAX)
+        {
+            self.forget_unused(id);
+            return Err(Refusal::TagsFull);
+        }
         let after = queue_weight(queue, child, &all, there.maker.as_deref());
         if after > before
             && let Err(refusal) = self.may_tell(after - before)
@@ -471,10 +497,11 @@ impl Engine {
         if !queue.live.recorded {
             return Ok(Outcome::Done);
         }
-        // Those who wait go on waiting for the queue's name, and those who
+        // Those who wait go on waiting for the queue's name, unless it must exist, and those who
         // refer to it mean what has that name.
-        let named = queue.live.is_named();
         let again = Maker::of(queue);
+        self.end_waits_for_queue(cx, id);
+        let named = self.store.seated(id).live.is_named();
         let line = self.store.recount(id, |live| {
             let looks = (
                 std::mem::take(&mut live.lookers),

@@ -55,7 +55,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         put: &mut Put,
     ) -> Result<Outcome, Stop> {
-        let queue = self.find_or_make(&put.queue)?;
+        let queue = self.queue_of(put)?;
         match self.make_room_for(cx, queue, put) {
             Ok(Repeat::Of(id)) => {
                 self.count_live(queue, |totals| totals.repeats += 1);
@@ -200,7 +200,7 @@ impl Engine {
         let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
         let mut marks: HashSet<MarkKey, Hash> = HashSet::default();
         for put in puts {
-            let checked = self.find_or_make(&put.queue).and_then(|queue| {
+            let checked = self.queue_of(put).and_then(|queue| {
                 queues.push(queue);
                 let before = asked.get(&queue).copied().unwrap_or_default();
                 if let Repeat::Of(_) = self.may_put(queue, put, before.0, before.1)? {
@@ -471,7 +471,11 @@ impl Engine {
             (None, max) => Some(self.after(max)),
             (Some(at), max) => Some(at.min(self.after(max))),
         };
-        let due = self.due(put.due);
+        let due = match put.due {
+            When::Default => When::In(settings.default_delay_ms),
+            due => due,
+        };
+        let due = self.due(due);
         let marks = self.marks_of(id, put);
         let mut message = Message {
             id: number,
@@ -612,6 +616,24 @@ impl Engine {
         self.store.count_live(queue, add);
     }
 
+    /// Where a message is put to, made if need be.
+    #[inline]
+    fn queue_of(&mut self, put: &Put) -> Result<QueueId, Refusal> {
+        match put.must_exist {
+            true => self.there(&put.queue),
+            false => self.find_or_make(&put.queue),
+        }
+    }
+
+    /// The queue of this name, if it is more than what somebody waits on or refers to.
+    pub(crate) fn there(&self, name: &Name) -> Result<QueueId, Refusal> {
+        let id = self.existing(name)?;
+        match self.store.seated(id).live.recorded {
+            true => Ok(id),
+            false => Err(Refusal::QueueNotFound),
+        }
+    }
+
     /// The queue of this name, if it exists.
     pub(crate) fn existing(&self, name: &Name) -> Result<QueueId, Refusal> {
         self.store.find(name).ok_or(Refusal::QueueNotFound)
@@ -638,7 +660,7 @@ impl Engine {
     /// A due time still to come, or `None`.
     pub(crate) fn due(&self, when: When) -> Option<Ms> {
         match when {
-            When::Now => None,
+            When::Default | When::Now => None,
             When::In(ms) => (ms > 0).then(|| self.after(ms)),
             When::At(at) => (at > self.now).then_some(at),
         }

@@ -209,6 +209,15 @@ impl Engine {
         if !take.look && self.space == Space::NoTakes && queues.iter().any(logged) {
             return Err(Refusal::NoSpace);
         }
+        if take.must_exist {
+            let ours = take
+                .queues
+                .iter()
+                .filter(|name| !self.belongs_elsewhere(name));
+            for name in ours {
+                self.there(name)?;
+            }
+        }
         if let (1, [only]) = (take.queues.len(), queues)
             && let Some(queue) = self.store.queue(*only)
             && queue.live.settings.down
@@ -650,6 +659,19 @@ impl Engine {
         self.hurry(party);
         if let Some(number) = self.waiters.of(party, false) {
             self.end_wait(cx, number, Outcome::Empty);
+        }
+    }
+
+    /// Ends the waits that a queue must exist for.
+    pub(crate) fn end_waits_for_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
+        let line = &self.store.seated(id).live.line;
+        let ends = |number: &u64| {
+            let waiter = self.waiters.get(*number);
+            waiter.is_some_and(|waiter| waiter.take.must_exist && !waiter.standing)
+        };
+        let ending: Vec<u64> = line.iter().copied().filter(ends).collect();
+        for number in ending {
+            self.end_wait(cx, number, Outcome::Refused(Refusal::QueueNotFound));
         }
     }
 

@@ -5,6 +5,7 @@ mod bounds;
 mod carried;
 mod clock;
 mod cold;
+mod created;
 mod decided;
 mod found;
 mod limited;

@@ -221,6 +221,8 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
         unique_for_ms: Some(u64::MAX),
         unique_until: Some(Scope::Done),
         unique_repeat: Some(OnRepeat::Replace),
+        default_delay_ms: Some(86_400_000),
+        tags: Some(Tags::from_iter([(&b"team"[..], &b"mail"[..])])),
     };
     for number in 0..100_000 {
         let configure = Command::Configure {

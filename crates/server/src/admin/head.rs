@@ -227,6 +227,7 @@ impl Head {
         };
         Put {
             queue: name(&self.queue),
+            must_exist: false,
             body: Body::default(),
             rank: self.rank,
             flags: self.flags,

@@ -182,10 +182,11 @@ fn number_u32(of: &Value, key: &str) -> Result<Option<u32>, String> {
 fn put(of: &Value) -> Result<Put, String> {
     Ok(Put {
         queue: queue(of)?,
+        must_exist: false,
         body: Body::default(),
         rank: number_u32(of, "rank")?,
         flags: number_u32(of, "flags")?.unwrap_or(0),
-        due: number(of, "delay_ms").map_or(When::Now, When::In),
+        due: number(of, "delay_ms").map_or(When::Default, When::In),
         expires: number(of, "ttl_ms").map_or(Expiry::Default, Expiry::In),
         ttr_ms: number(of, "ttr_ms"),
         more: more_of_put(of)?,

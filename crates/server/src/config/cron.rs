@@ -187,7 +187,7 @@ impl CronTable {
         };
         Ok(Put {
             rank: rank.map_err(|_| "rank takes a whole number, 0 to 4294967295")?,
-            due: time("delay", &self.delay)?.map_or(When::Now, When::In),
+            due: time("delay", &self.delay)?.map_or(When::Default, When::In),
             expires: time("ttl", &self.ttl)?.map_or(Expiry::Default, Expiry::In),
             ttr_ms: time("ttr", &self.ttr)?,
             more: (!more.attrs.is_empty()).then(|| Box::new(more)),

@@ -1,7 +1,8 @@
 //! The settings of queues: `[defaults]` and `[[queue]]`.
 
 use quintet_engine::{
-    DeadLetter, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope, WhenFull,
+    DeadLetter, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope, TAGS_BYTES_MAX,
+    Tags, WhenFull,
 };
 
 use super::schema::{bytes, duration, flag, number, quoted, text};
@@ -62,6 +63,13 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         "default_ttr",
         "Time to run of a lease when neither message nor command gives one.",
         default_ttr_ms,
+        duration,
+        time
+    ),
+    spec!(
+        "default_delay",
+        "How long messages wait before they may be taken, if whoever puts them says nothing of it.",
+        default_delay_ms,
         duration,
         time
     ),
@@ -298,6 +306,13 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         repeat_of,
         |v: OnRepeat| quoted(v.word())
     ),
+    spec!(
+        "tags",
+        "Named values of the queue, for whoever steers it, such as { team = \"mail\" }.",
+        tags,
+        tags_of,
+        shown_tags
+    ),
 ];
 
 fn scope_of(value: &toml::Value) -> Result<Scope, String> {
@@ -359,6 +374,33 @@ fn burst_of(value: &toml::Value) -> Result<u32, String> {
 
 fn rate(value: &toml::Value) -> Result<Rate, String> {
     parse_rate(text(value)?)
+}
+
+fn tags_of(value: &toml::Value) -> Result<Tags, String> {
+    let wrong = || "takes names with texts, such as { team = \"mail\" }".to_owned();
+    let mut tags = Tags::default();
+    for (name, value) in value.as_table().ok_or_else(wrong)? {
+        let value = value.as_str().ok_or_else(wrong)?;
+        tags.set(name.as_bytes(), Some(value.as_bytes()));
+    }
+    match tags.bytes() <= TAGS_BYTES_MAX {
+        true => Ok(tags),
+        false => Err(format!(
+            "takes {TAGS_BYTES_MAX} bytes of names and texts at most"
+        )),
+    }
+}
+
+fn shown_tags(tags: Tags) -> String {
+    let shown = |text: &[u8]| quoted(&String::from_utf8_lossy(text));
+    let tags: Vec<String> = tags
+        .iter()
+        .map(|(name, value)| format!("{} = {}", shown(name), shown(value)))
+        .collect();
+    match tags.is_empty() {
+        true => "{}".to_owned(),
+        false => format!("{{ {} }}", tags.join(", ")),
+    }
 }
 
 fn dead_letter_of(value: &toml::Value) -> Result<DeadLetter, String> {

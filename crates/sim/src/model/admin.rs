@@ -6,7 +6,7 @@ use quintet_engine::{
 };
 
 use super::put::due;
-use super::{Item, Model, Queue};
+use super::{Item, Model, Queue, Waiter};
 
 impl Model {
     pub(super) fn kick(&mut self, name: &Name, state: ListState, max: u64) -> Outcome {
@@ -171,6 +171,23 @@ impl Model {
         Ok(Outcome::Done)
     }
 
+    /// The queue of this name, if it is more than what somebody waits on.
+    pub(super) fn there(&self, name: &Name) -> Result<QueueId, Refusal> {
+        let there = self.find(name).filter(|&queue| self.queue(queue).made);
+        there.ok_or(Refusal::QueueNotFound)
+    }
+
+    pub(super) fn create(
+        &mut self,
+        name: &Name,
+        overrides: Box<Overrides>,
+    ) -> Result<Outcome, Refusal> {
+        match self.there(name) {
+            Ok(_) => Err(Refusal::QueueExists),
+            Err(_) => self.configure(name, Some(overrides)),
+        }
+    }
+
     pub(super) fn configure(
         &mut self,
         name: &Name,
@@ -263,6 +280,14 @@ impl Model {
         let queue = self.queue_mut(number);
         (queue.dropped, queue.pause) = (true, None);
         (queue.parent, queue.children) = (None, Vec::new());
+        let must = |waiter: &Waiter| {
+            let take = &waiter.take;
+            take.must_exist && !waiter.standing && take.queues.contains(name)
+        };
+        for waiter in self.waiters.extract_if(.., |waiter| must(waiter)) {
+            let outcome = Outcome::Refused(Refusal::QueueNotFound);
+            self.deliveries.push((waiter.party, false, outcome));
+        }
         Outcome::Done
     }
 

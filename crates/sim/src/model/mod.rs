@@ -208,6 +208,7 @@ impl Model {
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
+            Command::Create { queue, overrides } => self.create(&queue, overrides)?,
             Command::Configure { queue, overrides } => self.configure(&queue, overrides)?,
             Command::Join { parent, child } => self.join(&parent, &child)?,
             Command::Flush(queue) => self.flush(&queue),

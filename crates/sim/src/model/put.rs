@@ -24,7 +24,7 @@ enum Repeat {
 
 impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, Refusal> {
-        let queue = self.find_or_make(&put.queue)?;
+        let queue = self.queue_of(&put)?;
         let only = self.settings_of(queue).fanout_only;
         match self.may_put(queue, &put)? {
             Repeat::Of(id) => return Ok(Outcome::Put { id, fresh: false }),
@@ -49,7 +49,7 @@ impl Model {
         let mut queues = Vec::new();
         let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
         for put in &puts {
-            let queue = self.find_or_make(&put.queue)?;
+            let queue = self.queue_of(put)?;
             queues.push(queue);
             let repeats = |&&(other, first): &&(QueueId, &Put)| {
                 let marks = |put| self.marks_of(queue, put);
@@ -91,6 +91,13 @@ impl Model {
             });
         }
         Ok(Outcome::PutMany(ids))
+    }
+
+    fn queue_of(&mut self, put: &Put) -> Result<QueueId, Refusal> {
+        match put.must_exist {
+            true => self.there(&put.queue),
+            false => self.find_or_make(&put.queue),
+        }
     }
 
     fn may_put(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
@@ -325,6 +332,11 @@ impl Model {
             place: id.0 as i64,
             id,
         };
+        let rests = match put.due {
+            When::Default => When::In(settings.default_delay_ms),
+            given => given,
+        };
+        let rests = due(rests, now);
         let mut message = Message::new(at, now, put.body);
         message.ttr_ms = put.ttr_ms;
         message.flags = put.flags;
@@ -337,8 +349,8 @@ impl Model {
             name: more.name,
             failures: more.retry.map_or(0, |retry| retry.failures),
             retry: more.retry.map(Box::new),
-            due: due(put.due, now),
-            delay_ms: due(put.due, now).map_or(0, |due| due.since(now)),
+            due: rests,
+            delay_ms: rests.map_or(0, |due| due.since(now)),
             expires: match (expires, bound) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
@@ -395,7 +407,7 @@ impl Model {
 /// A due time still to come.
 pub(super) fn due(when: When, now: quintet_engine::Ms) -> Option<quintet_engine::Ms> {
     let at = match when {
-        When::Now => now,
+        When::Default | When::Now => now,
         When::In(ms) => now + ms,
         When::At(at) => at,
     };

@@ -11,6 +11,11 @@ use super::{Held, Item, Model, Waiter};
 
 impl Model {
     pub(super) fn take(&mut self, party: Party, take: Take) -> Result<Option<Outcome>, Refusal> {
+        if take.must_exist {
+            for name in &take.queues {
+                self.there(name)?;
+            }
+        }
         let only = match take.queues.as_slice() {
             [name] => self.find(name),
             _ => None,

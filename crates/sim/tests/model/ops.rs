@@ -91,7 +91,8 @@ fn text() -> impl Strategy<Value = Box<[u8]>> {
 
 fn when() -> impl Strategy<Value = When> {
     prop_oneof![
-        4 => Just(When::Now),
+        2 => Just(When::Default),
+        2 => Just(When::Now),
         2 => (0..30u64).prop_map(When::In),
         1 => (1_000_000..1_000_100u64).prop_map(|at| When::At(Ms(at))),
     ]
@@ -111,9 +112,11 @@ fn put() -> impl Strategy<Value = Put> {
     ];
     let ttr = of(&[None, None, Some(0), Some(5), Some(20)]);
     let body = (0..6usize, any::<u8>()).prop_map(|(len, fill)| Body::new(&vec![fill; len]));
-    (name(), body, rank(), when(), expires, ttr, 0..3u32, more()).prop_map(
-        |(queue, body, rank, due, expires, ttr_ms, flags, more)| Put {
+    let queue = (name(), prop::bool::weighted(0.1));
+    (queue, body, rank(), when(), expires, ttr, 0..3u32, more()).prop_map(
+        |((queue, must_exist), body, rank, due, expires, ttr_ms, flags, more)| Put {
             queue,
+            must_exist,
             body,
             rank,
             flags,
@@ -276,7 +279,7 @@ fn take() -> impl Strategy<Value = Take> {
     );
     (
         (
-            queues,
+            (queues, prop::bool::weighted(0.15)),
             of(&[Pick::Best, Pick::InOrder]),
             of(&[End::Oldest, End::Oldest, End::Newest]),
             group,
@@ -292,12 +295,13 @@ fn take() -> impl Strategy<Value = Take> {
     )
         .prop_map(
             |(
-                (queues, pick, end, group),
+                ((queues, must_exist), pick, end, group),
                 lease,
                 (look, wait, messages_max),
                 (body_max, refuse_if_held, held_anywhere, deadline_soon_ms),
             )| Take {
                 queues: queues.into_iter().collect(),
+                must_exist,
                 pick,
                 end,
                 group,
@@ -385,6 +389,10 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             ttl_ms: Some(n),
             ..Overrides::default()
         }),
+        of(&[0, 7]).prop_map(|n| Overrides {
+            default_delay_ms: Some(n),
+            ..Overrides::default()
+        }),
         of(&[0, 1, 2]).prop_map(|n| Overrides {
             in_flight_max: Some(n),
             ..Overrides::default()
@@ -401,6 +409,14 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             retry_jitter: Some(0),
             retry_max: Some(max),
             ..Overrides::default()
+        }),
+        (of(&["t", "u"]), prop::option::of(text())).prop_map(|(name, value)| {
+            let mut tags = Tags::default();
+            tags.set(name.as_bytes(), value.as_deref());
+            Overrides {
+                tags: Some(tags),
+                ..Overrides::default()
+            }
         }),
         any::<bool>().prop_map(|b| Overrides {
             paused: Some(b),
@@ -465,6 +481,10 @@ fn command() -> impl Strategy<Value = Command> {
         4 => sweep().prop_map(|sweep| Command::Sweep(Box::new(sweep))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
             .prop_map(|(queue, for_ms)| Command::Pause { queue, for_ms }),
+        2 => (name(), prop::option::weighted(0.5, overrides())).prop_map(|(queue, o)| {
+            let overrides = Box::new(o.unwrap_or_default());
+            Command::Create { queue, overrides }
+        }),
         3 => (name(), prop::option::weighted(0.9, overrides()))
             .prop_map(|(queue, o)| Command::Configure { queue, overrides: o.map(Box::new) }),
         2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),

@@ -150,10 +150,11 @@ impl Api {
         };
         Ok(Put {
             queue: queue.clone(),
+            must_exist: false,
             body: self.stored(queue, bytes).await?,
             rank: message.rank,
             flags: 0,
-            due: message.delay_ms.map_or(When::Now, When::In),
+            due: message.delay_ms.map_or(When::Default, When::In),
             expires: message.ttl_ms.map_or(Expiry::Default, Expiry::In),
             ttr_ms: message.ttr_ms,
             more: (more != PutMore::default()).then(|| Box::new(more)),

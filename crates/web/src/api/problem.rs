@@ -142,7 +142,11 @@ impl Problem {
             Refusal::MessageTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::BadName | Refusal::BadMessageName => StatusCode::BAD_REQUEST,
             Refusal::NotPermitted => StatusCode::FORBIDDEN,
-            Refusal::Duplicate(_) | Refusal::Conflict | Refusal::HeldLimit => StatusCode::CONFLICT,
+            Refusal::Duplicate(_)
+            | Refusal::Conflict
+            | Refusal::HeldLimit
+            | Refusal::QueueExists
+            | Refusal::LeaseOver => StatusCode::CONFLICT,
             Refusal::TooManyWaiters | Refusal::TooManyQueues | Refusal::UserQueues => {
                 StatusCode::TOO_MANY_REQUESTS
             }
@@ -150,6 +154,7 @@ impl Problem {
             | Refusal::NoSpace
             | Refusal::NoMemory
             | Refusal::TablesFull
+            | Refusal::TagsFull
             | Refusal::SnapshotFull
             | Refusal::UserBytes => StatusCode::INSUFFICIENT_STORAGE,
             Refusal::QueueDown | Refusal::Draining | Refusal::Unavailable => {

@@ -179,13 +179,14 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
 /// How a refusal is told.
 pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
     match refusal {
-        Refusal::NotFound | Refusal::QueueNotFound => NOT_FOUND,
+        Refusal::NotFound | Refusal::QueueNotFound | Refusal::LeaseOver => NOT_FOUND,
         Refusal::MessageTooLarge => JOB_TOO_BIG,
         Refusal::Draining => b"DRAINING\r\n",
         Refusal::QueueFull
         | Refusal::NoSpace
         | Refusal::NoMemory
         | Refusal::TablesFull
+        | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::TooManyQueues
         | Refusal::UserQueues
@@ -193,6 +194,7 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::TooManyWaiters => OUT_OF_MEMORY,
         Refusal::HeldLimit
         | Refusal::Duplicate(_)
+        | Refusal::QueueExists
         | Refusal::QueueDown
         | Refusal::BadName
         | Refusal::BadMessageName

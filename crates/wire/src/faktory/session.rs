@@ -244,7 +244,10 @@ impl FaktorySession {
         Put {
             rank: priority
                 .and_then(|priority| u32::try_from(i64::from(RANK_DEFAULT) + 5 - priority).ok()),
-            due: job.at.as_ref().map_or(When::Now, |(_, at)| When::At(*at)),
+            due: job
+                .at
+                .as_ref()
+                .map_or(When::Default, |(_, at)| When::At(*at)),
             ttr_ms: job.ttr_ms(),
             more: Some(Box::new(more)),
             ..Put::new(Name::from(&*job.queue), Body::new(body.as_bytes()))

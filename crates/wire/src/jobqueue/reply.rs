@@ -99,10 +99,13 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::BadMessageName => "Bad message name",
         Refusal::NotFound => "Job not found",
         Refusal::QueueNotFound => "Queue not found",
+        Refusal::QueueExists => "Queue exists already",
+        Refusal::LeaseOver => "Reservation is over",
         Refusal::HeldLimit => "Too many reserved jobs",
         Refusal::Duplicate(_) => "Duplicate job",
         Refusal::Conflict => "Changed while it was being decided",
         Refusal::TablesFull => "Tables full",
+        Refusal::TagsFull => "Tags full",
         Refusal::SnapshotFull => "Snapshot full",
         Refusal::Unavailable => "no quorum",
     }

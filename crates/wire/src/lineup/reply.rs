@@ -86,11 +86,14 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         Refusal::QueueFull
         | Refusal::NotFound
         | Refusal::QueueNotFound
+        | Refusal::QueueExists
+        | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
         | Refusal::QueueDown
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues
@@ -113,11 +116,14 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::MessageTooLarge
         | Refusal::NotFound
         | Refusal::QueueNotFound
+        | Refusal::QueueExists
+        | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::Duplicate(_)
         | Refusal::Draining
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::NoSpace
         | Refusal::TooManyQueues

@@ -186,6 +186,8 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::MessageTooLarge
         | Refusal::NotFound
         | Refusal::QueueNotFound
+        | Refusal::QueueExists
+        | Refusal::LeaseOver
         | Refusal::Duplicate(_)
         | Refusal::QueueDown
         | Refusal::Draining
@@ -199,6 +201,7 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::BadMessageName
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::Unavailable => server_error(refusal.text(), output),
         Refusal::NotPermitted => output.put(Fault::NOT_PERMITTED.0.as_bytes()),
@@ -212,6 +215,8 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         Refusal::QueueFull | Refusal::MessageTooLarge | Refusal::Duplicate(_) => true,
         Refusal::NotFound
         | Refusal::QueueNotFound
+        | Refusal::QueueExists
+        | Refusal::LeaseOver
         | Refusal::HeldLimit
         | Refusal::QueueDown
         | Refusal::Draining
@@ -225,6 +230,7 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::BadMessageName
         | Refusal::Conflict
         | Refusal::TablesFull
+        | Refusal::TagsFull
         | Refusal::SnapshotFull
         | Refusal::Unavailable
         | Refusal::NotPermitted => false,

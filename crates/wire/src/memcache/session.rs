@@ -219,10 +219,11 @@ impl MemcacheSession {
     fn store(&mut self, used: usize, set: Set, body: Body) -> Step {
         let put = Put {
             queue: set.queue,
+            must_exist: false,
             body,
             rank: None,
             flags: set.flags,
-            due: When::Now,
+            due: When::Default,
             expires: set.expires,
             ttr_ms: None,
             more: None,

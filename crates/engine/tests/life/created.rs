@@ -1,0 +1,150 @@
+//! Queues that are made, or found, by a command of their own: those that must exist, what they say
+//! of puts, and their tags.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, plain, waiting};
+
+fn create(w: &mut World, queue: &str, overrides: Overrides) -> Option<Outcome> {
+    let (queue, overrides) = (queue.into(), Box::new(overrides));
+    w.ask(9, Command::Create { queue, overrides })
+}
+
+fn tags(values: &[(&str, Option<&str>)]) -> Overrides {
+    let mut tags = Tags::default();
+    for (name, value) in values {
+        tags.set(name.as_bytes(), value.map(str::as_bytes));
+    }
+    Overrides {
+        tags: Some(tags),
+        ..Overrides::default()
+    }
+}
+
+fn told_tags(w: &mut World, queue: &str) -> Vec<(String, String)> {
+    let Some(Outcome::Stats(stats)) = w.ask(9, Command::Stats(StatsOf::Setup(queue.into()))) else {
+        panic!("the queue is there");
+    };
+    let StatsReply::Setup(setup) = *stats else {
+        panic!("that was asked");
+    };
+    let word = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let all = setup.settings.tags.iter();
+    all.map(|(name, value)| (word(name), word(value))).collect()
+}
+
+const NO_QUEUE: Option<Outcome> = Some(Outcome::Refused(Refusal::QueueNotFound));
+
+#[test]
+fn a_queue_is_made_once_and_is_there_after_a_restart() {
+    let mut w = World::new();
+    assert_eq!(
+        create(&mut w, "q", Overrides::default()),
+        Some(Outcome::Done)
+    );
+    let again = Some(Outcome::Refused(Refusal::QueueExists));
+    assert_eq!(create(&mut w, "q", tags(&[("a", Some("1"))])), again);
+    assert_eq!(told_tags(&mut w, "q"), []);
+    w.restart();
+    assert_eq!(create(&mut w, "q", Overrides::default()), again);
+}
+
+#[test]
+fn what_must_exist_is_not_made_by_use() {
+    let mut w = World::new();
+    let must = |queue: &str| Put {
+        must_exist: true,
+        ..Put::new(queue.into(), Body::new(b"x"))
+    };
+    let take = |queue: &str| Take {
+        must_exist: true,
+        ..waiting(queue)
+    };
+    assert_eq!(w.ask(1, Command::Put(must("q"))), NO_QUEUE);
+    let both = vec![Put::new("r".into(), Body::new(b"x")), must("q")];
+    assert_eq!(w.ask(1, Command::PutMany(both)), NO_QUEUE);
+    assert_eq!(w.ask(1, Command::Take(take("q"))), NO_QUEUE);
+    // One that is only waited on is none.
+    assert_eq!(w.take(2, waiting("q")), "waits");
+    assert_eq!(w.ask(1, Command::Put(must("q"))), NO_QUEUE);
+    assert_eq!(w.ask(1, Command::Take(take("q"))), NO_QUEUE);
+    create(&mut w, "q", Overrides::default());
+    assert!(matches!(
+        w.ask(1, Command::Put(must("q"))),
+        Some(Outcome::Put { .. })
+    ));
+    assert_eq!(w.delivered(), [(2, "x".to_owned())]);
+}
+
+/// Others go on waiting for the name.
+#[test]
+fn a_wait_for_a_queue_that_must_exist_ends_when_it_is_dropped() {
+    let mut w = World::new();
+    create(&mut w, "q", Overrides::default());
+    let must = Take {
+        must_exist: true,
+        ..waiting("q")
+    };
+    assert_eq!(w.take(1, waiting("q")), "waits");
+    assert_eq!(w.take(2, must), "waits");
+    w.ask(9, Command::Drop("q".into()));
+    assert_eq!(w.delivered(), [(2, "queue not found".to_owned())]);
+    w.put("q", "x");
+    assert_eq!(w.delivered(), [(1, "x".to_owned())]);
+}
+
+#[test]
+fn a_put_that_says_nothing_is_delayed_as_its_queue_says() {
+    let mut w = World::new();
+    let delay = Overrides {
+        default_delay_ms: Some(1000),
+        ..Overrides::default()
+    };
+    create(&mut w, "q", delay);
+    w.put("q", "late");
+    let now = Put {
+        due: When::Now,
+        ..Put::new("q".into(), Body::new(b"now"))
+    };
+    w.put_as(now);
+    assert_eq!(w.pop("q"), "now");
+    assert_eq!(w.pop("q"), "empty");
+    // What is given back is ready at once.
+    w.wait(1000);
+    let leased = w.take(1, quintet_sim::world::open("q"));
+    assert_eq!(leased, "late");
+    w.hang_up(1);
+    assert_eq!(w.take(2, plain("q")), "late");
+}
+
+#[test]
+fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
+    let mut w = World::new();
+    create(&mut w, "q", tags(&[("a", Some("1")), ("b", Some(""))]));
+    let change = tags(&[("a", None), ("c", Some("3")), ("z", None)]);
+    let configure = |overrides| Command::Configure {
+        queue: "q".into(),
+        overrides: Some(Box::new(overrides)),
+    };
+    w.ask(9, configure(change));
+    // Other settings leave them alone.
+    let other = Overrides {
+        ttl_ms: Some(5000),
+        ..Overrides::default()
+    };
+    w.ask(9, configure(other));
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let all = vec![pair("b", ""), pair("c", "3")];
+    assert_eq!(told_tags(&mut w, "q"), all);
+    w.restart();
+    assert_eq!(told_tags(&mut w, "q"), all);
+    let long = "x".repeat(TAGS_BYTES_MAX);
+    let refused = w.ask(9, configure(tags(&[("b", Some(&long))])));
+    assert_eq!(refused, Some(Outcome::Refused(Refusal::TagsFull)));
+    assert_eq!(told_tags(&mut w, "q"), all);
+    let fits = "x".repeat(TAGS_BYTES_MAX - 3);
+    let done = w.ask(9, configure(tags(&[("b", Some(&fits))])));
+    assert_eq!(done, Some(Outcome::Done));
+    w.ask(9, Command::Drop("q".into()));
+    create(&mut w, "q", Overrides::default());
+    assert_eq!(told_tags(&mut w, "q"), []);
+}
