@@ -59,6 +59,10 @@ pub trait Door: Send + Sync {
         WallAhead::between(self.now(), self.wall()).engine_at(wall)
     }
 
+    /// The time of this process, or of its owning what it serves: leases that are given now are
+    /// known by it ([`quintet_engine::LeaseRef`]).
+    fn epoch(&self) -> u64;
+
     /// Why no new work should be sent here now, though what is here is served:
     /// it is being drained, say. `None`: nothing speaks against it.
     fn unready(&self) -> Option<&'static str> {

@@ -9,11 +9,11 @@
 
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Transfer};
-use crate::message::{Message, MessageId, State};
+use crate::message::{MessageId, State};
 use crate::name::Name;
 use crate::outcome::{Delivery, Refusal};
 use crate::shards::shard_of_queue;
-use crate::store::Maker;
+use crate::store::{Maker, Sent};
 use crate::time::Ms;
 
 /// One of the shards of a carry.
@@ -48,7 +48,7 @@ pub fn carry<J: Journal>(
         };
         let sent = sent.clone();
         let id = sent.message.id;
-        into.engine.arrive(&mut arriving, sent.message, &sent.to);
+        into.engine.arrive(&mut arriving, sent);
         from.engine.fact(&mut leaving, Fact::Carried(id));
     }
     into.engine.serve(&mut arriving);
@@ -96,7 +96,13 @@ impl Engine {
     /// Stores a message of another shard, under an id of this one. The queue
     /// is made if need be, also beyond the limit: the message has to go
     /// somewhere, and only settings and moves that were found good name queues.
-    fn arrive<J: Journal>(&mut self, cx: &mut Cx<'_, J>, mut message: Message, to: &Name) {
+    fn arrive<J: Journal>(&mut self, cx: &mut Cx<'_, J>, sent: Sent) {
+        let Sent {
+            mut message,
+            to,
+            why,
+        } = sent;
+        let to = &to;
         let queue = self
             .store
             .find(to)
@@ -107,12 +113,16 @@ impl Engine {
             .queue(queue)
             .is_some_and(|queue| !queue.live.settings.memory);
         let from = message.id;
+        message.extra_mut().born = message.born();
         message.id = self.next_id(cx, logged);
         // Ids stay below 2^63. Behind all that is there, as any newcomer.
         message.place = message.id.0 as i64;
         message.queue = queue;
         message.state = State::Ready;
         message.home = self.home;
+        if why.lives_anew() {
+            message.extra_mut().expires = self.expiry_in(queue);
+        }
         self.fact(cx, Fact::Arrived { message, from });
         cx.wake(queue);
     }

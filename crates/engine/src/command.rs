@@ -343,6 +343,8 @@ pub enum LeaseTime {
     /// The message's ttr, else so many ms (0: no deadline), which the taker is
     /// then shown as if it were the message's own.
     TtrElse(u64),
+    /// It is over in the step that gives it, as one that ran out: a look that counts.
+    Over,
 }
 
 coded! {
@@ -425,6 +427,25 @@ pub enum By {
     Anyone,
     /// Whoever can name it, if it is under a lease of time alone.
     Bearer,
+    /// Whoever shows its lease.
+    Lease(LeaseRef),
+}
+
+/// One lease for good: no other one of the message has the same three numbers. Each lease has the
+/// next number, a move gives another place, and of two that a power cut gave one number the
+/// processes differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeaseRef {
+    /// Where the message stood ([`Message::place`](crate::Message::place)). At another place it is
+    /// [`crate::Refusal::NotFound`].
+    pub place: i64,
+    /// How many leases it had had, this one included ([`crate::Message::reserves`]).
+    pub number: u32,
+    /// Of the process that gave it ([`crate::Engine::epoch`]).
+    pub epoch: u64,
+    /// True: also if it is over, and if somebody else holds the message by now, as long as it
+    /// waits or is reserved; else that is [`crate::Refusal::LeaseOver`].
+    pub over: bool,
 }
 
 /// Bytes that are kept of what a failure is said to be about.
@@ -547,6 +568,16 @@ pub enum StatsOf {
         /// A shard, and where in it; (0, 0) to begin.
         from: (u8, u32),
     },
+    /// Names of queues of a shard, in order: those behind `after` that begin with `prefix`, and
+    /// whose dead letters go to `dead_letter`, if it is given. As many as bear looking at in one
+    /// step, `max` at most.
+    Names {
+        shard: u8,
+        prefix: Box<[u8]>,
+        after: Option<Name>,
+        dead_letter: Option<Name>,
+        max: u32,
+    },
     Message(MessageId),
     /// How a queue is set up ([`crate::QueueSetup`]).
     Setup(Name),
@@ -617,11 +648,14 @@ pub enum Command {
     },
     /// Starts the lease's time again, from its ttr.
     Touch(MessageId),
-    /// Lets a lease end so many ms from now (`None`: as long as it was given
-    /// for), whoever holds it: for leases that are known by what was seen of the
-    /// message ([`crate::Guard`]). No effect on one without deadline.
+    /// Lets a lease end so many ms from now (`None`: as long as it was given for). No effect on
+    /// one without deadline. Who shows one that is over and may ([`LeaseRef::over`]) has a message
+    /// that waits reserved again, under the same number, for nobody in particular.
     Extend {
         id: MessageId,
+        /// Who may: [`By::Anyone`] for leases that are known by what was seen of the message
+        /// ([`crate::Guard`]).
+        by: By,
         /// At least 1.
         ms: Option<u64>,
     },

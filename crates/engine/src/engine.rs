@@ -327,7 +327,7 @@ impl Engine {
             }
             Command::Delete { id, by } => durable(self.delete(cx, party, *id, *by)),
             Command::Touch(id) => durable(self.touch(cx, party, *id)),
-            Command::Extend { id, ms } => durable(self.extend(cx, *id, *ms)),
+            Command::Extend { id, by, ms } => durable(self.extend(cx, party, (*id, *by), *ms)),
             Command::Progress {
                 id,
                 by,
@@ -685,7 +685,13 @@ impl Engine {
         self.store.last_id()
     }
 
-    /// The newest epoch found in the log; 0 if there was none.
+    /// What is replayed from now on was written in this epoch.
+    pub fn replays_epoch(&mut self, epoch: u64) {
+        self.store.replays_epoch(epoch);
+    }
+
+    /// The newest epoch found in the log, which is that of this process when it began one; 0 if
+    /// there was none.
     pub fn epoch(&self) -> u64 {
         self.store.epoch
     }

@@ -128,6 +128,12 @@ pub enum Fact {
         at: At,
         lease: Lease,
     },
+    /// A message that waited is reserved again under its last lease's number: that was extended
+    /// when it was over.
+    Reheld {
+        at: At,
+        lease: Lease,
+    },
     /// A lease runs from the start again.
     Touched {
         /// Which message.
@@ -286,6 +292,7 @@ impl Fact {
             | Fact::Arrived { message, .. } => Some(message.queue),
             Fact::Removed { at, .. }
             | Fact::Leased { at, .. }
+            | Fact::Reheld { at, .. }
             | Fact::Thawed { at, .. }
             | Fact::Touched { at, .. }
             | Fact::Released { at, .. }
@@ -336,6 +343,10 @@ pub struct Lease {
     pub span_ms: u64,
     /// Where the message goes when it ends.
     pub back_to: BackTo,
+    /// The process that gave it: that of the log where it stands. 0 in the fact that gives it.
+    pub epoch: u64,
+    /// When it began, as far as its deadline tells; 0: it had none. 0 in the fact that gives it.
+    pub since: Ms,
 }
 
 coded! {
@@ -402,6 +413,9 @@ coded! {
         Expired = 2,
         /// By the dead-letter rule, as it failed too often.
         Failures = 3,
+        /// A dead letter that begins anew: what was counted of it, and where it came from, is
+        /// forgotten.
+        Redriven = 4,
     }
 }
 
@@ -409,6 +423,11 @@ impl Transfer {
     /// True if it went by the dead-letter rule.
     pub fn is_dead_letter(self) -> bool {
         matches!(self, Self::DeadLetter | Self::Failures)
+    }
+
+    /// True if the queue it comes to says anew how long it lives.
+    pub(crate) fn lives_anew(self) -> bool {
+        self.is_dead_letter() || self == Self::Redriven
     }
 }
 
@@ -440,6 +459,8 @@ pub struct Change {
     pub attrs: Option<Vec<Attr>>,
     /// All attachments anew.
     pub attachments: Option<Vec<Attachment>>,
+    /// New time after which it is gone; `Some(None)`: it stays.
+    pub expires: Option<Option<Ms>>,
 }
 
 /// Takes facts down, in order.

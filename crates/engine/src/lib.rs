@@ -55,7 +55,7 @@ pub use cold::{
 };
 pub use command::{
     About, AttrChange, BackTo, By, ByName, Caller, Command, Cursor, Dedupe, ERROR_BYTES_MAX, Edit,
-    End, Expiry, Filter, GroupLimit, How, LeaseAsk, LeaseOwner, LeaseTime, ListState,
+    End, Expiry, Filter, GroupLimit, How, LeaseAsk, LeaseOwner, LeaseRef, LeaseTime, ListState,
     MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, NamedAct, OnRepeat, PROGRESS, Party, Past, Peek,
     Pick, Principal, Put, PutMore, Scope, StatsOf, Subject, Sweep, SweepAct, Take, Verb, Wait,
     When,
@@ -79,8 +79,8 @@ pub use retry_own::{Backoff, Retry};
 pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{
-    MessageStats, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats, QueueTotals,
-    ShardStats, StatsReply,
+    MessageStats, NamePage, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats,
+    QueueTotals, ShardStats, StatsReply,
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use time::{Ms, WallAhead};

@@ -161,6 +161,20 @@ pub struct Extra {
     pub name: Option<Arc<[u8]>>,
     /// How it is tried again, if it says so itself.
     pub retry: Option<Box<Retry>>,
+    /// The id it was first put under, if a move to a queue of another shard gave it another; else
+    /// 0.
+    pub born: MessageId,
+    /// When its first lease began, if that is over and had a deadline; else 0.
+    pub first_leased: Ms,
+}
+
+impl Extra {
+    /// A lease that had a deadline is over; 0: it had none, or there was none.
+    pub(crate) fn was_leased(&mut self, since: Ms) {
+        if self.first_leased == Ms(0) {
+            self.first_leased = since;
+        }
+    }
 }
 
 /// A file beside the log, named by a fact.
@@ -244,6 +258,12 @@ impl Message {
     /// Its own name, if it was given one.
     pub fn name(&self) -> Option<&Arc<[u8]>> {
         self.extra.as_ref()?.name.as_ref()
+    }
+
+    /// The id it was first put under.
+    pub fn born(&self) -> MessageId {
+        let born = self.extra.as_ref().map(|extra| extra.born);
+        born.filter(|born| born.0 != 0).unwrap_or(self.id)
     }
 
     /// Due time, if it was put or released with a delay.

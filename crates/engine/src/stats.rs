@@ -269,6 +269,17 @@ pub struct QueuePage {
     pub next: Option<(u8, u32)>,
 }
 
+/// Some of the names of queues ([`StatsOf::Names`](crate::StatsOf::Names)).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NamePage {
+    /// In order.
+    pub names: Vec<Name>,
+    /// Behind which name to go on in this shard; `None`: that was all.
+    pub next: Option<Name>,
+    /// The next shard, if there is one.
+    pub next_shard: Option<u8>,
+}
+
 /// An answer to a stats command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StatsReply {
@@ -277,6 +288,8 @@ pub enum StatsReply {
     Queue(QueueStats),
     /// Some of the queues.
     Queues(QueuePage),
+    /// Some of their names.
+    Names(NamePage),
     Message(MessageStats),
     Setup(Box<QueueSetup>),
 }

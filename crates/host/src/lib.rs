@@ -120,6 +120,8 @@ pub struct Core {
     pub clock: Clock,
     pub(crate) progress: Arc<Progress>,
     pub(crate) bodies: Bodies,
+    /// Of this process, or of its time as the owner: rises with each, and leases are known by it.
+    pub epoch: u64,
     pub(crate) reader: BodyReader,
     pub(crate) runs: Runs,
     pub(crate) timer: Timer,
@@ -248,6 +250,7 @@ impl Core {
             clock: opened.clock,
             progress,
             bodies: opened.bodies,
+            epoch: opened.epoch.0,
             timer: Timer::new(),
             log_work: Signal::default(),
             upkeep: Signal::default(),

@@ -30,6 +30,7 @@ pub struct Opened {
     /// What was found.
     pub recovery: Recovery,
     pub(crate) runs: Runs,
+    pub(crate) epoch: Epoch,
 }
 
 /// How the log is laid out.
@@ -173,6 +174,7 @@ pub(crate) fn take_seat_at(
         spares,
         recovery,
         runs,
+        epoch,
     })
 }
 
@@ -353,7 +355,13 @@ impl Replay {
         }
         self.engines.iter_mut().for_each(Engine::reap_replayed);
         match frame.kind {
-            FrameKind::Facts => self.facts(frame.payload, Home(frame.segment.0)),
+            FrameKind::Facts => {
+                let epoch = frame.epoch.0;
+                self.engines
+                    .iter_mut()
+                    .for_each(|engine| engine.replays_epoch(epoch));
+                self.facts(frame.payload, Home(frame.segment.0))
+            }
             FrameKind::Body => self.chunk(frame),
             FrameKind::Reign => Ok(()),
             FrameKind::Lost => {

@@ -262,7 +262,7 @@ fn of_return(why: Return, failed: Option<&[u8]>) -> Error {
 
 fn of_transfer(why: Transfer) -> Error {
     match why {
-        Transfer::Command => None,
+        Transfer::Command | Transfer::Redriven => None,
         Transfer::DeadLetter => error("attempts_max", b""),
         Transfer::Failures => error("retry_max", b""),
         Transfer::Expired => error("expired", b""),
@@ -277,7 +277,9 @@ impl Observer for Follower {
                 self.comes(message, false);
             }
             _ if self.known.is_empty() => {}
-            Fact::Leased { at, lease: _ } => self.turns(at.id, true, None),
+            Fact::Leased { at, lease: _ } | Fact::Reheld { at, lease: _ } => {
+                self.turns(at.id, true, None)
+            }
             Fact::Released {
                 at, why, failed, ..
             } => self.turns(at.id, false, of_return(*why, failed.as_deref())),

@@ -86,6 +86,10 @@ impl Door for ServerDoor {
         self.0.core.clock.wall()
     }
 
+    fn epoch(&self) -> u64 {
+        self.0.core.epoch
+    }
+
     fn unready(&self) -> Option<&'static str> {
         let server = &self.0;
         if server.draining.load(Ordering::Relaxed) {

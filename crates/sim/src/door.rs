@@ -152,6 +152,10 @@ impl Door for SimDoor {
         ahead.wall_at(self.now())
     }
 
+    fn epoch(&self) -> u64 {
+        self.lock().world.engine.epoch()
+    }
+
     fn enter(&self, arrive: Arrive) -> Party {
         let mut inside = self.lock();
         inside.parties += 1;

@@ -100,13 +100,14 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(bytes()),
                 prop::option::of(retry()),
             ),
+            (number(), ms()),
         ),
     )
         .prop_map(
             |(
                 (key, due, expires),
                 (attrs, attachments, status),
-                (counts, (failures, name, retry)),
+                (counts, (failures, name, retry), (born, first_leased)),
             )| {
                 Extra {
                     key: key.map(Into::into),
@@ -125,6 +126,8 @@ fn extra() -> impl Strategy<Value = Extra> {
                     failures,
                     name: name.map(Into::into),
                     retry: retry.map(Box::new),
+                    born: MessageId(born),
+                    first_leased,
                 }
             },
         )
@@ -181,14 +184,20 @@ fn lease() -> impl Strategy<Value = Lease> {
         prop::option::of(ms()),
         number(),
         one_of(BackTo::ALL),
+        number(),
+        ms(),
     )
-        .prop_map(|(party, bound, until, span_ms, back_to)| Lease {
-            party: Party(party),
-            bound,
-            until,
-            span_ms,
-            back_to,
-        })
+        .prop_map(
+            |(party, bound, until, span_ms, back_to, epoch, since)| Lease {
+                party: Party(party),
+                bound,
+                until,
+                span_ms,
+                back_to,
+                epoch,
+                since,
+            },
+        )
 }
 
 fn overrides() -> impl Strategy<Value = Overrides> {
@@ -322,15 +331,19 @@ fn change() -> impl Strategy<Value = Change> {
         prop::option::of(bytes()),
         prop::option::of(prop::collection::vec((bytes(), bytes()), 0..3)),
         prop::option::of(attachments()),
+        prop::option::of(prop::option::of(ms())),
     )
-        .prop_map(|(now, rank, due, status, attrs, attachments)| Change {
-            now,
-            rank,
-            due,
-            status,
-            attrs,
-            attachments,
-        })
+        .prop_map(
+            |(now, rank, due, status, attrs, attachments, expires)| Change {
+                now,
+                rank,
+                due,
+                status,
+                attrs,
+                attachments,
+                expires,
+            },
+        )
 }
 
 /// What comes of a coded enum's list, whatever is added to it.
@@ -393,6 +406,9 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             .boxed(),
         Kind::Leased => (at(), lease())
             .prop_map(|(at, lease)| Fact::Leased { at, lease })
+            .boxed(),
+        Kind::Reheld => (at(), lease())
+            .prop_map(|(at, lease)| Fact::Reheld { at, lease })
             .boxed(),
         Kind::Touched => (at(), ms())
             .prop_map(|(at, until)| Fact::Touched { at, until })

@@ -122,6 +122,8 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.failures != 0,
         extra.name.is_some(),
         extra.retry.is_some(),
+        extra.born != MessageId(0),
+        extra.first_leased != Ms(0),
     ];
     w.number(
         bits.iter()
@@ -159,6 +161,11 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     }
     if let Some(retry) = &extra.retry {
         write_retry(w, retry);
+    }
+    for number in [extra.born.0, extra.first_leased.0] {
+        if number != 0 {
+            w.number(number);
+        }
     }
 }
 
@@ -252,7 +259,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
 
 fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     let bits = r.number()?;
-    if bits >= 1 << 16 {
+    if bits >= 1 << 18 {
         return Err(FactError::BadField("extra"));
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
@@ -289,5 +296,7 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         } else {
             None
         },
+        born: MessageId(if has(16) { r.number()? } else { 0 }),
+        first_leased: Ms(if has(17) { r.number()? } else { 0 }),
     })
 }

@@ -49,6 +49,8 @@ impl std::fmt::Display for FactError {
 
 impl std::error::Error for FactError {}
 
+/// Beside what a lease depends on: who gave it and when it began follow.
+const LEASE_GIVEN: u8 = 0x80;
 /// Beside why a message was released: the length of its delay follows.
 const DELAYED: u8 = 4;
 /// The same of the byte of a failure: its error follows.
@@ -69,7 +71,7 @@ impl Fact {
                 w.at(at);
                 w.coded(*why);
             }
-            Fact::Leased { at, lease } => {
+            Fact::Leased { at, lease } | Fact::Reheld { at, lease } => {
                 w.at(at);
                 w.lease(lease);
             }
@@ -378,6 +380,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             at: r.at()?,
             lease: r.lease()?,
         },
+        FactKind::Reheld => Fact::Reheld {
+            at: r.at()?,
+            lease: r.lease()?,
+        },
         FactKind::Released => {
             let at = r.at()?;
             let rank = r.small("rank")?;
@@ -556,7 +562,8 @@ fn write_change(w: &mut Writer<'_>, change: &Change) {
         | u8::from(change.due.is_some()) << 1
         | u8::from(change.status.is_some()) << 2
         | u8::from(change.attrs.is_some()) << 3
-        | u8::from(change.attachments.is_some()) << 4;
+        | u8::from(change.attachments.is_some()) << 4
+        | u8::from(change.expires.is_some()) << 5;
     w.byte(bits);
     w.number(change.now.0);
     if let Some(rank) = change.rank {
@@ -574,11 +581,14 @@ fn write_change(w: &mut Writer<'_>, change: &Change) {
     if let Some(attachments) = &change.attachments {
         w.attachments(attachments);
     }
+    if let Some(expires) = change.expires {
+        w.time(expires);
+    }
 }
 
 fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
     let bits = r.byte()?;
-    if bits >= 1 << 5 {
+    if bits >= 1 << 6 {
         return Err(FactError::BadField("change"));
     }
     let has = |bit: u8| bits & (1 << bit) != 0;
@@ -593,6 +603,7 @@ fn read_change(r: &mut Reader<'_>) -> Result<Change, FactError> {
         },
         attrs: if has(3) { Some(r.attrs()?) } else { None },
         attachments: if has(4) { Some(r.attachments()?) } else { None },
+        expires: if has(5) { Some(r.time()?) } else { None },
     })
 }
 
@@ -606,10 +617,16 @@ impl Writer<'_> {
     }
 
     fn lease(&mut self, lease: &Lease) {
-        self.byte(lease.bound.byte() | lease.back_to.byte() << 4);
+        let given = lease.epoch != 0 || lease.since != Ms(0);
+        let given_bit = if given { LEASE_GIVEN } else { 0 };
+        self.byte(lease.bound.byte() | lease.back_to.byte() << 4 | given_bit);
         self.number(lease.party.0);
         self.time(lease.until);
         self.number(lease.span_ms);
+        if given {
+            self.number(lease.epoch);
+            self.number(lease.since.0);
+        }
     }
 
     fn totals(&mut self, totals: &QueueTotals) {
@@ -652,15 +669,20 @@ impl Reader<'_> {
     fn lease(&mut self) -> Result<Lease, FactError> {
         let tag = self.byte()?;
         let bound = Bound::of(tag & 0x0f).ok_or(FactError::BadField("lease"))?;
-        let back_to = BackTo::of(tag >> 4).ok_or(FactError::BadField("lease"))?;
-        let party = Party(self.number()?);
-        Ok(Lease {
-            party,
+        let back_to = BackTo::of((tag & !LEASE_GIVEN) >> 4).ok_or(FactError::BadField("lease"))?;
+        let mut lease = Lease {
+            party: Party(self.number()?),
             bound,
             back_to,
             until: self.time()?,
             span_ms: self.number()?,
-        })
+            epoch: 0,
+            since: Ms(0),
+        };
+        if tag & LEASE_GIVEN != 0 {
+            (lease.epoch, lease.since) = (self.number()?, Ms(self.number()?));
+        }
+        Ok(lease)
     }
 
     fn totals(&mut self) -> Result<QueueTotals, FactError> {

@@ -111,6 +111,7 @@ facts! {
     QueueCounted = 0x27,
     ShardCounted = 0x28,
     QueueMaker = 0x29,
+    Reheld = 0x2a,
 }
 
 #[cfg(test)]

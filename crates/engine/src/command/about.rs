@@ -200,6 +200,7 @@ impl Command {
                     StatsOf::Shard => Subject::All,
                     StatsOf::Queue(queue) | StatsOf::Setup(queue) => Subject::Queue(queue),
                     StatsOf::Queues { from } => Subject::Slice(from.0),
+                    StatsOf::Names { shard, .. } => Subject::Slice(*shard),
                     StatsOf::Message(id) => Subject::Message(*id),
                 };
                 (Verb::Stats, subject)
@@ -215,11 +216,12 @@ fn sweep_about(sweep: &Sweep) -> (Verb, Subject<'_>) {
     match &sweep.act {
         // Whoever counts by what is in bodies looks at them.
         SweepAct::Show | SweepAct::Count => (Verb::Peek, queue),
-        SweepAct::Delete => (Verb::Flush, queue),
+        SweepAct::Delete | SweepAct::DeleteReserved => (Verb::Flush, queue),
         SweepAct::Kick => (Verb::Kick, queue),
         SweepAct::Move(to) => (Verb::Move, Subject::Between(&sweep.queue, to)),
         // Where each message goes is looked at with the message.
-        SweepAct::Redrive => (Verb::Move, queue),
+        SweepAct::Redrive { to: Some(to) } => (Verb::Move, Subject::Between(&sweep.queue, to)),
+        SweepAct::Redrive { to: None } => (Verb::Move, queue),
     }
 }
 

@@ -32,16 +32,19 @@ pub enum SweepAct {
     Count,
     /// They are removed. Reserved ones stay.
     Delete,
+    /// Reserved ones are removed from under their leases: for their holders they are gone.
+    DeleteReserved,
     /// Buried and delayed ones are ready again.
     Kick,
     /// They go to the tail of this queue and are ready there. Reserved and
     /// prepared ones stay.
     Move(Name),
     /// Those that came by the dead-letter rule, or because they expired, go
-    /// back to the queue they came from, as a move would bring them there.
-    /// Others stay, as do those that queue cannot be made for, or that the
-    /// caller may not put into.
-    Redrive,
+    /// back to the queue they came from; what was counted of them, and where they came from, is
+    /// forgotten, and they live there as long as what is put now. Others stay, as do those that
+    /// queue cannot be made for, or that the caller may not put into. `to`: all go to this queue
+    /// instead, wherever they came from.
+    Redrive { to: Option<Name> },
 }
 
 impl SweepAct {
@@ -50,8 +53,9 @@ impl SweepAct {
         match self {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => state != ListState::Reserved,
+            SweepAct::DeleteReserved => state == ListState::Reserved,
             SweepAct::Kick => matches!(state, ListState::Buried | ListState::Delayed),
-            SweepAct::Move(_) | SweepAct::Redrive => {
+            SweepAct::Move(_) | SweepAct::Redrive { .. } => {
                 !matches!(state, ListState::Reserved | ListState::Prepared)
             }
         }

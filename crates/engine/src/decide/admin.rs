@@ -256,6 +256,7 @@ impl Engine {
             status: edit.status,
             attrs,
             attachments: edit.attachments,
+            expires: None,
         };
         self.fact(
             cx,

@@ -437,6 +437,7 @@ impl Engine {
             Fact::Removed { at, .. } => (at.id, false),
             Fact::Sent { at, .. } => (at.id, true),
             Fact::Leased { at, .. }
+            | Fact::Reheld { at, .. }
             | Fact::Released { at, .. }
             | Fact::Buried { at, .. }
             | Fact::Archived { at, .. }

@@ -1,7 +1,7 @@
 //! What is done to messages by their own names.
 
 use super::Stop;
-use crate::command::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct, Party, Put};
+use crate::command::{By, ByName, MESSAGE_NAME_BYTES_MAX, NamedAct, Party, Put};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::MessageId;
@@ -32,7 +32,7 @@ impl Engine {
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
             NamedAct::Settle(how) => self.settle(cx, party, id, by_name.by, how),
-            NamedAct::Extend(ms) => Ok(self.extend(cx, id, *ms)?),
+            NamedAct::Extend(ms) => self.extend(cx, party, (id, By::Anyone), *ms),
         }
     }
 

@@ -36,6 +36,7 @@ impl Engine {
                 status,
                 attrs,
                 attachments: None,
+                expires: None,
             };
             let change = Box::new(change);
             self.fact(cx, Fact::Edited { at, change });

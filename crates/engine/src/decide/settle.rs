@@ -5,7 +5,7 @@ use super::admin::merged;
 use crate::command::{BackTo, By, ERROR_BYTES_MAX, How, Party};
 use crate::compound::IntentKind;
 use crate::engine::{Cx, Engine};
-use crate::fact::{Bound, Change, Fact, Journal, Removal, Return, Transfer};
+use crate::fact::{Bound, Change, Fact, Journal, Lease, Removal, Return, Transfer};
 use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
@@ -71,13 +71,14 @@ impl Engine {
         how: &How,
     ) -> Result<Outcome, Stop> {
         let slot = self.found(id)?;
-        if !self.allows(party, id, by) {
-            return Err(Refusal::NotFound.into());
-        }
+        self.may_settle(party, id, by)?;
         let message = self.store.messages.at(slot);
         // Giving back makes sense only for what was taken.
         if message.state != State::Reserved && how.gives_back() {
-            return Err(Refusal::NotFound.into());
+            return Err(match by {
+                By::Lease(_) => Refusal::LeaseOver.into(),
+                By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => Refusal::NotFound.into(),
+            });
         }
         let queue = message.queue;
         self.settle_one(cx, id, how);
@@ -121,17 +122,34 @@ impl Engine {
         Ok(Outcome::Count(count))
     }
 
-    /// True if `party` may act on the message.
-    pub(crate) fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
-        let Some(slot) = self.store.slot(id) else {
-            return false;
-        };
-        match (by, self.store.leases.get(&slot)) {
+    /// Whether `party` may act on the message, and why not.
+    pub(crate) fn may_settle(&self, party: Party, id: MessageId, by: By) -> Result<(), Refusal> {
+        let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
+        let allows = match (by, self.store.leases.get(&slot)) {
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
             (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party && party != Party(0),
             (By::Bearer, Some(lease)) => lease.bound == Bound::Time,
             (By::Owner | By::Bearer, None) => false,
-        }
+            (By::Lease(shown), lease) => {
+                let message = self.store.messages.at(slot);
+                let there = message.place == shown.place
+                    && matches!(message.state, State::Ready | State::Reserved)
+                    && !message.is_expired(self.now);
+                let holds = lease.is_some_and(|lease| {
+                    message.reserves == shown.number && lease.epoch == shown.epoch
+                });
+                if there && !holds && !shown.over {
+                    return Err(Refusal::LeaseOver);
+                }
+                there
+            }
+        };
+        allows.then_some(()).ok_or(Refusal::NotFound)
+    }
+
+    /// True if `party` may act on the message.
+    pub(crate) fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
+        self.may_settle(party, id, by).is_ok()
     }
 
     pub(crate) fn settle_one<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, how: &How) {
@@ -420,7 +438,7 @@ impl Engine {
         }
         let reason = match why {
             Transfer::Failures => self.failures_said(id),
-            Transfer::DeadLetter | Transfer::Command | Transfer::Expired => {
+            Transfer::DeadLetter | Transfer::Command | Transfer::Expired | Transfer::Redriven => {
                 format!("reserved {reserves} times without finish").into_bytes()
             }
         };
@@ -467,7 +485,26 @@ impl Engine {
                 now,
             },
         );
+        if why.lives_anew()
+            && let Some(expires) = self.expiry_in(to)
+            && let Some(at) = self.store.message(id).map(Message::at)
+        {
+            let change = Box::new(Change {
+                now,
+                expires: Some(Some(expires)),
+                ..Change::default()
+            });
+            self.fact(cx, Fact::Edited { at, change });
+        }
         cx.wake(to);
+    }
+
+    /// When a message that begins to live in this queue now is gone.
+    pub(crate) fn expiry_in(&self, queue: QueueId) -> Option<Ms> {
+        let settings = &self.store.seated(queue).live.settings;
+        let spans = [settings.ttl_ms, settings.ttl_max_ms];
+        let least = spans.into_iter().filter(|&ms| ms > 0).min();
+        least.map(|ms| self.after(ms))
     }
 
     pub(crate) fn touch<J: Journal>(
@@ -497,16 +534,49 @@ impl Engine {
     pub(crate) fn extend<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        id: MessageId,
+        party: Party,
+        (id, by): (MessageId, By),
         ms: Option<u64>,
-    ) -> Result<Outcome, Refusal> {
-        let slot = self.store.slot(id).ok_or(Refusal::NotFound)?;
-        let lease = self.store.leases.get(&slot).ok_or(Refusal::NotFound)?;
+    ) -> Result<Outcome, Stop> {
+        let slot = match by {
+            // One that waits may be in a run.
+            By::Lease(_) => self.found(id)?,
+            By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => {
+                self.store.slot(id).ok_or(Refusal::NotFound)?
+            }
+        };
+        self.may_settle(party, id, by)?;
+        let Some(lease) = self.store.leases.get(&slot) else {
+            return match by {
+                By::Lease(_) => Ok(self.hold_again(cx, slot, ms.unwrap_or(0))),
+                By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => {
+                    Err(Refusal::NotFound.into())
+                }
+            };
+        };
         if let Some(ms) = lease.until.map(|_| ms.unwrap_or(lease.span_ms)) {
             let (at, until) = (self.store.messages.at(slot).at(), self.after(ms));
             self.fact(cx, Fact::Touched { at, until });
         }
         Ok(Outcome::Done)
+    }
+
+    /// A message that waits is reserved again, as if its last lease had lasted.
+    fn hold_again<J: Journal>(&mut self, cx: &mut Cx<'_, J>, slot: u32, ms: u64) -> Outcome {
+        let at = self.store.messages.at(slot).at();
+        if ms > 0 {
+            let lease = Lease {
+                party: Party(0),
+                bound: Bound::Time,
+                until: Some(self.after(ms)),
+                span_ms: ms,
+                back_to: BackTo::Place,
+                epoch: 0,
+                since: Ms(0),
+            };
+            self.fact(cx, Fact::Reheld { at, lease });
+        }
+        Outcome::Done
     }
 
     pub(crate) fn delete<J: Journal>(
@@ -523,9 +593,7 @@ impl Engine {
             self.expire(cx, id);
             return Err(Refusal::NotFound.into());
         }
-        if !self.allows(party, id, by) {
-            return Err(Refusal::NotFound.into());
-        }
+        self.may_settle(party, id, by)?;
         self.count_live(queue, |totals| totals.delete_commands += 1);
         self.settle_one(cx, id, &How::Finish);
         // It may have been one lease too many for others.

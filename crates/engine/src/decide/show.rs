@@ -1,5 +1,7 @@
 //! Looking without taking, and numbers.
 
+use std::ops::Bound as Edge;
+
 use smallvec::SmallVec;
 
 use super::Stop;
@@ -7,9 +9,11 @@ use crate::cold::Lane;
 use crate::command::{ListState, Party, Peek, StatsOf};
 use crate::engine::Engine;
 use crate::message::{Message, QueueId, State};
+use crate::name::Name;
 use crate::outcome::{Outcome, Refusal};
+use crate::settings::DeadLetter;
 use crate::stats::{
-    MessageStats, PartyStats, QueuePage, QueueSetup, QueueStats, ShardStats, StatsReply,
+    MessageStats, NamePage, PartyStats, QueuePage, QueueSetup, QueueStats, ShardStats, StatsReply,
 };
 use crate::store::Queue;
 
@@ -135,6 +139,16 @@ impl Engine {
                 Ok(StatsReply::Shard(self.shard_stats()))
             }
             StatsOf::Queues { from } => Ok(StatsReply::Queues(self.queue_page(*from))),
+            StatsOf::Names {
+                shard: _,
+                prefix,
+                after,
+                dead_letter,
+                max,
+            } => {
+                let page = self.name_page(prefix, after.as_ref(), dead_letter.as_ref(), *max);
+                Ok(StatsReply::Names(page))
+            }
         }
     }
 
@@ -178,6 +192,41 @@ impl Engine {
             false if self.shard + 1 < self.shards => Some((self.shard + 1, 0)),
             false => None,
         };
+        page
+    }
+
+    fn name_page(
+        &self,
+        prefix: &[u8],
+        after: Option<&Name>,
+        dead_letter: Option<&Name>,
+        max: u32,
+    ) -> NamePage {
+        const LOOKS: usize = 1024;
+        let mut page = NamePage {
+            next_shard: (self.shard + 1 < self.shards).then_some(self.shard + 1),
+            ..NamePage::default()
+        };
+        let first = Name::new(prefix);
+        let from = match after.filter(|after| **after >= first) {
+            Some(after) => Edge::Excluded(after),
+            None => Edge::Included(&first),
+        };
+        let names = self.store.sorted.range::<Name, _>((from, Edge::Unbounded));
+        let names = names.take_while(|name| name.as_bytes().starts_with(prefix));
+        for (looked, name) in names.enumerate() {
+            if looked >= LOOKS || page.names.len() >= max as usize {
+                return page;
+            }
+            page.next = Some(name.clone());
+            let Ok(id) = self.there(name) else { continue };
+            let rule = &self.store.seated(id).live.settings.dead_letter;
+            let goes = |to| matches!(rule, DeadLetter::To(own) if own == to);
+            if dead_letter.is_none_or(goes) {
+                page.names.push(name.clone());
+            }
+        }
+        page.next = None;
         page
     }
 

@@ -6,8 +6,9 @@ use super::cold::{Cold, Stop};
 use crate::cold::Lane;
 use crate::command::{Caller, Cursor, How, ListState, Sweep, SweepAct, Verb};
 use crate::engine::{Cx, Engine};
-use crate::fact::{Fact, Journal, Transfer};
+use crate::fact::{Fact, Journal, Removal, Transfer};
 use crate::message::{Message, MessageId, QueueId};
+use crate::name::Name;
 use crate::outcome::{Outcome, Swept};
 
 /// Messages looked at in one step: some hundred us.
@@ -36,7 +37,7 @@ impl Engine {
         };
         let slots = self.slots_behind(queue, sweep.state, sweep.after, looks)?;
         // Where they go is found good before the first goes.
-        if let SweepAct::Move(to) = &sweep.act
+        if let SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } = &sweep.act
             && !self.belongs_elsewhere(to)
         {
             let to = self.find_or_make_ours(to)?;
@@ -68,7 +69,7 @@ impl Engine {
                 done.matched += 1;
             }
         }
-        if let SweepAct::Move(to) = &sweep.act
+        if let SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } = &sweep.act
             && let Some(to) = self.store.find(to)
         {
             self.forget_unused(to);
@@ -100,6 +101,12 @@ impl Engine {
                 done.messages.push(message);
             }
             SweepAct::Delete => self.settle_one(cx, id, &How::Finish),
+            SweepAct::DeleteReserved => {
+                let why = Removal::Deleted;
+                self.fact(cx, Fact::Removed { at, why });
+                // It may have been one lease too many for others.
+                cx.wake(at.queue);
+            }
             SweepAct::Kick => {
                 self.fact(cx, Fact::Kicked { at });
                 cx.wake(at.queue);
@@ -114,27 +121,36 @@ impl Engine {
                     true
                 });
             }
-            SweepAct::Redrive => return self.redrive(cx, caller, id),
+            SweepAct::Redrive { to } => return self.redrive(cx, caller, id, to.as_ref()),
         }
         true
     }
 
-    /// Sends a dead letter back to where it came from.
-    fn redrive<J: Journal>(&mut self, cx: &mut Cx<'_, J>, caller: Caller, id: MessageId) -> bool {
-        let message = self.store.message(id);
-        let Some((from, to)) = message.and_then(|m| Some((m.queue, m.came_from()?))) else {
+    /// Sends a dead letter back to where it came from, or to `to`.
+    fn redrive<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        id: MessageId,
+        to: Option<&Name>,
+    ) -> bool {
+        let Some(message) = self.store.message(id) else {
+            return false;
+        };
+        let (from, own) = (message.queue, message.came_from());
+        let Some(to) = to.cloned().or(own) else {
             return false;
         };
         if !to.is_possible() || !self.may(caller.principal, Verb::Put, &to) {
             return false;
         }
         if self.belongs_elsewhere(&to) {
-            self.send(cx, id, to, Transfer::Command);
+            self.send(cx, id, to, Transfer::Redriven);
             return true;
         }
         match self.find_or_make_ours(&to) {
             Ok(to) if to != from => {
-                self.transfer(cx, id, to, Transfer::Command);
+                self.transfer(cx, id, to, Transfer::Redriven);
                 true
             }
             Ok(_) | Err(_) => false,

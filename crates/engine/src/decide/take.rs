@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::claim::Claim;
 use crate::command::{LeaseAsk, LeaseOwner, LeaseTime, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Bound, Fact, Journal, Lease, Removal};
+use crate::fact::{Bound, Fact, Journal, Lease, Removal, Return};
 use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
@@ -375,6 +375,8 @@ impl Engine {
         if handed.is_empty() {
             return Ok(None);
         }
+        let asked = take.lease.as_ref().filter(|_| !take.look);
+        self.end_if_over(cx, asked, &handed);
         let hold = if take.lease.is_some() {
             Hold::Written(newest)
         } else {
@@ -476,8 +478,12 @@ impl Engine {
             LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
+            LeaseTime::Over => 0,
         };
-        let until = (span_ms > 0).then(|| self.after(span_ms));
+        let until = match ask.time {
+            LeaseTime::Over => Some(self.now),
+            _ => (span_ms > 0).then(|| self.after(span_ms)),
+        };
         let bound = match (ask.owner, until) {
             (LeaseOwner::Connection, _) | (LeaseOwner::TimeElseConnection, None) => {
                 Bound::Connection
@@ -491,6 +497,23 @@ impl Engine {
             until,
             span_ms,
             back_to: ask.back_to,
+            epoch: 0,
+            since: Ms(0),
+        }
+    }
+
+    /// Leases that are over in their own step end.
+    fn end_if_over<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        ask: Option<&LeaseAsk>,
+        handed: &[Message],
+    ) {
+        if ask.is_some_and(|ask| ask.time == LeaseTime::Over) {
+            for message in handed {
+                self.give_back(cx, message.id, Return::Timeout);
+                cx.wake(message.queue);
+            }
         }
     }
 
@@ -726,6 +749,7 @@ impl Engine {
             }
         }
         let message = self.hand(cx, party, slot, Some(&ask));
+        self.end_if_over(cx, Some(&ask), std::slice::from_ref(&message));
         let outcome = Outcome::Messages(SmallVec::from_iter([message]));
         Ok(Answer::Now(outcome, Hold::Written(id)))
     }

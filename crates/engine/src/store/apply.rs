@@ -27,6 +27,7 @@ impl Durable {
             }
             Fact::Removed { at, why } => return self.remove(at, why),
             Fact::Leased { at, lease } => self.lease(at, lease),
+            Fact::Reheld { at, lease } => self.rehold(at, lease),
             Fact::Released {
                 at,
                 rank,
@@ -59,16 +60,17 @@ impl Durable {
             } => {
                 self.count(at.queue, |totals| totals.finished += 1);
                 self.untie(at.id);
-                self.restate(at.id, |message| {
+                self.restate(at.id, |message, since| {
                     message.state = if relayed { State::Relayed } else { State::Done };
                     let extra = message.extra_mut();
                     extra.changed = now;
                     extra.status = status;
+                    extra.was_leased(since);
                 });
             }
             Fact::Kicked { at } => {
                 self.count(at.queue, |totals| totals.kicks += 1);
-                self.restate(at.id, |message| {
+                self.restate(at.id, |message, _| {
                     message.state = State::Ready;
                     let extra = message.extra_mut();
                     extra.due = None;
@@ -89,8 +91,10 @@ impl Durable {
                 self.count(message.queue, |totals| totals.moved_in += 1);
                 self.replace(message, None, home);
             }
-            Fact::Committed { at } => self.restate(at.id, |message| message.state = State::Ready),
-            Fact::Edited { at, change } => self.restate(at.id, |message| edit(message, *change)),
+            Fact::Committed { at } => {
+                self.restate(at.id, |message, _| message.state = State::Ready)
+            }
+            Fact::Edited { at, change } => self.restate(at.id, |message, _| edit(message, *change)),
             Fact::Image(message, lease) => self.replace(message, lease, home),
             Fact::Restored(message) => {
                 let known = self.queue(message.queue);
@@ -215,12 +219,14 @@ impl Durable {
     }
 
     /// Takes a message out of its map, changes it, ends its lease unless it is
-    /// still reserved, and enters it again.
-    fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message)) {
+    /// still reserved, and enters it again. `change` is told since when it is
+    /// reserved, 0 if that is not known.
+    fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message, Ms)) {
         let Some(slot) = self.slot(id) else { return };
         self.index_out(slot);
+        let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
         let message = self.messages.at_mut(slot);
-        change(message);
+        change(message, since);
         let reserved = message.state == State::Reserved;
         if !reserved {
             self.lease_out(slot, id);
@@ -276,13 +282,31 @@ impl Durable {
         self.untie_started(at.id);
         let Some(slot) = self.slot(at.id) else { return };
         self.index_out(slot);
+        self.messages.at_mut(slot).reserves += 1;
+        self.reserve(slot, at.id, lease);
+    }
+
+    fn rehold(&mut self, at: At, lease: Lease) {
+        let Some(slot) = self.slot(at.id) else { return };
+        self.index_out(slot);
+        self.lease_out(slot, at.id);
+        self.reserve(slot, at.id, lease);
+    }
+
+    /// Enters a message, which is in no map, as a reserved one.
+    fn reserve(&mut self, slot: u32, id: MessageId, lease: Lease) {
         let message = self.messages.at_mut(slot);
         message.state = State::Reserved;
-        message.reserves += 1;
         if let Some(extra) = &mut message.extra {
             extra.due = None;
         }
-        self.lease_in(slot, at.id, lease);
+        let since = lease.until.map_or(0, |until| until.0);
+        let lease = Lease {
+            epoch: self.epoch,
+            since: Ms(since.saturating_sub(lease.span_ms)),
+            ..lease
+        };
+        self.lease_in(slot, id, lease);
         self.index_in(slot);
     }
 
@@ -297,6 +321,8 @@ impl Durable {
             until: None,
             span_ms: 0,
             back_to: BackTo::Place,
+            epoch: 0,
+            since: Ms(0),
         };
         self.lease_in(slot, at.id, lease);
         self.index_in(slot);
@@ -336,7 +362,7 @@ impl Durable {
         if let Some(queue) = self.queue_mut(at.queue) {
             queue.head = queue.head.min(place);
         }
-        self.restate(at.id, |message| {
+        self.restate(at.id, |message, since| {
             message.state = State::Ready;
             message.rank = rank;
             message.place = place;
@@ -352,6 +378,9 @@ impl Durable {
                     extra.delay_ms = delay_ms;
                 }
                 extra.timeouts += u32::from(why == Return::Timeout);
+                if told {
+                    extra.was_leased(since);
+                }
                 if let Some(error) = failed {
                     extra.failures = extra.failures.saturating_add(1);
                     if !error.is_empty() {
@@ -373,7 +402,7 @@ impl Durable {
         };
         queue.bury_order += 1;
         let order = queue.bury_order;
-        self.restate(at.id, |message| {
+        self.restate(at.id, |message, since| {
             message.state = State::Buried;
             message.rank = rank;
             let extra = message.extra_mut();
@@ -381,6 +410,7 @@ impl Durable {
             extra.bury_order = order;
             extra.buries += 1;
             extra.changed = now;
+            extra.was_leased(since);
             if !reason.is_empty() {
                 extra.status = reason;
             }
@@ -410,8 +440,9 @@ impl Durable {
             self.take_out(slot);
             return;
         }
-        self.restate(at.id, |message| {
+        self.restate(at.id, |message, since| {
             message.depart(from.as_ref(), why, now);
+            message.extra_mut().was_leased(since);
             message.queue = to;
             message.place = place;
         });
@@ -558,6 +589,7 @@ impl Durable {
             queues,
             messages,
             names,
+            sorted,
             counts,
             memory_counts,
             ..
@@ -577,6 +609,7 @@ impl Durable {
         }
         if names.get(&queue.name) == Some(&id) {
             names.remove(&queue.name);
+            sorted.remove(&queue.name);
         }
         for &slot in queue.reserved.values() {
             if let Some(message) = messages.get_mut(slot) {
@@ -608,16 +641,22 @@ impl Message {
         let extra = self.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);
         extra.changed = now;
+        let is_dead_letter = |name: &[u8]| name.starts_with(DEAD_LETTER);
+        if why == Transfer::Redriven {
+            extra.expires = None;
+            extra.failures = 0;
+            extra.attrs.retain(|(name, _)| !is_dead_letter(name));
+            self.reserves = 0;
+            return;
+        }
         let reason: &[u8] = match why {
-            Transfer::Command => return,
+            Transfer::Command | Transfer::Redriven => return,
             Transfer::DeadLetter => b"attempts",
             Transfer::Expired => b"expired",
             Transfer::Failures => b"failures",
         };
         extra.expires = None;
-        extra
-            .attrs
-            .retain(|(name, _)| !name.starts_with(DEAD_LETTER));
+        extra.attrs.retain(|(name, _)| !is_dead_letter(name));
         if extra.failures > 0 {
             let failures = std::mem::take(&mut extra.failures).to_string();
             set_attr(extra, b"dead_letter_failures", failures.as_bytes());
@@ -667,5 +706,8 @@ fn edit(message: &mut Message, change: Change) {
     }
     if let Some(attachments) = change.attachments {
         extra.attachments = attachments;
+    }
+    if let Some(expires) = change.expires {
+        extra.expires = expires;
     }
 }

@@ -133,6 +133,11 @@ impl Store {
         Self(Durable::new(shard, shards))
     }
 
+    /// What is replayed from now on was written in this epoch.
+    pub(crate) fn replays_epoch(&mut self, epoch: u64) {
+        self.0.epoch = self.0.epoch.max(epoch);
+    }
+
     /// The part of a queue that is forgotten at a restart.
     pub(crate) fn live_mut(&mut self, id: QueueId) -> Option<&mut Live> {
         self.0.queue_mut(id).map(|queue| &mut queue.live)

@@ -30,7 +30,7 @@ pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use makers::Maker;
-pub(crate) use outbox::Outbox;
+pub(crate) use outbox::{Outbox, Sent};
 pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
 use tables::Tables;
@@ -66,6 +66,8 @@ pub(crate) struct Durable {
     pub(crate) ids: Ids,
     pub(crate) queues: Vec<Option<Box<Queue>>>,
     pub(crate) names: HashMap<Name, QueueId, Hash>,
+    /// The same names in order, for who pages through them.
+    pub(crate) sorted: BTreeSet<Name>,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
     pub(crate) leases: HashMap<u32, Lease, Hash>,
@@ -175,6 +177,7 @@ impl Durable {
             self.queues.resize_with(at + 1, || None);
         }
         self.names.insert(queue.name.clone(), queue.id);
+        self.sorted.insert(queue.name.clone());
         self.queue_weights.memory += weight::in_memory(&queue.name);
         let id = queue.id;
         self.queues[at] = Some(Box::new(queue));
@@ -195,6 +198,7 @@ impl Durable {
         }
         if self.names.get(&queue.name) == Some(&id) {
             self.names.remove(&queue.name);
+            self.sorted.remove(&queue.name);
         }
         if !queue.live.recorded {
             self.free_queues.push(id);

@@ -20,6 +20,8 @@ use crate::time::Ms;
 pub(crate) struct Sent {
     pub(crate) message: Message,
     pub(crate) to: Name,
+    /// What it goes by; of one whose sending replay has not seen it is a command.
+    pub(crate) why: Transfer,
 }
 
 pub(crate) type Outbox = VecDeque<Sent>;
@@ -29,11 +31,14 @@ impl Durable {
     pub(super) fn send(&mut self, at: At, to: Name, why: Transfer, now: Ms) {
         let from = self.count_out(at.queue, why);
         self.untie(at.id);
-        let Some(mut message) = self.slot(at.id).and_then(|slot| self.take_out(slot)) else {
+        let Some(slot) = self.slot(at.id) else { return };
+        let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
+        let Some(mut message) = self.take_out(slot) else {
             return;
         };
         message.depart(from.as_ref(), why, now);
-        self.set_aside(Sent { message, to });
+        message.extra_mut().was_leased(since);
+        self.set_aside(Sent { message, to, why });
     }
 
     /// The same for a message whose put replay has not seen.
@@ -43,7 +48,8 @@ impl Durable {
             Body::Large(large) if run_of_body(&message).is_none() => Home(home.0.min(large.home())),
             Body::Large(_) | Body::Small(_) => home,
         };
-        self.set_aside(Sent { message, to });
+        let why = Transfer::Command;
+        self.set_aside(Sent { message, to, why });
     }
 
     fn set_aside(&mut self, sent: Sent) {

@@ -153,7 +153,7 @@ impl Durable {
         if slow != self.sums {
             return Err(format!("{slow:?} counted as {:?}", self.sums));
         }
-        if live != self.names.len() {
+        if live != self.names.len() || live != self.sorted.len() {
             return Err(format!("{live} queues and {} names", self.names.len()));
         }
         Ok(())

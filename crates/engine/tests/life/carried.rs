@@ -115,6 +115,74 @@ fn move_all(from: &str, to: &str) -> Command {
     }
 }
 
+/// A dead letter of another shard lives as long as its queue there says, and redriven it begins
+/// anew, known by the id it was first put under all the while.
+#[test]
+fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
+    let (a, b) = names();
+    let mut pair = Pair::new(&[]);
+    let dead = Overrides {
+        dead_letter: Some(DeadLetter::To(b.into())),
+        attempts_max: Some(1),
+        ..Overrides::default()
+    };
+    let brief = Overrides {
+        ttl_ms: Some(500),
+        ..Overrides::default()
+    };
+    for (shard, queue, overrides) in [(0, a, dead), (1, b, brief)] {
+        let (queue, overrides) = (queue.into(), Box::new(overrides));
+        pair.ask(shard, 1, Command::Create { queue, overrides });
+    }
+    let Outcome::Put { id, .. } = pair.ask(0, 1, put(a, "x")) else {
+        panic!("it is stored");
+    };
+    let over = Take {
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Time,
+            time: LeaseTime::Over,
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..quintet_sim::world::plain(a)
+    };
+    pair.ask(0, 1, Command::Take(over));
+    pair.carry(0);
+    let sweep = |act| {
+        Command::Sweep(Box::new(Sweep {
+            queue: b.into(),
+            state: ListState::Ready,
+            filter: Filter::default(),
+            act,
+            after: None,
+            max: 9,
+        }))
+    };
+    let seen = |outcome| match outcome {
+        Outcome::Swept(swept) => swept.messages[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    let there = seen(pair.ask(1, 1, sweep(SweepAct::Show)));
+    let left = there
+        .expires()
+        .expect("its queue says so")
+        .since(pair.0[1].now);
+    assert_eq!((there.born(), left), (id, 500));
+    assert_ne!(there.id, id);
+    assert_eq!(there.came_from(), Some(a.into()));
+    pair.ask(1, 1, sweep(SweepAct::Redrive { to: None }));
+    pair.carry(1);
+    pair.restart();
+    let Outcome::Messages(back) = pair.ask(0, 1, Command::Take(quintet_sim::world::plain(a)))
+    else {
+        panic!("it is back");
+    };
+    let back = &back[0];
+    assert_eq!((back.born(), back.reserves, back.expires()), (id, 0, None));
+    assert_eq!(back.came_from(), None);
+    assert_eq!(back.extra.as_ref().map(|extra| extra.attrs.len()), Some(0));
+}
+
 #[test]
 fn what_is_sent_is_nobodys_until_it_is_carried() {
     let (a, b) = names();

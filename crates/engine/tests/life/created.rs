@@ -148,3 +148,45 @@ fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
     create(&mut w, "q", Overrides::default());
     assert_eq!(told_tags(&mut w, "q"), []);
 }
+
+/// Pages of names, by prefix and by where dead letters go; what is only waited on has no name yet.
+#[test]
+fn names_of_queues_are_told_in_order_by_pages() {
+    let mut w = World::new();
+    for queue in ["b", "a2", "a1", "a10"] {
+        create(&mut w, queue, Overrides::default());
+    }
+    let to_b = Overrides {
+        dead_letter: Some(DeadLetter::To("b".into())),
+        ..Overrides::default()
+    };
+    create(&mut w, "a3", to_b);
+    w.take(1, waiting("a0"));
+    let mut page = |prefix: &str, after: Option<&str>, dead_letter: Option<&str>, max| {
+        let names = StatsOf::Names {
+            shard: 0,
+            prefix: prefix.as_bytes().into(),
+            after: after.map(Name::from),
+            dead_letter: dead_letter.map(Name::from),
+            max,
+        };
+        let Some(Outcome::Stats(stats)) = w.ask(9, Command::Stats(names)) else {
+            panic!("numbers were asked");
+        };
+        let StatsReply::Names(page) = *stats else {
+            panic!("of names");
+        };
+        let word = |name: &Name| String::from_utf8_lossy(name.as_bytes()).into_owned();
+        let names: Vec<String> = page.names.iter().map(word).collect();
+        (names.join(" "), page.next.as_ref().map(word))
+    };
+    let told = |names: &str, next: Option<&str>| (names.to_owned(), next.map(str::to_owned));
+    assert_eq!(page("", None, None, 100), told("a1 a10 a2 a3 b", None));
+    assert_eq!(page("a", None, None, 2), told("a1 a10", Some("a10")));
+    assert_eq!(page("a", Some("a10"), None, 2), told("a2 a3", None));
+    assert_eq!(page("a1", Some("b"), None, 2), told("", None));
+    assert_eq!(page("", None, Some("b"), 100), told("a3", None));
+    w.ask(9, Command::Drop("a2".into()));
+    w.restart();
+    w.verify();
+}

@@ -13,6 +13,7 @@ mod made;
 mod named;
 mod past;
 mod retried;
+mod shown;
 mod swept;
 mod told;
 mod unique;

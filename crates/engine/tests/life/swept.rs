@@ -114,7 +114,7 @@ fn dead_letters_go_back_to_where_they_came_from_and_others_stay() {
     put(&mut w, "dead", "was always here");
     let count = |w: &mut World, queue| all(w, sweep(queue, ListState::Ready, SweepAct::Count)).1;
     assert_eq!((count(&mut w, "dead"), count(&mut w, "a")), (3, 0));
-    let redrive = sweep("dead", ListState::Ready, SweepAct::Redrive);
+    let redrive = sweep("dead", ListState::Ready, SweepAct::Redrive { to: None });
     assert_eq!(all(&mut w, redrive).1, 2);
     let counts = ["dead", "a", "b"].map(|queue| count(&mut w, queue));
     assert_eq!(counts, [1, 1, 1]);
@@ -147,7 +147,7 @@ fn what_somebody_works_on_is_left_alone() {
         SweepAct::Delete,
         SweepAct::Kick,
         SweepAct::Move(Name::from("other")),
-        SweepAct::Redrive,
+        SweepAct::Redrive { to: None },
     ] {
         assert_eq!(all(&mut w, sweep("work", ListState::Reserved, act)).1, 0);
     }

@@ -214,9 +214,10 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             Some(Outcome::Stats(stats)) => match *stats {
                 StatsReply::Shard(stats) => (stats.gauges, stats.totals),
                 StatsReply::Queue(stats) => (stats.gauges, stats.totals),
-                StatsReply::Queues(_) | StatsReply::Message(_) | StatsReply::Setup(_) => {
-                    Default::default()
-                }
+                StatsReply::Queues(_)
+                | StatsReply::Names(_)
+                | StatsReply::Message(_)
+                | StatsReply::Setup(_) => Default::default(),
             },
             // A queue that does not exist is an empty queue.
             _ => Default::default(),

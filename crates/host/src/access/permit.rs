@@ -120,13 +120,14 @@ impl Access<'_> {
     fn what_is_seen(&mut self, principal: Principal, mut outcome: Outcome) -> Outcome {
         if principal != Principal::SERVER
             && let Outcome::Stats(reply) = &mut outcome
-            && let StatsReply::Queues(page) = &mut **reply
         {
-            let all = std::mem::take(&mut page.queues);
-            page.queues = all
-                .into_iter()
-                .filter(|queue| self.may(principal, Verb::Stats, &queue.name))
-                .collect();
+            if let StatsReply::Queues(page) = &mut **reply {
+                page.queues
+                    .retain(|queue| self.may(principal, Verb::Stats, &queue.name));
+            } else if let StatsReply::Names(page) = &mut **reply {
+                page.names
+                    .retain(|name| self.may(principal, Verb::Stats, name));
+            }
         }
         outcome
     }
@@ -136,6 +137,8 @@ impl Access<'_> {
 fn is_list(command: &Command) -> bool {
     matches!(
         command,
-        Command::Stats(quintet_engine::StatsOf::Queues { .. })
+        Command::Stats(
+            quintet_engine::StatsOf::Queues { .. } | quintet_engine::StatsOf::Names { .. }
+        )
     )
 }

@@ -78,7 +78,9 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         ("count", None) => SweepAct::Count,
         ("delete", None) => SweepAct::Delete,
         ("kick", None) => SweepAct::Kick,
-        ("redrive", None) => SweepAct::Redrive,
+        ("redrive", to) => SweepAct::Redrive {
+            to: to.map(|to| name(&to)),
+        },
         ("move", Some(to)) => SweepAct::Move(name(&to)),
         ("move", None) => return Err("to which queue?".to_owned()),
         (other, _) => return Err(format!("\"{other}\" is not an act, or goes to no queue")),
@@ -97,9 +99,10 @@ pub(super) fn read(of: &Value) -> Result<(Command, Bodies), String> {
         SweepAct::Show => ask.max.min(SHOWN_MAX),
         SweepAct::Count
         | SweepAct::Delete
+        | SweepAct::DeleteReserved
         | SweepAct::Kick
         | SweepAct::Move(_)
-        | SweepAct::Redrive => ask.max,
+        | SweepAct::Redrive { .. } => ask.max,
     };
     let command = Command::Sweep(Box::new(Sweep {
         queue: name(&ask.queue),

@@ -113,7 +113,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "ttl",
-        "Time to live of messages put without one; 0: for ever.",
+        "Time to live of messages put without one, and of dead letters from when they come; 0: for ever.",
         ttl_ms,
         duration,
         time

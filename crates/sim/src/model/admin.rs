@@ -78,8 +78,9 @@ impl Model {
         let fits_state = match sweep.act {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => !reserved,
+            SweepAct::DeleteReserved => reserved,
             SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
-            SweepAct::Move(_) | SweepAct::Redrive => {
+            SweepAct::Move(_) | SweepAct::Redrive { .. } => {
                 !reserved && sweep.state != ListState::Prepared
             }
         };
@@ -87,7 +88,7 @@ impl Model {
             return Ok(Outcome::Swept(Box::new(done)));
         }
         let to = match &sweep.act {
-            SweepAct::Move(to) => Some(self.find_or_make(to)?),
+            SweepAct::Move(to) | SweepAct::Redrive { to: Some(to) } => Some(self.find_or_make(to)?),
             _ => None,
         };
         if to == Some(from) {
@@ -105,16 +106,21 @@ impl Model {
                 (SweepAct::Delete, _) => {
                     self.settle(Party(0), id, By::Anyone, How::Finish)?;
                 }
+                (SweepAct::DeleteReserved, _) => {
+                    let queue = self.remove(id).queue;
+                    self.totals(queue).deleted += 1;
+                }
                 (SweepAct::Kick, _) => self.kick_one(id),
                 (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
-                (SweepAct::Redrive, _) => {
+                (SweepAct::Redrive { .. }, Some(to)) => self.transfer(id, to, Transfer::Redriven),
+                (SweepAct::Redrive { .. }, None) => {
                     let extra = message.extra.unwrap_or_default();
                     let mut attrs = extra.attrs.iter();
                     let from_attr = attrs.find(|(name, _)| **name == *b"dead_letter_queue");
                     let name = from_attr.map(|(_, name)| Name::new(name));
                     let made = name.and_then(|name| self.find_or_make(&name).ok());
                     match made.filter(|to| *to != from) {
-                        Some(to) => self.transfer(id, to, Transfer::Command),
+                        Some(to) => self.transfer(id, to, Transfer::Redriven),
                         None => continue,
                     }
                 }

@@ -55,6 +55,20 @@ pub struct Held {
     back_to: BackTo,
     /// Its turn among all leases.
     turn: u64,
+    /// The process that gave it, and when; 0: it had no deadline.
+    epoch: u64,
+    since: Ms,
+}
+
+impl Item {
+    /// Its lease is over, and somebody was told.
+    fn end_lease(&mut self) {
+        let since = self.lease.take().map_or(Ms(0), |lease| lease.since);
+        let extra = self.message.extra_mut();
+        if extra.first_leased == Ms(0) {
+            extra.first_leased = since;
+        }
+    }
 }
 
 /// A stored message.
@@ -126,6 +140,8 @@ pub struct Model {
     /// The place of what has come back to a tail in this step.
     tail: Option<u64>,
     idle_scan: Ms,
+    /// Of this process.
+    epoch: u64,
 }
 
 /// How often idle queues are looked for, ms.
@@ -149,6 +165,7 @@ impl Model {
             turns: 0,
             tail: None,
             idle_scan: Ms(0),
+            epoch: 0,
         }
     }
 
@@ -184,7 +201,7 @@ impl Model {
             Command::Settle { id, by, how } => self.settle(party, id, by, how)?,
             Command::SettleHeld { queue, how, max } => self.settle_held(party, queue, how, max),
             Command::Touch(id) => self.touch(party, id)?,
-            Command::Extend { id, ms } => self.extend(id, ms)?,
+            Command::Extend { id, by, ms } => self.extend((party, by), id, ms)?,
             Command::Progress {
                 id,
                 by,
@@ -303,6 +320,7 @@ impl Model {
             .retain(|item| !(item.message.is_doomed() && forgets_doomed));
         self.next_id = self.known;
         self.idle_scan = Ms(0);
+        self.epoch += 1;
 
         let bound = |item: &&Item| item.lease.as_ref().is_some_and(|l| l.bound != Bound::Time);
         let mut lost: Vec<MessageId> = self

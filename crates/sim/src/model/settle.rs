@@ -8,7 +8,7 @@ use quintet_engine::{
 };
 
 use super::put::due;
-use super::{IDLE_SCAN_MS, Item, Model};
+use super::{Held, IDLE_SCAN_MS, Item, Model};
 
 impl Model {
     pub(super) fn settle(
@@ -20,8 +20,12 @@ impl Model {
     ) -> Result<Outcome, Refusal> {
         let reserved = self.message(id)?.state == State::Reserved;
         let releases = matches!(how, How::Release { .. } | How::Fail { .. });
-        if !self.allows(party, id, by) || (releases && !reserved) {
-            return Err(Refusal::NotFound);
+        self.may_settle(party, id, by)?;
+        if releases && !reserved {
+            return Err(match by {
+                By::Lease(_) => Refusal::LeaseOver,
+                _ => Refusal::NotFound,
+            });
         }
         self.settle_one(id, how);
         Ok(Outcome::Done)
@@ -82,7 +86,7 @@ impl Model {
         match by_name.act {
             NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
             NamedAct::Settle(how) => self.settle(party, message.id, by_name.by, how),
-            NamedAct::Extend(ms) => self.extend(message.id, ms),
+            NamedAct::Extend(ms) => self.extend((party, By::Anyone), message.id, ms),
         }
     }
 
@@ -100,8 +104,34 @@ impl Model {
         place as i64
     }
 
-    pub(super) fn extend(&mut self, id: MessageId, ms: Option<u64>) -> Result<Outcome, Refusal> {
-        let now = self.now;
+    pub(super) fn extend(
+        &mut self,
+        (party, by): (Party, By),
+        id: MessageId,
+        ms: Option<u64>,
+    ) -> Result<Outcome, Refusal> {
+        let (now, epoch) = (self.now, self.epoch);
+        self.may_settle(party, id, by)?;
+        if let (By::Lease(_), State::Ready, Some(ms)) = (by, self.message(id)?.state, ms) {
+            let turn = self.turn();
+            let item = self.item_mut(id);
+            item.message.state = State::Reserved;
+            item.message.extra_mut().due = None;
+            item.lease = Some(Held {
+                party: Party(0),
+                bound: Bound::Time,
+                until: Some(now + ms),
+                span_ms: ms,
+                back_to: BackTo::Place,
+                turn,
+                epoch,
+                since: now,
+            });
+            return Ok(Outcome::Done);
+        }
+        if let (By::Lease(_), State::Ready) = (by, self.message(id)?.state) {
+            return Ok(Outcome::Done);
+        }
         let item = self.items.iter_mut().find(|item| item.message.id == id);
         let lease = item.and_then(|item| item.lease.as_mut());
         let lease = lease.ok_or(Refusal::NotFound)?;
@@ -154,13 +184,31 @@ impl Model {
     }
 
     fn allows(&self, party: Party, id: MessageId, by: By) -> bool {
-        let lease = self.item(id).and_then(|item| item.lease.as_ref());
-        match (by, lease) {
+        self.may_settle(party, id, by).is_ok()
+    }
+
+    fn may_settle(&self, party: Party, id: MessageId, by: By) -> Result<(), Refusal> {
+        let item = self.item(id).ok_or(Refusal::NotFound)?;
+        let (lease, message) = (item.lease.as_ref(), &item.message);
+        let allows = match (by, lease) {
+            (By::Lease(shown), _) => {
+                let waits = matches!(message.state, State::Ready | State::Reserved);
+                let holds = lease.is_some_and(|lease| lease.epoch == shown.epoch)
+                    && message.reserves == shown.number;
+                if !waits || message.place() != shown.place || message.is_expired(self.now) {
+                    return Err(Refusal::NotFound);
+                }
+                if !holds && !shown.over {
+                    return Err(Refusal::LeaseOver);
+                }
+                true
+            }
             (By::Anyone, _) | (By::OwnerOrFree, None) => true,
             (By::Bearer, Some(lease)) => lease.bound == Bound::Time,
             (By::Owner | By::Bearer, None) => false,
             (By::Owner | By::OwnerOrFree, Some(lease)) => lease.party == party,
-        }
+        };
+        allows.then_some(()).ok_or(Refusal::NotFound)
     }
 
     pub(super) fn name_of(&self, id: MessageId) -> Name {
@@ -190,7 +238,7 @@ impl Model {
                 item.message.state = if relayed { State::Relayed } else { State::Done };
                 let extra = item.message.extra_mut();
                 (extra.changed, extra.status) = (now, status);
-                item.lease = None;
+                item.end_lease();
                 self.totals(queue).finished += 1;
             }
             How::Release {
@@ -230,7 +278,8 @@ impl Model {
         if !reason.is_empty() {
             extra.status = reason;
         }
-        (item.lease, item.turn) = (None, turn);
+        item.end_lease();
+        item.turn = turn;
         self.totals(queue).buries += 1;
     }
 
@@ -332,8 +381,12 @@ impl Model {
         let queue = item.message.queue;
         let says = item
             .lease
-            .take()
+            .as_ref()
             .map_or(BackTo::Place, |lease| lease.back_to);
+        match why {
+            Return::Released | Return::Timeout => item.end_lease(),
+            Return::Lost | Return::Withheld => item.lease = None,
+        }
         item.message.state = State::Ready;
         item.message.rank = rank;
         let extra = item.message.extra_mut();
@@ -416,18 +469,24 @@ impl Model {
         let from = self.item_mut(id).message.queue;
         let from_name = self.queue(from).name.clone();
         let item = self.item_mut(id);
-        item.lease = None;
+        item.end_lease();
         item.message.state = State::Ready;
         item.message.queue = to;
         item.message.set_decided(place, item.message.is_doomed());
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);
-        if why != Transfer::Command {
+        if why == Transfer::Redriven {
+            (extra.failures, extra.expires) = (0, None);
+            extra
+                .attrs
+                .retain(|(name, _)| !name.starts_with(b"dead_letter_"));
+            item.message.reserves = 0;
+        } else if why != Transfer::Command {
             let reason = match why {
                 Transfer::DeadLetter => "attempts",
                 Transfer::Failures => "failures",
-                Transfer::Expired | Transfer::Command => "expired",
+                Transfer::Expired | Transfer::Command | Transfer::Redriven => "expired",
             };
             extra.expires = None;
             extra
@@ -454,6 +513,12 @@ impl Model {
             }
             extra.attrs.sort();
             item.message.reserves = 0;
+        }
+        if why.is_dead_letter() || why == Transfer::Redriven {
+            let (settings, now) = (self.settings_of(to), self.now);
+            let spans = [settings.ttl_ms, settings.ttl_max_ms];
+            let least = spans.into_iter().filter(|&ms| ms > 0).min();
+            self.item_mut(id).message.extra_mut().expires = least.map(|ms| now + ms);
         }
         let totals = self.totals(from);
         totals.moved_out += 1;

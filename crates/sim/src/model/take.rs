@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use quintet_engine::{
     Bound, End, LeaseAsk, LeaseOwner, LeaseTime, Message, MessageId, Ms, Name, Outcome, Party,
-    Pick, QueueId, Refusal, State, Take, Wait,
+    Pick, QueueId, Refusal, Return, State, Take, Wait,
 };
 
 use super::{Held, Item, Model, Waiter};
@@ -221,6 +221,12 @@ impl Model {
                 });
             }
         }
+        let over = |ask: LeaseAsk| ask.time == LeaseTime::Over;
+        if take.lease.is_some_and(over) {
+            for message in &handed {
+                self.give_back(message.id, Return::Timeout);
+            }
+        }
         (!handed.is_empty()).then(|| Outcome::Messages(handed.into_iter().collect()))
     }
 
@@ -319,7 +325,8 @@ impl Model {
 
     fn lease(&mut self, party: Party, id: MessageId, ask: &LeaseAsk) -> Message {
         let turn = self.turn();
-        let (now, queue) = (self.now, self.item_mut(id).message.queue);
+        let (now, epoch) = (self.now, self.epoch);
+        let queue = self.item_mut(id).message.queue;
         let default = self.settings_of(queue).default_ttr_ms;
         self.totals(queue).leases += 1;
         self.queue_mut(queue).used = now;
@@ -330,11 +337,16 @@ impl Model {
             LeaseTime::TtrOrDefault => item.message.ttr_ms.unwrap_or(default),
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => item.message.ttr_ms.unwrap_or(ms),
+            LeaseTime::Over => 0,
+        };
+        let until = match ask.time {
+            LeaseTime::Over => Some(now),
+            _ => (span_ms > 0).then(|| now + span_ms),
         };
         let bound = match ask.owner {
             LeaseOwner::Connection => Bound::Connection,
             LeaseOwner::Process => Bound::Process,
-            LeaseOwner::TimeElseConnection if span_ms == 0 => Bound::Connection,
+            LeaseOwner::TimeElseConnection if until.is_none() => Bound::Connection,
             LeaseOwner::Time | LeaseOwner::TimeElseConnection => Bound::Time,
         };
         item.message.state = State::Reserved;
@@ -343,10 +355,12 @@ impl Model {
         item.lease = Some(Held {
             party,
             bound,
-            until: (span_ms > 0).then(|| now + span_ms),
+            until,
             span_ms,
             back_to: ask.back_to,
             turn,
+            epoch,
+            since: until.map_or(Ms(0), |until| Ms(until.0 - span_ms)),
         });
         let mut handed = item.message.clone();
         if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
@@ -376,8 +390,10 @@ impl Model {
         if ask.held_max > 0 && held.count() >= ask.held_max as usize {
             return Err(Refusal::HeldLimit);
         }
-        Ok(Outcome::Messages(
-            [self.lease(party, id, &ask)].into_iter().collect(),
-        ))
+        let handed = self.lease(party, id, &ask);
+        if ask.time == LeaseTime::Over {
+            self.give_back(id, Return::Timeout);
+        }
+        Ok(Outcome::Messages([handed].into_iter().collect()))
     }
 }

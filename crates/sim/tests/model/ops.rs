@@ -37,12 +37,22 @@ pub(crate) enum Op {
     Unload(usize),
 }
 
+/// Which lease is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) earlier: u32,
+    pub(crate) other_epoch: bool,
+    pub(crate) over: bool,
+}
+
 /// A command on one message.
 #[derive(Clone, Debug)]
 pub(crate) enum On {
     Settle(By, How),
     Touch,
-    Extend(Option<u64>),
+    Extend(By, Option<u64>),
+    /// By the lease it has, or had so many leases ago, or the same of another process.
+    Shown(Shown, Box<On>),
     Progress(By, Option<u8>, Option<&'static str>),
     Reserve(LeaseAsk),
     Peek,
@@ -58,7 +68,9 @@ impl On {
         match self {
             On::Settle(by, how) => Command::Settle { id, by, how },
             On::Touch => Command::Touch(id),
-            On::Extend(ms) => Command::Extend { id, ms },
+            On::Extend(by, ms) => Command::Extend { id, by, ms },
+            // The world knows its lease.
+            On::Shown(_, on) => on.command(id),
             On::Progress(by, percent, text) => Command::Progress {
                 id,
                 by,
@@ -251,6 +263,7 @@ fn ask() -> impl Strategy<Value = LeaseAsk> {
         LeaseTime::Fixed(10),
         LeaseTime::Fixed(25),
         LeaseTime::TtrElse(12),
+        LeaseTime::Over,
     ]);
     (owner, time, back_to(), of(&[0, 0, 0, 1, 2])).prop_map(|(owner, time, back_to, held_max)| {
         LeaseAsk {
@@ -516,9 +529,10 @@ fn sweep() -> impl Strategy<Value = Sweep> {
     let act = prop_oneof![
         1 => Just(SweepAct::Count),
         1 => Just(SweepAct::Delete),
+        1 => Just(SweepAct::DeleteReserved),
         1 => Just(SweepAct::Kick),
         1 => name().prop_map(SweepAct::Move),
-        2 => Just(SweepAct::Redrive),
+        2 => prop::option::weighted(0.3, name()).prop_map(|to| SweepAct::Redrive { to }),
     ];
     let filter = (
         prop::option::weighted(0.2, text()),
@@ -541,11 +555,32 @@ fn sweep() -> impl Strategy<Value = Sweep> {
     })
 }
 
+fn shown() -> impl Strategy<Value = Shown> {
+    (of(&[0, 0, 0, 1]), prop::bool::weighted(0.1), any::<bool>()).prop_map(
+        |(earlier, other_epoch, over)| Shown {
+            earlier,
+            other_epoch,
+            over,
+        },
+    )
+}
+
+/// Its right is put in when the lease is known.
+fn shown_act() -> impl Strategy<Value = On> {
+    let by = By::Anyone;
+    prop_oneof![
+        2 => how().prop_map(move |how| On::Settle(by, how)),
+        2 => of(&[None, Some(1), Some(40)]).prop_map(move |ms| On::Extend(by, ms)),
+        1 => Just(On::Delete(by)),
+    ]
+}
+
 fn on() -> impl Strategy<Value = On> {
     prop_oneof![
         8 => (by(), how()).prop_map(|(by, how)| On::Settle(by, how)),
         1 => Just(On::Touch),
-        1 => of(&[None, Some(1), Some(40)]).prop_map(On::Extend),
+        1 => of(&[None, Some(1), Some(40)]).prop_map(|ms| On::Extend(By::Anyone, ms)),
+        8 => (shown(), shown_act()).prop_map(|(shown, on)| On::Shown(shown, Box::new(on))),
         1 => (by(), of(&[None, Some(0), Some(100)]), of(&[None, Some(""), Some("half")]))
             .prop_map(|(by, percent, text)| On::Progress(by, percent, text)),
         3 => ask().prop_map(On::Reserve),

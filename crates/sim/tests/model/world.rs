@@ -4,16 +4,16 @@ use proptest::prelude::*;
 use quintet_engine::*;
 use quintet_sim::model::Model;
 
-use super::ops::Op;
+use super::ops::{On, Op, Shown};
 use super::runs::Runs;
 
 pub(crate) type Checked = Result<(), TestCaseError>;
 
-/// A segment of the log: groups of facts, one a step.
+/// A segment of the log: groups of facts, one a step, with the epoch of each.
 #[derive(Default)]
 pub(super) struct Segment {
     pub(super) home: Home,
-    groups: Vec<Vec<Fact>>,
+    groups: Vec<(u64, Vec<Fact>)>,
 }
 
 /// Everything, and a clock that only the steps move.
@@ -58,7 +58,11 @@ impl World {
                 } else {
                     self.model.items[usize::from(pick) % count].message.id
                 };
-                self.ask(seat, on.command(id))?;
+                let command = match on {
+                    On::Shown(shown, on) => self.by_lease(id, shown, on.command(id)),
+                    on => on.command(id),
+                };
+                self.ask(seat, command)?;
             }
             Op::Restore => self.restore()?,
             Op::Pass(ms) => self.pass(ms)?,
@@ -139,7 +143,7 @@ impl World {
 
     pub(super) fn record(&mut self, group: Vec<Fact>) {
         if let (Some(segment), false) = (self.log.last_mut(), group.is_empty()) {
-            segment.groups.push(group);
+            segment.groups.push((self.core.engine.epoch(), group));
         }
     }
 
@@ -210,7 +214,7 @@ impl World {
         self.core.engine.set_home(home);
         self.log.push(Segment {
             home,
-            groups: vec![group],
+            groups: vec![(self.core.engine.epoch(), group)],
         });
     }
 
@@ -239,7 +243,11 @@ impl World {
         engine.set_wall_ahead(self.model.wall_ahead);
         for segment in &self.log {
             engine.set_home(segment.home);
-            for fact in segment.groups.iter().flatten() {
+            let groups = segment.groups.iter();
+            for (epoch, fact) in
+                groups.flat_map(|(epoch, facts)| facts.iter().map(move |fact| (epoch, fact)))
+            {
+                engine.replays_epoch(*epoch);
                 let mut bytes = Vec::new();
                 fact.encode(&mut bytes);
                 let mut rest = bytes.as_slice();
@@ -282,15 +290,16 @@ impl World {
 
     /// A log cut after any group still gives a sound engine that can begin.
     pub(crate) fn check_every_cut(&self) -> Checked {
-        let groups: Vec<(Home, &Vec<Fact>)> = self
+        let groups: Vec<(Home, &(u64, Vec<Fact>))> = self
             .log
             .iter()
             .flat_map(|segment| segment.groups.iter().map(|group| (segment.home, group)))
             .collect();
         for cut in (0..=groups.len()).rev().step_by(groups.len() / 8 + 1) {
             let mut engine = self.core.fresh();
-            for (home, group) in &groups[..cut] {
-                for fact in *group {
+            for (home, (epoch, group)) in &groups[..cut] {
+                engine.replays_epoch(*epoch);
+                for fact in group {
                     engine.replay(fact.clone(), *home);
                 }
             }
@@ -413,6 +422,26 @@ impl World {
 
     /// Without what each side numbers for itself, and with a due time only
     /// while it is still to come.
+    /// The command with the right of whoever shows this lease of its message.
+    fn by_lease(&self, id: MessageId, shown: Shown, mut command: Command) -> Command {
+        let own = self.model.items.iter().find(|item| item.message.id == id);
+        let lease = By::Lease(LeaseRef {
+            place: own.map_or(0, |item| item.message.place()),
+            number: own
+                .map_or(0, |item| item.message.reserves)
+                .wrapping_sub(shown.earlier),
+            epoch: self.core.engine.epoch() + u64::from(shown.other_epoch),
+            over: shown.over,
+        });
+        if let Command::Settle { by, .. }
+        | Command::Extend { by, .. }
+        | Command::Delete { by, .. } = &mut command
+        {
+            *by = lease;
+        }
+        command
+    }
+
     fn plain_message(&self, mut message: Message) -> Message {
         message.queue = QueueId(0);
         message.set_decided(message.place(), message.is_doomed());

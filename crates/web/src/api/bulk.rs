@@ -73,7 +73,7 @@ pub(super) async fn act(
     let act = match (act.as_str(), given.to) {
         ("purge", None) => SweepAct::Delete,
         ("kick", None) => SweepAct::Kick,
-        ("redrive", None) => SweepAct::Redrive,
+        ("redrive", None) => SweepAct::Redrive { to: None },
         ("move", Some(to)) => SweepAct::Move(read::queue(&to)?),
         ("move", None) => return Err(Problem::field("to", "a move goes to a queue")),
         ("purge" | "kick" | "redrive", Some(_)) => {

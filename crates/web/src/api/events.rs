@@ -111,6 +111,7 @@ impl Api {
                 StatsReply::Shard(_)
                 | StatsReply::Queues(_)
                 | StatsReply::Message(_)
+                | StatsReply::Names(_)
                 | StatsReply::Setup(_) => Err(Refusal::NotFound),
             },
             Some((Outcome::Refused(refusal), _)) => Err(refusal),

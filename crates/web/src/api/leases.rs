@@ -292,6 +292,9 @@ pub(super) async fn extend(
 ) -> Result<Response, Problem> {
     let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
     let ms = lease_ms(given.lease_ms)?;
-    api.settle(&visitor, &token, |id| Command::Extend { id, ms })
-        .await
+    api.settle(&visitor, &token, |id| {
+        let by = By::Anyone;
+        Command::Extend { id, by, ms }
+    })
+    .await
 }

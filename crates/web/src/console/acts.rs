@@ -299,7 +299,7 @@ async fn sweep(
         (Act::Purge | Act::Delete | Act::Drop, _) => SweepAct::Delete,
         (Act::Move, Some(to)) => SweepAct::Move(to),
         (Act::Retry, _) => SweepAct::Kick,
-        (Act::Redrive, _) => SweepAct::Redrive,
+        (Act::Redrive, _) => SweepAct::Redrive { to: None },
         (Act::Move, None) => return Err(Problem::unexpected()),
     };
     for state in &question.states {
@@ -394,7 +394,14 @@ fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)>
             }),
             "Put back: its lease is over.",
         ),
-        "extend" => (Command::Extend { id, ms: None }, "Its lease begins again."),
+        "extend" => (
+            Command::Extend {
+                id,
+                by: By::Anyone,
+                ms: None,
+            },
+            "Its lease begins again.",
+        ),
         "bury" => (
             settle(How::Bury {
                 rank: None,

@@ -124,6 +124,7 @@ impl BeanstalkReply {
                 StatsReply::Shard(_)
                 | StatsReply::Queue(_)
                 | StatsReply::Queues(_)
+                | StatsReply::Names(_)
                 | StatsReply::Setup(_) => {
                     output.put(INTERNAL_ERROR);
                 }

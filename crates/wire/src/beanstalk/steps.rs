@@ -70,6 +70,7 @@ fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
         StatsReply::Shard(_)
         | StatsReply::Queue(_)
         | StatsReply::Message(_)
+        | StatsReply::Names(_)
         | StatsReply::Setup(_) => None,
     }
 }

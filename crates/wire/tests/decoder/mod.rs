@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use quintet_engine::{
-    Answer, Body, Caller, Command, LargeBody, Message, MessageId, MessageStats, Ms, Name, Outcome,
-    Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
+    Answer, Body, Caller, Command, LargeBody, Message, MessageId, MessageStats, Ms, Name, NamePage,
+    Outcome, Put, QueuePage, QueueStats, Refusal, Settings, ShardStats, StatsOf, StatsReply, Take,
 };
 use quintet_sim::world::World;
 use quintet_wire::{
@@ -233,6 +233,7 @@ fn numbers(of: &StatsOf) -> StatsReply {
     match of {
         StatsOf::Shard => StatsReply::Shard(ShardStats::default()),
         StatsOf::Queues { .. } => StatsReply::Queues(QueuePage::default()),
+        StatsOf::Names { .. } => StatsReply::Names(NamePage::default()),
         StatsOf::Queue(name) => StatsReply::Queue(QueueStats {
             name: name.clone(),
             ..QueueStats::default()

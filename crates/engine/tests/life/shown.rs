@@ -1,0 +1,248 @@
+//! Leases that are settled, extended and ended by whoever shows them, leases that are over as they
+//! are given, and what is remembered of a message's first.
+
+use quintet_engine::*;
+use quintet_sim::world::{World, plain, reserve, waiting};
+
+/// A lease of time alone.
+fn for_ms(queue: &str, time: LeaseTime) -> Take {
+    Take {
+        lease: Some(LeaseAsk {
+            owner: LeaseOwner::Time,
+            time,
+            back_to: BackTo::Place,
+            held_max: 0,
+        }),
+        ..plain(queue)
+    }
+}
+
+fn receive(w: &mut World, take: Take) -> Message {
+    match w.ask(1, Command::Take(take)) {
+        Some(Outcome::Messages(handed)) => handed[0].clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn shown(w: &World, message: &Message, over: bool) -> By {
+    By::Lease(LeaseRef {
+        place: message.place(),
+        number: message.reserves,
+        epoch: w.engine.epoch(),
+        over,
+    })
+}
+
+fn delete(w: &mut World, id: MessageId, by: By) -> Option<Outcome> {
+    w.ask(7, Command::Delete { id, by })
+}
+
+fn extend(w: &mut World, id: MessageId, by: By, ms: u64) -> Option<Outcome> {
+    let ms = Some(ms);
+    w.ask(7, Command::Extend { id, by, ms })
+}
+
+fn refused(refusal: Refusal) -> Option<Outcome> {
+    Some(Outcome::Refused(refusal))
+}
+
+const TEN: LeaseTime = LeaseTime::Fixed(10_000);
+
+#[test]
+fn whoever_shows_a_lease_settles_it_whoever_holds_it() {
+    let mut w = World::new();
+    w.put("q", "x");
+    let message = receive(&mut w, for_ms("q", TEN));
+    let by = shown(&w, &message, false);
+    let (id, how) = (message.id, How::Finish);
+    assert_eq!(
+        w.ask(7, Command::Settle { id, by, how }),
+        Some(Outcome::Done)
+    );
+    assert_eq!(delete(&mut w, id, by), refused(Refusal::NotFound));
+}
+
+#[test]
+fn a_lease_that_is_over_is_told_from_a_message_that_is_gone() {
+    let mut w = World::new();
+    w.put("q", "x");
+    let first = receive(&mut w, for_ms("q", TEN));
+    let (strict, lax) = (shown(&w, &first, false), shown(&w, &first, true));
+    w.wait(10_000);
+    let over = refused(Refusal::LeaseOver);
+    assert_eq!(delete(&mut w, first.id, strict), over);
+    assert_eq!(extend(&mut w, first.id, strict, 5), over);
+    let second = receive(&mut w, for_ms("q", TEN));
+    assert_eq!(second.reserves, 2);
+    assert_eq!(delete(&mut w, first.id, strict), over);
+    // Another one's by now: who may show old ones deletes it all the same.
+    assert_eq!(delete(&mut w, first.id, lax), Some(Outcome::Done));
+    assert_eq!(delete(&mut w, first.id, lax), refused(Refusal::NotFound));
+}
+
+/// A lease is answered when it is written: a power cut may take it, and the next one gets its number.
+#[test]
+fn a_lease_of_another_process_is_another_one() {
+    let mut w = World::new();
+    w.put("q", "x");
+    let facts = w.facts.len();
+    let lost = receive(&mut w, for_ms("q", TEN));
+    let by = shown(&w, &lost, false);
+    w.facts.truncate(facts);
+    w.restart();
+    let again = receive(&mut w, for_ms("q", TEN));
+    assert_eq!((again.id, again.reserves), (lost.id, lost.reserves));
+    assert_eq!(delete(&mut w, lost.id, by), refused(Refusal::LeaseOver));
+    // One that is kept outlives the process that gave it.
+    let kept = shown(&w, &again, false);
+    w.restart();
+    assert_eq!(delete(&mut w, again.id, kept), Some(Outcome::Done));
+}
+
+#[test]
+fn a_move_ends_what_is_shown() {
+    let mut w = World::new();
+    w.put("q", "x");
+    let message = receive(&mut w, for_ms("q", TEN));
+    let by = shown(&w, &message, true);
+    w.wait(10_000);
+    let (id, to) = (message.id, "q".into());
+    w.ask(9, Command::Move { id, to });
+    assert_eq!(delete(&mut w, id, by), refused(Refusal::NotFound));
+}
+
+#[test]
+fn an_extended_lease_that_is_over_hides_the_message_again_under_its_number() {
+    let mut w = World::new();
+    w.put("q", "x");
+    let message = receive(&mut w, for_ms("q", TEN));
+    let by = shown(&w, &message, true);
+    w.wait(10_000);
+    assert_eq!(extend(&mut w, message.id, by, 2000), Some(Outcome::Done));
+    assert_eq!(w.pop("q"), "empty");
+    w.restart();
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(2000);
+    let next = receive(&mut w, for_ms("q", TEN));
+    assert_eq!(next.reserves, 2);
+    // Whoever's it is: it lasts as long as was said last.
+    assert_eq!(extend(&mut w, message.id, by, 1000), Some(Outcome::Done));
+    w.wait(1000);
+    assert_eq!(w.pop("q"), "x");
+}
+
+#[test]
+fn a_lease_that_is_over_as_it_is_given_counts_and_shows_each_once() {
+    let mut w = World::new();
+    w.put("q", "a");
+    w.put("q", "b");
+    let take = Take {
+        messages_max: 10,
+        ..for_ms("q", LeaseTime::Over)
+    };
+    assert_eq!(w.take(1, take.clone()), "a+b");
+    assert_eq!(w.take(1, take.clone()), "a+b");
+    assert_eq!(receive(&mut w, take).reserves, 3);
+    let waits = Take {
+        wait: Wait::Forever,
+        ..for_ms("r", LeaseTime::Over)
+    };
+    // Of two that wait both see it; who takes it away ends that.
+    assert_eq!(w.take(1, waits.clone()), "waits");
+    assert_eq!(w.take(2, waits), "waits");
+    assert_eq!(w.take(3, waiting("r")), "waits");
+    w.put("r", "c");
+    let seen: Vec<_> = [1, 2, 3].map(|party| (party, "c".to_owned())).into();
+    assert_eq!(w.delivered(), seen);
+}
+
+#[test]
+fn too_many_such_leases_are_too_many_attempts() {
+    let mut w = World::new();
+    let overrides = Overrides {
+        attempts_max: Some(2),
+        dead_letter: Some(DeadLetter::To("dead".into())),
+        ..Overrides::default()
+    };
+    let (queue, overrides) = ("q".into(), Box::new(overrides));
+    w.ask(9, Command::Create { queue, overrides });
+    w.put("q", "x");
+    assert_eq!(w.take(1, for_ms("q", LeaseTime::Over)), "x");
+    assert_eq!(w.take(1, for_ms("q", LeaseTime::Over)), "x");
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(w.pop("dead"), "x");
+}
+
+#[test]
+fn when_a_message_was_first_leased_is_remembered() {
+    let mut w = World::new();
+    w.put("q", "x");
+    let began = w.now;
+    let extra = |message: &Message| message.extra.clone().unwrap_or_default();
+    let first = receive(&mut w, for_ms("q", TEN));
+    assert_eq!(extra(&first).first_leased, Ms(0));
+    w.wait(4000);
+    let by = shown(&w, &first, false);
+    extend(&mut w, first.id, by, 10_000);
+    w.restart();
+    w.wait(10_000);
+    for _ in 0..2 {
+        let next = receive(&mut w, for_ms("q", TEN));
+        assert_eq!(extra(&next).first_leased, began);
+        w.wait(10_000);
+    }
+}
+
+/// What a message holds that a connection took: nothing is known of a lease without a deadline.
+#[test]
+fn a_lease_without_a_deadline_has_no_beginning() {
+    let mut w = World::new();
+    let put = Put {
+        ttr_ms: Some(0),
+        ..Put::new("q".into(), Body::new(b"x"))
+    };
+    let id = w.put_as(put);
+    assert_eq!(w.take(1, reserve("q")), "x");
+    let (by, how) = (By::Owner, release());
+    w.ask(1, Command::Settle { id, by, how });
+    let message = receive(&mut w, for_ms("q", TEN));
+    let extra = message.extra.expect("it was released");
+    assert_eq!((extra.releases, extra.first_leased), (1, Ms(0)));
+}
+
+fn release() -> How {
+    How::Release {
+        rank: None,
+        due: When::Now,
+        back_to: None,
+    }
+}
+
+/// All that is reserved is removed from under its leases, which frees their places for others.
+#[test]
+fn what_is_reserved_is_removed_by_a_sweep_of_its_own() {
+    let mut w = World::new();
+    let overrides = Overrides {
+        in_flight_max: Some(1),
+        ..Overrides::default()
+    };
+    let (queue, overrides) = ("q".into(), Box::new(overrides));
+    w.ask(9, Command::Create { queue, overrides });
+    w.put("q", "a");
+    w.put("q", "b");
+    let held = receive(&mut w, for_ms("q", TEN));
+    assert_eq!(w.take(2, waiting("q")), "waits");
+    let sweep = Sweep {
+        queue: "q".into(),
+        state: ListState::Reserved,
+        filter: Filter::default(),
+        act: SweepAct::DeleteReserved,
+        after: None,
+        max: 100,
+    };
+    let swept = w.ask(9, Command::Sweep(Box::new(sweep)));
+    assert!(matches!(swept, Some(Outcome::Swept(swept)) if swept.matched == 1));
+    assert_eq!(w.delivered(), [(2, "b".to_owned())]);
+    let by = shown(&w, &held, true);
+    assert_eq!(delete(&mut w, held.id, by), refused(Refusal::NotFound));
+}
