@@ -38,6 +38,7 @@ mod retry_own;
 mod settings;
 mod shards;
 mod stats;
+mod step;
 mod store;
 mod tags;
 mod time;

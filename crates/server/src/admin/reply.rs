@@ -73,6 +73,10 @@ fn engine(outcome: &Outcome) -> Value {
                 "queues": page.queues.iter().map(queue).collect::<Vec<_>>(),
                 "next": page.next,
             }),
+            StatsReply::Names(page) => json!({
+                "names": page.names.iter().map(Name::to_string).collect::<Vec<_>>(),
+                "next": page.next.as_ref().map(Name::to_string),
+            }),
             StatsReply::Setup(setup) => json!({
                 "name": setup.name.to_string(),
                 "settings": told_of_queue(setup).iter().map(setting).collect::<Vec<_>>(),

@@ -1,0 +1,62 @@
+//! What a step of the engine has around it.
+
+use smallvec::SmallVec;
+
+use crate::message::QueueId;
+use crate::outcome::Delivery;
+
+/// A step's surroundings: the journal, and where deliveries go.
+pub(crate) struct Cx<'a, J> {
+    pub(crate) journal: &'a mut J,
+    pub(crate) deliveries: &'a mut Vec<Delivery>,
+    /// A fact of the command that is being decided was recorded. What time
+    /// alone changes on its way (expiry) is none of its facts.
+    pub(crate) began: bool,
+    /// Messages that expired in this step.
+    pub(crate) expired: usize,
+    /// The place of what has come back to a tail in this step.
+    pub(crate) tail: Option<i64>,
+    /// Queues in which something may have become available to those who wait.
+    woken: SmallVec<[QueueId; 4]>,
+}
+
+impl<'a, J> Cx<'a, J> {
+    pub(crate) fn new(journal: &'a mut J, deliveries: &'a mut Vec<Delivery>) -> Self {
+        Self {
+            journal,
+            deliveries,
+            began: false,
+            expired: 0,
+            tail: None,
+            woken: SmallVec::new(),
+        }
+    }
+
+    /// Has those who wait on the queue looked at when the step is done: a
+    /// command is indivisible, so they see all of it or nothing.
+    pub(crate) fn wake(&mut self, queue: QueueId) {
+        if self.woken.last() != Some(&queue) {
+            self.woken.push(queue);
+        }
+    }
+
+    /// The messages of the newest delivery are still where they were.
+    pub(crate) fn only_looked(&mut self) {
+        if let Some(delivery) = self.deliveries.last_mut() {
+            delivery.looked = true;
+        }
+    }
+
+    /// True if [`Cx::take_woken`] would answer some.
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.woken.is_empty()
+    }
+
+    /// The queues woken since this was last asked, each once.
+    pub(crate) fn take_woken(&mut self) -> SmallVec<[QueueId; 4]> {
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.sort_unstable();
+        woken.dedup();
+        woken
+    }
+}
