@@ -14,7 +14,7 @@ use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::permits::Permits;
 use crate::referrers::Referrers;
 use crate::settings::{Overrides, Settings};
-use crate::store::{Hash, Maker, Queue, Store, queue_weight};
+use crate::store::{Hash, Maker, Queue, Rules, Store, queue_weight};
 use crate::time::{Ms, WallAhead};
 use crate::waiters::Waiters;
 
@@ -165,11 +165,12 @@ impl Engine {
         if settings.idle_ms > 0 && (settings.idle_ms < self.idle_least || self.idle_least == 0) {
             self.idle_least = settings.idle_ms;
         }
-        let now = self.now;
+        let (now, rules) = (self.now, Rules::of(&settings));
         if let Some(live) = self.store.live_mut(id) {
-            live.pace.settle(&settings, now);
+            live.pace.settle(settings.take_speed(), now);
             live.settings = settings;
         }
+        self.store.set_groups(id, rules);
         self.store.rearm(id);
     }
 

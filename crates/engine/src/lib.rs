@@ -77,7 +77,9 @@ pub use outcome::{Answer, Delivery, Dropped, Handed, Hold, Outcome, Refusal, Swe
 pub use permits::Permits;
 pub use retry::RetryOn;
 pub use retry_own::{Backoff, Retry};
-pub use settings::{DeadLetter, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull};
+pub use settings::{
+    DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,
+};
 pub use shards::{shard_of_id, shard_of_queue};
 pub use stats::{
     MessageStats, NamePage, PartyStats, QueueGauges, QueuePage, QueueSetup, QueueStats,

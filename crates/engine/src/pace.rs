@@ -3,14 +3,39 @@
 //! The virtual scheduling algorithm of ITU-T I.371 (GCRA): of all that was handed out only the
 //! moment is kept at which the last of it would have been, had each waited for its turn.
 
-use crate::settings::QueueSettings;
+use crate::settings::{QueueSettings, Rate};
 use crate::time::Ms;
 
 /// Engine time is told by the millisecond: what is due within one may go at its beginning, or what
 /// is left of each would be lost, and no queue could hand out more than a thousand a second.
 const GRAIN_NS: u64 = 1_000_000;
 
-/// What a queue has handed out lately.
+/// How fast, and how many at once after a rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Speed {
+    pub(crate) rate: Rate,
+    pub(crate) burst: u32,
+}
+
+impl QueueSettings {
+    /// Of all that the queue hands out.
+    pub(crate) fn take_speed(&self) -> Speed {
+        Speed {
+            rate: self.take_rate,
+            burst: self.take_burst,
+        }
+    }
+
+    /// Of what it hands out of one key.
+    pub(crate) fn key_take_speed(&self) -> Speed {
+        Speed {
+            rate: self.key_take_rate,
+            burst: self.key_take_burst,
+        }
+    }
+}
+
+/// What a queue, or a key group of it, has handed out lately.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// When the next one would be due, nanoseconds of engine time.
@@ -24,30 +49,30 @@ fn ns(at: Ms) -> u64 {
 }
 
 /// How much earlier than it is due one may go.
-fn early_ns(settings: &QueueSettings, interval: u64) -> u64 {
-    let burst = u64::from(settings.take_burst.max(1)) - 1;
+fn early_ns(speed: Speed, interval: u64) -> u64 {
+    let burst = u64::from(speed.burst.max(1)) - 1;
     burst.saturating_mul(interval).saturating_add(GRAIN_NS - 1)
 }
 
 impl Pace {
     /// When the next message may be handed out, if not at `now`.
-    pub(crate) fn next(self, settings: &QueueSettings, now: Ms) -> Option<Ms> {
-        let interval = settings.take_rate.interval_ns()?;
-        let next = self.due_ns.saturating_sub(early_ns(settings, interval));
+    pub(crate) fn next(self, speed: Speed, now: Ms) -> Option<Ms> {
+        let interval = speed.rate.interval_ns()?;
+        let next = self.due_ns.saturating_sub(early_ns(speed, interval));
         (next > ns(now)).then(|| Ms(next.div_ceil(1_000_000)))
     }
 
     /// One was handed out.
-    pub(crate) fn handed(&mut self, settings: &QueueSettings, now: Ms) {
-        if let Some(interval) = settings.take_rate.interval_ns() {
+    pub(crate) fn handed(&mut self, speed: Speed, now: Ms) {
+        if let Some(interval) = speed.rate.interval_ns() {
             self.due_ns = self.due_ns.max(ns(now)).saturating_add(interval);
-            self.settle(settings, now);
+            self.settle(speed, now);
         }
     }
 
     /// As it will be when so many more were handed out at `now`.
-    pub(crate) fn after(self, settings: &QueueSettings, now: Ms, more: u64) -> Self {
-        let Some(interval) = settings.take_rate.interval_ns().filter(|_| more > 0) else {
+    pub(crate) fn after(self, speed: Speed, now: Ms, more: u64) -> Self {
+        let Some(interval) = speed.rate.interval_ns().filter(|_| more > 0) else {
             return self;
         };
         let all = interval.saturating_mul(more);
@@ -56,33 +81,36 @@ impl Pace {
     }
 
     /// The settings have changed, or the time has come.
-    pub(crate) fn settle(&mut self, settings: &QueueSettings, now: Ms) {
-        self.rings = self.next(settings, now);
+    pub(crate) fn settle(&mut self, speed: Speed, now: Ms) {
+        self.rings = self.next(speed, now);
     }
 
     /// When takes that wait are to be looked at again, if something was handed out.
     pub(crate) fn rings(self) -> Option<Ms> {
         self.rings
     }
+
+    /// From when on it is as if nothing had ever been handed out.
+    pub(crate) fn rested(self) -> Ms {
+        Ms(self.due_ns.div_ceil(1_000_000))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Rate;
 
     /// How many are handed out at each of these moments, if as many are asked for as there may be.
     fn handed(count: u32, per_ms: u64, burst: u32, moments: &[u64]) -> Vec<u32> {
-        let settings = QueueSettings {
-            take_rate: Rate { count, per_ms },
-            take_burst: burst,
-            ..QueueSettings::default()
+        let speed = Speed {
+            rate: Rate { count, per_ms },
+            burst,
         };
         let mut pace = Pace::default();
         let at = |&moment: &u64| {
             let mut count = 0;
-            while pace.next(&settings, Ms(moment)).is_none() && count < 10_000 {
-                pace.handed(&settings, Ms(moment));
+            while pace.next(speed, Ms(moment)).is_none() && count < 10_000 {
+                pace.handed(speed, Ms(moment));
                 count += 1;
             }
             count
@@ -111,19 +139,19 @@ mod tests {
 
     #[test]
     fn what_may_not_go_now_may_at_the_moment_that_is_told() {
-        let settings = QueueSettings {
-            take_rate: Rate {
+        let speed = Speed {
+            rate: Rate {
                 count: 3,
                 per_ms: 1000,
             },
-            ..QueueSettings::default()
+            burst: 1,
         };
         let (mut pace, mut now) = (Pace::default(), Ms(77));
         for _ in 0..100 {
-            pace.handed(&settings, now);
-            let next = pace.next(&settings, now).expect("it waits");
-            assert!(pace.next(&settings, Ms(next.0 - 1)).is_some());
-            assert_eq!(pace.next(&settings, next), None);
+            pace.handed(speed, now);
+            let next = pace.next(speed, now).expect("it waits");
+            assert!(pace.next(speed, Ms(next.0 - 1)).is_some());
+            assert_eq!(pace.next(speed, next), None);
             now = next;
         }
         // 100 thirds of a second.

@@ -1,6 +1,7 @@
 //! Settings the engine decides by. They come from the configuration file and
 //! from facts; `decide` reads them, `apply` never does.
 
+use crate::codec::coded;
 use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
 use crate::retry::RetryOn;
@@ -27,6 +28,41 @@ pub enum DeadLetter {
     /// It goes to this queue, with the reason in its attributes; it is buried
     /// if that is the queue it is in, or cannot be made.
     To(Name),
+}
+
+coded! {
+    /// What the keys of a queue's messages mean to takes. Messages with the same key are a *key
+    /// group*; those without a key are in none.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Groups, "groups" {
+        /// Nothing.
+        #[default]
+        None = 0,
+        /// A message waits for those of its group that stand before it: while one of them is
+        /// reserved or delayed, none behind it is handed out, but to the take that got it.
+        Ordered = 1,
+        /// Groups that have much under leases stand behind the others.
+        Fair = 2,
+    }
+}
+
+impl Groups {
+    /// What settings, the API, hooks and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Groups::None => "none",
+            Groups::Ordered => "ordered",
+            Groups::Fair => "fair",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|groups| groups.word() == word)
+    }
 }
 
 /// So many in a time; none in no time: no limit.
@@ -108,6 +144,16 @@ pub struct QueueSettings {
     pub take_rate: Rate,
     /// How many may be handed out at once after a rest; 1 at least.
     pub take_burst: u32,
+    /// What keys mean to takes.
+    pub groups: Groups,
+    /// Messages of one key under a lease at most; takes pass over those beyond. As with
+    /// `in_flight_max` a lease by id is not held back, companions are taken together. 0: no limit.
+    pub key_in_flight_max: u64,
+    /// Messages of one key handed out at most; takes pass over those beyond. Forgotten at restart
+    /// and when the queue is flushed.
+    pub key_take_rate: Rate,
+    /// How many of one key may be handed out at once after a rest; 1 at least.
+    pub key_take_burst: u32,
     /// How long a message rests after its first failure, ms; 0: not at all.
     pub retry_delay_ms: u64,
     /// How many times longer each further rest is than the one before; 1 at least.
@@ -154,6 +200,10 @@ impl Default for QueueSettings {
             in_flight_max: 0,
             take_rate: Rate::default(),
             take_burst: 1,
+            groups: Groups::None,
+            key_in_flight_max: 0,
+            key_take_rate: Rate::default(),
+            key_take_burst: 1,
             retry_delay_ms: 0,
             retry_factor: 2,
             retry_delay_max_ms: 3600 * 1000,
@@ -236,6 +286,14 @@ pub struct Overrides {
     /// See [`QueueSettings::tags`]: these are laid over what lies below one by one,
     /// [`crate::TAGS_BYTES_MAX`] bytes in all.
     pub tags: Option<Tags>,
+    /// See [`QueueSettings::groups`].
+    pub groups: Option<Groups>,
+    /// See [`QueueSettings::key_in_flight_max`].
+    pub key_in_flight_max: Option<u64>,
+    /// See [`QueueSettings::key_take_rate`].
+    pub key_take_rate: Option<Rate>,
+    /// See [`QueueSettings::key_take_burst`].
+    pub key_take_burst: Option<u32>,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
@@ -276,6 +334,10 @@ macro_rules! each_override {
             unique_repeat,
             default_delay_ms,
             tags,
+            groups,
+            key_in_flight_max,
+            key_take_rate,
+            key_take_burst,
         );
     };
 }

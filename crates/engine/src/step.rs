@@ -5,6 +5,10 @@ use smallvec::SmallVec;
 use crate::message::QueueId;
 use crate::outcome::Delivery;
 
+/// Messages and blocks entered into key groups in one step, where those of a
+/// queue are built.
+const GROUPED_PER_STEP: usize = 4096;
+
 /// A step's surroundings: the journal, and where deliveries go.
 pub(crate) struct Cx<'a, J> {
     pub(crate) journal: &'a mut J,
@@ -16,6 +20,8 @@ pub(crate) struct Cx<'a, J> {
     pub(crate) expired: usize,
     /// The place of what has come back to a tail in this step.
     pub(crate) tail: Option<i64>,
+    /// Messages and blocks that may be entered into key groups in this step yet.
+    pub(crate) grouping_left: usize,
     /// Queues in which something may have become available to those who wait.
     woken: SmallVec<[QueueId; 4]>,
 }
@@ -28,6 +34,7 @@ impl<'a, J> Cx<'a, J> {
             began: false,
             expired: 0,
             tail: None,
+            grouping_left: GROUPED_PER_STEP,
             woken: SmallVec::new(),
         }
     }

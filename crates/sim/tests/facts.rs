@@ -249,9 +249,15 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(tags()),
         ),
+        (
+            prop::option::of(one_of(Groups::ALL)),
+            n(),
+            rate(),
+            prop::option::of(small()),
+        ),
     )
         .prop_map(
-            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique)| Overrides {
+            |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {
                 default_rank: a.0,
                 default_ttr_ms: a.1,
                 messages_max: a.2,
@@ -291,6 +297,10 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 unique_repeat: unique.3,
                 default_delay_ms: unique.4,
                 tags: unique.5,
+                groups: keys.0,
+                key_in_flight_max: keys.1,
+                key_take_rate: keys.2,
+                key_take_burst: keys.3,
             },
         )
 }

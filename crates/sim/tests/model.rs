@@ -14,13 +14,14 @@ mod world;
 
 use proptest::prelude::*;
 use quintet_engine::{
-    BackTo, Body, Command, Dedupe, End, Expiry, GroupLimit, LeaseAsk, LeaseOwner, LeaseTime, Name,
-    OnRepeat, Overrides, Pattern, Put, PutMore, Rate, Settings, Take, Wait, When, WhenFull,
+    BackTo, Body, Command, Dedupe, End, Expiry, GroupLimit, Groups, LeaseAsk, LeaseOwner,
+    LeaseTime, Name, OnRepeat, Overrides, Pattern, Put, PutMore, Rate, Settings, Take, Wait, When,
+    WhenFull,
 };
 
 use std::sync::Arc;
 
-use ops::{Op, cold_settings, op, settings};
+use ops::{Op, cold_settings, fair_op, group_op, group_settings, op, settings};
 use world::World;
 
 /// Sequences tried when the environment does not say how many.
@@ -78,6 +79,43 @@ proptest! {
         }
         world.step(ops::Op::Restart)?;
         world.check_every_cut()?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases() / 2,
+        max_shrink_iters: 20_000,
+        failure_persistence: Some(Box::new(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        )),
+        ..ProptestConfig::default()
+    })]
+
+    /// The same where nearly all is about queues whose keys mean something, with
+    /// messages that come from runs and go there.
+    #[test]
+    fn they_agree_about_key_groups(
+        settings in group_settings(),
+        ops in prop::collection::vec(group_op(), 1..80),
+    ) {
+        let mut world = World::new(settings);
+        for op in ops {
+            world.step(op)?;
+        }
+        world.step(ops::Op::Restart)?;
+        world.check_every_cut()?;
+    }
+
+    /// The same with so many messages under leases that keys are noisy.
+    #[test]
+    fn they_agree_about_fair_shares(ops in prop::collection::vec(fair_op(), 1..40)) {
+        let mut settings = Settings::default();
+        settings.defaults.groups = Groups::Fair;
+        let mut world = World::new(settings);
+        for op in ops {
+            world.step(op)?;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::write::Writer;
 use crate::command::{OnRepeat, Scope};
 use crate::name::Name;
 use crate::retry::RetryOn;
-use crate::settings::{DeadLetter, Overrides, Rate, WhenFull, each_override};
+use crate::settings::{DeadLetter, Groups, Overrides, Rate, WhenFull, each_override};
 use crate::tags::Tags;
 
 /// A value that can stand in the list.
@@ -117,7 +117,7 @@ macro_rules! coded_fields {
     };
 }
 
-coded_fields!(Scope, OnRepeat);
+coded_fields!(Scope, OnRepeat, Groups);
 
 impl Field for Tags {
     fn write(&self, w: &mut Writer<'_>) {

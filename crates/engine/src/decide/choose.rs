@@ -10,6 +10,7 @@ use crate::command::{End, Pick, Take};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::message::{MessageId, QueueId};
+use crate::store::Walk;
 
 /// Expired messages one step removes at most, on the way of takes and before
 /// and after them. A take behind more of them goes on in the next tick.
@@ -38,8 +39,11 @@ pub(super) enum Best {
     Here(Candidate),
     /// Perhaps something in this block of a run, which must be read to know.
     Cold(Order, QueueId, BlockAt),
-    /// Perhaps something behind those that have expired.
+    /// Perhaps something behind those that have expired, or in a queue whose
+    /// groups are not built yet.
     Expired(Order),
+    /// Perhaps one that stands before this one of its group, in an open block.
+    Ask(Order, u32),
 }
 
 impl Best {
@@ -47,7 +51,7 @@ impl Best {
         match self {
             Best::Nothing => None,
             Best::Here(found) => Some(found.order),
-            Best::Cold(order, ..) | Best::Expired(order) => Some(*order),
+            Best::Cold(order, ..) | Best::Expired(order) | Best::Ask(order, _) => Some(*order),
         }
     }
 }
@@ -59,7 +63,24 @@ pub(super) struct Walked {
     pub(super) last: MessageId,
     /// Those that would leave by then.
     pub(super) count: u64,
+    /// The same where it has key groups.
+    pub(super) walk: Walk,
 }
+
+impl Walked {
+    /// The beginning of a queue.
+    pub(super) fn new(queue: QueueId) -> Self {
+        Self {
+            queue,
+            last: MessageId(0),
+            count: 0,
+            walk: Walk::default(),
+        }
+    }
+}
+
+/// How far a take of several has come, and in which queue.
+pub(super) type Walking<'a> = Option<(QueueId, &'a Walk)>;
 
 impl Engine {
     /// The same without what cannot be told yet.
@@ -67,7 +88,8 @@ impl Engine {
         match best {
             Best::Nothing => Ok(None),
             Best::Here(found) => Ok(Some(found)),
-            Best::Cold(_, queue, block) => Err(self.ask_ahead(queue, Lane::Ready, block)),
+            Best::Cold(_, queue, block) => Err(self.ask_for_taker(queue, block)),
+            Best::Ask(_, slot) => Err(self.ask_for_group(slot)),
             Best::Expired(_) => Err(self.ask_again()),
         }
     }
@@ -80,10 +102,18 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
         after: Option<MessageId>,
+        walking: Walking<'_>,
     ) -> Best {
+        if let Some((queue, walk)) = walking {
+            // What it began with comes first.
+            let found = self.next_of_group(cx, take, queue, walk);
+            if !matches!(found, Best::Nothing) {
+                return found;
+            }
+        }
         let mut best = Best::Nothing;
         for &queue in queues {
-            let found = self.candidate(cx, take, queue, after);
+            let found = self.candidate(cx, take, queue, after, walking);
             let Some(order) = found.order() else {
                 continue;
             };
@@ -116,7 +146,15 @@ impl Engine {
                     continue;
                 }
             }
-            let found = self.candidate(cx, take, queue, walked.map(|walked| walked.last));
+            let walking = walked.map(|walked| (queue, &walked.walk));
+            if let Some((queue, walk)) = walking {
+                let found = self.next_of_group(cx, take, queue, walk);
+                if !matches!(found, Best::Nothing) {
+                    return found;
+                }
+            }
+            let last = walked.map(|walked| walked.last);
+            let found = self.candidate(cx, take, queue, last, walking);
             best = match (best.order(), found.order()) {
                 (None, _) => found,
                 (Some(best), Some(order))
@@ -140,8 +178,24 @@ impl Engine {
         take: &Take,
         id: QueueId,
         after: Option<MessageId>,
+        walking: Walking<'_>,
     ) -> Best {
         self.store.promote(id, self.now);
+        if self.store.seated(id).groups.is_some() {
+            return self.candidate_of_groups(cx, take, id, after, walking);
+        }
+        self.candidate_in_order(cx, take, id, after)
+    }
+
+    /// The same where keys mean nothing to this take.
+    #[inline(always)]
+    pub(super) fn candidate_in_order<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        id: QueueId,
+        after: Option<MessageId>,
+    ) -> Best {
         loop {
             let queue = self.store.seated(id);
             let limited = !take.look && queue.is_limited(self.now);
@@ -156,7 +210,8 @@ impl Engine {
             if skipped > 0 {
                 self.count_live(id, |totals| totals.skipped += skipped);
             }
-            if let Some((order, block)) = self.cold_rival(id, take.end, after, found.as_ref()) {
+            let end = take.end;
+            if let Some((order, block)) = self.cold_rival(id, end, after, found.as_ref()) {
                 return Best::Cold(order, id, block);
             }
             let Some(found) = found else {
@@ -177,7 +232,7 @@ impl Engine {
 
     /// A block of a run that may hold something better than what was found in
     /// memory.
-    fn cold_rival(
+    pub(super) fn cold_rival(
         &self,
         id: QueueId,
         end: End,
@@ -282,7 +337,7 @@ impl Engine {
     }
 
     /// True if the taker's protocol can frame the message.
-    fn fits_taker(&self, slot: u32, take: &Take) -> bool {
+    pub(super) fn fits_taker(&self, slot: u32, take: &Take) -> bool {
         take.body_max
             .is_none_or(|max| self.store.messages.at(slot).body.len() <= max)
     }
@@ -298,7 +353,11 @@ impl Engine {
         let Some(key) = message.key() else {
             return slots;
         };
-        let group = self.store.seated(best.queue).keys.get(key);
+        let queue = self.store.seated(best.queue);
+        if let Some(groups) = queue.groups.as_ref().filter(|g| g.is_ordered()) {
+            return self.ordered_companions(groups, slots, limit, take);
+        }
+        let group = queue.keys.get(key);
         let group = group.expect("what is ready and has a key is in its group");
         let mut bytes = message.body.len() + key.len() as u64;
         for &slot in group.values() {

@@ -18,6 +18,7 @@ use crate::fact::{Fact, Journal};
 use crate::message::{MessageId, QueueId, State};
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::store::Hash;
+use crate::store::cold::QueueCold;
 use crate::time::Ms;
 
 /// Blocks read ahead in a lane, of some 32 KiB each: at 300,000 messages a
@@ -82,6 +83,8 @@ pub(crate) struct Reading {
     /// What was looked for lately, and found nowhere or is in memory now; true
     /// for as long as nothing went back to a run.
     known: Known,
+    /// Keys whose messages are looked for, to know which stands first.
+    ordering: Vec<(QueueId, Arc<[u8]>)>,
     /// Waits that could not be served before something is read.
     pub(super) stalled: Vec<u64>,
     /// Waits whose time is over, but for what is being read. True: it is to be
@@ -251,6 +254,11 @@ impl Engine {
                     self.reading.known.ids.insert(id);
                 }
             }
+            Found::Key(queue, key, places) if self.is_asked_for_order(queue, &key) => {
+                let blocks = self.blocks_of_entries(&places);
+                self.store.looked_up(queue, &key, &blocks);
+                cx.wake(queue);
+            }
             Found::Key(queue, key, places) => {
                 let any = self.want_entries(&places);
                 if !any {
@@ -260,6 +268,37 @@ impl Engine {
                 cx.wake(queue);
             }
         }
+    }
+
+    /// Asks where messages of a key are, for their order.
+    pub(super) fn ask_for_key(&mut self, queue: QueueId, key: Arc<[u8]>) -> Cold {
+        let search = (queue, key);
+        if !self.reading.ordering.contains(&search) {
+            self.reading.ordering.push(search.clone());
+            self.reading.wants.push(Want::Key(search.0, search.1));
+        }
+        Cold(())
+    }
+
+    /// True if somebody asked where messages of this key are for their order;
+    /// asked once.
+    fn is_asked_for_order(&mut self, queue: QueueId, key: &Arc<[u8]>) -> bool {
+        let ordering = &mut self.reading.ordering;
+        let asked = |(other, known): &(QueueId, Arc<[u8]>)| *other == queue && known == key;
+        let at = ordering.iter().position(asked);
+        at.map(|at| ordering.swap_remove(at)).is_some()
+    }
+
+    /// Stored blocks these living entries are in.
+    fn blocks_of_entries(&self, places: &[(crate::cold::RunId, u32)]) -> Vec<BlockAt> {
+        let block_of = |&(run, ordinal): &(crate::cold::RunId, u32)| {
+            let (first, block) = self.store.cold.runs.get(&run)?.block_of(ordinal)?;
+            let ordinal = (block.is_stored() && block.is_alive(ordinal)).then_some(first)?;
+            Some(BlockAt { run, ordinal })
+        };
+        let mut blocks: Vec<BlockAt> = places.iter().filter_map(block_of).collect();
+        blocks.dedup();
+        blocks
     }
 
     /// Asks for the stored blocks these living entries are in.
@@ -309,6 +348,18 @@ impl Engine {
             .take(BLOCKS_AHEAD)
             .map(|&(_, at)| at)
             .collect();
+        for at in blocks {
+            self.want(at);
+        }
+    }
+
+    /// The same for a taker from a queue with key groups: blocks in which
+    /// nothing may go are passed over.
+    pub(super) fn want_open_ahead(&mut self, queue: QueueId) {
+        let groups = self.store.queue(queue).and_then(|q| q.groups.as_ref());
+        let open = groups.map(|groups| groups.open_blocks());
+        let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> =
+            open.into_iter().flatten().take(BLOCKS_AHEAD).collect();
         for at in blocks {
             self.want(at);
         }
@@ -504,9 +555,15 @@ impl Engine {
     /// After a take of a message from a run: the next blocks are read before
     /// they are asked for.
     pub(crate) fn look_ahead(&mut self, id: QueueId) {
-        let cold = self.store.queue(id).and_then(|queue| queue.cold.as_ref());
-        if cold.is_some_and(|cold| cold.loaded.len() < BLOCKS_AHEAD / 2) {
-            self.want_ahead(id, Lane::Ready);
+        let Some(queue) = self.store.queue(id) else {
+            return;
+        };
+        let few = |cold: &QueueCold| cold.loaded.len() < BLOCKS_AHEAD / 2;
+        if queue.cold.as_deref().is_some_and(few) {
+            match queue.groups.is_some() {
+                true => self.want_open_ahead(id),
+                false => self.want_ahead(id, Lane::Ready),
+            }
         }
     }
 }

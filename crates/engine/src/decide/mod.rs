@@ -15,6 +15,7 @@ mod admin;
 mod choose;
 mod cold;
 mod compound;
+mod grouped;
 mod keep;
 mod named;
 mod progress;

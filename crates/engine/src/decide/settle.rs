@@ -289,7 +289,15 @@ impl Engine {
             .leases
             .get(&slot)
             .map_or(BackTo::Place, |lease| lease.back_to);
-        let place = match back.to.unwrap_or(lease_says) {
+        // In an ordered queue a message keeps its place, however it comes back; a
+        // lease that was given there says so itself.
+        let queue = self.store.seated(at.queue);
+        let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
+        let asked = match back.to {
+            Some(_) if ordered && message.key().is_some() => BackTo::Place,
+            asked => asked.unwrap_or(lease_says),
+        };
+        let place = match asked {
             BackTo::Place => at.place,
             BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
             BackTo::Tail => self.tail_place(cx, at.queue),

@@ -5,12 +5,13 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::command::{LeaseAsk, LeaseOwner, LeaseTime, Party, Pick, Take, Wait};
+use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal, Return};
 use crate::message::{Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
+use crate::store::Walk;
 use crate::time::Ms;
 use crate::waiters::{Lines, Waiter};
 
@@ -337,8 +338,10 @@ impl Engine {
             self.is_here(cx, take, queues)?;
         }
         let mut seen = None;
+        let mut walk: Option<(QueueId, Walk)> = None;
         while handed.len() < wanted as usize {
-            let best = self.best(cx, take, queues, seen);
+            let on = walk.as_ref().map(|(queue, walk)| (*queue, walk));
+            let best = self.best(cx, take, queues, seen, on);
             let best = match self.settled(best) {
                 Ok(Some(best)) => best,
                 Ok(None) => break,
@@ -357,6 +360,10 @@ impl Engine {
             if take.look {
                 let message = self.store.messages.at(best.slot);
                 seen = Some(message.id);
+                if wanted > 1 {
+                    self.walk_on(&mut walk, best.slot, false);
+                }
+                let message = self.store.messages.at(best.slot);
                 handed.push(message.clone());
                 self.count_live(best.queue, |totals| totals.looks += 1);
                 // Only one queue can be walked along.
@@ -366,6 +373,10 @@ impl Engine {
                 continue;
             }
             let group = self.group_of(&best, take);
+            if wanted > 1 {
+                let last = group.last().copied().unwrap_or(best.slot);
+                self.walk_on(&mut walk, last, true);
+            }
             for slot in group {
                 let message = self.hand(cx, party, slot, take.lease.as_ref());
                 newest = newest.max(message.id);
@@ -385,6 +396,28 @@ impl Engine {
         Ok(Some((Outcome::Messages(handed), hold)))
     }
 
+    /// A take of several got this message, for good or as one that only looks.
+    fn walk_on(&self, walk: &mut Option<(QueueId, Walk)>, slot: u32, got: bool) {
+        let message = self.store.messages.at(slot);
+        let queue = message.queue;
+        let Some(groups) = &self.store.seated(queue).groups else {
+            *walk = None;
+            return;
+        };
+        if !groups.is_ordered() {
+            return;
+        }
+        if walk.as_ref().is_none_or(|(on, _)| *on != queue) {
+            *walk = Some((queue, Walk::default()));
+        }
+        if let Some((_, walk)) = walk {
+            match got {
+                true => walk.got(message),
+                false => walk.pass(message, true),
+            }
+        }
+    }
+
     /// Removes or leases one message and answers it as the taker sees it.
     fn hand<J: Journal>(
         &mut self,
@@ -400,10 +433,14 @@ impl Engine {
         if let Some(live) = self.store.live_mut(at.queue) {
             live.used = now;
             live.age_ms = waited;
-            live.pace.handed(&live.settings, now);
+            live.pace.handed(live.settings.take_speed(), now);
             if live.pace.rings().is_some() {
                 self.store.rearm(at.queue);
             }
+        }
+        if self.store.seated(at.queue).groups.is_some() {
+            let key = self.store.messages.at(slot).key().cloned();
+            self.store.handed_of_key(at.queue, key.as_ref(), now);
         }
         let message = match lease {
             None => self.fact(
@@ -458,12 +495,18 @@ impl Engine {
                 false => 1,
             };
             let (queue, last) = (best.queue, best.order.2);
-            match seen.iter_mut().find(|walked| walked.queue == queue) {
-                Some(walked) => {
-                    walked.last = last;
-                    walked.count += count;
+            let at = match seen.iter().position(|walked| walked.queue == queue) {
+                Some(at) => at,
+                None => {
+                    seen.push(Walked::new(queue));
+                    seen.len() - 1
                 }
-                None => seen.push(Walked { queue, last, count }),
+            };
+            let walked = &mut seen[at];
+            (walked.last, walked.count) = (last, walked.count + count);
+            if let Some(groups) = &self.store.seated(queue).groups {
+                let message = self.store.messages.at(best.slot);
+                walked.walk.pass(message, groups.is_ordered());
             }
         }
         here
@@ -484,6 +527,12 @@ impl Engine {
             LeaseTime::Over => Some(self.now),
             _ => (span_ms > 0).then(|| self.after(span_ms)),
         };
+        // In an ordered queue a message keeps its place.
+        let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
+        let back_to = match ordered && message.key().is_some() {
+            true => BackTo::Place,
+            false => ask.back_to,
+        };
         let bound = match (ask.owner, until) {
             (LeaseOwner::Connection, _) | (LeaseOwner::TimeElseConnection, None) => {
                 Bound::Connection
@@ -496,7 +545,7 @@ impl Engine {
             bound,
             until,
             span_ms,
-            back_to: ask.back_to,
+            back_to,
             epoch: 0,
             since: Ms(0),
         }
@@ -527,7 +576,7 @@ impl Engine {
         if !self.store.cold.is_empty() {
             self.is_here(cx, take, queues)?;
         }
-        let best = self.best(cx, take, queues, None);
+        let best = self.best(cx, take, queues, None, None);
         let best = self.settled(best)?;
         Ok(best.map(|best| self.store.messages.at(best.slot)))
     }
@@ -536,14 +585,18 @@ impl Engine {
     /// first.
     #[inline]
     pub(crate) fn serve<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
-        if cx.has_woken() {
+        if cx.has_woken() || self.store.keyed.has_freed() {
             self.serve_woken(cx);
         }
     }
 
     fn serve_woken<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        let freed = self.store.take_freed();
+        freed.into_iter().for_each(|queue| cx.wake(queue));
         let mut woken = cx.take_woken();
         let mut passed: Option<u64> = None;
+        // Somebody who cannot frame what was there was passed over.
+        let mut left_out = false;
         while !woken.is_empty() {
             let from = passed.map_or(Edge::Unbounded, Edge::Excluded);
             let mut first: Option<u64> = None;
@@ -590,7 +643,7 @@ impl Engine {
                 // Only a taker that cannot frame what is there leaves it to
                 // those behind it, and one that a limit holds back to those
                 // who only look.
-                Served::Found(None) if take.body_max.is_some() => {}
+                Served::Found(None) if take.body_max.is_some() => left_out = true,
                 Served::Found(None) if !take.look && self.is_left_to_lookers(&queues) => {}
                 Served::Found(None) => woken.retain(|id| queues.binary_search(id).is_err()),
                 // One that needs something from a run first keeps its turn.
@@ -599,10 +652,19 @@ impl Engine {
                     woken.retain(|id| queues.binary_search(id).is_err());
                 }
             }
+            if self.store.keyed.has_freed() {
+                // What somebody behind has taken may have kept back something
+                // that fits.
+                let freed = self.store.take_freed();
+                freed
+                    .into_iter()
+                    .filter(|_| left_out)
+                    .for_each(|queue| cx.wake(queue));
+            }
             let more = cx.take_woken();
             if !more.is_empty() {
                 woken.extend(more);
-                passed = None;
+                (passed, left_out) = (None, false);
             }
         }
     }
@@ -611,7 +673,11 @@ impl Engine {
     fn is_left_to_lookers(&self, queues: &[QueueId]) -> bool {
         queues.iter().any(|&id| {
             let queue = self.store.queue(id);
-            queue.is_some_and(|queue| queue.live.looking > 0 && queue.is_limited(self.now))
+            queue.is_some_and(|queue| {
+                let keys = queue.groups.as_ref();
+                let keys = keys.is_some_and(|groups| groups.limited_len() > 0);
+                queue.live.looking > 0 && (keys || queue.is_limited(self.now))
+            })
         })
     }
 
@@ -642,7 +708,7 @@ impl Engine {
 
     /// True if somebody who came before waits on one of these queues for what
     /// is being read.
-    fn is_behind_stalled(&self, number: u64, queues: &[QueueId]) -> bool {
+    pub(super) fn is_behind_stalled(&self, number: u64, queues: &[QueueId]) -> bool {
         self.reading.stalled.iter().any(|&other| {
             other < number
                 && self
@@ -739,6 +805,10 @@ impl Engine {
         if !matches!(message.state, State::Ready | State::Buried) {
             return refused(Refusal::NotFound);
         }
+        if !self.may_lease_by_id(cx, slot)? {
+            return refused(Refusal::NotFound);
+        }
+        let message = self.store.messages.at(slot);
         if let Some(queue) = self.store.queue(message.queue) {
             if queue.live.settings.down {
                 return refused(Refusal::QueueDown);

@@ -77,9 +77,10 @@ impl Engine {
             let now = self.now;
             if let Some(live) = self.store.live_mut(id) {
                 live.more = false;
-                live.pace.settle(&live.settings, now);
+                live.pace.settle(live.settings.take_speed(), now);
             }
             let moved = self.store.promote(id, self.now);
+            self.store.ring_groups(id, self.now);
             self.ring_lanes(id);
             self.store.end_pause(id, self.now);
             let ended = self.end_retention(cx, id);
@@ -208,7 +209,9 @@ impl Engine {
             return false;
         };
         let (take, queues) = (waiter.take.clone(), waiter.queues.clone());
-        self.is_here(cx, &take, &queues).is_err() || self.may_expire_into(&queues)
+        self.is_behind_stalled(number, &queues)
+            || self.is_here(cx, &take, &queues).is_err()
+            || self.may_expire_into(&queues)
     }
 
     /// True if something that is being read may have expired and go to one of

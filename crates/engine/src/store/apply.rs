@@ -543,10 +543,15 @@ impl Durable {
         if !known {
             return;
         }
+        let waits = self.queue(id).filter(|queue| queue.waiting() > 0);
+        let rules = waits.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
         let mut graves = std::mem::take(&mut self.graves);
         self.recount(id, |queue| Self::detach_waiting(queue, &mut graves));
         self.graves = graves;
         self.flush_cold(id, false);
+        if rules.is_some() {
+            self.group_anew(id, rules);
+        }
         self.rearm(id);
     }
 
@@ -592,6 +597,8 @@ impl Durable {
             sorted,
             counts,
             memory_counts,
+            keyed,
+            graves,
             ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
@@ -599,6 +606,10 @@ impl Durable {
         };
         if dropped != Some(true) {
             return;
+        }
+        if let Some(groups) = queue.groups.take() {
+            keyed.bytes -= groups.bytes();
+            graves.groups(groups);
         }
         let memory = queue.live.settings.memory;
         let counts = if memory { memory_counts } else { counts };

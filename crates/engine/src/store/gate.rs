@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::queue::{Live, WaitsTo};
-use super::{CopiedOut, Durable, Queue};
+use super::{CopiedOut, Durable, Queue, Rules};
 use crate::account::Account;
 use crate::cold::{BlockAt, RunId};
 use crate::command::Party;
@@ -194,6 +194,35 @@ impl Store {
 
     pub(crate) fn look_again(&mut self, id: QueueId) {
         self.0.look_again(id);
+    }
+
+    /// What a queue's settings make of its keys.
+    pub(crate) fn set_groups(&mut self, id: QueueId, rules: Option<Rules>) {
+        self.0.set_groups(id, rules);
+    }
+
+    pub(crate) fn build_groups(&mut self, id: QueueId, left: &mut usize) -> bool {
+        self.0.build_groups(id, left)
+    }
+
+    pub(crate) fn ring_groups(&mut self, id: QueueId, now: Ms) {
+        self.0.ring_groups(id, now);
+    }
+
+    pub(crate) fn handed_of_key(&mut self, id: QueueId, key: Option<&Arc<[u8]>>, now: Ms) {
+        self.0.handed_of_key(id, key, now);
+    }
+
+    pub(crate) fn looked_up(&mut self, id: QueueId, key: &Arc<[u8]>, blocks: &[BlockAt]) {
+        self.0.looked_up(id, key, blocks);
+    }
+
+    pub(crate) fn take_freed(&mut self) -> Vec<QueueId> {
+        self.0.take_freed()
+    }
+
+    pub(crate) fn shed(&mut self, id: QueueId, keep: usize) {
+        self.0.shed(id, keep);
     }
 
     pub(crate) fn promote(&mut self, id: QueueId, now: Ms) -> usize {

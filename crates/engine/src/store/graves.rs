@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
-use super::{Durable, Order};
+use super::{Durable, KeyGroups, Order};
 use crate::message::MessageId;
 use crate::time::Ms;
 
@@ -18,11 +18,24 @@ enum Grave {
 
 /// Detached maps whose messages are forgotten but still use memory.
 #[derive(Debug, Default)]
-pub(crate) struct Graves(Vec<Grave>);
+pub(crate) struct Graves(Vec<Grave>, Vec<Box<KeyGroups>>);
 
 impl Graves {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_empty() && self.1.is_empty()
+    }
+
+    pub(super) fn groups(&mut self, groups: Box<KeyGroups>) {
+        self.1.push(groups);
+    }
+
+    /// Frees up to `max` entries of groups.
+    fn dismantle(&mut self, max: usize) {
+        if let Some(groups) = self.1.last_mut()
+            && !groups.dismantle(max)
+        {
+            self.1.pop();
+        }
     }
 
     pub(super) fn ordered(&mut self, map: BTreeMap<Order, u32>) {
@@ -70,9 +83,10 @@ impl Durable {
     /// Frees up to `max` forgotten messages, then as much room of such as are
     /// gone; true if some is left.
     pub(crate) fn reap(&mut self, max: usize) -> bool {
+        self.graves.dismantle(max);
         for _ in 0..max {
             let Some(slot) = self.graves.pop() else {
-                return self.messages.give_back(max);
+                return self.messages.give_back(max) || !self.graves.is_empty();
             };
             if let Some(message) = self.messages.remove(slot) {
                 self.ids.remove(message.id.0);

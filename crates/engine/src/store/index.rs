@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 
 use super::Durable;
 use super::cold::run_of_body;
+use super::key_groups::Standing;
+use super::keyed::Keyed;
 use super::named;
 use super::queue::GroupOrder;
 use crate::body::Body;
@@ -23,6 +25,13 @@ fn group_order(message: &Message) -> GroupOrder {
         Reverse(message.place),
         Reverse(message.id),
     )
+}
+
+fn ready_as(message: &Message) -> Standing {
+    match message.selectable {
+        true => Standing::Ready,
+        false => Standing::HeldBack,
+    }
 }
 
 impl Durable {
@@ -111,6 +120,7 @@ impl Durable {
             sums,
             leases,
             named,
+            keyed,
             ..
         } = self;
         let message = messages.at_mut(slot);
@@ -136,9 +146,12 @@ impl Durable {
                     Some(due) => {
                         queue.delayed.insert((due, id), slot);
                         sums.delayed += one;
+                        keyed.change(queue, |groups| {
+                            groups.enter(message, slot, Standing::Delayed);
+                        });
                         alarm = queue.live.alarm.is_none_or(|at| due < at);
                     }
-                    None => Self::ready_in(queue, sums, message, slot),
+                    None => Self::ready_in(queue, sums, keyed, message, slot),
                 }
             }
             State::Prepared => {
@@ -148,6 +161,9 @@ impl Durable {
             State::Reserved => {
                 queue.reserved.insert(id, slot);
                 sums.reserved += one;
+                keyed.change(queue, |groups| {
+                    groups.enter(message, slot, Standing::Reserved);
+                });
                 if message.extra.is_some() {
                     named::enter(named, message, leases.get(&slot));
                 }
@@ -191,6 +207,7 @@ impl Durable {
             queues,
             expiries,
             sums,
+            keyed,
             ..
         } = self;
         let message = messages.at_mut(slot);
@@ -206,13 +223,19 @@ impl Durable {
         queue.waiting_bytes += len;
         sums.gauges.bytes += len;
         sums.gauges.waiting_bytes += len;
-        Self::ready_in(queue, &mut sums.gauges, message, slot);
+        Self::ready_in(queue, &mut sums.gauges, keyed, message, slot);
         if let Some(at) = message.expires() {
             expiries.insert((at, message.id));
         }
     }
 
-    fn ready_in(queue: &mut super::Queue, sums: &mut QueueGauges, message: &Message, slot: u32) {
+    fn ready_in(
+        queue: &mut super::Queue,
+        sums: &mut QueueGauges,
+        keyed: &mut Keyed,
+        message: &Message,
+        slot: u32,
+    ) {
         let order = (message.rank, message.place, message.id);
         if message.selectable {
             let urgent = u64::from(message.rank < URGENT_BELOW);
@@ -231,6 +254,9 @@ impl Durable {
                 .or_default()
                 .insert(group_order(message), slot);
         }
+        keyed.change(queue, |groups| {
+            groups.enter(message, slot, ready_as(message));
+        });
     }
 
     /// Takes a message out of the map of its state.
@@ -242,6 +268,7 @@ impl Durable {
             sums,
             leases,
             named,
+            keyed,
             ..
         } = self;
         let message = messages.at_mut(slot);
@@ -269,6 +296,7 @@ impl Durable {
                 if was_delayed {
                     sums.delayed -= one;
                     alarm = true;
+                    keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
                 } else {
                     let order = (message.rank, message.place, id);
                     if message.selectable {
@@ -291,6 +319,7 @@ impl Durable {
                             queue.keys.remove(key);
                         }
                     }
+                    keyed.change(queue, |groups| groups.leave(message, ready_as(message)));
                 }
             }
             State::Prepared => {
@@ -301,6 +330,7 @@ impl Durable {
                 let was = queue.reserved.remove(&id);
                 assert!(was.is_some(), "what is reserved is among its queue's");
                 sums.reserved -= one;
+                keyed.change(queue, |groups| groups.leave(message, Standing::Reserved));
                 if message.extra.is_some() {
                     named::leave(named, message, leases.get(&slot));
                 }
@@ -341,6 +371,7 @@ impl Durable {
             messages,
             queues,
             sums,
+            keyed,
             ..
         } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
@@ -357,7 +388,8 @@ impl Durable {
             let message = messages.at_mut(slot);
             // Chosen where it stood before.
             message.unpick();
-            Self::ready_in(queue, &mut sums.gauges, message, slot);
+            keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
+            Self::ready_in(queue, &mut sums.gauges, keyed, message, slot);
         }
         if moved > 0 {
             self.rearm(id);

@@ -8,6 +8,8 @@ mod graves;
 mod ids;
 mod image;
 mod index;
+mod key_groups;
+mod keyed;
 mod makers;
 mod marks;
 mod named;
@@ -29,6 +31,7 @@ pub(crate) use gate::Store;
 pub(crate) use graves::Graves;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
+pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
 pub(crate) use makers::Maker;
 pub(crate) use outbox::{Outbox, Sent};
 pub(crate) use queue::{Order, Queue, WaitsTo};
@@ -92,6 +95,8 @@ pub(crate) struct Durable {
     pub(crate) outbox: Outbox,
     /// What is in runs.
     pub(crate) cold: Cold,
+    /// What is kept of all key groups together.
+    pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
@@ -190,6 +195,11 @@ impl Durable {
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };
+        let mut queue = queue;
+        if let Some(groups) = queue.groups.take() {
+            self.keyed.bytes -= groups.bytes();
+            self.graves.groups(groups);
+        }
         self.queue_weights.memory -= weight::in_memory(&queue.name);
         self.queue_weights.told -= queue.told_bytes;
         self.sums.totals.subtract(&queue.totals);
@@ -283,6 +293,7 @@ impl Durable {
         const PER_MESSAGE: u64 = 163;
         (self.messages.len() + self.outbox.len()) as u64 * PER_MESSAGE
             + self.body_bytes
+            + self.keyed.bytes
             + self.fixed_bytes()
     }
 

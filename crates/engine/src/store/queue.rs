@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::Durable;
+use super::KeyGroups;
 use super::cold::{Cold, QueueCold, Shelf};
 use crate::account::Account;
 use crate::cold::Lane;
@@ -65,6 +66,9 @@ pub(crate) struct Queue {
     pub(crate) urgent: u64,
     pub(crate) done: u64,
     pub(crate) totals: QueueTotals,
+
+    /// Which messages their keys hold back, if its settings give keys a meaning.
+    pub(crate) groups: Option<Box<KeyGroups>>,
 
     /// What of it is in runs; `None`: nothing ever was.
     pub(crate) cold: Option<Box<QueueCold>>,
@@ -238,7 +242,11 @@ impl Queue {
     pub(crate) fn is_limited(&self, now: Ms) -> bool {
         let max = self.live.settings.in_flight_max;
         let full = max > 0 && self.reserved.len() as u64 >= max;
-        full || self.live.pace.next(&self.live.settings, now).is_some()
+        full || self
+            .live
+            .pace
+            .next(self.live.settings.take_speed(), now)
+            .is_some()
     }
 
     /// True if it is so when `more` messages have been handed out, under leases or not.
@@ -246,8 +254,9 @@ impl Queue {
         let settings = &self.live.settings;
         let max = settings.in_flight_max;
         let reserved = self.reserved.len() as u64 + if leased { more } else { 0 };
-        let pace = self.live.pace.after(settings, now, more);
-        max > 0 && reserved >= max || pace.next(settings, now).is_some()
+        let speed = settings.take_speed();
+        let pace = self.live.pace.after(speed, now, more);
+        max > 0 && reserved >= max || pace.next(speed, now).is_some()
     }
 
     /// When something happens here by itself: a message is due, a pause or a
@@ -260,7 +269,8 @@ impl Queue {
             .first_key_value()
             .map(|(&(since, _), _)| since + self.live.settings.retention_ms);
         let paced = self.live.pace.rings();
-        [due, pause, kept, paced].into_iter().flatten().min()
+        let keys = self.groups.as_ref().and_then(|groups| groups.alarm());
+        [due, pause, kept, paced, keys].into_iter().flatten().min()
     }
 
     /// When something happens here by itself, runs included.

@@ -66,6 +66,7 @@ impl Durable {
         self.verify_tables()?;
         self.verify_weights()?;
         self.verify_accounts()?;
+        self.verify_groups()?;
         self.verify_sums()?;
         self.verify_queues(alive)
     }

@@ -8,6 +8,7 @@ mod cold;
 mod created;
 mod decided;
 mod found;
+mod grouped;
 mod limited;
 mod made;
 mod named;

@@ -223,6 +223,13 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
         unique_repeat: Some(OnRepeat::Replace),
         default_delay_ms: Some(86_400_000),
         tags: Some(Tags::from_iter([(&b"team"[..], &b"mail"[..])])),
+        groups: Some(Groups::Fair),
+        key_in_flight_max: Some(1000),
+        key_take_rate: Some(Rate {
+            count: 1000,
+            per_ms: 86_400_000,
+        }),
+        key_take_burst: Some(1000),
     };
     for number in 0..100_000 {
         let configure = Command::Configure {

@@ -1,8 +1,8 @@
 //! The settings of queues: `[defaults]` and `[[queue]]`.
 
 use quintet_engine::{
-    DeadLetter, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope, TAGS_BYTES_MAX,
-    Tags, WhenFull,
+    DeadLetter, Groups, Name, OnRepeat, Overrides, QueueSettings, Rate, RetryOn, Scope,
+    TAGS_BYTES_MAX, Tags, WhenFull,
 };
 
 use super::schema::{bytes, duration, flag, number, quoted, text};
@@ -229,6 +229,38 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         |v: u32| v.to_string()
     ),
     spec!(
+        "groups",
+        "What the keys of its messages mean to takes: \"none\": nothing; \"ordered\": a message waits \
+         while one of its key that stands before it is reserved or delayed; \"fair\": keys with many \
+         messages under leases stand behind others.",
+        groups,
+        groups_of,
+        |v: Groups| quoted(v.word())
+    ),
+    spec!(
+        "key_in_flight_max",
+        "Messages of one key under a lease at most; takes pass over those beyond. A lease by id is not \
+         held back, messages that leave together are not parted; 0: no limit.",
+        key_in_flight_max,
+        number,
+        |v: u64| v.to_string()
+    ),
+    spec!(
+        "key_take_rate",
+        "Messages of one key handed out at most, written as `take_rate`; takes pass over those beyond. \
+         A restart or a flush forgets what was handed out; \"0\": no limit.",
+        key_take_rate,
+        rate,
+        |v: Rate| quoted(&show_rate(v))
+    ),
+    spec!(
+        "key_take_burst",
+        "How many of one key may go at once after a rest; 1 at least.",
+        key_take_burst,
+        burst_of,
+        |v: u32| v.to_string()
+    ),
+    spec!(
         "retry_delay",
         "How long a message rests after its first failure before it may be taken again; 0: not at all.",
         retry_delay_ms,
@@ -314,6 +346,11 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         shown_tags
     ),
 ];
+
+fn groups_of(value: &toml::Value) -> Result<Groups, String> {
+    let groups = Groups::of_word(text(value)?);
+    groups.ok_or_else(|| "takes \"none\", \"ordered\" or \"fair\"".to_owned())
+}
 
 fn scope_of(value: &toml::Value) -> Result<Scope, String> {
     let scope = Scope::of_word(text(value)?);

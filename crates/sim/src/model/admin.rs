@@ -200,11 +200,15 @@ impl Model {
         overrides: Option<Box<Overrides>>,
     ) -> Result<Outcome, Refusal> {
         let number = self.find_or_make(name)?;
+        let before = self.meaning_of_keys(number);
         let queue = self.queue_mut(number);
         queue.made = true;
         match overrides {
             Some(newer) => queue.overrides.merge(&newer),
             None => queue.overrides = Overrides::default(),
+        }
+        if self.meaning_of_keys(number) != before {
+            self.queue_mut(number).keys = Default::default();
         }
         Ok(Outcome::Done)
     }
@@ -237,6 +241,9 @@ impl Model {
         let ids = self.ids(queue, |message| message.state == State::Ready);
         for &id in &ids {
             self.remove(id);
+        }
+        if !ids.is_empty() {
+            self.queue_mut(queue).keys = Default::default();
         }
         if self.queue(queue).made {
             let totals = self.totals(queue);

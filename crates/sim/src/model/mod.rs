@@ -7,6 +7,7 @@
 //! none of its code. A message's `queue` is the model's own number for it.
 
 mod admin;
+mod groups;
 mod put;
 mod settle;
 mod show;
@@ -40,6 +41,7 @@ pub struct Queue {
     used: Ms,
     /// Nanoseconds at which the last one handed out would have gone, had each waited for its turn.
     paced_ns: u64,
+    keys: groups::Keys,
 }
 
 /// A lease.
@@ -312,6 +314,7 @@ impl Model {
             queue.children.retain(|child| !memory.contains(child));
             queue.used = now;
             queue.paced_ns = 0;
+            queue.keys = groups::Keys::default();
         }
         self.items
             .retain(|item| !memory.contains(&item.message.queue));
@@ -366,6 +369,19 @@ impl Model {
     pub fn looking_at(&self, name: &Name) -> u64 {
         let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_looks();
         self.waiters.iter().filter(on).count() as u64
+    }
+
+    /// True if keys keep an order in one of its queues.
+    pub fn keeps_order(&self) -> bool {
+        let mut queues = self.queues.iter();
+        queues.any(|queue| self.is_ordered(queue.number))
+    }
+
+    /// True if somebody waits for several messages.
+    pub fn waits_for_several(&self) -> bool {
+        self.waiters
+            .iter()
+            .any(|waiter| waiter.take.messages_max > 1)
     }
 
     /// True if nobody waits.
@@ -434,6 +450,7 @@ impl Model {
             head: 0,
             used: self.now,
             paced_ns: 0,
+            keys: groups::Keys::default(),
         });
         number
     }

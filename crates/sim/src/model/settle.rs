@@ -396,6 +396,11 @@ impl Model {
         }
         extra.releases += u32::from(why == Return::Released);
         extra.timeouts += u32::from(why == Return::Timeout);
+        let stays = self.is_ordered(queue) && self.item_mut(id).message.key().is_some();
+        let back_to = match stays {
+            true => back_to.map(|_| BackTo::Place),
+            false => back_to,
+        };
         let place = match back_to.unwrap_or(says) {
             BackTo::Place => None,
             BackTo::Head => {

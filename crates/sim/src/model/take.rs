@@ -159,7 +159,8 @@ impl Model {
         Ok(())
     }
 
-    /// Who waited longest is asked first.
+    /// Who waited longest is asked first. What somebody behind took may have
+    /// kept back something that fits one who could not frame it.
     pub(super) fn serve(&mut self) {
         let mut at = 0;
         while let Some(waiter) = self.waiters.get(at).cloned() {
@@ -168,6 +169,7 @@ impl Model {
                     self.waiters.remove(at);
                     self.deliveries
                         .push((waiter.party, waiter.standing, outcome));
+                    at = 0;
                 }
                 None => at += 1,
             }
@@ -203,15 +205,27 @@ impl Model {
             seen.truncate(if one { wanted } else { 1 });
             return (!seen.is_empty()).then(|| Outcome::Messages(seen.into_iter().collect()));
         }
-        let mut handed = Vec::new();
+        let mut handed: Vec<Message> = Vec::new();
+        let mut last: Option<Message> = None;
         while handed.len() < wanted {
-            let Some(best) = self.candidates(take).into_iter().next() else {
+            let follows = last.take().filter(|last| {
+                let open = self.serves(last.queue) && !self.is_limited(last.queue);
+                open && self.is_ordered(last.queue)
+            });
+            let next = follows.and_then(|last| self.next_of_group(&last, take));
+            let Some(best) = next.or_else(|| self.candidates(take).into_iter().next()) else {
                 break;
             };
-            for id in self.group_of(&best, take) {
+            let group = self.group_of(&best, take);
+            last = group
+                .last()
+                .and_then(|&id| Some(self.item(id)?.message.clone()));
+            for id in group {
                 handed.push(match &take.lease {
                     None => {
-                        let message = self.remove(id);
+                        let message = self.message(id).expect("it is there").clone();
+                        self.handed_of_key(message.queue, message.key());
+                        self.remove(id);
                         self.totals(message.queue).taken += 1;
                         self.queue_mut(message.queue).used = self.now;
                         self.handed_out(message.queue);
@@ -238,15 +252,23 @@ impl Model {
             .filter_map(|name| self.find(name))
             .collect();
         let mut found: Vec<Message> = Vec::new();
-        for item in &self.items {
-            let message = &item.message;
-            let limited = !take.look && self.is_limited(message.queue);
-            let served = queues.contains(&message.queue) && self.serves(message.queue) && !limited;
-            let fits = take.body_max.is_none_or(|max| message.body.len() <= max);
-            let gone = message.is_expired(self.now);
-            if served && fits && self.is_ready(message) && message.selectable && !gone {
-                found.push(message.clone());
+        let mut asked = queues.clone();
+        asked.sort();
+        asked.dedup();
+        for &queue in &asked {
+            let limited = !take.look && self.is_limited(queue);
+            if !self.serves(queue) || limited {
+                continue;
             }
+            let mut line = self.line_of(queue, take);
+            if self.has_groups(queue) {
+                if asked.len() == 1 {
+                    return line;
+                }
+                // Its first one stands for it.
+                line.truncate(1);
+            }
+            found.append(&mut line);
         }
         match take.end {
             End::Oldest => found.sort_by_key(|m| (m.rank, m.place(), m.id)),
@@ -303,6 +325,9 @@ impl Model {
         let (Some(limit), Some(key)) = (take.group, best.key()) else {
             return group;
         };
+        if self.is_ordered(best.queue) {
+            return self.ordered_companions(best, limit, take);
+        }
         let mut others: Vec<&Message> = self
             .items
             .iter()
@@ -331,6 +356,9 @@ impl Model {
         self.totals(queue).leases += 1;
         self.queue_mut(queue).used = now;
         self.handed_out(queue);
+        let key = self.item_mut(id).message.key().cloned();
+        self.handed_of_key(queue, key.as_ref());
+        let stays = self.is_ordered(queue) && key.is_some();
         let item = self.item_mut(id);
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => item.message.ttr_ms.unwrap_or(0),
@@ -357,7 +385,10 @@ impl Model {
             bound,
             until,
             span_ms,
-            back_to: ask.back_to,
+            back_to: match stays {
+                true => quintet_engine::BackTo::Place,
+                false => ask.back_to,
+            },
             turn,
             epoch,
             since: until.map_or(Ms(0), |until| Ms(until.0 - span_ms)),
@@ -377,6 +408,10 @@ impl Model {
     ) -> Result<Outcome, Refusal> {
         let message = self.message(id)?;
         if !matches!(message.state, State::Ready | State::Buried) {
+            return Err(Refusal::NotFound);
+        }
+        let ready = message.state == State::Ready && self.is_ordered(message.queue);
+        if ready && !self.is_first_of_group(message) {
             return Err(Refusal::NotFound);
         }
         if self.settings_of(message.queue).down {

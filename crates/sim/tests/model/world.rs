@@ -95,6 +95,9 @@ impl World {
     /// run, and a queue rests only when its last message was read.
     /// Who stands in line for what is being read may be one too many.
     fn is_all_hot(&self) -> bool {
+        if self.model.keeps_order() && self.model.waits_for_several() {
+            return true;
+        }
         self.core.settings.defaults.idle_ms < 10_000 || self.core.settings.queues_max < 10
     }
 
@@ -102,7 +105,28 @@ impl World {
         Party(self.seats[usize::from(seat)] * 10 + u64::from(seat))
     }
 
-    fn ask(&mut self, seat: u8, command: Command) -> Checked {
+    /// A take of several follows a key group as far as it is in memory, which
+    /// the model does not know: where an order is kept and something is in
+    /// runs, takes are of one.
+    fn may_tell(&self, command: &mut Command) -> bool {
+        let take = match command {
+            Command::Take(take) => take,
+            Command::Watch(Some(take)) | Command::Rewatch(take) => &mut **take,
+            Command::Configure { .. } => {
+                return self.runs.is_empty() || !self.model.waits_for_several();
+            }
+            _ => return true,
+        };
+        if !self.runs.is_empty() && self.model.keeps_order() {
+            take.messages_max = take.messages_max.min(1);
+        }
+        true
+    }
+
+    fn ask(&mut self, seat: u8, mut command: Command) -> Checked {
+        if !self.may_tell(&mut command) {
+            return Ok(());
+        }
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let expected = self.model.submit(self.core.now, party, command.clone());

@@ -18,11 +18,14 @@ use crate::body::Body;
 use crate::cold::{Block, BlockAt, ColdStats, Lane, Order, RunId, URGENT_BELOW};
 use crate::fact::Fact;
 use crate::message::{At, Home, Message, MessageId, QueueId, State};
+use crate::store::key_groups::Survey;
 use crate::time::Ms;
 
 impl Durable {
     /// A block of a run is in force: its messages leave memory.
     pub(super) fn frozen(&mut self, run: RunId, row: Block, ids: &[MessageId]) {
+        let alive = ids.iter().copied().filter(|id| id.0 != 0);
+        let survey = self.survey(row.queue, alive, None);
         let mut dead: Option<Box<[u64]>> = None;
         for (at, &id) in ids.iter().enumerate() {
             if id.0 == 0 {
@@ -40,7 +43,7 @@ impl Durable {
             }
         }
         self.keep_tied(row.queue, ids);
-        self.put_in_force(run, row, dead);
+        self.put_in_force(run, row, dead, survey);
     }
 
     /// The block as a snapshot tells of it: no effect if it is known.
@@ -50,11 +53,17 @@ impl Durable {
             ordinal: row.ordinal,
         });
         if known.is_none() {
-            self.put_in_force(run, row, dead);
+            self.put_in_force(run, row, dead, None);
         }
     }
 
-    fn put_in_force(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
+    fn put_in_force(
+        &mut self,
+        run: RunId,
+        row: Block,
+        dead: Option<Box<[u64]>>,
+        survey: Option<Survey>,
+    ) {
         if row.live == 0 || self.queue(row.queue).is_none_or(|queue| queue.live.dropped) {
             return;
         }
@@ -71,7 +80,7 @@ impl Durable {
         table
             .blocks
             .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
-        self.shelve(at, &row);
+        self.shelve(at, &row, survey);
         if let Some(queue) = self.queue_mut(row.queue) {
             if row.lane == Lane::Ready || row.lane == Lane::HeldBack {
                 queue.head = queue.head.min(row.first.1);
@@ -127,7 +136,11 @@ impl Durable {
         table.live -= 1;
         let (stored, empty) = (block.is_stored(), block.row.live == 0);
         if stored {
-            self.thin(&row, bytes, urgent, done);
+            let at = BlockAt {
+                run,
+                ordinal: first,
+            };
+            self.thin(at, &row, bytes, urgent, done);
         }
         if empty {
             self.forget_block(BlockAt {
@@ -277,6 +290,7 @@ impl Durable {
             return;
         };
         let queue = block.row.queue;
+        let survey = self.survey(queue, ids.iter().copied(), Some(at));
         self.cold.loaded.remove(&turn);
         self.cold.epoch += 1;
         let mut expires: Option<Ms> = None;
@@ -284,10 +298,8 @@ impl Durable {
             let Some(slot) = self.ids.get(id.0) else {
                 continue;
             };
-            let ours = self.messages.get(slot).is_some_and(|message| {
-                message.home == Home::of_run(at.run) && message.ordinal >= at.ordinal
-            });
-            if !ours {
+            let message = self.messages.get(slot);
+            if !message.is_some_and(|message| is_copy_of(message, at)) {
                 continue;
             }
             self.index_out(slot);
@@ -312,7 +324,7 @@ impl Durable {
         if let Some(queue) = self.queue_mut(queue) {
             queue.cold_mut().loaded.remove(&at);
         }
-        self.shelve(at, &row);
+        self.shelve(at, &row, survey);
         self.rearm(queue);
     }
 
@@ -446,6 +458,11 @@ impl Durable {
             }
         }
     }
+}
+
+/// True if it is a copy of one in this block of a run, or of one behind it.
+pub(super) fn is_copy_of(message: &Message, at: BlockAt) -> bool {
+    message.home == Home::of_run(at.run) && message.ordinal >= at.ordinal
 }
 
 /// The run a message's large body lies in, if the message itself does not.

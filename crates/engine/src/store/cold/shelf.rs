@@ -1,10 +1,12 @@
 //! A queue's stored blocks by order, and its counts of what is in them.
 
 use std::collections::BTreeSet;
+use std::ops::Bound as Edge;
 
 use crate::cold::{Block, BlockAt, Lane, Order};
 use crate::message::MessageId;
 use crate::store::Durable;
+use crate::store::key_groups::Survey;
 
 /// The part of a queue that is in runs and not in memory. An index over the
 /// runs' tables.
@@ -89,37 +91,56 @@ impl Shelved {
 }
 
 impl Durable {
-    /// Counts a stored block among its queue's.
-    pub(super) fn shelve(&mut self, at: BlockAt, row: &Block) {
-        let Self { queues, sums, .. } = self;
+    /// Counts a stored block among its queue's. `survey`: what its key groups
+    /// are to remember of it.
+    pub(super) fn shelve(&mut self, at: BlockAt, row: &Block, survey: Option<Survey>) {
+        let Self {
+            queues,
+            sums,
+            keyed,
+            ..
+        } = self;
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             queue.cold_mut().enter(at, row);
             queue.count_bytes(row.bytes, 0);
             sums.shelved.enter(row);
+            keyed.change(queue, |groups| groups.shelve(at, row, survey));
         }
     }
 
     /// Takes it out again.
     pub(super) fn unshelve(&mut self, at: BlockAt, row: &Block) {
-        let Self { queues, sums, .. } = self;
+        let Self {
+            queues,
+            sums,
+            keyed,
+            ..
+        } = self;
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             queue.cold_mut().leave(at, row);
             queue.count_bytes(0, row.bytes);
             sums.shelved.leave(row);
+            keyed.change(queue, |groups| groups.unshelve(at, row));
         }
     }
 
     /// One message of a stored block has left.
-    pub(super) fn thin(&mut self, row: &Block, bytes: u64, urgent: bool, done: bool) {
-        let Self { queues, sums, .. } = self;
+    pub(super) fn thin(&mut self, at: BlockAt, row: &Block, bytes: u64, urgent: bool, done: bool) {
+        let Self {
+            queues,
+            sums,
+            keyed,
+            ..
+        } = self;
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             let cold = queue.cold_mut();
             cold.sums.thin(row.lane, bytes, urgent, done);
             queue.count_bytes(0, bytes);
             sums.shelved.thin(row.lane, bytes, urgent, done);
+            keyed.change(queue, |groups| groups.thin(at, row));
         }
     }
 }
@@ -168,6 +189,18 @@ impl QueueCold {
     /// The stored block of a lane that begins first.
     pub(crate) fn first(&self, lane: Lane) -> Option<(Order, BlockAt)> {
         self.lanes[lane as usize].first().copied()
+    }
+
+    /// Stored blocks of a lane that stand behind one of it.
+    pub(crate) fn blocks_behind(
+        &self,
+        lane: Lane,
+        last: Option<(Order, BlockAt)>,
+    ) -> impl Iterator<Item = (Order, BlockAt)> {
+        let from = last.map_or(Edge::Unbounded, Edge::Excluded);
+        self.lanes[lane as usize]
+            .range((from, Edge::Unbounded))
+            .copied()
     }
 
     /// All stored blocks of a lane, by their first message.

@@ -1,0 +1,348 @@
+//! Keeping key groups in step with their queue, for those queues that have them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound as Edge;
+use std::sync::Arc;
+
+use super::Durable;
+use super::cold::{Shelf, is_copy_of};
+use super::key_groups::{Building, KeyGroups, Rules, Standing, Survey};
+use super::queue::Queue;
+use crate::cold::{BlockAt, Lane};
+use crate::message::{Message, MessageId, QueueId};
+use crate::time::Ms;
+
+/// What is kept of all key groups together.
+#[derive(Debug, Default)]
+pub(crate) struct Keyed {
+    /// Bytes of memory they take, reckoned.
+    pub(super) bytes: u64,
+    /// Queues in which something may go that might not before.
+    freed: Vec<QueueId>,
+}
+
+impl Keyed {
+    /// Changes the groups of a queue, if it has them.
+    #[inline]
+    pub(super) fn change(&mut self, queue: &mut Queue, change: impl FnOnce(&mut KeyGroups)) {
+        if let Some(groups) = &mut queue.groups {
+            self.change_groups(queue.id, groups, change);
+        }
+    }
+
+    #[inline(never)]
+    fn change_groups(
+        &mut self,
+        id: QueueId,
+        groups: &mut KeyGroups,
+        change: impl FnOnce(&mut KeyGroups),
+    ) {
+        let before = groups.bytes();
+        change(groups);
+        self.bytes = self.bytes - before + groups.bytes();
+        if groups.take_freed() && !std::mem::replace(&mut groups.noted, true) {
+            self.freed.push(id);
+        }
+    }
+
+    /// True if [`Durable::take_freed`] would answer some.
+    #[inline]
+    pub(crate) fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+}
+
+impl Durable {
+    /// Queues in which something may go that might not when this was last
+    /// asked.
+    pub(crate) fn take_freed(&mut self) -> Vec<QueueId> {
+        let freed = std::mem::take(&mut self.keyed.freed);
+        for &id in &freed {
+            if let Some(groups) = self.queue_mut(id).and_then(|queue| queue.groups.as_mut()) {
+                groups.noted = false;
+            }
+        }
+        freed
+    }
+
+    /// A queue's settings give its keys this meaning from now on.
+    pub(crate) fn set_groups(&mut self, id: QueueId, rules: Option<Rules>) {
+        let Some(queue) = self.queue(id) else { return };
+        let rules = rules.filter(|_| !queue.live.dropped);
+        if queue.groups.as_ref().map(|groups| groups.rules()) != rules {
+            self.group_anew(id, rules);
+        }
+    }
+
+    /// Forgets a queue's groups and, by these rules, begins to build them anew.
+    pub(super) fn group_anew(&mut self, id: QueueId, rules: Option<Rules>) {
+        let Some(queue) = self.queue_mut(id) else {
+            return;
+        };
+        let cold = queue.cold.as_ref().is_none_or(|cold| cold.is_empty());
+        let empty = queue.waiting_in_memory() == 0 && queue.reserved.is_empty() && cold;
+        let groups = rules.map(|rules| Box::new(KeyGroups::new(rules, empty)));
+        let old = std::mem::replace(&mut queue.groups, groups);
+        if let Some(old) = old {
+            self.keyed.bytes -= old.bytes();
+            self.graves.groups(old);
+        }
+        self.rearm(id);
+    }
+
+    /// Goes on building a queue's groups with as many messages and blocks as are
+    /// `left`; true if they are built.
+    pub(crate) fn build_groups(&mut self, id: QueueId, left: &mut usize) -> bool {
+        loop {
+            let Some(queue) = self.queue(id) else {
+                return true;
+            };
+            let Some(groups) = &queue.groups else {
+                return true;
+            };
+            if groups.is_built() {
+                return true;
+            }
+            if *left == 0 {
+                return false;
+            }
+            *left -= self.build_step(id, *left).clamp(1, *left);
+        }
+    }
+
+    fn build_step(&mut self, id: QueueId, max: usize) -> usize {
+        let Self {
+            queues,
+            messages,
+            cold,
+            keyed,
+            ..
+        } = self;
+        let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        let Some(queue) = queue else { return 1 };
+        let Some(mut groups) = queue.groups.take() else {
+            return 1;
+        };
+        let enter = |groups: &mut KeyGroups, slot: u32, standing| {
+            groups.enter(messages.at(slot), slot, standing);
+        };
+        let mut steps = 0;
+        keyed.change_groups(id, &mut groups, |groups| match groups.building {
+            Building::Blocks(lane, last) => {
+                let shelf = queue.cold.as_ref();
+                let blocks: Vec<_> = shelf.map_or(Vec::new(), |shelf| {
+                    shelf.blocks_behind(lane, last).take(max).collect()
+                });
+                steps = blocks.len();
+                match blocks.last() {
+                    Some(&last) => groups.building = Building::Blocks(lane, Some(last)),
+                    None => {
+                        groups.building = match lane {
+                            Lane::Ready => Building::Blocks(Lane::Delayed, None),
+                            _ => Building::Reserved(None),
+                        }
+                    }
+                }
+                for (_, at) in blocks {
+                    if let Some(block) = cold.block(at) {
+                        groups.shelve(at, &block.row, None);
+                    }
+                }
+            }
+            Building::Reserved(last) => {
+                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
+                let some = queue.reserved.range((from, Edge::Unbounded)).take(max);
+                let some: Vec<(MessageId, u32)> = some.map(|(&id, &slot)| (id, slot)).collect();
+                steps = some.len();
+                groups.building = match some.last() {
+                    Some(&(id, _)) => Building::Reserved(Some(id)),
+                    None => Building::Delayed(None),
+                };
+                some.iter()
+                    .for_each(|&(_, slot)| enter(groups, slot, Standing::Reserved));
+            }
+            Building::Delayed(last) => {
+                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
+                let some = queue.delayed.range((from, Edge::Unbounded)).take(max);
+                let some: Vec<_> = some.map(|(&due, &slot)| (due, slot)).collect();
+                steps = some.len();
+                groups.building = match some.last() {
+                    Some(&(due, _)) => Building::Delayed(Some(due)),
+                    None => Building::HeldBack(None),
+                };
+                some.iter()
+                    .for_each(|&(_, slot)| enter(groups, slot, Standing::Delayed));
+            }
+            Building::HeldBack(last) => {
+                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
+                let some = queue.held_back.range((from, Edge::Unbounded)).take(max);
+                let some: Vec<_> = some.map(|(&order, &slot)| (order, slot)).collect();
+                steps = some.len();
+                groups.building = match some.last() {
+                    Some(&(order, _)) => Building::HeldBack(Some(order)),
+                    None => Building::Ready(None),
+                };
+                some.iter()
+                    .for_each(|&(_, slot)| enter(groups, slot, Standing::HeldBack));
+            }
+            Building::Ready(last) => {
+                let from = last.map_or(Edge::Unbounded, Edge::Excluded);
+                let some = queue.ready.range((from, Edge::Unbounded)).take(max);
+                let some: Vec<_> = some.map(|(&order, &slot)| (order, slot)).collect();
+                steps = some.len();
+                groups.building = match some.last() {
+                    Some(&(order, _)) => Building::Ready(Some(order)),
+                    None => Building::Done,
+                };
+                some.iter()
+                    .for_each(|&(_, slot)| enter(groups, slot, Standing::Ready));
+            }
+            Building::Done => {}
+        });
+        queue.groups = Some(groups);
+        steps
+    }
+
+    /// Lets those groups of a queue go whose time has come.
+    pub(crate) fn ring_groups(&mut self, id: QueueId, now: Ms) {
+        let Self { queues, keyed, .. } = self;
+        let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        if let Some(queue) = queue
+            && let Some(groups) = &queue.groups
+            && groups.alarm().is_some_and(|at| at <= now)
+        {
+            keyed.change(queue, |groups| groups.ring(now));
+            self.rearm(id);
+        }
+    }
+
+    /// A message of a queue with groups is handed out.
+    pub(crate) fn handed_of_key(&mut self, id: QueueId, key: Option<&Arc<[u8]>>, now: Ms) {
+        let Self { queues, keyed, .. } = self;
+        let queue = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut);
+        if let Some(queue) = queue {
+            keyed.change(queue, |groups| groups.handed(key, now));
+            self.rearm(id);
+        }
+    }
+
+    /// Where messages of a key were found.
+    pub(crate) fn looked_up(&mut self, id: QueueId, key: &Arc<[u8]>, blocks: &[BlockAt]) {
+        if let Some(groups) = self.queue_mut(id).and_then(|queue| queue.groups.as_mut()) {
+            groups.looked_up(key, blocks.iter().copied());
+        }
+    }
+
+    /// What is in a block whose messages, these, are about to leave memory for
+    /// a run; `from`: they are copies of those in this block, but for such as
+    /// have left it. `None`: its queue has no groups, or not all are here.
+    pub(super) fn survey(
+        &self,
+        id: QueueId,
+        ids: impl Iterator<Item = MessageId>,
+        from: Option<BlockAt>,
+    ) -> Option<Survey> {
+        let groups = self.queue(id)?.groups.as_ref()?;
+        let mut messages: Vec<&Message> = Vec::new();
+        for id in ids {
+            let message = self.message(id);
+            match from {
+                None => messages.push(message.filter(|m| !m.home.is_run())?),
+                Some(at) => messages.extend(message.filter(|m| is_copy_of(m, at))),
+            }
+        }
+        Some(groups.survey(messages.into_iter(), from.is_some()))
+    }
+
+    fn survey_loaded(&self, at: BlockAt) -> Option<Survey> {
+        let block = self.cold.block(at)?;
+        let Shelf::Loaded(_, ids) = &block.shelf else {
+            return None;
+        };
+        self.survey(block.row.queue, ids.iter().copied(), Some(at))
+            .filter(|_| block.row.lane == Lane::Ready)
+    }
+
+    /// Drops copies of blocks in which nothing may go now, if more than `keep`
+    /// of the queue's are in memory: takers that wait behind what may not go
+    /// do not bring all of it into memory.
+    pub(crate) fn shed(&mut self, id: QueueId, keep: usize) {
+        let Some(queue) = self.queue(id) else { return };
+        let (Some(groups), Some(cold)) = (&queue.groups, &queue.cold) else {
+            return;
+        };
+        if cold.loaded.len() <= keep || groups.knows_enough() {
+            return;
+        }
+        let mut left = cold.loaded.len() - keep;
+        let loaded: Vec<BlockAt> = cold.loaded.iter().copied().collect();
+        for at in loaded {
+            if left == 0 {
+                return;
+            }
+            let Some(survey) = self.survey_loaded(at) else {
+                continue;
+            };
+            if survey.is_stuck() {
+                self.unload(at);
+                left -= 1;
+            }
+        }
+    }
+
+    /// # Errors
+    /// Groups are not what the queue's messages and blocks come to.
+    pub(super) fn verify_groups(&self) -> Result<(), String> {
+        let mut bytes = 0;
+        for queue in self.queues.iter().flatten() {
+            let rules = Rules::of(&queue.live.settings).filter(|_| !queue.live.dropped);
+            let found = queue.groups.as_ref().map(|groups| groups.rules());
+            if found != rules {
+                return Err(format!("{}: groups {found:?}, not {rules:?}", queue.name));
+            }
+            let Some(groups) = &queue.groups else {
+                continue;
+            };
+            bytes += groups.bytes();
+            if !groups.is_built() {
+                continue;
+            }
+            let mut slow = KeyGroups::new(groups.rules(), true);
+            let maps = [
+                (Standing::Ready, slots(&queue.ready)),
+                (Standing::HeldBack, slots(&queue.held_back)),
+                (Standing::Delayed, slots(&queue.delayed)),
+                (Standing::Reserved, slots(&queue.reserved)),
+            ];
+            for (standing, slots) in maps {
+                for slot in slots {
+                    slow.enter(self.messages.at(slot), slot, standing);
+                }
+            }
+            groups
+                .verify(&slow)
+                .map_err(|text| format!("{}: {text}", queue.name))?;
+            let tables = self.cold.runs.iter();
+            let blocks = tables.flat_map(|(&run, table)| {
+                let at = move |ordinal: u32| BlockAt { run, ordinal };
+                table
+                    .blocks
+                    .iter()
+                    .map(move |(&ordinal, block)| (at(ordinal), block))
+            });
+            for (at, block) in blocks.filter(|(_, block)| block.row.queue == queue.id) {
+                if block.is_stored() && !groups.has_block(at, &block.row) {
+                    return Err(format!("{}: {at:?} is in no group", queue.name));
+                }
+            }
+        }
+        if bytes != self.keyed.bytes {
+            return Err(format!("{bytes} bytes of groups, not {}", self.keyed.bytes));
+        }
+        Ok(())
+    }
+}
+
+fn slots<K: Ord>(map: &BTreeMap<K, u32>) -> Vec<u32> {
+    map.values().copied().collect()
+}

@@ -1,0 +1,257 @@
+//! Queues whose keys mean something: which message comes next.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use quintet_engine::{End, GroupLimit, Groups, Message, MessageId, QueueId, State, Take};
+
+use super::Model;
+
+/// What a fair queue remembers of what it handed out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keys {
+    /// Nanoseconds at which the last one of a key would have gone, had each waited for its turn.
+    paced_ns: std::collections::BTreeMap<Arc<[u8]>, u64>,
+    /// Messages of quiet keys in a row while one of a noisy key waited.
+    quiet_run: u64,
+}
+
+fn place(message: &Message) -> (i64, MessageId) {
+    (message.place(), message.id)
+}
+
+impl Model {
+    /// What is forgotten if this changes.
+    pub(super) fn meaning_of_keys(&self, queue: QueueId) -> (Groups, u64, u32, u64, u32) {
+        let settings = self.settings_of(queue);
+        (
+            settings.groups,
+            settings.key_in_flight_max,
+            settings.key_take_rate.count,
+            settings.key_take_rate.per_ms,
+            settings.key_take_burst,
+        )
+    }
+
+    pub(super) fn is_ordered(&self, queue: QueueId) -> bool {
+        self.settings_of(queue).groups == Groups::Ordered
+    }
+
+    /// True if keys mean something to takes from it.
+    pub(super) fn has_groups(&self, queue: QueueId) -> bool {
+        let (groups, in_flight, ..) = self.meaning_of_keys(queue);
+        groups != Groups::None || in_flight > 0 || self.key_interval_ns(queue) > 0
+    }
+
+    fn key_interval_ns(&self, queue: QueueId) -> u64 {
+        let rate = self.settings_of(queue).key_take_rate;
+        match rate.count {
+            0 => 0,
+            count => rate.per_ms * 1_000_000 / u64::from(count),
+        }
+    }
+
+    /// A message of this key is handed out.
+    pub(super) fn handed_of_key(&mut self, queue: QueueId, key: Option<&Arc<[u8]>>) {
+        let (interval, now) = (self.key_interval_ns(queue), self.now.0 * 1_000_000);
+        let noisy = self.noisy_keys(queue);
+        let waits = noisy.iter().any(|noisy| {
+            let mut here = self.items.iter().map(|item| &item.message);
+            !self.key_is_limited(queue, noisy)
+                && here.any(|m| m.queue == queue && m.key() == Some(noisy) && self.may_wait(m))
+        });
+        let quiet = key.is_none_or(|key| !noisy.contains(key));
+        let keys = &mut self.queue_mut(queue).keys;
+        keys.quiet_run = match quiet && waits {
+            true => keys.quiet_run + 1,
+            false => 0,
+        };
+        if let Some(key) = key.filter(|_| interval > 0) {
+            let paced = keys.paced_ns.entry(key.clone()).or_default();
+            *paced = (*paced).max(now) + interval;
+        }
+    }
+
+    /// Ready and to be taken.
+    fn may_wait(&self, message: &Message) -> bool {
+        self.is_ready(message) && message.selectable && !message.is_expired(self.now)
+    }
+
+    fn in_flight(&self, queue: QueueId, key: Option<&Arc<[u8]>>) -> u64 {
+        let here = self.items.iter().map(|item| &item.message);
+        let here = here.filter(|m| m.queue == queue && m.state == State::Reserved);
+        here.filter(|m| key.is_none() || m.key() == key).count() as u64
+    }
+
+    fn key_is_limited(&self, queue: QueueId, key: &Arc<[u8]>) -> bool {
+        let settings = self.settings_of(queue);
+        let max = settings.key_in_flight_max;
+        let interval = self.key_interval_ns(queue);
+        let early = (u64::from(settings.key_take_burst.max(1)) - 1) * interval + 999_999;
+        let paced = self.queue(queue).keys.paced_ns.get(key).copied();
+        let fast = interval > 0 && paced.unwrap_or(0) > self.now.0 * 1_000_000 + early;
+        fast || max > 0 && self.in_flight(queue, Some(key)) >= max
+    }
+
+    /// Those with the fewest messages under leases first.
+    fn noisy_keys(&self, queue: QueueId) -> Vec<Arc<[u8]>> {
+        if self.settings_of(queue).groups != Groups::Fair {
+            return Vec::new();
+        }
+        let all = self.in_flight(queue, None);
+        let here = self.items.iter().map(|item| &item.message);
+        let here = here.filter(|m| m.queue == queue);
+        let mut keys: Vec<Arc<[u8]>> = here.filter_map(|m| m.key().cloned()).collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| {
+            let held = self.in_flight(queue, Some(key));
+            held >= 30 && held * 10 > all
+        });
+        keys
+    }
+
+    /// True if nothing before it in its group keeps it back, in an ordered queue.
+    pub(super) fn is_first_of_group(&self, message: &Message) -> bool {
+        let Some(key) = message.key() else {
+            return true;
+        };
+        let others = self.items.iter().map(|item| &item.message);
+        let mut others = others
+            .filter(|m| m.queue == message.queue && m.key() == Some(key) && m.id != message.id);
+        !others.any(|m| place(m) < place(message) && (self.may_wait(m) || self.holds_up(m)))
+    }
+
+    /// Reserved or delayed.
+    fn holds_up(&self, message: &Message) -> bool {
+        message.state == State::Reserved || message.state == State::Ready && !self.is_ready(message)
+    }
+
+    /// What the take would get of a queue, one after the other.
+    pub(super) fn line_of(&self, queue: QueueId, take: &Take) -> Vec<Message> {
+        let here = self.items.iter().map(|item| &item.message);
+        let here = here.filter(|m| m.queue == queue && self.may_wait(m));
+        let mut ready: Vec<Message> = here.cloned().collect();
+        let fits = |m: &Message| take.body_max.is_none_or(|max| m.body.len() <= max);
+        let ordered = self.is_ordered(queue);
+        if !ordered || !self.has_groups(queue) {
+            ready.retain(fits);
+            let oldest = take.end == End::Oldest || self.has_groups(queue) && !take.look;
+            match oldest {
+                true => ready.sort_by_key(|m| (m.rank, m.place(), m.id)),
+                false => ready.sort_by_key(|m| (m.rank, Reverse(m.place()), Reverse(m.id))),
+            }
+            if take.look || !self.has_groups(queue) {
+                return ready;
+            }
+            let limited = |m: &Message| m.key().is_some_and(|key| self.key_is_limited(queue, key));
+            ready.retain(|m| !limited(m));
+            return self.fairly(queue, ready);
+        }
+        ready.sort_by_key(place);
+        let heads = ready.iter().filter(|m| {
+            let limited = m.key().is_some_and(|key| self.key_is_limited(queue, key));
+            self.is_first_of_group(m) && (take.look || !limited)
+        });
+        let mut heads: Vec<&Message> = heads.filter(|m| fits(m)).collect();
+        heads.sort_by_key(|m| (m.rank, m.place(), m.id));
+        let mut line = Vec::new();
+        for head in heads {
+            let mut last = head.clone();
+            line.push(last.clone());
+            while let Some(next) = self.next_of_group(&last, take) {
+                line.push(next.clone());
+                last = next;
+            }
+        }
+        line
+    }
+
+    /// What stands behind this one in its group, if nothing between keeps it back.
+    pub(super) fn next_of_group(&self, last: &Message, take: &Take) -> Option<Message> {
+        let key = last.key()?;
+        let here = self.items.iter().map(|item| &item.message);
+        let mut behind: Vec<&Message> = here
+            .filter(|m| m.queue == last.queue && m.key() == Some(key) && place(m) > place(last))
+            .filter(|m| self.may_wait(m) || self.holds_up(m))
+            .collect();
+        behind.sort_by_key(|m| place(m));
+        let next = (*behind.first()?).clone();
+        let fits = take.body_max.is_none_or(|max| next.body.len() <= max);
+        let limited = !take.look && self.key_is_limited(last.queue, key);
+        (self.may_wait(&next) && fits && !limited).then_some(next)
+    }
+
+    /// Quiet keys first, unless one of a noisy key has waited long enough.
+    fn fairly(&self, queue: QueueId, ready: Vec<Message>) -> Vec<Message> {
+        let noisy = self.noisy_keys(queue);
+        let is_noisy = |m: &Message| m.key().is_some_and(|key| noisy.contains(key));
+        let (loud, quiet): (Vec<Message>, Vec<Message>) = ready.into_iter().partition(is_noisy);
+        let first = |key: &Arc<[u8]>| {
+            let here = self.items.iter().map(|item| &item.message);
+            let here = here.filter(|m| m.queue == queue && m.key() == Some(key));
+            let orders = here
+                .filter(|m| self.may_wait(m))
+                .map(|m| (m.rank, m.place(), m.id));
+            orders.min()
+        };
+        let of_loud = |m: &Message| {
+            let key = m.key().expect("it is noisy");
+            (
+                self.in_flight(queue, Some(key)),
+                first(key),
+                m.rank,
+                m.place(),
+                m.id,
+            )
+        };
+        let mut loud = loud;
+        loud.sort_by_key(of_loud);
+        let turn = self.queue(queue).keys.quiet_run >= 15;
+        match turn && !loud.is_empty() {
+            true => loud.into_iter().take(1).chain(quiet).collect(),
+            false => quiet.into_iter().chain(loud).collect(),
+        }
+    }
+
+    /// Companions in the order of their places, up to the first that may not go.
+    pub(super) fn ordered_companions(
+        &self,
+        best: &Message,
+        limit: GroupLimit,
+        take: &Take,
+    ) -> Vec<MessageId> {
+        let key = best.key().expect("it has companions");
+        let here = self.items.iter().map(|item| &item.message);
+        let group: Vec<&Message> = here
+            .filter(|m| m.queue == best.queue && m.id != best.id && m.key() == Some(key))
+            .collect();
+        let wall = group
+            .iter()
+            .filter(|m| self.holds_up(m) && place(m) > place(best));
+        let wall = wall.map(|m| place(m)).min();
+        let ready = group
+            .iter()
+            .filter(|m| self.is_ready(m) && !m.is_expired(self.now));
+        let mut others: Vec<&&Message> = ready
+            .filter(|m| !m.selectable || place(m) > place(best))
+            .filter(|m| wall.is_none_or(|wall| place(m) < wall))
+            .collect();
+        others.sort_by_key(|m| place(m));
+        let mut bytes = best.body.len() + key.len() as u64;
+        let mut leave = vec![place(best)];
+        for other in others {
+            bytes += other.body.len() + key.len() as u64;
+            let fits = take.body_max.is_none_or(|max| other.body.len() <= max);
+            if leave.len() as u64 >= u64::from(limit.messages_max)
+                || bytes > limit.bytes_max
+                || !fits
+            {
+                break;
+            }
+            leave.push(place(other));
+        }
+        leave.sort();
+        leave.into_iter().map(|(_, id)| id).collect()
+    }
+}
