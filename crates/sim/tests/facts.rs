@@ -203,15 +203,9 @@ fn lease() -> impl Strategy<Value = Lease> {
 fn overrides() -> impl Strategy<Value = Overrides> {
     let n = || prop::option::of(number());
     let b = || prop::option::of(any::<bool>());
+    let s = || prop::option::of(small());
     (
-        (
-            prop::option::of(small()),
-            n(),
-            n(),
-            n(),
-            n(),
-            prop::option::of(small()),
-        ),
+        (s(), n(), n(), n(), n(), s()),
         // No queue has the empty name; the record uses it for "bury".
         (
             prop::option::of(prop::option::of(
@@ -221,26 +215,8 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(name()),
         ),
-        (
-            b(),
-            n(),
-            n(),
-            n(),
-            b(),
-            b(),
-            b(),
-            n(),
-            rate(),
-            prop::option::of(small()),
-        ),
-        (
-            n(),
-            prop::option::of(small()),
-            n(),
-            prop::option::of(small()),
-            prop::option::of(small()),
-            retry_on(),
-        ),
+        (b(), n(), n(), n(), b(), b(), b(), n(), rate(), s()),
+        (n(), s(), n(), s(), s(), retry_on()),
         (
             prop::option::of(any::<bool>()),
             n(),
@@ -249,12 +225,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(tags()),
         ),
-        (
-            prop::option::of(one_of(Groups::ALL)),
-            n(),
-            rate(),
-            prop::option::of(small()),
-        ),
+        (prop::option::of(one_of(Groups::ALL)), n(), rate(), s()),
     )
         .prop_map(
             |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {

@@ -5,6 +5,8 @@
 //! `QUINTET_CASES=100000 cargo test --release -p quintet-sim --test model`
 //! looks longer than the few seconds of a usual run.
 
+#[path = "model/groups.rs"]
+mod groups;
 #[path = "model/ops.rs"]
 mod ops;
 #[path = "model/runs.rs"]
@@ -21,7 +23,8 @@ use quintet_engine::{
 
 use std::sync::Arc;
 
-use ops::{Op, cold_settings, fair_op, group_op, group_settings, op, settings};
+use groups::{fair_op, group_op, group_settings};
+use ops::{Op, cold_settings, op, settings};
 use world::World;
 
 /// Sequences tried when the environment does not say how many.

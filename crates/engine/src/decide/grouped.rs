@@ -11,7 +11,7 @@ use crate::cold::{BlockAt, Lane, Order};
 use crate::command::{End, GroupLimit, Take};
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::message::{MessageId, QueueId, State};
+use crate::message::{MessageId, QueueId};
 use crate::store::{Head, KeyGroups, Safe, Walk};
 
 /// Blocks of a queue that are read ahead for messages of quiet keys.
@@ -112,12 +112,12 @@ impl Engine {
         }
     }
 
-    fn groups(&self, id: QueueId) -> Option<&KeyGroups> {
+    pub(super) fn groups(&self, id: QueueId) -> Option<&KeyGroups> {
         self.store.queue(id)?.groups.as_deref()
     }
 
     /// True if they are; builds a slice of them.
-    fn groups_are_built<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> bool {
+    pub(super) fn groups_are_built<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> bool {
         let built = self.groups(id).is_none_or(KeyGroups::is_built);
         built || self.store.build_groups(id, &mut cx.grouping_left)
     }
@@ -321,30 +321,25 @@ impl Engine {
         slots
     }
 
-    /// True if a lease of this message by its id keeps what its queue promises:
-    /// of a group in order only the first may be.
-    pub(super) fn may_lease_by_id<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        slot: u32,
-    ) -> Result<bool, Cold> {
-        let id = self.store.messages.at(slot).queue;
-        if !self.groups_are_built(cx, id) {
-            return Err(self.ask_again());
-        }
+    /// A take of several got this message, for good or as one that only looks.
+    pub(super) fn walk_on(&self, walk: &mut Option<(QueueId, Walk)>, slot: u32, got: bool) {
         let message = self.store.messages.at(slot);
-        let Some(groups) = self.groups(id).filter(|groups| groups.is_ordered()) else {
-            return Ok(true);
+        let queue = message.queue;
+        let Some(groups) = &self.store.seated(queue).groups else {
+            *walk = None;
+            return;
         };
-        // One that is buried stands in no group.
-        if message.state != State::Ready || message.key().is_none() {
-            return Ok(true);
+        if !groups.is_ordered() {
+            return;
         }
-        match (groups.is_head(message), groups.is_safe(message)) {
-            (false, _) => Ok(false),
-            (true, Safe::Yes) => Ok(true),
-            (true, Safe::Read(block)) => Err(self.ask_block(block)),
-            (true, Safe::Ask) => Err(self.ask_for_group(slot)),
+        if walk.as_ref().is_none_or(|(on, _)| *on != queue) {
+            *walk = Some((queue, Walk::default()));
+        }
+        if let Some((_, walk)) = walk {
+            match got {
+                true => walk.got(message),
+                false => walk.pass(message, true),
+            }
         }
     }
 

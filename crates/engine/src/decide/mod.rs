@@ -12,6 +12,7 @@
 //! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
+mod by_id;
 mod choose;
 mod cold;
 mod compound;

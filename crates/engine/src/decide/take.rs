@@ -8,7 +8,7 @@ use crate::claim::Claim;
 use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Bound, Fact, Journal, Lease, Removal, Return};
-use crate::message::{Message, MessageId, QueueId, State};
+use crate::message::{Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
 use crate::store::Walk;
@@ -396,30 +396,8 @@ impl Engine {
         Ok(Some((Outcome::Messages(handed), hold)))
     }
 
-    /// A take of several got this message, for good or as one that only looks.
-    fn walk_on(&self, walk: &mut Option<(QueueId, Walk)>, slot: u32, got: bool) {
-        let message = self.store.messages.at(slot);
-        let queue = message.queue;
-        let Some(groups) = &self.store.seated(queue).groups else {
-            *walk = None;
-            return;
-        };
-        if !groups.is_ordered() {
-            return;
-        }
-        if walk.as_ref().is_none_or(|(on, _)| *on != queue) {
-            *walk = Some((queue, Walk::default()));
-        }
-        if let Some((_, walk)) = walk {
-            match got {
-                true => walk.got(message),
-                false => walk.pass(message, true),
-            }
-        }
-    }
-
     /// Removes or leases one message and answers it as the taker sees it.
-    fn hand<J: Journal>(
+    pub(super) fn hand<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         party: Party,
@@ -552,7 +530,7 @@ impl Engine {
     }
 
     /// Leases that are over in their own step end.
-    fn end_if_over<J: Journal>(
+    pub(super) fn end_if_over<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         ask: Option<&LeaseAsk>,
@@ -781,47 +759,6 @@ impl Engine {
         for queue in waiter.queues {
             self.forget_unused(queue);
         }
-    }
-
-    pub(crate) fn reserve_id<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        party: Party,
-        id: MessageId,
-        ask: LeaseAsk,
-    ) -> Result<Answer, Cold> {
-        let refused = |refusal| Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
-        if self.space == Space::NoTakes {
-            return refused(Refusal::NoSpace);
-        }
-        let Some(slot) = self.look_up(id)? else {
-            return refused(Refusal::NotFound);
-        };
-        let message = self.store.messages.at(slot);
-        if message.is_expired(self.now) {
-            self.expire(cx, id);
-            return refused(Refusal::NotFound);
-        }
-        if !matches!(message.state, State::Ready | State::Buried) {
-            return refused(Refusal::NotFound);
-        }
-        if !self.may_lease_by_id(cx, slot)? {
-            return refused(Refusal::NotFound);
-        }
-        let message = self.store.messages.at(slot);
-        if let Some(queue) = self.store.queue(message.queue) {
-            if queue.live.settings.down {
-                return refused(Refusal::QueueDown);
-            }
-            let max = ask.held_max as usize;
-            if max > 0 && self.held_in(party, &queue.name).count() >= max {
-                return refused(Refusal::HeldLimit);
-            }
-        }
-        let message = self.hand(cx, party, slot, Some(&ask));
-        self.end_if_over(cx, Some(&ask), std::slice::from_ref(&message));
-        let outcome = Outcome::Messages(SmallVec::from_iter([message]));
-        Ok(Answer::Now(outcome, Hold::Written(id)))
     }
 }
 

@@ -1,0 +1,622 @@
+//! A queue's messages by their keys, where its settings give keys a meaning:
+//! which of them may be handed out, in which order.
+//!
+//! An index over durable state. It is in no log: replay keeps it as it keeps
+//! the queue's other maps, and where the settings change while messages wait
+//! it is built in slices ([`super::Durable::build_groups`]).
+//!
+//! Every key group has its ready messages in order, and its first one, the
+//! *head*, in at most one of a few ordered maps: of those that may go, and of
+//! those that a limit holds back. The head of a group that waits for one of
+//! its own is in none. So what a take costs does not depend on what waits
+//! behind groups that may not go.
+//!
+//! What lies in runs is known by block. Of a block that is *known* every
+//! group has its first message there among its own, so the block is read when
+//! that one's turn has come; other blocks are *open*: they must be read before
+//! anything behind them goes, and, in an ordered queue, no message goes while
+//! one of its group that stands before it may be in one.
+
+mod blocks;
+mod order;
+mod verify;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+pub(crate) use blocks::Safe;
+pub(super) use blocks::Survey;
+pub(crate) use order::Walk;
+
+use super::{Hash, Order};
+use crate::cold::{BlockAt, Lane};
+use crate::message::{Message, MessageId};
+use crate::pace::{Pace, Speed};
+use crate::settings::{Groups, QueueSettings};
+use crate::time::Ms;
+
+/// A key of fewer messages under leases is never noisy.
+const NOISY_LEAST: u64 = 30;
+/// Nor one with no more than one of so many of its queue's.
+const NOISY_SHARE: u64 = 10;
+/// Messages of quiet keys in a row, while one of a noisy key waits.
+const QUIET_RUN: u8 = 15;
+/// First messages of keys that are remembered of known blocks, of one queue:
+/// some 25 MB. Beyond, what lies behind blocked groups is left alone.
+const KNOWN_MAX: usize = 1 << 18;
+/// Keys whose rate lets them go in one step.
+const RUNG_AT_ONCE: usize = 1024;
+
+/// A place in a group: the rank is 0 in an ordered one, where place alone counts.
+type Pos = (u32, i64, MessageId);
+/// Place and id.
+type Place = (i64, MessageId);
+
+/// What the settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    groups: Groups,
+    in_flight_max: u64,
+    speed: Speed,
+}
+
+impl Rules {
+    /// `None`: keys mean nothing to takes.
+    pub(crate) fn of(settings: &QueueSettings) -> Option<Self> {
+        let rules = Self {
+            groups: settings.groups,
+            in_flight_max: settings.key_in_flight_max,
+            speed: settings.key_take_speed(),
+        };
+        let limits = rules.in_flight_max > 0 || rules.is_paced();
+        (rules.groups != Groups::None || limits).then_some(rules)
+    }
+
+    fn is_paced(&self) -> bool {
+        self.speed.rate.interval_ns().is_some()
+    }
+}
+
+/// How a message in memory stands in its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Ready,
+    HeldBack,
+    Delayed,
+    Reserved,
+}
+
+/// What a group begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// In this slot.
+    Here(u32),
+    /// In this known block.
+    Cold(BlockAt),
+}
+
+/// Where a group's head is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seat {
+    /// Among those that may go.
+    Free,
+    /// Among those that a limit holds back.
+    Limited,
+    /// It may go, after those of quiet keys.
+    Noisy,
+}
+
+/// What was found out of a group's messages in open blocks.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    /// When: [`KeyGroups::turn`].
+    turn: u64,
+    /// None of them stands before this.
+    up_to: i64,
+    /// The block in which the first of them may be.
+    block: Option<BlockAt>,
+}
+
+#[derive(Debug)]
+struct Group {
+    key: Arc<[u8]>,
+    /// Ready ones with their ranks, and the first one in each known block.
+    ready: BTreeMap<Pos, (u32, Head)>,
+    /// Of an ordered queue: those that leave only with a companion.
+    held_back: BTreeMap<Place, u32>,
+    /// Of an ordered queue: those that nothing behind them may overtake.
+    blocking: BTreeSet<Place>,
+    in_flight: u64,
+    pace: Pace,
+    /// Its entry among those that time lets go.
+    rings: Option<Ms>,
+    is_noisy: bool,
+    seat: Option<(Seat, Order)>,
+    looked: Option<Looked>,
+}
+
+impl Group {
+    fn new(key: Arc<[u8]>) -> Self {
+        Self {
+            key,
+            ready: BTreeMap::new(),
+            held_back: BTreeMap::new(),
+            blocking: BTreeSet::new(),
+            in_flight: 0,
+            pace: Pace::default(),
+            rings: None,
+            is_noisy: false,
+            seat: None,
+            looked: None,
+        }
+    }
+
+    /// True if nothing would be lost with it.
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+            && self.held_back.is_empty()
+            && self.blocking.is_empty()
+            && self.in_flight == 0
+            && self.rings.is_none()
+    }
+
+    fn members(&self) -> usize {
+        self.ready.len() + self.held_back.len() + self.blocking.len()
+    }
+}
+
+/// How far the building of what is there has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Building {
+    Blocks(Lane, Option<(Order, BlockAt)>),
+    Reserved(Option<MessageId>),
+    Delayed(Option<(Ms, MessageId)>),
+    HeldBack(Option<Order>),
+    Ready(Option<Order>),
+    Done,
+}
+
+/// Key groups of one queue.
+#[derive(Debug)]
+pub(crate) struct KeyGroups {
+    rules: Rules,
+    numbers: HashMap<Arc<[u8]>, u32, Hash>,
+    list: Vec<Option<Group>>,
+    unused: Vec<u32>,
+    /// Heads that may go, and ready messages without a key.
+    free: BTreeMap<Order, Head>,
+    /// Heads that a limit holds back.
+    limited: BTreeMap<Order, Head>,
+    /// Groups that time lets go, or after which nothing is left of what they
+    /// handed out.
+    rings: BTreeSet<(Ms, u32)>,
+    /// Messages under leases.
+    in_flight: u64,
+    /// Groups with so many of them that they may be noisy.
+    busy: BTreeSet<(u64, u32)>,
+    /// Those that are: fewer than ten.
+    noisy: SmallVec<[u32; 9]>,
+    /// Messages of quiet keys handed out while one of a noisy key waited.
+    quiet_run: u8,
+    /// Open blocks of ready messages by the first one.
+    open: BTreeSet<(Order, BlockAt)>,
+    /// Of an ordered queue: open blocks with keys by the lowest place, and that
+    /// place by block.
+    floors: BTreeSet<(i64, BlockAt)>,
+    floor_of: HashMap<BlockAt, i64, Hash>,
+    /// What was looked up before this rose may not be so any more.
+    turn: u64,
+    known: HashMap<BlockAt, Box<[(Option<u32>, Pos)]>, Hash>,
+    /// Entries in those lists.
+    known_firsts: usize,
+    /// Entries of groups.
+    members: usize,
+    pub(super) building: Building,
+    /// Something may go that might not before.
+    freed: bool,
+    /// That was noted.
+    pub(super) noted: bool,
+}
+
+impl KeyGroups {
+    /// Of a queue with nothing in it, or with what is to be built.
+    pub(crate) fn new(rules: Rules, empty: bool) -> Self {
+        Self {
+            rules,
+            numbers: HashMap::default(),
+            list: Vec::new(),
+            unused: Vec::new(),
+            free: BTreeMap::new(),
+            limited: BTreeMap::new(),
+            rings: BTreeSet::new(),
+            in_flight: 0,
+            busy: BTreeSet::new(),
+            noisy: SmallVec::new(),
+            quiet_run: 0,
+            open: BTreeSet::new(),
+            floors: BTreeSet::new(),
+            floor_of: HashMap::default(),
+            turn: 0,
+            known: HashMap::default(),
+            known_firsts: 0,
+            members: 0,
+            building: match empty {
+                true => Building::Done,
+                false => Building::Blocks(Lane::Ready, None),
+            },
+            freed: false,
+            noted: false,
+        }
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.rules.groups == Groups::Ordered
+    }
+
+    pub(crate) fn is_fair(&self) -> bool {
+        self.rules.groups == Groups::Fair
+    }
+
+    pub(crate) fn is_built(&self) -> bool {
+        self.building == Building::Done
+    }
+
+    /// Keys of which a limit holds something back.
+    pub(crate) fn limited_len(&self) -> usize {
+        self.limited.len()
+    }
+
+    /// Bytes of memory it takes, reckoned.
+    pub(super) fn bytes(&self) -> u64 {
+        const GROUP: usize = 320;
+        const MEMBER: usize = 64;
+        const FIRST: usize = 96;
+        (self.numbers.len() * GROUP + self.members * MEMBER + self.known_firsts * FIRST) as u64
+    }
+
+    /// Something may go that might not before; asked once.
+    pub(super) fn take_freed(&mut self) -> bool {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// When something may go that may not now.
+    pub(crate) fn alarm(&self) -> Option<Ms> {
+        self.rings.first().map(|&(at, _)| at)
+    }
+
+    fn group(&self, number: u32) -> &Group {
+        self.list[number as usize]
+            .as_ref()
+            .expect("a number names a group")
+    }
+
+    fn group_mut(&mut self, number: u32) -> &mut Group {
+        self.list[number as usize]
+            .as_mut()
+            .expect("a number names a group")
+    }
+
+    fn find(&self, key: &Arc<[u8]>) -> Option<&Group> {
+        self.numbers.get(key).map(|&number| self.group(number))
+    }
+
+    /// The group of this key, made if there is none.
+    fn number_of(&mut self, key: &Arc<[u8]>) -> u32 {
+        if let Some(&number) = self.numbers.get(key) {
+            return number;
+        }
+        let group = Some(Group::new(key.clone()));
+        let number = match self.unused.pop() {
+            Some(number) => {
+                self.list[number as usize] = group;
+                number
+            }
+            None => {
+                self.list.push(group);
+                u32::try_from(self.list.len() - 1).expect("fewer groups than messages")
+            }
+        };
+        self.numbers.insert(key.clone(), number);
+        number
+    }
+
+    /// A place in a group.
+    fn pos(&self, (rank, place, id): Order) -> Pos {
+        match self.is_ordered() {
+            true => (0, place, id),
+            false => (rank, place, id),
+        }
+    }
+
+    /// A message came to memory, or to another state.
+    pub(super) fn enter(&mut self, message: &Message, slot: u32, standing: Standing) {
+        let order = (message.rank, message.place, message.id);
+        let place = (message.place, message.id);
+        let ordered = self.is_ordered();
+        let reserved = standing == Standing::Reserved;
+        if reserved && !self.covers(message.id) {
+            return;
+        }
+        self.in_flight += u64::from(reserved);
+        let Some(key) = message.key() else {
+            if standing == Standing::Ready {
+                self.free.insert(order, Head::Here(slot));
+                self.freed = true;
+            }
+            if reserved {
+                self.weigh_noise(None);
+            }
+            return;
+        };
+        if !ordered && matches!(standing, Standing::HeldBack | Standing::Delayed) {
+            return;
+        }
+        let number = self.number_of(key);
+        let pos = self.pos(order);
+        let group = self.group_mut(number);
+        let before = group.members();
+        match standing {
+            Standing::Ready => {
+                group.ready.insert(pos, (order.0, Head::Here(slot)));
+            }
+            Standing::HeldBack => {
+                group.held_back.insert(place, slot);
+            }
+            Standing::Delayed => {
+                group.blocking.insert(place);
+            }
+            Standing::Reserved => {
+                if ordered {
+                    group.blocking.insert(place);
+                }
+                group.in_flight += 1;
+            }
+        }
+        self.members = self.members - before + self.group(number).members();
+        if reserved {
+            self.weigh_noise(Some(number));
+        }
+        self.reseat(number);
+    }
+
+    /// It left.
+    pub(super) fn leave(&mut self, message: &Message, standing: Standing) {
+        let order = (message.rank, message.place, message.id);
+        let place = (message.place, message.id);
+        let reserved = standing == Standing::Reserved;
+        if reserved && !self.covers(message.id) {
+            return;
+        }
+        self.in_flight -= u64::from(reserved);
+        // What it held up may lie in one of these.
+        self.freed |= !self.open.is_empty();
+        let Some(key) = message.key() else {
+            if standing == Standing::Ready {
+                self.free.remove(&order);
+            }
+            if reserved {
+                self.weigh_noise(None);
+            }
+            return;
+        };
+        // Not there yet, or it leaves nothing there.
+        let Some(&number) = self.numbers.get(key) else {
+            return;
+        };
+        let pos = self.pos(order);
+        let group = self.group_mut(number);
+        let before = group.members();
+        match standing {
+            Standing::Ready => {
+                group.ready.remove(&pos);
+            }
+            Standing::HeldBack => {
+                group.held_back.remove(&place);
+            }
+            Standing::Delayed => {
+                group.blocking.remove(&place);
+            }
+            Standing::Reserved => {
+                group.blocking.remove(&place);
+                group.in_flight -= 1;
+            }
+        }
+        self.members = self.members - before + self.group(number).members();
+        if reserved {
+            self.weigh_noise(Some(number));
+        }
+        self.reseat(number);
+        self.forget_idle(number);
+    }
+
+    /// True if a reserved message of this id is counted, or would be if there
+    /// were one.
+    fn covers(&self, id: MessageId) -> bool {
+        match self.building {
+            Building::Blocks(..) => false,
+            Building::Reserved(last) => last >= Some(id),
+            Building::Delayed(_) | Building::HeldBack(_) | Building::Ready(_) | Building::Done => {
+                true
+            }
+        }
+    }
+
+    fn forget_idle(&mut self, number: u32) {
+        if self.group(number).is_idle() {
+            let group = self.list[number as usize].take();
+            let key = group.map(|group| group.key);
+            key.map(|key| self.numbers.remove(&key));
+            self.unused.push(number);
+        }
+    }
+
+    /// Where the head of a group belongs.
+    fn seat_of(&self, group: &Group) -> Option<(Seat, Order, Head)> {
+        let (&(_, place, id), &(rank, head)) = group.ready.first_key_value()?;
+        if group
+            .blocking
+            .first()
+            .is_some_and(|first| *first < (place, id))
+        {
+            return None;
+        }
+        let max = self.rules.in_flight_max;
+        let full = max > 0 && group.in_flight >= max;
+        let seat = match (full || group.pace.rings().is_some(), group.is_noisy) {
+            (true, _) => Seat::Limited,
+            (false, true) => Seat::Noisy,
+            (false, false) => Seat::Free,
+        };
+        Some((seat, (rank, place, id), head))
+    }
+
+    /// Enters the head of a group where it belongs now.
+    fn reseat(&mut self, number: u32) {
+        let group = self.group(number);
+        let old = group.seat;
+        let new = self.seat_of(group);
+        if new.map(|(seat, order, _)| (seat, order)) == old {
+            return;
+        }
+        if let Some((seat, order)) = old {
+            match seat {
+                Seat::Free => self.free.remove(&order),
+                Seat::Limited => self.limited.remove(&order),
+                Seat::Noisy => None,
+            };
+        }
+        if let Some((seat, order, head)) = new {
+            match seat {
+                Seat::Free => self.free.insert(order, head),
+                Seat::Limited => self.limited.insert(order, head),
+                Seat::Noisy => None,
+            };
+            // Those that a limit holds back can be looked at.
+            self.freed = true;
+        }
+        self.group_mut(number).seat = new.map(|(seat, order, _)| (seat, order));
+    }
+
+    /// What is under leases has changed, in this group or outside of all.
+    fn weigh_noise(&mut self, changed: Option<u32>) {
+        if !self.is_fair() {
+            return;
+        }
+        if let Some(number) = changed {
+            let now = self.group(number).in_flight;
+            for before in [now + 1, now.saturating_sub(1)] {
+                self.busy.remove(&(before, number));
+            }
+            if now >= NOISY_LEAST {
+                self.busy.insert((now, number));
+            }
+        }
+        if self.busy.is_empty() && self.noisy.is_empty() {
+            return;
+        }
+        let loud = self.busy.iter().rev();
+        let loud = loud.take_while(|(held, _)| held * NOISY_SHARE > self.in_flight);
+        let noisy: SmallVec<[u32; 9]> = loud.map(|&(_, number)| number).collect();
+        let before = std::mem::replace(&mut self.noisy, noisy.clone());
+        for &number in before.iter().filter(|number| !noisy.contains(number)) {
+            self.group_mut(number).is_noisy = false;
+            self.reseat(number);
+        }
+        for &number in noisy.iter().filter(|number| !before.contains(number)) {
+            self.group_mut(number).is_noisy = true;
+            self.reseat(number);
+        }
+    }
+
+    /// A message of this key is handed out, by a lease or for good.
+    pub(super) fn handed(&mut self, key: Option<&Arc<[u8]>>, now: Ms) {
+        if self.is_fair() {
+            let noisy = key.and_then(|key| self.find(key));
+            let quiet = noisy.is_none_or(|group| !group.is_noisy);
+            self.quiet_run = match quiet && self.noisy_heads().next().is_some() {
+                true => self.quiet_run.saturating_add(1),
+                false => 0,
+            };
+        }
+        if let Some(key) = key
+            && self.rules.is_paced()
+        {
+            let number = self.number_of(key);
+            let speed = self.rules.speed;
+            self.group_mut(number).pace.handed(speed, now);
+            self.time(number, now);
+        }
+    }
+
+    /// Enters a group among those that time lets go, if it may not go now, or
+    /// is not rested.
+    fn time(&mut self, number: u32, now: Ms) {
+        let group = self.group_mut(number);
+        let rested = group.pace.rested();
+        let rings = group.pace.rings();
+        let rings = rings.or_else(|| (rested > now).then_some(rested));
+        if rings.is_none() {
+            group.pace = Pace::default();
+        }
+        if let Some(old) = std::mem::replace(&mut group.rings, rings) {
+            self.rings.remove(&(old, number));
+        }
+        if let Some(at) = rings {
+            self.rings.insert((at, number));
+        }
+        self.reseat(number);
+    }
+
+    /// Those whose time has come may go.
+    pub(super) fn ring(&mut self, now: Ms) {
+        for _ in 0..RUNG_AT_ONCE {
+            let Some(&(at, number)) = self.rings.first() else {
+                return;
+            };
+            if at > now {
+                return;
+            }
+            let speed = self.rules.speed;
+            self.group_mut(number).pace.settle(speed, now);
+            self.time(number, now);
+            self.forget_idle(number);
+        }
+    }
+
+    /// Frees up to `max` entries of what is not needed any more; true if some
+    /// is left.
+    pub(super) fn dismantle(&mut self, max: usize) -> bool {
+        for _ in 0..max {
+            if let Some(last) = self.list.last_mut() {
+                let Some(group) = last else {
+                    self.list.pop();
+                    continue;
+                };
+                let some = group.ready.pop_first().is_some()
+                    || group.held_back.pop_first().is_some()
+                    || group.blocking.pop_first().is_some();
+                if !some {
+                    self.numbers.remove(&group.key);
+                    self.list.pop();
+                }
+                continue;
+            }
+            let some = self.free.pop_first().is_some()
+                || self.limited.pop_first().is_some()
+                || self.rings.pop_first().is_some()
+                || self.open.pop_first().is_some()
+                || self.floors.pop_first().is_some();
+            if !some {
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether key groups agree with their messages. For tests: it looks at
+//! everything.
+
+use super::{Group, Head, KeyGroups, Place, Pos, Seat};
+use crate::cold::{Block, BlockAt, Lane};
+
+impl KeyGroups {
+    /// The same of what is there, built anew; for [`Durable::verify`].
+    ///
+    /// # Errors
+    /// The first disagreement found.
+    pub(in crate::store) fn verify(&self, slow: &Self) -> Result<(), String> {
+        if self.numbers.len() != self.list.iter().flatten().count() {
+            return Err("key groups are lost".to_owned());
+        }
+        let (mut members, mut firsts) = (0, 0);
+        for group in self.list.iter().flatten() {
+            members += group.members();
+            let none = Group::new(group.key.clone());
+            let other = slow.find(&group.key).unwrap_or(&none);
+            let here = |(pos, (rank, head)): (&Pos, &(u32, Head))| match head {
+                Head::Here(slot) => Some((*pos, *rank, *slot)),
+                Head::Cold(_) => None,
+            };
+            let ours: Vec<_> = group.ready.iter().filter_map(here).collect();
+            let theirs: Vec<_> = other.ready.iter().filter_map(here).collect();
+            let virtual_blocks = group.blocking.difference(&other.blocking);
+            let known = |place: &&Place| {
+                let mut lists = self.known.iter().flat_map(|(_, list)| list.iter());
+                lists.any(|&(_, (_, at, id))| (at, id) == **place)
+            };
+            let blocks = virtual_blocks.filter(|place| !known(place)).count() == 0
+                && other.blocking.is_subset(&group.blocking);
+            let same = ours == theirs
+                && group.held_back == other.held_back
+                && blocks
+                && group.in_flight == other.in_flight;
+            if !same || group.is_idle() {
+                return Err(format!("group {group:?} should be {other:?}"));
+            }
+            let seat = self.seat_of(group).map(|(seat, order, _)| (seat, order));
+            let head = group.ready.first_key_value().map(|(_, (_, head))| *head);
+            let entered = match seat {
+                Some((Seat::Free, order)) => self.free.get(&order).copied() == head,
+                Some((Seat::Limited, order)) => self.limited.get(&order).copied() == head,
+                Some((Seat::Noisy, _)) | None => true,
+            };
+            if seat != group.seat || !entered {
+                return Err(format!("{group:?} should be seated {seat:?}"));
+            }
+        }
+        for key in slow.numbers.keys() {
+            if !self.numbers.contains_key(key) {
+                return Err(format!("no group of {key:?}"));
+            }
+        }
+        let seated = |which: Seat| {
+            let seats = self.list.iter().flatten().filter_map(|group| group.seat);
+            seats.filter(|(seat, _)| *seat == which).count()
+        };
+        #[expect(clippy::disallowed_methods, reason = "they are counted")]
+        for list in self.known.values() {
+            firsts += list.len();
+        }
+        let free = slow.free.len()
+            - slow
+                .list
+                .iter()
+                .flatten()
+                .filter_map(|g| g.seat)
+                .filter(|(s, _)| *s == Seat::Free)
+                .count();
+        #[expect(clippy::disallowed_methods, reason = "they are counted")]
+        let keyless = self
+            .known
+            .values()
+            .flat_map(|list| list.iter())
+            .filter(|(group, _)| group.is_none())
+            .count();
+        let sums = (
+            members,
+            firsts,
+            self.limited.len(),
+            self.free.len(),
+            self.in_flight,
+        );
+        let should = (
+            self.members,
+            self.known_firsts,
+            seated(Seat::Limited),
+            seated(Seat::Free) + free + keyless,
+            slow.in_flight,
+        );
+        if sums != should {
+            return Err(format!("sums of groups {sums:?} are not {should:?}"));
+        }
+        Ok(())
+    }
+
+    /// The stored blocks it knows of; for [`Durable::verify`].
+    pub(in crate::store) fn has_block(&self, at: BlockAt, row: &Block) -> bool {
+        let open = self.open.contains(&(row.first, at));
+        let floor = self.floor_of.contains_key(&at);
+        let known = self.known.contains_key(&at);
+        match row.lane {
+            Lane::Ready => known != open && (known || floor == (self.is_ordered() && row.keyed)),
+            Lane::Delayed if self.is_ordered() => known || floor || !row.keyed,
+            Lane::Delayed | Lane::HeldBack | Lane::Buried | Lane::Archived => true,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Steps about queues whose keys mean something.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use quintet_engine::*;
+
+use super::ops::{Op, how, of, on, op, take};
+
+fn key() -> impl Strategy<Value = Option<Arc<[u8]>>> {
+    of(&[None, Some("x"), Some("x"), Some("y"), Some("z")])
+        .prop_map(|key| key.map(|key| Arc::from(key.as_bytes())))
+}
+
+fn keyed_put() -> impl Strategy<Value = Put> {
+    let due = prop_oneof![5 => Just(When::Now), 1 => (1..20u64).prop_map(When::In)];
+    let expires = prop_oneof![9 => Just(Expiry::Default), 1 => (1..30u64).prop_map(Expiry::In)];
+    let queue = of(&["a", "a", "a", "b"]).prop_map(Name::from);
+    let len = of(&[0, 0, 0, 3]);
+    let held_back = prop::bool::weighted(0.1);
+    (
+        queue,
+        key(),
+        of(&[None, None, None, Some(1)]),
+        due,
+        expires,
+        len,
+        held_back,
+    )
+        .prop_map(|(queue, key, rank, due, expires, len, held_back)| Put {
+            queue,
+            body: Body::new(&vec![7; len]),
+            rank,
+            due,
+            expires,
+            more: Some(Box::new(PutMore {
+                key,
+                held_back,
+                ..PutMore::default()
+            })),
+            ..Put::default()
+        })
+}
+
+/// Of the same queues, mostly one.
+fn keyed_take() -> impl Strategy<Value = Take> {
+    (take(), of(&[1, 1, 2, 3, 9]), prop::bool::weighted(0.2)).prop_map(|(mut take, many, both)| {
+        take.queues = [Name::from("a")].into();
+        if both {
+            take.queues.push("b".into());
+        }
+        take.messages_max = many;
+        if take.body_max.is_some_and(|max| max < 3) {
+            take.body_max = Some(2);
+        }
+        take.refuse_if_held = 0;
+        if let Some(lease) = &mut take.lease {
+            lease.held_max = 0;
+        }
+        take
+    })
+}
+
+/// A step about key groups, most often.
+pub(crate) fn group_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        20 => (0..3u8, keyed_put()).prop_map(|(party, put)| Op::Ask(party, Command::Put(put))),
+        20 => (0..3u8, keyed_take()).prop_map(|(party, take)| Op::Ask(party, Command::Take(take))),
+        20 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+        2 => of(Groups::ALL).prop_map(|groups| Op::Ask(0, Command::Configure {
+            queue: "a".into(),
+            overrides: Some(Box::new(Overrides { groups: Some(groups), ..Overrides::default() })),
+        })),
+        2 => of(&[0, 1, 2]).prop_map(|max| Op::Ask(0, Command::Configure {
+            queue: "a".into(),
+            overrides: Some(Box::new(Overrides {
+                key_in_flight_max: Some(max),
+                ..Overrides::default()
+            })),
+        })),
+        1 => Just(Op::Ask(0, Command::Flush("a".into()))),
+        6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
+        8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
+            .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),
+        6 => (0..3usize).prop_map(Op::Unload),
+        2 => (0..3usize).prop_map(Op::Rewrite),
+        4 => op(),
+    ]
+}
+
+/// Keys mean something in every queue.
+pub(crate) fn group_settings() -> impl Strategy<Value = Settings> {
+    let groups = of(&[
+        Groups::Ordered,
+        Groups::Ordered,
+        Groups::Ordered,
+        Groups::None,
+    ]);
+    let rate = of(&[0, 0, 0, 1, 3]);
+    (groups, of(&[0, 0, 1, 2]), rate, of(&[0, 5])).prop_map(|(groups, max, count, retry)| {
+        let mut settings = Settings::default();
+        settings.defaults.groups = groups;
+        settings.defaults.key_in_flight_max = max;
+        settings.defaults.key_take_rate = Rate { count, per_ms: 20 };
+        settings.defaults.default_ttr_ms = 15;
+        settings.defaults.retry_delay_ms = retry;
+        settings.defaults.retry_jitter = 0;
+        settings
+    })
+}
+
+/// Many messages of few keys, put and taken at once.
+pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
+    let puts = (key(), 1..50usize, of(&[None, None, Some(1)])).prop_map(|(key, count, rank)| {
+        let put = Put {
+            queue: "a".into(),
+            rank,
+            body: Body::new(&vec![7; count % 2 * 3]),
+            more: Some(Box::new(PutMore {
+                key,
+                ..PutMore::default()
+            })),
+            ..Put::default()
+        };
+        Command::PutMany(vec![put; count])
+    });
+    let takes = (
+        1..45u32,
+        of(&[None, None, Some(2)]),
+        prop::bool::weighted(0.8),
+        of(&[5, 30]),
+    );
+    let takes = takes.prop_map(|(messages_max, body_max, leased, ms)| {
+        let lease = LeaseAsk {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::Fixed(ms),
+            back_to: BackTo::Place,
+            held_max: 0,
+        };
+        Command::Take(Take {
+            queues: [Name::from("a")].into(),
+            messages_max,
+            body_max,
+            lease: leased.then_some(lease),
+            ..Take::default()
+        })
+    });
+    prop_oneof![
+        6 => puts.prop_map(|puts| Op::Ask(0, puts)),
+        9 => (0..3u8, takes).prop_map(|(party, take)| Op::Ask(party, take)),
+        3 => (0..3u8, how(), 1..40u32).prop_map(|(party, how, max)| {
+            Op::Ask(party, Command::SettleHeld { queue: None, how, max })
+        }),
+        2 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+        2 => of(&[1, 5, 30]).prop_map(Op::Pass),
+        1 => of(&[0, 3]).prop_map(|max| Op::Ask(0, Command::Configure {
+            queue: "a".into(),
+            overrides: Some(Box::new(Overrides {
+                key_in_flight_max: Some(max * 12),
+                ..Overrides::default()
+            })),
+        })),
+        1 => (0..3u8).prop_map(Op::HangUp),
+        1 => Just(Op::Restart),
+    ]
+}
