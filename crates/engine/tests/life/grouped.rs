@@ -68,7 +68,8 @@ fn delete(w: &mut World, id: MessageId) {
 
 fn extend(w: &mut World, id: MessageId, ms: u64) {
     let ms = Some(ms);
-    let done = w.ask(1, Command::Extend { id, ms });
+    let by = By::Anyone;
+    let done = w.ask(1, Command::Extend { id, by, ms });
     assert!(
         !matches!(done, Some(Outcome::Refused(_)) | None),
         "{done:?}"
