@@ -11,6 +11,7 @@ mod cron;
 mod history;
 mod told;
 pub mod trace;
+mod worker;
 
 use std::io::{self, Read};
 use std::sync::mpsc;
@@ -25,6 +26,7 @@ pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
 pub use history::{History, Rates, Sample, Series};
 pub use told::{AuditLine, ClusterSeen, HookEvent, LogSeen, NodeSeen, Reloads, Setting, Source};
+pub use worker::WorkerAct;
 
 /// Messages of one step of an act on many, 1,024 at most: what others wait for.
 /// As long as such a step takes is lost in what a request takes anyway.
@@ -147,6 +149,18 @@ pub trait Door: Send + Sync {
     fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
         let _ = id;
         drop(tell);
+    }
+
+    /// Tells of every worker that is known, as a list in JSON.
+    fn workers(&self) -> String {
+        "[]".to_owned()
+    }
+
+    /// Asks a worker of a client for more than it was asked so far; false: it is
+    /// not known.
+    fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
+        let _ = (act, wid);
+        false
     }
 
     /// Tells of every `[[cron]]` table, in the order of the configuration; perhaps

@@ -7,12 +7,15 @@
 //! A crash in between leaves it sent, and carrying it again is safe, as what
 //! has arrived is no longer aside.
 
+use crate::batch::{BatchId, Tally};
+use crate::command::{Caller, Command, Put};
+use crate::decide::put_of;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal, Transfer};
 use crate::message::{MessageId, State};
 use crate::name::Name;
-use crate::outcome::{Delivery, Refusal};
-use crate::shards::shard_of_queue;
+use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
+use crate::shards::{shard_of_id, shard_of_queue};
 use crate::store::{Maker, Sent};
 use crate::time::Ms;
 
@@ -51,14 +54,87 @@ pub fn carry<J: Journal>(
         into.engine.arrive(&mut arriving, sent);
         from.engine.fact(&mut leaving, Fact::Carried(id));
     }
+    for _ in 0..max {
+        let engine = &into.engine;
+        let mut owed = from.engine.store.batches.owed().iter();
+        let Some((&batch, &tally)) = owed.find(|(batch, _)| engine.is_our_batch(**batch)) else {
+            break;
+        };
+        into.engine.count_member(&mut arriving, batch, tally);
+        let owed = Tally::default();
+        from.engine
+            .fact(&mut leaving, Fact::BatchOwed { batch, owed });
+    }
+    for _ in 0..max {
+        let Some((batch, event, callback)) = from.engine.call_elsewhere() else {
+            break;
+        };
+        if into.engine.belongs_elsewhere(&callback.queue) {
+            break;
+        }
+        let (id, put) = (batch.id, put_of(batch, event));
+        match put.map(|put| into.engine.put_callback(&mut arriving, put)) {
+            None | Some(Ok(())) => from.engine.has_said(&mut leaving, id, event),
+            Some(Err(stop)) => from.engine.put_off(id, &stop),
+        }
+    }
+    into.engine.call_back(&mut arriving);
     into.engine.serve(&mut arriving);
+    // Its parent may be next.
+    from.engine.call_back(&mut leaving);
+}
+
+/// Stores a member of a batch of another shard, and counts it there. The caller
+/// sees to it that the facts of both become durable together. `deliveries` gets
+/// the outcomes of takes that waited in `into`, the queue's shard.
+pub fn put_member<J: Journal>(
+    now: Ms,
+    caller: Caller,
+    (batch, put): (BatchId, Put),
+    into: Side<'_, J>,
+    home: Side<'_, J>,
+    deliveries: &mut Vec<Delivery>,
+) -> Answer {
+    into.engine.advance(now);
+    home.engine.advance(now);
+    let refused = |refusal| Answer::Now(Outcome::Refused(refusal), Hold::Durable);
+    if let Err(refusal) = home.engine.may_join(caller.principal, batch) {
+        return refused(refusal);
+    }
+    let mut cx = Cx::new(into.journal, deliveries);
+    into.engine.sweep_expired(&mut cx);
+    into.engine.vouched = true;
+    let decided = into
+        .engine
+        .decide_or_ask(&mut cx, caller, &mut Command::Put(put));
+    into.engine.vouched = false;
+    // What has to make way for it is being read; asked again it is there.
+    let answer = decided.unwrap_or_else(|_| refused(Refusal::Conflict));
+    if let Answer::Now(Outcome::Put { fresh: true, .. }, _) = answer {
+        let mut unheard = Vec::new();
+        let mut counting = Cx::new(home.journal, &mut unheard);
+        home.engine
+            .count_member(&mut counting, batch, Tally::JOINED);
+    }
+    into.engine.sweep_expired(&mut cx);
+    into.engine.call_back(&mut cx);
+    into.engine.serve(&mut cx);
+    answer
 }
 
 impl Engine {
-    /// The shard that something waits to be carried to.
+    /// The shard that something waits to be carried to: a message, what is owed to a batch, or
+    /// a batch's callback.
     pub fn sends_to(&self) -> Option<usize> {
-        let sent = self.store.outbox.front()?;
-        Some(shard_of_queue(sent.to.as_bytes(), self.shards.into()))
+        let shards = self.shards.into();
+        if let Some(sent) = self.store.outbox.front() {
+            return Some(shard_of_queue(sent.to.as_bytes(), shards));
+        }
+        if let Some(batch) = self.store.batches.owed().keys().next() {
+            return Some(shard_of_id(batch.as_id(), shards));
+        }
+        let (_, _, callback) = self.call_elsewhere()?;
+        Some(shard_of_queue(callback.queue.as_bytes(), shards))
     }
 
     /// Whether a message could be moved to the queue of this name.

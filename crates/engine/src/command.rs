@@ -4,11 +4,13 @@
 mod about;
 mod named;
 mod sweep;
+mod unique;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::batch::{BatchAsk, Tie};
 use crate::body::Body;
 use crate::codec::coded;
 use crate::compound::{Compound, TableAsk};
@@ -21,6 +23,7 @@ use crate::time::Ms;
 pub use about::{About, Subject, Verb};
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct};
 pub use sweep::{Cursor, Filter, Sweep, SweepAct};
+pub use unique::{Dedupe, OnRepeat, Scope};
 
 /// A connection, a child process or another part of the server that can hold
 /// leases and wait. Unique while the process lives; never reused.
@@ -158,6 +161,10 @@ pub struct PutMore {
     pub name: Option<Arc<[u8]>>,
     /// How it is tried again when it fails; `None`: as its queue says.
     pub retry: Option<Retry>,
+    /// The batch it is counted in, which has to be open
+    /// ([`crate::Refusal::BatchClosed`]); [`Tie::member`]. Copies in children
+    /// of its queue are not counted.
+    pub batch: Option<Tie>,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }
@@ -187,89 +194,6 @@ pub struct Past {
     pub buries: u32,
     /// Times it was kicked.
     pub kicks: u32,
-}
-
-/// What makes a put a repeat of an earlier one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dedupe {
-    /// Compared within the queue; 65,535 bytes at most, as a key.
-    pub id: Box<[u8]>,
-    /// For how long the first put is remembered at most, ms; 0: without a bound, which
-    /// [`Scope::Window`] does not have: that remembers nothing then. `None`: as the queue says.
-    pub window_ms: Option<u64>,
-    /// What else ends it; `None`: as the queue says.
-    pub scope: Option<Scope>,
-    /// What becomes of a repeat; `None`: as the queue says.
-    pub on_repeat: Option<OnRepeat>,
-}
-
-coded! {
-    /// For how long a put makes others with its id repeats, within its window. It is about its
-    /// message in the queue it was put to: one that went elsewhere, or was buried, counts no more,
-    /// also when it comes back.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub enum Scope, "scope" {
-        /// The window alone, whatever becomes of the message.
-        #[default]
-        Window = 0,
-        /// While it waits: not while it is reserved, again when it came back.
-        Waiting = 1,
-        /// Until it is taken for the first time.
-        Started = 2,
-        /// Until it is gone, archived or buried.
-        Done = 3,
-    }
-}
-
-coded! {
-    /// What a put does that repeats one that is remembered.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub enum OnRepeat, "repeat" {
-        /// It is refused.
-        #[default]
-        Refuse = 0,
-        /// It is answered as if it were the first.
-        First = 1,
-        /// It takes the first one's place, with a due time of its own (debounce), if that still
-        /// waits; else it is refused.
-        Replace = 2,
-    }
-}
-
-impl Scope {
-    /// What settings, the API, hooks and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Scope::Window => "time",
-            Scope::Waiting => "waiting",
-            Scope::Started => "started",
-            Scope::Done => "done",
-        }
-    }
-
-    /// The one that is called so.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|scope| scope.word() == word)
-    }
-}
-
-impl OnRepeat {
-    /// What settings, the API, hooks and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            OnRepeat::Refuse => "refuse",
-            OnRepeat::First => "first",
-            OnRepeat::Replace => "replace",
-        }
-    }
-
-    /// The one that is called so.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|repeat| repeat.word() == word)
-    }
 }
 
 /// Which end of the best rank is taken.
@@ -792,6 +716,8 @@ pub enum Command {
     Compound(Box<Compound>),
     /// Asks the durable tables.
     Table(TableAsk),
+    /// Makes, changes or shows batches.
+    Batch(BatchAsk),
     /// Asks for numbers.
     Stats(StatsOf),
 }

@@ -67,6 +67,8 @@ pub struct Engine {
     /// What is done now was found good: no account refuses it, though others may
     /// have used up its room since.
     pub(crate) found_good: bool,
+    /// What is put now belongs to a batch that was asked before, or says what happened to one.
+    pub(crate) vouched: bool,
     /// Messages that wait for such a decision.
     pub(crate) withheld: HashMap<MessageId, IntentKind, Hash>,
     /// Those nobody was told of yet.
@@ -118,6 +120,7 @@ impl Engine {
             permits: None,
             asker: Principal::SERVER,
             found_good: false,
+            vouched: false,
             withheld: HashMap::default(),
             asked: Vec::new(),
             picks: 0,
@@ -192,6 +195,7 @@ impl Engine {
         self.sweep_expired(&mut cx);
         let answer = self.decide_or_park(&mut cx, caller, command);
         self.sweep_expired(&mut cx);
+        self.call_back(&mut cx);
         self.serve(&mut cx);
         self.sample();
         answer
@@ -233,6 +237,7 @@ impl Engine {
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
         self.found_good = false;
         self.sweep_expired(&mut cx);
+        self.call_back(&mut cx);
         self.serve(&mut cx);
         answer
     }
@@ -338,6 +343,7 @@ impl Engine {
             }
             Command::Compound(compound) => self.compound(cx, caller, compound),
             Command::Table(ask) => durable(self.table(cx, ask)),
+            Command::Batch(ask) => durable(self.batch(cx, caller, ask)),
             Command::Stats(of) => match self.stats(of) {
                 Ok(stats) => turn(Outcome::Stats(Box::new(stats))),
                 Err(stop) => durable(Err(stop)),
@@ -355,7 +361,9 @@ impl Engine {
         self.end_leases_of_gone(&mut cx);
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
+        self.end_batches(&mut cx);
         self.ring_blocks();
+        self.call_back(&mut cx);
         self.serve(&mut cx);
         self.end_waits(&mut cx);
         self.store.forget_marks(self.now, 256);
@@ -378,7 +386,8 @@ impl Engine {
         let store = &self.store;
         let unfinished =
             !store.graves.is_empty() || store.messages.has_old() || !self.gone.is_empty();
-        if unfinished || !store.outbox.is_empty() || self.reading.again {
+        let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty();
+        if unfinished || sends || self.reading.again {
             return self.now;
         }
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
@@ -389,6 +398,12 @@ impl Engine {
             next = next.min(at);
         }
         if let Some(&(at, _)) = store.expiries.first() {
+            next = next.min(at);
+        }
+        if let Some((at, _)) = store.batches.first_end() {
+            next = next.min(at);
+        }
+        if let Some(at) = store.batches.first_due() {
             next = next.min(at);
         }
         if let Some(&(at, _)) = store.cold.rings.first() {
@@ -423,6 +438,7 @@ impl Engine {
         self.gone.push_back(party);
         self.end_leases_of_gone(&mut cx);
         self.sweep_expired(&mut cx);
+        self.call_back(&mut cx);
         self.serve(&mut cx);
     }
 

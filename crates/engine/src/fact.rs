@@ -4,6 +4,7 @@
 //! holds values that were resolved when it was decided, so applying it reads
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
+use crate::batch::{Batch, BatchId, Progress, Tally};
 use crate::codec::coded;
 use crate::cold::{Block, RunId};
 use crate::command::{BackTo, Party, Scope};
@@ -251,6 +252,21 @@ pub enum Fact {
     },
     /// A table is gone.
     TableDropped(Name),
+    /// A batch came into being. Told again in snapshots, as it is then.
+    BatchMade(Box<Batch>),
+    /// How far a batch is, absolute.
+    BatchProgress {
+        batch: BatchId,
+        progress: Progress,
+    },
+    /// A batch is gone.
+    BatchGone(BatchId),
+    /// What happened here to members of a batch of another shard and is not
+    /// counted there yet, absolute; nothing: all of it is.
+    BatchOwed {
+        batch: BatchId,
+        owed: Tally,
+    },
     /// A put is remembered, so that a repeat is known.
     Remembered {
         queue: QueueId,
@@ -276,6 +292,10 @@ impl Fact {
             | Fact::Carried(_)
             | Fact::TableSet { .. }
             | Fact::TableDropped(_)
+            | Fact::BatchMade(_)
+            | Fact::BatchProgress { .. }
+            | Fact::BatchGone(_)
+            | Fact::BatchOwed { .. }
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueMaker { queue, .. }

@@ -16,6 +16,7 @@
 
 mod account;
 mod across;
+mod batch;
 mod body;
 mod carry;
 mod claim;
@@ -47,8 +48,12 @@ mod waiters;
 
 pub use account::Account;
 pub use across::{Across, Best};
+pub use batch::{
+    BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Callback, Event, NewBatch, Progress, Role, Said,
+    Tally, Tie,
+};
 pub use body::{Body, ChunkPlace, LargeBody};
-pub use carry::{Side, carry};
+pub use carry::{Side, carry, put_member};
 pub use codec::{FactError, FactKind, LargeBodies};
 pub use cold::{
     Block, BlockAt, ColdStats, EntryFacts, Found, Lane, Order, Picked, Rewritten, RunId, Want,

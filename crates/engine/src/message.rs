@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::batch::Tie;
 use crate::body::Body;
 use crate::codec::coded;
 use crate::cold::RunId;
@@ -166,6 +167,8 @@ pub struct Extra {
     pub born: MessageId,
     /// When its first lease began, if that is over and had a deadline; else 0.
     pub first_leased: Ms,
+    /// The batch it belongs to, and as what.
+    pub batch: Option<Tie>,
 }
 
 impl Extra {
@@ -253,6 +256,11 @@ impl Message {
     /// How it is tried again, if not as its queue says.
     pub fn retry(&self) -> Option<Retry> {
         self.extra.as_ref()?.retry.as_deref().copied()
+    }
+
+    /// The batch it belongs to, and as what.
+    pub fn tie(&self) -> Option<Tie> {
+        self.extra.as_ref()?.batch
     }
 
     /// Its own name, if it was given one.

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::batch::{Batch, BatchId};
 use crate::command::{Cursor, Party};
 use crate::compound::TableEntry;
 use crate::fact::Lease;
@@ -63,6 +64,17 @@ pub enum Refusal {
     /// Names and settings of queues and the tables take as much as they may
     /// at the beginning of each segment of the log.
     SnapshotFull,
+    /// No such batch.
+    BatchNotFound,
+    /// The batch is committed, or done: nothing is added to it.
+    BatchClosed,
+    /// A batch without a callback.
+    BatchWithoutCallback,
+    /// Description and callbacks of the batch are longer than the settings
+    /// allow.
+    BatchTooLarge,
+    /// As many batches as the settings allow.
+    TooManyBatches,
     /// What would be decided could not be kept by enough machines now. Never
     /// said by the engine: it is not asked.
     Unavailable,
@@ -107,6 +119,11 @@ impl Refusal {
         Refusal::TablesFull => "tables_full",
         Refusal::TagsFull => "tags_full",
         Refusal::SnapshotFull => "snapshot_full",
+        Refusal::BatchNotFound => "batch_not_found",
+        Refusal::BatchClosed => "batch_closed",
+        Refusal::BatchWithoutCallback => "batch_without_callback",
+        Refusal::BatchTooLarge => "batch_too_large",
+        Refusal::TooManyBatches => "too_many_batches",
         Refusal::Unavailable => "unavailable",
     }
 
@@ -137,6 +154,11 @@ impl Refusal {
             Refusal::TablesFull => "tables full",
             Refusal::TagsFull => "tags full",
             Refusal::SnapshotFull => "snapshot full",
+            Refusal::BatchNotFound => "no such batch",
+            Refusal::BatchClosed => "batch is committed",
+            Refusal::BatchWithoutCallback => "batch without callback",
+            Refusal::BatchTooLarge => "batch too large",
+            Refusal::TooManyBatches => "too many batches",
             Refusal::Unavailable => "no quorum",
         }
     }
@@ -202,6 +224,11 @@ pub enum Outcome {
         then: Option<Box<Outcome>>,
     },
     Entries(Vec<TableEntry>),
+    /// A batch, as it is.
+    Batch(Box<Batch>),
+    /// Batches, and where to go on: a shard, and behind which of its; `None`:
+    /// that was all.
+    Batches(Vec<Batch>, Option<(u8, BatchId)>),
     /// What [`crate::Command::DropQueues`] did.
     Dropped(Dropped),
     /// What a slice of [`crate::Command::Sweep`] did.

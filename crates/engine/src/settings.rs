@@ -449,6 +449,16 @@ pub struct Settings {
     pub memory_max: u64,
     /// Bytes the durable tables may take ([`crate::TableAsk`]).
     pub tables_bytes_max: u64,
+    /// Batches that are there at once at most ([`crate::BatchAsk::New`]).
+    pub batches_max: u32,
+    /// Bytes of a batch's description and callbacks at most.
+    pub batch_bytes_max: u64,
+    /// How long a batch is there that was made or opened and not committed, ms.
+    pub batch_open_ms: u64,
+    /// How long one is there that was committed and does not succeed, ms.
+    pub batch_ttl_ms: u64,
+    /// How long one that has succeeded can still be looked at, ms.
+    pub batch_keep_ms: u64,
     /// Bytes the snapshot may take that each segment of the log begins with:
     /// names and settings of queues, tables. What would make it longer is
     /// refused; blocks of runs count, and are never refused.
@@ -467,6 +477,11 @@ impl Default for Settings {
             queues_max: 100_000,
             waiters_max: 1_000_000,
             tables_bytes_max: 16 << 20,
+            batches_max: 10_000,
+            batch_bytes_max: 64 << 10,
+            batch_open_ms: 30 * 60 * 1000,
+            batch_ttl_ms: 30 * 24 * 3600 * 1000,
+            batch_keep_ms: 24 * 3600 * 1000,
             snapshot_bytes_max: 64 << 20,
             memory_max: 0,
             clock_grain_ms: 0,

@@ -200,6 +200,10 @@ pub struct ShardStats {
     pub snapshot_bytes: u64,
     /// Messages in runs, those in memory as well included.
     pub cold: ColdStats,
+    /// Batches that are there.
+    pub batches: u64,
+    /// Of these, those whose callback found no room yet.
+    pub batches_waiting: u64,
 }
 
 /// Numbers of one message.

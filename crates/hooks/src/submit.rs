@@ -91,6 +91,7 @@ impl HookState {
             | Command::Restore(_)
             | Command::Compound(_)
             | Command::Table(_)
+            | Command::Batch(_)
             | Command::Stats(_) => true,
         }
     }

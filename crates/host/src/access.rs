@@ -40,6 +40,8 @@ enum Route {
     InTurn,
     /// All it names at once.
     Together,
+    /// A put into a batch of another shard: the batch's, the queue's.
+    Member(usize, usize),
 }
 
 impl Access<'_> {
@@ -65,6 +67,7 @@ impl Access<'_> {
             Route::InTurn => self.ask_in_turn(caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
+            Route::Member(home, into) => self.put_member(home, into, caller, command),
             Route::Together => {
                 if let Command::PutMany(puts) = command {
                     self.put_many(caller, puts)
@@ -188,6 +191,15 @@ impl Access<'_> {
         if let Some(across) = across {
             return Route::Across(Box::new(across));
         }
+        if let Command::Put(put) = command
+            && let Some(tie) = put.more.as_ref().and_then(|more| more.batch)
+        {
+            let (home, into) = (self.core.shard_of_id(tie.batch.as_id()), of(&put.queue));
+            return match home == into {
+                true => Route::One(into),
+                false => Route::Member(home, into),
+            };
+        }
         match command.about().subject {
             Subject::Nothing => Route::One(0),
             Subject::All => Route::All,
@@ -204,6 +216,7 @@ impl Access<'_> {
                 }
             }
             Subject::Message(id) => Route::One(self.core.shard_of_id(id)),
+            Subject::Batch(batch) => Route::One(self.core.shard_of_id(batch.as_id())),
             Subject::MessageTo(id, to) => between(self.core.shard_of_id(id), to),
             // A child lives in its parent's shard.
             Subject::Between(parent, _) if matches!(command, Command::Join { .. }) => {
@@ -264,6 +277,11 @@ fn hold_of(refusal: Refusal) -> Hold {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
+        | Refusal::BatchNotFound
+        | Refusal::BatchClosed
+        | Refusal::BatchWithoutCallback
+        | Refusal::BatchTooLarge
+        | Refusal::TooManyBatches
         | Refusal::Unavailable => Hold::Durable,
     }
 }
@@ -296,4 +314,6 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.memory_bytes += other.memory_bytes;
     sum.snapshot_bytes += other.snapshot_bytes;
     sum.cold.add(&other.cold);
+    sum.batches += other.batches;
+    sum.batches_waiting += other.batches_waiting;
 }

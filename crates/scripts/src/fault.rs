@@ -62,6 +62,11 @@ impl From<Refusal> for Fault {
             | Refusal::TablesFull
             | Refusal::TagsFull
             | Refusal::SnapshotFull
+            | Refusal::BatchNotFound
+            | Refusal::BatchClosed
+            | Refusal::BatchWithoutCallback
+            | Refusal::BatchTooLarge
+            | Refusal::TooManyBatches
             | Refusal::Unavailable => Fault::Refused(refusal),
         }
     }

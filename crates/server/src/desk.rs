@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 use quintet_door::{
     Arrive, AuditLine, ClusterSeen, CronAct, Door, Exposition, History, HookEvent, NodeOrder,
-    OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, Visit,
+    OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, Visit, WorkerAct,
 };
 use quintet_engine::{
     Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
@@ -21,7 +21,7 @@ use quintet_engine::{
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
-use quintet_wire::STREAM_OVER;
+use quintet_wire::{STREAM_OVER, WorkerState};
 
 use crate::audit;
 use crate::config::told_of_queue;
@@ -165,6 +165,18 @@ impl Door for ServerDoor {
 
     fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
         self.0.close_client(id, tell);
+    }
+
+    fn workers(&self) -> String {
+        self.0.all_workers()
+    }
+
+    fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
+        let state = match act {
+            WorkerAct::Quiet => WorkerState::Quiet,
+            WorkerAct::Terminate => WorkerState::Terminate,
+        };
+        self.0.steer_worker(state, wid)
     }
 
     fn crons(&self, tell: TellCrons) {

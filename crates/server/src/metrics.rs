@@ -125,6 +125,11 @@ metrics! {
         = |r| r.server.guests.total();
     Gauge "workers" ("workers") "Worker processes that are known (faktory)."
         = |r| r.server.guests.workers(|all| all.count(r.server.core.clock.now()));
+    Gauge "batches" ("batches") "Batches that are there."
+        = |r| r.shard.batches;
+    Gauge "batches_waiting" ("batches_waiting")
+        "Batches whose callback found no room yet."
+        = |r| r.shard.batches_waiting;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.traffic.0;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."

@@ -4,10 +4,15 @@
 //! `crates/engine/tests/corpus/facts.txt` keeps records that were once written
 //! (`ok`, so that they can be read for ever) or that once were trouble (`bad`).
 
+#[path = "facts/batches.rs"]
+mod batches;
+
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use quintet_engine::*;
 use quintet_sim::facts::{decode, encode, survive};
+
+use batches::{batch, owed, progress, retry, tie};
 
 thread_local! {
     /// Numbers are such as may be added up: sums that overflow are no matter of
@@ -99,6 +104,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 small(),
                 prop::option::of(bytes()),
                 prop::option::of(retry()),
+                prop::option::of(tie()),
             ),
             (number(), ms()),
         ),
@@ -107,7 +113,7 @@ fn extra() -> impl Strategy<Value = Extra> {
             |(
                 (key, due, expires),
                 (attrs, attachments, status),
-                (counts, (failures, name, retry), (born, first_leased)),
+                (counts, (failures, name, retry, batch), (born, first_leased)),
             )| {
                 Extra {
                     key: key.map(Into::into),
@@ -128,27 +134,10 @@ fn extra() -> impl Strategy<Value = Extra> {
                     retry: retry.map(Box::new),
                     born: MessageId(born),
                     first_leased,
+                    batch,
                 }
             },
         )
-}
-
-fn retry() -> impl Strategy<Value = Retry> {
-    let numbers = (number(), number(), number(), number());
-    (any::<i64>(), small(), any::<bool>(), any::<u8>(), numbers).prop_map(
-        |(max, failures, on_timeout, power, (base_ms, factor_ms, jitter_ms, cap_ms))| Retry {
-            max,
-            failures,
-            backoff: Backoff {
-                base_ms,
-                factor_ms,
-                power,
-                jitter_ms,
-                cap_ms,
-            },
-            on_timeout,
-        },
-    )
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -545,6 +534,17 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             })
             .boxed(),
         Kind::TableDropped => name().prop_map(Fact::TableDropped).boxed(),
+        Kind::BatchMade => batch()
+            .prop_map(|batch| Fact::BatchMade(Box::new(batch)))
+            .boxed(),
+        Kind::BatchProgress => (number(), progress())
+            .prop_map(|(batch, progress)| Fact::BatchProgress {
+                batch: BatchId(batch),
+                progress,
+            })
+            .boxed(),
+        Kind::BatchGone => number().prop_map(|id| Fact::BatchGone(BatchId(id))).boxed(),
+        Kind::BatchOwed => owed().boxed(),
         Kind::Epoch => (number(), ms())
             .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
             .boxed(),

@@ -5,6 +5,8 @@
 //! `QUINTET_CASES=100000 cargo test --release -p quintet-sim --test model`
 //! looks longer than the few seconds of a usual run.
 
+#[path = "model/batches.rs"]
+mod batches;
 #[path = "model/groups.rs"]
 mod groups;
 #[path = "model/ops.rs"]

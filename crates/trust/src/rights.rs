@@ -127,6 +127,8 @@ pub fn needs(verb: Verb) -> Needs {
         Verb::Take | Verb::Reserve | Verb::Move => Needs::On(Right::Take),
         Verb::Settle | Verb::Touch | Verb::Delete => Needs::On(Right::Settle),
         Verb::Peek => Needs::On(Right::Peek),
+        // The queues of its callbacks.
+        Verb::Batch => Needs::On(Right::Put),
         // A prepared message is its putter's until then.
         Verb::Commit => Needs::On(Right::Put),
         Verb::Kick

@@ -42,7 +42,7 @@ mod streams;
 mod upload;
 mod visitor;
 
-pub use api::Cron;
+pub use api::{Batch, Cron, NewBatch, batch_line, batches_after, list_batches};
 pub use clients::{ClientNow, Clients};
 pub use gate::{Answer, Counted, Full, Gate, Pace, Shown, Tell};
 pub use guard::{Asked, Logins, User, is_one_of, networks, users, words};

@@ -9,7 +9,7 @@ use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
 use crate::output::Output;
 use crate::tally::Tally;
-use crate::workers::{Worker, WorkerAsk};
+use crate::workers::{Worker, WorkerAsk, WorkerState};
 
 /// One connection's protocol state. Pure: no socket, clock, lock or engine.
 ///
@@ -197,6 +197,10 @@ pub enum HostAsk {
     Clients,
     /// Close the connection of this number.
     CloseClient(u64),
+    /// Every worker that is known, as a list in JSON.
+    Workers,
+    /// Ask the worker of this name for this.
+    Steer(WorkerState, Box<str>),
     /// Every `[[cron]]` table, as a list in JSON.
     Crons,
     /// Steer the table of this name.
@@ -220,6 +224,9 @@ impl HostAsk {
             Self::Drain(false) => "undrain",
             Self::Clients => "clients",
             Self::CloseClient(_) => "close_client",
+            Self::Workers => "workers",
+            Self::Steer(WorkerState::Terminate, _) => "worker_terminate",
+            Self::Steer(WorkerState::Quiet | WorkerState::Running, _) => "worker_quiet",
             Self::Crons => "crons",
             Self::Cron(CronAct::Pause, _) => "cron_pause",
             Self::Cron(CronAct::Resume, _) => "cron_resume",

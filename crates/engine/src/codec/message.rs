@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::read::Reader;
 use super::write::Writer;
 use super::{FactError, LargeBodies};
+use crate::batch::{BatchId, Tie};
 use crate::body::{Body, ChunkPlace, LargeBody};
 use crate::cold::RunId;
 use crate::message::{Extra, Home, Message, MessageId, State};
@@ -125,11 +126,15 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         extra.born != MessageId(0),
         extra.first_leased != Ms(0),
     ];
+    // Bits of the parts that are not in the list.
+    const BATCH: u64 = 1 << BATCH_BIT;
+    let batch = if extra.batch.is_some() { BATCH } else { 0 };
     w.number(
         bits.iter()
             .enumerate()
             .map(|(at, &is)| u64::from(is) << at)
-            .sum(),
+            .sum::<u64>()
+            | batch,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -167,9 +172,18 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
             w.number(number);
         }
     }
+    if let Some(tie) = &extra.batch {
+        w.number(tie.batch.0);
+        w.coded(tie.role);
+    }
 }
 
-fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
+/// The bit of the batch that a message belongs to.
+const BATCH_BIT: u32 = 19;
+/// All bits there are.
+const EXTRA_ALL: u64 = ((1 << 18) - 1) | (1 << BATCH_BIT);
+
+pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
     w.signed(retry.max);
     w.flag(retry.on_timeout);
@@ -185,7 +199,7 @@ fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     }
 }
 
-fn read_retry(r: &mut Reader<'_>) -> Result<Retry, FactError> {
+pub(super) fn read_retry(r: &mut Reader<'_>) -> Result<Retry, FactError> {
     let (max, on_timeout, power) = (r.signed()?, r.flag()?, r.byte()?);
     Ok(Retry {
         max,
@@ -259,7 +273,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
 
 fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
     let bits = r.number()?;
-    if bits >= 1 << 18 {
+    if bits & !EXTRA_ALL != 0 {
         return Err(FactError::BadField("extra"));
     }
     let has = |bit: u32| bits & (1 << bit) != 0;
@@ -298,5 +312,13 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         },
         born: MessageId(if has(16) { r.number()? } else { 0 }),
         first_leased: Ms(if has(17) { r.number()? } else { 0 }),
+        batch: if has(BATCH_BIT) {
+            Some(Tie {
+                batch: BatchId(r.number()?),
+                role: r.coded()?,
+            })
+        } else {
+            None
+        },
     })
 }

@@ -1,6 +1,7 @@
 //! Facts as bytes. The layout is described in `docs/log-format.md`, section
 //! "Records"; change the two together and raise the format version.
 
+mod batch;
 mod message;
 mod overrides;
 mod read;
@@ -8,6 +9,7 @@ mod run;
 mod table;
 mod write;
 
+use crate::batch::BatchId;
 use crate::body::LargeBody;
 use crate::cold::RunId;
 use crate::command::{BackTo, Party};
@@ -236,6 +238,16 @@ impl Fact {
             }
             Fact::TableDropped(table) => {
                 w.bytes(table.as_bytes());
+            }
+            Fact::BatchMade(batch) => batch::write(&mut w, batch),
+            Fact::BatchProgress { batch, progress } => {
+                w.number(batch.0);
+                batch::write_progress(&mut w, progress);
+            }
+            Fact::BatchGone(batch) => w.number(batch.0),
+            Fact::BatchOwed { batch, owed } => {
+                w.number(batch.0);
+                batch::write_tally(&mut w, owed);
             }
             Fact::Epoch { epoch, now } => {
                 w.number(*epoch);
@@ -487,6 +499,16 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             }
         }
         FactKind::TableDropped => Fact::TableDropped(Name::new(r.bytes()?)),
+        FactKind::BatchMade => Fact::BatchMade(Box::new(batch::read(r)?)),
+        FactKind::BatchProgress => Fact::BatchProgress {
+            batch: BatchId(r.number()?),
+            progress: batch::read_progress(r)?,
+        },
+        FactKind::BatchGone => Fact::BatchGone(BatchId(r.number()?)),
+        FactKind::BatchOwed => Fact::BatchOwed {
+            batch: BatchId(r.number()?),
+            owed: batch::read_tally(r)?,
+        },
         FactKind::Epoch => Fact::Epoch {
             epoch: r.number()?,
             now: Ms(r.number()?),

@@ -112,6 +112,10 @@ facts! {
     ShardCounted = 0x28,
     QueueMaker = 0x29,
     Reheld = 0x2a,
+    BatchMade = 0x30,
+    BatchProgress = 0x31,
+    BatchGone = 0x32,
+    BatchOwed = 0x33,
 }
 
 #[cfg(test)]

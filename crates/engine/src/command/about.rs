@@ -2,6 +2,7 @@
 //! not the command, so a new command answers for itself in one place.
 
 use super::{Command, Peek, Put, StatsOf, Sweep, SweepAct};
+use crate::batch::{BatchAsk, BatchId};
 use crate::compound::TableAsk;
 use crate::message::MessageId;
 use crate::name::Name;
@@ -63,6 +64,7 @@ verbs! {
     Restore = "restore",
     Compound = "compound",
     Table = "table",
+    Batch = "batch",
     Stats = "stats",
 }
 
@@ -89,6 +91,8 @@ pub enum Subject<'a> {
     /// A message that goes to a queue.
     MessageTo(MessageId, &'a Name),
     Table(&'a Name),
+    /// A batch, or a child of it.
+    Batch(BatchId),
     /// Several of all these.
     Several,
 }
@@ -107,6 +111,7 @@ impl<'a> Subject<'a> {
             | Subject::Message(_)
             | Subject::Named
             | Subject::Table(_)
+            | Subject::Batch(_)
             | Subject::Several => (&[], &[]),
         };
         let to = if let Subject::Between(_, to) = self {
@@ -195,6 +200,7 @@ impl Command {
             Command::Table(
                 TableAsk::Get { table, .. } | TableAsk::List { table, .. } | TableAsk::Drop(table),
             ) => (Verb::Table, Subject::Table(table)),
+            Command::Batch(ask) => (Verb::Batch, batch_subject(ask)),
             Command::Stats(of) => {
                 let subject = match of {
                     StatsOf::Shard => Subject::All,
@@ -207,6 +213,23 @@ impl Command {
             }
         };
         About { verb, subject }
+    }
+}
+
+fn batch_subject(ask: &BatchAsk) -> Subject<'_> {
+    if let Some(batch) = ask.batch() {
+        return Subject::Batch(batch);
+    }
+    match ask {
+        // It lives where its first callback goes.
+        BatchAsk::New(new) => {
+            let first = new.callbacks().next();
+            first.map_or(Subject::Nothing, |callback| Subject::Queue(&callback.queue))
+        }
+        BatchAsk::List { shard, .. } => Subject::Slice(*shard),
+        BatchAsk::Open(_) | BatchAsk::Commit(_) | BatchAsk::Show(_) | BatchAsk::Forget(_) => {
+            Subject::Nothing
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub enum NamedAct {
     /// As [`Command::Extend`](super::Command::Extend): its lease ends so many ms from now
     /// (`None`: as long as it was given for). No effect on one without a deadline.
     Extend(Option<u64>),
+    /// As [`Command::Progress`](super::Command::Progress): percent, status text.
+    Progress(Option<u8>, Option<Box<[u8]>>),
 }
 
 impl NamedAct {
@@ -40,7 +42,7 @@ impl NamedAct {
         match self {
             NamedAct::Look => Verb::Peek,
             NamedAct::Settle(_) => Verb::Settle,
-            NamedAct::Extend(_) => Verb::Touch,
+            NamedAct::Extend(_) | NamedAct::Progress(..) => Verb::Touch,
         }
     }
 }

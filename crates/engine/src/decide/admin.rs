@@ -297,7 +297,8 @@ impl Engine {
         }
         (message.id, message.body) = (self.next_id(cx, logged), body);
         let why = Removal::Deleted;
-        self.fact(cx, Fact::Removed { at, why });
+        // Its batch counts the one that takes its place.
+        self.fact_alone(cx, Fact::Removed { at, why });
         message.home = self.home;
         (message.ordinal, message.era) = (0, 0);
         let at = message.at();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 
+use crate::batch::BatchId;
 use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
 use crate::command::{Caller, Command, MESSAGES_PER_STEP, Party, Wait};
 use crate::compound::Effect;
@@ -87,6 +88,8 @@ pub(crate) struct Reading {
     ordering: Vec<(QueueId, Arc<[u8]>)>,
     /// Waits that could not be served before something is read.
     pub(super) stalled: Vec<u64>,
+    /// Batches whose callback needs something first.
+    pub(super) callbacks: Vec<BatchId>,
     /// Waits whose time is over, but for what is being read. True: it is to be
     /// warned.
     pub(super) overdue: Vec<(u64, bool)>,
@@ -215,6 +218,10 @@ impl Engine {
             }
         }
         self.sweep_expired(cx);
+        for batch in std::mem::take(&mut self.reading.callbacks) {
+            self.store.put_off_batch(batch, self.now);
+        }
+        self.call_back(cx);
         let stalled = std::mem::take(&mut self.reading.stalled);
         let overdue = self.reading.overdue.iter().map(|(number, _)| number);
         for number in stalled.iter().chain(overdue) {
@@ -522,6 +529,10 @@ impl Engine {
             | Fact::Committed { .. }
             | Fact::TableSet { .. }
             | Fact::TableDropped(_)
+            | Fact::BatchMade(_)
+            | Fact::BatchProgress { .. }
+            | Fact::BatchGone(_)
+            | Fact::BatchOwed { .. }
             | Fact::Remembered { .. } => return,
         };
         self.thaw_one(id, stays, cx.journal);

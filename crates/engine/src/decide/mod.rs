@@ -12,6 +12,7 @@
 //! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
+mod batch;
 mod by_id;
 mod choose;
 mod cold;
@@ -28,6 +29,7 @@ mod sweep;
 mod take;
 mod timers;
 
+pub(crate) use batch::put_of;
 pub(crate) use cold::{Cold, Reading, Stop, durable};
 pub use keep::Spill;
 pub(crate) use timers::COLD_WAIT_MS;

@@ -33,6 +33,10 @@ impl Engine {
             }
             NamedAct::Settle(how) => self.settle(cx, party, id, by_name.by, how),
             NamedAct::Extend(ms) => self.extend(cx, party, (id, By::Anyone), *ms),
+            NamedAct::Progress(percent, text) => {
+                let by = (id, by_name.by);
+                Ok(self.progress(cx, party, by, *percent, text.as_deref())?)
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::Stop;
 use super::cold::Cold;
 use super::named::has_bad_name;
+use crate::batch::Tally;
 use crate::command::{Expiry, OnRepeat, Past, Principal, Put, PutMore, Scope, When};
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Mark, Removal};
@@ -325,6 +326,10 @@ impl Engine {
         if has_bad_name(put) {
             return Err(Refusal::BadMessageName);
         }
+        let tie = put.more.as_ref().and_then(|more| more.batch);
+        if let Some(tie) = tie.filter(|_| !self.vouched) {
+            self.is_open(tie)?;
+        }
         let repeat = self.repeat_of(id, put)?;
         if let Repeat::Of(_) = repeat {
             return Ok(repeat);
@@ -419,6 +424,9 @@ impl Engine {
                 queue: self.store.name_of(child),
                 ..put.clone()
             };
+            if let Some(more) = &mut copy.more {
+                more.batch = None;
+            }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
             let repeat = self.may_put(child, &copy, 0, 0);
@@ -515,9 +523,13 @@ impl Engine {
                 attachments,
                 name,
                 retry,
+                batch,
                 past,
                 ..
             } = *more;
+            if batch.is_some() {
+                message.extra_mut().batch = batch;
+            }
             message.selectable = !held_back;
             if prepared {
                 message.state = State::Prepared;
@@ -541,7 +553,15 @@ impl Engine {
             }
         }
         let waits = matches!(message.state, State::Ready | State::Prepared);
+        let tie = message.tie();
         self.fact(cx, Fact::Put(message));
+        // Where the batch is in another shard, whoever locked both counts it there.
+        if let Some(tie) = tie
+            && tie.is_member()
+            && self.is_our_batch(tie.batch)
+        {
+            self.count_member(cx, tie.batch, Tally::JOINED);
+        }
         for left in marks {
             if left.scope != Scope::Window && !waits {
                 // It was put as what ends it.
@@ -603,6 +623,7 @@ impl Engine {
                 name: put.name,
                 failures: put.failures,
                 retry: put.retry,
+                batch: put.batch,
                 ..extra
             })),
         };

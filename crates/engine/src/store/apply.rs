@@ -5,9 +5,10 @@
 //! with the put, and the message's later image brings it in.
 
 use super::{Durable, Memory, Queue};
+use crate::batch::Role;
 use crate::command::{BackTo, Party};
 use crate::fact::{Bound, Change, Fact, Lease, Removal, Return, Transfer};
-use crate::message::{At, Home, Message, MessageId, QueueId, State};
+use crate::message::{At, Extra, Home, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
@@ -66,6 +67,8 @@ impl Durable {
                     extra.changed = now;
                     extra.status = status;
                     extra.was_leased(since);
+                    // It has succeeded, and does not so again.
+                    extra.batch = None;
                 });
             }
             Fact::Kicked { at } => {
@@ -113,6 +116,10 @@ impl Durable {
                 version,
             } => self.tables.set(table, key, value, until, version),
             Fact::TableDropped(table) => self.tables.drop_table(&table),
+            Fact::BatchMade(batch) => self.batches.set(*batch),
+            Fact::BatchProgress { batch, progress } => self.batches.progress(batch, progress),
+            Fact::BatchGone(batch) => self.batches.remove(batch),
+            Fact::BatchOwed { batch, owed } => self.batches.owe(batch, owed),
             Fact::Remembered {
                 queue,
                 kind,
@@ -381,6 +388,9 @@ impl Durable {
                 if told {
                     extra.was_leased(since);
                 }
+                if failed.is_some() || why == Return::Timeout {
+                    fail(extra);
+                }
                 if let Some(error) = failed {
                     extra.failures = extra.failures.saturating_add(1);
                     if !error.is_empty() {
@@ -407,6 +417,7 @@ impl Durable {
             message.rank = rank;
             let extra = message.extra_mut();
             extra.due = None;
+            fail(extra);
             extra.bury_order = order;
             extra.buries += 1;
             extra.changed = now;
@@ -666,6 +677,9 @@ impl Message {
             Transfer::Expired => b"expired",
             Transfer::Failures => b"failures",
         };
+        if why.is_dead_letter() {
+            fail(extra);
+        }
         extra.expires = None;
         extra.attrs.retain(|(name, _)| !is_dead_letter(name));
         if extra.failures > 0 {
@@ -686,10 +700,19 @@ impl Message {
     }
 }
 
+/// Its try failed, as its batch counts it.
+fn fail(extra: &mut Extra) {
+    if let Some(tie) = &mut extra.batch
+        && tie.role == Role::Member
+    {
+        tie.role = Role::Failed;
+    }
+}
+
 /// Names of the attributes that tell where a dead letter came from begin so.
 const DEAD_LETTER: &[u8] = b"dead_letter_";
 
-fn set_attr(extra: &mut crate::message::Extra, name: &[u8], value: &[u8]) {
+fn set_attr(extra: &mut Extra, name: &[u8], value: &[u8]) {
     match extra
         .attrs
         .binary_search_by(|(other, _)| other.as_ref().cmp(name))

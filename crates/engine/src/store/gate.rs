@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::queue::{Live, WaitsTo};
 use super::{CopiedOut, Durable, Queue, Rules};
 use crate::account::Account;
+use crate::batch::BatchId;
 use crate::cold::{BlockAt, RunId};
 use crate::command::Party;
 use crate::engine::{Cx, Engine, REAP_PER_FACT};
@@ -37,7 +38,24 @@ impl Engine {
     /// Records a fact and applies it. Facts about queues that are only in
     /// memory are not recorded; a message that crosses over to the log is
     /// recorded whole.
+    #[inline]
     pub(crate) fn fact<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
+        if self.store.batches.has_members
+            && let Some((batch, tally)) = self.of_member(&fact)
+        {
+            let removed = self.fact_alone(cx, fact);
+            self.count_member(cx, batch, tally);
+            return removed;
+        }
+        self.fact_alone(cx, fact)
+    }
+
+    /// The same of one that no batch hears of.
+    pub(crate) fn fact_alone<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        fact: Fact,
+    ) -> Option<Message> {
         cx.began = true;
         if !self.store.cold.loaded.is_empty() {
             self.thaw(cx, &fact);
@@ -243,6 +261,11 @@ impl Store {
 
     pub(crate) fn forget_marks(&mut self, now: Ms, max: usize) {
         self.0.forget_marks(now, max);
+    }
+
+    /// A batch's callback found no room.
+    pub(crate) fn put_off_batch(&mut self, id: BatchId, until: Ms) {
+        self.0.batches.put_off(id, until);
     }
 
     pub(crate) fn sweep_tables(&mut self, now: Ms) {

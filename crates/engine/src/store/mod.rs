@@ -2,6 +2,7 @@
 //! what is durable, and only [`gate`] asks it to; replay goes through the same.
 
 mod apply;
+mod batches;
 pub(crate) mod cold;
 mod gate;
 mod graves;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+pub(crate) use batches::Batches;
 pub(crate) use cold::Cold;
 pub(crate) use gate::Store;
 pub(crate) use graves::Graves;
@@ -98,6 +100,7 @@ pub(crate) struct Durable {
     /// What is kept of all key groups together.
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
+    pub(crate) batches: Batches,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
     /// The next message gets this number (without the shard's bits).
@@ -299,6 +302,10 @@ impl Durable {
 
     /// The part of it that does not get less when messages leave memory.
     pub(crate) fn fixed_bytes(&self) -> u64 {
-        self.queue_weights.memory + self.tables.bytes + self.mark_bytes + self.cold.memory_bytes()
+        self.queue_weights.memory
+            + self.tables.bytes
+            + self.batches.memory_bytes()
+            + self.mark_bytes
+            + self.cold.memory_bytes()
     }
 }

@@ -55,6 +55,7 @@ impl Durable {
             "homes {homes:?} counted as {:?}",
             self.homes
         );
+        self.batches.verify()?;
         ensure!(
             body_bytes == self.body_bytes,
             "body bytes {body_bytes} {}",

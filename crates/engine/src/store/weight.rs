@@ -81,6 +81,7 @@ impl Durable {
         SHARD
             + self.queue_weights.told
             + self.tables.told_bytes
+            + self.batches.told_bytes()
             + self.cold.blocks * BLOCK
             + self.cold.dead_bytes
     }

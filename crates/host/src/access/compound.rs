@@ -75,6 +75,7 @@ impl Access<'_> {
                 | Route::InTurn
                 | Route::Across(_)
                 | Route::Between(..)
+                | Route::Member(..)
                 | Route::Together => {
                     last = Some(then);
                 }

@@ -102,7 +102,7 @@ impl Access<'_> {
                 self.may(principal, verb, from) && self.may(principal, Verb::Put, to)
             }
             // Which queue it is in is known in the shard's step.
-            Subject::Message(_) | Subject::Named => true,
+            Subject::Message(_) | Subject::Named | Subject::Batch(_) => true,
             Subject::MessageTo(_, to) => self.may(principal, Verb::Put, to),
         }
     }
@@ -139,6 +139,6 @@ fn is_list(command: &Command) -> bool {
         command,
         Command::Stats(
             quintet_engine::StatsOf::Queues { .. } | quintet_engine::StatsOf::Names { .. }
-        )
+        ) | Command::Batch(quintet_engine::BatchAsk::List { .. })
     )
 }

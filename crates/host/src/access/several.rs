@@ -119,6 +119,33 @@ impl Access<'_> {
         decided
     }
 
+    /// Stores a message in shard `into`, as a member of a batch of shard `home`.
+    pub(super) fn put_member(
+        &mut self,
+        home: usize,
+        into: usize,
+        caller: Caller,
+        command: Command,
+    ) -> Decided {
+        let Command::Put(put) = command else {
+            return self.ask(into, caller, command);
+        };
+        let Some(tie) = put.more.as_ref().and_then(|more| more.batch) else {
+            return self.ask(into, caller, Command::Put(put));
+        };
+        self.hold_all([home, into]);
+        let answer = self.put_member_held(into, caller, (tie.batch, put));
+        let decided = match self.decided(into, answer) {
+            Decided::Now(outcome, name, need) => {
+                Decided::Now(outcome, name, need.and(self.need(home, Hold::Durable)))
+            }
+            // No put waits that is decided as a part of a step.
+            Decided::Later => Decided::Later,
+        };
+        self.release();
+        decided
+    }
+
     /// Stores all of these or none.
     pub(super) fn put_many(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
         let count = puts.len();

@@ -5,7 +5,9 @@
 
 use std::sync::MutexGuard;
 
-use quintet_engine::{Delivery, Engine, Hold, Ms, Side, carry};
+use quintet_engine::{
+    Answer, BatchId, Caller, Delivery, Engine, Hold, Ms, Put, Side, carry, put_member,
+};
 use smallvec::SmallVec;
 
 use crate::shard::Batch;
@@ -42,13 +44,16 @@ pub(crate) struct Inside<'a> {
     pub(crate) deliveries: &'a mut Vec<Delivery>,
 }
 
+/// A shard's number, and the shard, locked.
+type Held<'a> = (usize, MutexGuard<'a, Shard>);
+
 /// Asks the shards. Keeps those asked last locked between steps, so that the
 /// commands of one connection's turn usually lock once; all are unlocked when
 /// it goes.
 pub struct Access<'a> {
     pub(super) core: &'a Core,
     now: Ms,
-    held: SmallVec<[(usize, MutexGuard<'a, Shard>); 1]>,
+    held: SmallVec<[Held<'a>; 1]>,
     pub(super) trail: &'a mut Trail,
 }
 
@@ -197,21 +202,43 @@ impl<'a> Access<'a> {
     /// Carries up to `max` messages that `from` has sent to the other shard that is
     /// held beside it.
     pub(super) fn carry_held(&mut self, from: usize, max: usize) {
-        let [(one, a), (_, b)] = &mut self.held[..] else {
-            panic!("a message is carried between two shards that are locked");
-        };
-        let (from, into) = if *one == from { (a, b) } else { (b, a) };
-        let (from, into) = (&mut **from, &mut **into);
-        let leaves = Side {
-            engine: &mut from.engine,
-            journal: &mut from.batch,
-        };
-        let enters = Side {
-            engine: &mut into.engine,
-            journal: &mut into.batch,
-        };
+        let (from, into) = two(&mut self.held, from);
+        let (leaves, enters) = (side(from), side(into));
         carry(self.now, leaves, enters, max, &mut self.trail.scratch);
         self.core.collect(into, self.trail);
+    }
+
+    /// Stores a message in the shard `into`, and counts it in its batch, which is the
+    /// other shard's that is held beside it.
+    pub(super) fn put_member_held(
+        &mut self,
+        into: usize,
+        caller: Caller,
+        put: (BatchId, Put),
+    ) -> Answer {
+        let (into, home) = two(&mut self.held, into);
+        let scratch = &mut self.trail.scratch;
+        let answer = put_member(self.now, caller, put, side(into), side(home), scratch);
+        self.core.collect(into, self.trail);
+        answer
+    }
+}
+
+/// Two shards that are locked, the one of this number first.
+fn two<'a>(held: &'a mut [Held<'_>], first: usize) -> (&'a mut Shard, &'a mut Shard) {
+    let [(one, a), (_, b)] = held else {
+        panic!("what is between two shards is done while both are locked");
+    };
+    match *one == first {
+        true => (a, b),
+        false => (b, a),
+    }
+}
+
+fn side(shard: &mut Shard) -> Side<'_, Batch> {
+    Side {
+        engine: &mut shard.engine,
+        journal: &mut shard.batch,
     }
 }
 

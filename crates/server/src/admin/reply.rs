@@ -64,6 +64,11 @@ fn engine(outcome: &Outcome) -> Value {
             "passed": dropped.passed,
             "next": dropped.next,
         }),
+        Outcome::Batch(batch) => json!({ "batch": quintet_web::batch_line((**batch).clone()) }),
+        Outcome::Batches(batches, next) => json!({
+            "batches": batches.iter().cloned().map(quintet_web::batch_line).collect::<Vec<_>>(),
+            "next": next.map(quintet_web::batches_after),
+        }),
         // Its session writes it, with bodies.
         Outcome::Swept(_) => json!({}),
         Outcome::Stats(stats) => match &**stats {

@@ -1,11 +1,11 @@
 //! Requests of the control channel.
 
 use quintet_engine::{
-    Attr, Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name, OnRepeat, Pattern,
-    Peek, Put, PutMore, Scope, StatsOf, Take, Wait, When,
+    Attr, BatchAsk, BatchId, Body, By, Command, Dedupe, Edit, Expiry, ListState, MessageId, Name,
+    OnRepeat, Pattern, Peek, Put, PutMore, Scope, StatsOf, Take, Tie, Wait, When,
 };
 use quintet_scripts::FOLDER;
-use quintet_wire::{Ask, CronAct, HostAsk, Login};
+use quintet_wire::{Ask, CronAct, HostAsk, Login, WorkerState};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -15,6 +15,9 @@ use super::sweep::{self, Bodies};
 /// For how long the server knows what was imported: long enough to find out
 /// why an import stopped and to repeat it after a weekend.
 const IMPORT_WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// Batches told of at once.
+const BATCHES: u32 = 1000;
 
 /// What a request line asks for.
 #[derive(Debug)]
@@ -107,6 +110,19 @@ pub(super) fn parse(line: &[u8]) -> Result<Request, String> {
             let id = number(of, "id").ok_or("which connection?")?;
             Ok(Request::Ask(Ask::Host(HostAsk::CloseClient(id))))
         }
+        "batch_new" => engine(new_batch(of)?),
+        "batch_open" => engine(Command::Batch(BatchAsk::Open(batch(of)?))),
+        "batch_commit" => engine(Command::Batch(BatchAsk::Commit(batch(of)?))),
+        "batch_show" => engine(Command::Batch(BatchAsk::Show(batch(of)?))),
+        "batch_forget" => engine(Command::Batch(BatchAsk::Forget(batch(of)?))),
+        "batches" => {
+            let after = of.get("after").and_then(Value::as_str);
+            let list = quintet_web::list_batches(after, BATCHES);
+            engine(Command::Batch(list.ok_or("after which batch?")?))
+        }
+        "workers" => Ok(Request::Ask(Ask::Host(HostAsk::Workers))),
+        "worker_quiet" => steer(WorkerState::Quiet, of),
+        "worker_terminate" => steer(WorkerState::Terminate, of),
         "crons" => Ok(Request::Ask(Ask::Host(HostAsk::Crons))),
         "cron_pause" => cron(CronAct::Pause, of),
         "cron_resume" => cron(CronAct::Resume, of),
@@ -132,6 +148,31 @@ fn queue(of: &Value) -> Result<Name, String> {
         .and_then(Value::as_str)
         .ok_or("which queue?")?;
     Ok(name(text))
+}
+
+fn batch(of: &Value) -> Result<BatchId, String> {
+    let id = of
+        .get("id")
+        .and_then(Value::as_str)
+        .and_then(BatchId::parse);
+    id.ok_or_else(|| "which batch?".to_owned())
+}
+
+fn new_batch(of: &Value) -> Result<Command, String> {
+    let new: quintet_web::NewBatch =
+        serde_json::from_value(of.clone()).map_err(|error| error.to_string())?;
+    let ask = new
+        .ask()
+        .map_err(|(field, why)| format!("{field}: {why}"))?;
+    Ok(Command::Batch(ask))
+}
+
+fn steer(state: WorkerState, of: &Value) -> Result<Request, String> {
+    let wid = of
+        .get("wid")
+        .and_then(Value::as_str)
+        .ok_or("which worker?")?;
+    Ok(Request::Ask(Ask::Host(HostAsk::Steer(state, wid.into()))))
 }
 
 fn cron(act: CronAct, of: &Value) -> Result<Request, String> {
@@ -216,6 +257,10 @@ fn more_of_put(of: &Value) -> Result<Option<Box<PutMore>>, String> {
         name: text("name").map(|name| name.as_bytes().into()),
         attrs,
         dedupe: dedupe(of)?,
+        batch: match text("batch") {
+            Some(id) => Some(Tie::member(BatchId::parse(id).ok_or("which batch?")?)),
+            None => None,
+        },
         ..PutMore::default()
     };
     Ok((more != PutMore::default()).then(|| Box::new(more)))
@@ -403,6 +448,12 @@ mod tests {
             "{\"delete\": {}}",
             "{\"edit\": {\"rank\": 1}}",
             "{\"pause\": {}}",
+            "{\"batch_new\": {\"x\": 1}}",
+            "{\"batch_new\": {\"parent\": \"b-7\"}}",
+            "{\"batch_open\": {\"id\": 7}}",
+            "{\"batches\": {\"after\": \"x\"}}",
+            "{\"put\": {\"queue\": \"a\", \"batch\": \"7\"}}",
+            "{\"worker_quiet\": {}}",
             "{\"cron_pause\": {}}",
             "{\"cron_run\": {\"name\": 3}}",
             "{\"drop\": {}}",

@@ -74,6 +74,9 @@ pub(super) struct Put {
     /// What a repeat does; absent: as the queue's `unique_repeat` says.
     #[arg(long, value_parser = OnRepeat::ALL.iter().map(|repeat| repeat.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
     on_repeat: Option<String>,
+    /// The batch it is counted in.
+    #[arg(long, value_name = "BATCH")]
+    batch: Option<String>,
     /// Print the reply as JSON.
     #[arg(long)]
     json: bool,
@@ -101,6 +104,7 @@ impl Put {
             ("unique", self.unique),
             ("unique_until", self.unique_until),
             ("on_repeat", self.on_repeat),
+            ("batch", self.batch),
         ];
         for (key, value) in texts {
             if let Some(value) = value {

@@ -93,6 +93,10 @@ enum Command {
     Leases(verbs::Leases),
     /// List the connections of the server, or close one.
     Clients(verbs::Clients),
+    /// List the worker processes of the faktory voice, or ask one to be quiet or to end.
+    Workers(verbs::Workers),
+    /// List batches of messages, make, commit or forget one.
+    Batch(verbs::Batch),
     /// List the messages put by the calendar, or steer them.
     Cron(verbs::Cron),
     /// Remove the messages that wait in a queue.
@@ -220,6 +224,8 @@ fn obey(command: Command) -> anyhow::Result<ExitCode> {
         Command::Browse(command) => command.run(),
         Command::Leases(command) => command.run(),
         Command::Clients(command) => command.run(),
+        Command::Workers(command) => command.run(),
+        Command::Batch(command) => command.run(),
         Command::Cron(command) => command.run(),
         Command::Purge(command) => command.run(),
         Command::Kick(command) => command.run(),

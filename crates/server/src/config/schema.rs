@@ -277,8 +277,40 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
     },
     Spec {
+        key: "batches_max",
+        help: "Batches that are there at once at most, in each shard; one more is refused \
+               (too many batches).",
+        reload: true,
+        field: |c| Field::Number(&mut c.batches_max, 0, 10_000_000),
+    },
+    Spec {
+        key: "batch_bytes_max",
+        help: "Bytes of a batch's description and callbacks at most; a longer one is refused \
+               (batch too large).",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.batch_bytes_max, 0, 16 << 20),
+    },
+    Spec {
+        key: "batch_open_time",
+        help: "A batch that was made or opened and is not committed in this time is gone.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.batch_open_ms),
+    },
+    Spec {
+        key: "batch_ttl",
+        help: "A batch that does not succeed is gone so long after it was committed.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.batch_ttl_ms),
+    },
+    Spec {
+        key: "batch_keep",
+        help: "For how long one that has succeeded can be looked at.",
+        reload: true,
+        field: |c| Field::Duration(&mut c.batch_keep_ms),
+    },
+    Spec {
         key: "snapshot_bytes_max",
-        help: "Names and settings of queues, tables of hooks and what is known of runs: each file \
+        help: "Names and settings of queues, batches, tables of hooks and what is known of runs: each file \
                of the log begins with all of it, so it may take this much, shared out evenly among \
                the shards. A queue, a setting or an entry beyond it is refused (snapshot full). 0: \
                as much as segment_bytes.",

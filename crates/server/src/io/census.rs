@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quintet_door::{CronDone, CronNo, CronSeen};
 use quintet_engine::{Party, PartyStats, Principal};
 use quintet_host::PartyKey;
-use quintet_wire::{CronAct, Given, HostAsk};
+use quintet_wire::{CronAct, Given, HostAsk, WorkerState};
 use serde_json::json;
 
 use super::conn::{Conn, DueReply};
@@ -107,6 +107,33 @@ impl Server {
             let text = serde_json::to_string(&clients).map_err(|error| error.to_string());
             mailbox.leave(Mail::Told(party, text));
         }));
+    }
+
+    /// Every worker that is known, as a list in JSON.
+    pub(crate) fn all_workers(&self) -> String {
+        let now = self.core.clock.now();
+        let all = self.guests.workers(|workers| workers.list(now));
+        let all = all.into_iter().map(|worker| {
+            json!({
+                "wid": worker.joins.wid,
+                "host": worker.joins.host,
+                "pid": worker.joins.pid,
+                "labels": worker.joins.labels,
+                "state": worker.state.word(),
+                "connections": worker.connections,
+                "rss_kb": worker.rss_kb,
+                "age_ms": worker.age_ms,
+                "silent_ms": worker.silent_ms,
+            })
+        });
+        all.collect::<serde_json::Value>().to_string()
+    }
+
+    /// Asks a worker for this, unless it was asked for more; false: it is not known.
+    pub(crate) fn steer_worker(&self, state: WorkerState, wid: &str) -> bool {
+        let now = self.core.clock.now();
+        self.guests
+            .workers(|workers| workers.raise(wid, state, now))
     }
 
     /// The connections of HTTP.

@@ -169,12 +169,14 @@ pub(super) fn changes_server(ask: &HostAsk) -> bool {
         | HostAsk::Drain(_)
         | HostAsk::CloseClient(_)
         | HostAsk::Cron(..)
+        | HostAsk::Steer(..)
         | HostAsk::Listener => true,
         HostAsk::Stats
         | HostAsk::Metrics
         | HostAsk::Rates
         | HostAsk::Config
         | HostAsk::Clients
+        | HostAsk::Workers
         | HostAsk::Crons
         | HostAsk::Foreign(_) => false,
     }
@@ -184,7 +186,7 @@ pub(super) fn changes_server(ask: &HostAsk) -> bool {
 pub(super) fn subject_of(ask: &HostAsk) -> String {
     match ask {
         HostAsk::CloseClient(id) => id.to_string(),
-        HostAsk::Cron(_, name) => name.to_string(),
+        HostAsk::Cron(_, name) | HostAsk::Steer(_, name) => name.to_string(),
         HostAsk::Reload
         | HostAsk::Shutdown
         | HostAsk::Drain(_)
@@ -194,6 +196,7 @@ pub(super) fn subject_of(ask: &HostAsk) -> String {
         | HostAsk::Rates
         | HostAsk::Config
         | HostAsk::Clients
+        | HostAsk::Workers
         | HostAsk::Crons
         | HostAsk::Foreign(_) => String::new(),
     }

@@ -608,6 +608,8 @@ fn ends_batch(ask: &Ask) -> bool {
             | HostAsk::Listener
             | HostAsk::Clients
             | HostAsk::CloseClient(_)
+            | HostAsk::Workers
+            | HostAsk::Steer(..)
             | HostAsk::Crons
             | HostAsk::Cron(..)
             | HostAsk::Foreign(_),

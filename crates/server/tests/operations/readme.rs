@@ -237,6 +237,16 @@ fn the_outbox_pages_session_works() {
 }
 
 #[test]
+fn the_faktory_tutorials_session_works() {
+    work_from_top_to_bottom(include_str!("../../../../docs/faktory-tutorial.md"));
+}
+
+#[test]
+fn the_batches_pages_session_works() {
+    work_from_top_to_bottom(include_str!("../../../../docs/batches.md"));
+}
+
+#[test]
 fn the_hooks_pages_session_works() {
     let page = include_str!("../../../../docs/hooks.md");
     let (_, from) = page.split_once("```lua\n").expect("it begins with a hook");

@@ -349,6 +349,7 @@ impl Model {
             }
             message.state = State::Ready;
             if !message.is_expired(self.now) {
+                self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
                 totals.taken = totals.taken.saturating_sub(1);
                 self.items.push(Item {

@@ -7,6 +7,7 @@
 //! none of its code. A message's `queue` is the model's own number for it.
 
 mod admin;
+mod batch;
 mod groups;
 mod put;
 mod settle;
@@ -144,6 +145,10 @@ pub struct Model {
     idle_scan: Ms,
     /// Of this process.
     epoch: u64,
+    /// Every batch.
+    pub batches: Vec<batch::Kept>,
+    /// What is put is a batch's callback.
+    calling: bool,
 }
 
 /// How often idle queues are looked for, ms.
@@ -168,6 +173,8 @@ impl Model {
             tail: None,
             idle_scan: Ms(0),
             epoch: 0,
+            batches: Vec::new(),
+            calling: false,
         }
     }
 
@@ -181,6 +188,7 @@ impl Model {
             Err(refusal) => Some(Outcome::Refused(refusal)),
         };
         self.expire_all();
+        self.call_back();
         self.serve();
         self.tidy();
         outcome
@@ -249,6 +257,7 @@ impl Model {
             },
             Command::Restore(messages) => self.restore(messages),
             Command::Stats(_) => Outcome::Done,
+            Command::Batch(ask) => self.batch(ask)?,
             // What hooks decide has tests of its own.
             Command::Compound(_) | Command::Table(_) => Outcome::Done,
         }))
@@ -263,9 +272,12 @@ impl Model {
         self.end_leases();
         self.end_retention();
         self.expire_all_but(late);
+        self.end_batches();
+        self.call_back();
         self.serve();
         if !late.is_empty() {
             self.expire_all();
+            self.call_back();
             self.serve();
         }
         self.end_waits();
@@ -290,6 +302,7 @@ impl Model {
             }
         }
         self.expire_all();
+        self.call_back();
         self.serve();
         self.tidy();
     }
@@ -301,6 +314,7 @@ impl Model {
         self.waiters.clear();
         self.references.clear();
         self.deliveries.clear();
+        self.rest_no_more();
         let memory: Vec<QueueId> = self
             .queues
             .iter()

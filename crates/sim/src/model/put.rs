@@ -6,6 +6,7 @@ use quintet_engine::{
 };
 use sha2::{Digest as _, Sha256};
 
+use super::batch::Fares;
 use super::{Item, Mark, Model};
 
 /// How long an idempotency token is remembered, ms.
@@ -112,6 +113,9 @@ impl Model {
         if name.is_some_and(|name| name.is_empty() || name.len() > 255) {
             return Err(Refusal::BadMessageName);
         }
+        if let Some(tie) = put.more.as_ref().and_then(|more| more.batch) {
+            self.may_join(tie)?;
+        }
         self.repeat_of(queue, put)
     }
 
@@ -217,6 +221,7 @@ impl Model {
     fn replace(&mut self, id: MessageId) {
         if let Some(queue) = self.item(id).map(|item| item.message.queue) {
             self.totals(queue).discarded += 1;
+            self.fares(id, Fares::Replaced);
             self.remove(id);
         }
     }
@@ -242,6 +247,7 @@ impl Model {
             }
             let id = self.least_wanted(queue).ok_or(Refusal::QueueFull)?;
             self.totals(queue).discarded += 1;
+            self.fares(id, Fares::Lost);
             self.remove(id);
         }
         Ok(())
@@ -278,15 +284,19 @@ impl Model {
             true => Vec::new(),
             false => self.queue(queue).children.clone(),
         };
+        let mut copy = put.clone();
+        if let Some(more) = &mut copy.more {
+            more.batch = None;
+        }
         for child in children {
-            let repeat = self.may_put(child, &put);
+            let repeat = self.may_put(child, &copy);
             if let Ok(Repeat::Instead(id)) = repeat {
                 self.replace(id);
             }
             let room = matches!(repeat, Ok(Repeat::No | Repeat::Instead(_)))
                 && self.make_room(child, put.body.len()).is_ok();
             if room {
-                let id = self.store_one(child, put.clone());
+                let id = self.store_one(child, copy.clone());
                 first = if first.0 == 0 { id } else { first };
             }
         }
@@ -356,12 +366,14 @@ impl Model {
                 (a, b) => a.or(b),
             },
             attrs: more.attrs,
+            batch: more.batch,
             ..Extra::default()
         }));
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,
         };
+        self.joins(message.tie(), true);
         let totals = self.totals(queue);
         totals.puts += 1;
         totals.put_bytes += message.body.len();

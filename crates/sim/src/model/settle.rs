@@ -7,6 +7,7 @@ use quintet_engine::{
     Outcome, Party, QueueId, Refusal, Retry, RetryOn, Return, State, Transfer,
 };
 
+use super::batch::Fares;
 use super::put::due;
 use super::{Held, IDLE_SCAN_MS, Item, Model};
 
@@ -87,6 +88,9 @@ impl Model {
             NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
             NamedAct::Settle(how) => self.settle(party, message.id, by_name.by, how),
             NamedAct::Extend(ms) => self.extend((party, By::Anyone), message.id, ms),
+            NamedAct::Progress(percent, text) => {
+                self.progress((party, by_name.by), message.id, percent, text)
+            }
         }
     }
 
@@ -223,6 +227,12 @@ impl Model {
         let reserved = item.message.state == State::Reserved;
         match how {
             How::Finish => {
+                let fares = if reserved {
+                    Fares::Succeeded
+                } else {
+                    Fares::Lost
+                };
+                self.fares(id, fares);
                 self.remove(id);
                 let totals = self.totals(queue);
                 *(if reserved {
@@ -232,6 +242,7 @@ impl Model {
                 }) += 1;
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
+                self.fares(id, Fares::Lost);
                 self.remove(id);
             }
             How::Archive { relayed, status } => {
@@ -240,6 +251,7 @@ impl Model {
                 (extra.changed, extra.status) = (now, status);
                 item.end_lease();
                 self.totals(queue).finished += 1;
+                self.fares(id, Fares::Succeeded);
             }
             How::Release {
                 rank,
@@ -266,6 +278,7 @@ impl Model {
     }
 
     fn bury(&mut self, id: MessageId, rank: u32, reason: Box<[u8]>) {
+        self.fares(id, Fares::Failed);
         let (turn, now) = (self.turn(), self.now);
         let item = self.item_mut(id);
         let queue = item.message.queue;
@@ -348,6 +361,7 @@ impl Model {
         let now = self.now;
         let message = self.item_mut(id).message.clone();
         if message.is_doomed() {
+            self.fares(id, Fares::Lost);
             self.remove(id);
         } else if message.expires().is_some_and(|at| at <= now) {
             self.expire(id);
@@ -355,6 +369,7 @@ impl Model {
             self.dead_letter(id);
         } else if let Some(error) = failed {
             let (due, enough) = self.failed(id, error);
+            self.fares(id, Fares::Failed);
             self.release(id, why, rank, due, back_to);
             let own = message.retry();
             if enough && own.is_some_and(|retry| retry.max == 0) {
@@ -364,6 +379,9 @@ impl Model {
                 self.dead_letter(id);
             }
         } else {
+            if why == Return::Timeout {
+                self.fares(id, Fares::Failed);
+            }
             self.release(id, why, rank, due, back_to);
         }
     }
@@ -469,6 +487,9 @@ impl Model {
 
     /// To the tail of its rank in a queue. Whatever it was, it is ready there.
     pub(super) fn transfer(&mut self, id: MessageId, to: QueueId, why: Transfer) {
+        if why.is_dead_letter() {
+            self.fares(id, Fares::Failed);
+        }
         let place = self.new_id(!self.settings_of(to).memory).0 as i64;
         self.queue_mut(to).made = true;
         let from = self.item_mut(id).message.queue;
@@ -597,6 +618,7 @@ impl Model {
             Some(to) if to != queue => self.transfer(id, to, Transfer::Expired),
             _ => {
                 self.totals(queue).expired += 1;
+                self.fares(id, Fares::Lost);
                 self.remove(id);
             }
         }

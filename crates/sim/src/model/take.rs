@@ -7,6 +7,7 @@ use quintet_engine::{
     Pick, QueueId, Refusal, Return, State, Take, Wait,
 };
 
+use super::batch::Fares;
 use super::{Held, Item, Model, Waiter};
 
 impl Model {
@@ -225,6 +226,7 @@ impl Model {
                     None => {
                         let message = self.message(id).expect("it is there").clone();
                         self.handed_of_key(message.queue, message.key());
+                        self.fares(id, Fares::Succeeded);
                         self.remove(id);
                         self.totals(message.queue).taken += 1;
                         self.queue_mut(message.queue).used = self.now;

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 use quintet_engine::*;
 
+use super::batches::{batch, batch_pick};
+
 /// One step. Messages are picked by an index into those that exist.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -99,7 +101,7 @@ fn name() -> impl Strategy<Value = Name> {
     of(&["a", "a", "b", "b", "c", "d", "m"]).prop_map(Name::from)
 }
 
-fn text() -> impl Strategy<Value = Box<[u8]>> {
+pub(super) fn text() -> impl Strategy<Value = Box<[u8]>> {
     of(&["", "x", "y"]).prop_map(|text| text.as_bytes().into())
 }
 
@@ -112,7 +114,7 @@ fn when() -> impl Strategy<Value = When> {
     ]
 }
 
-fn rank() -> impl Strategy<Value = Option<u32>> {
+pub(super) fn rank() -> impl Strategy<Value = Option<u32>> {
     of(&[None, None, Some(0), Some(1), Some(1024), Some(u32::MAX)])
 }
 
@@ -162,11 +164,12 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.15, past()),
         prop::option::weighted(0.4, message_name()),
         prop::option::weighted(0.15, retry()),
+        prop::option::weighted(0.5, batch_pick()),
     );
     prop::option::weighted(
         0.5,
         more.prop_map(
-            |(held_back, prepared, key, dedupe, token, past, name, retry)| {
+            |(held_back, prepared, key, dedupe, token, past, name, retry, batch)| {
                 Box::new(PutMore {
                     held_back,
                     prepared,
@@ -176,6 +179,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                     past: past.map(Box::new),
                     name: name.map(Into::into),
                     retry,
+                    batch: batch.map(Tie::member),
                     ..PutMore::default()
                 })
             },
@@ -202,7 +206,7 @@ fn retry() -> impl Strategy<Value = Retry> {
     })
 }
 
-fn message_name() -> impl Strategy<Value = Box<[u8]>> {
+pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
     of(&["", "n", "n", "n", "o", "o"]).prop_map(|text| text.as_bytes().into())
 }
 
@@ -211,6 +215,8 @@ fn by_name() -> impl Strategy<Value = ByName> {
         2 => Just(NamedAct::Look),
         4 => how().prop_map(NamedAct::Settle),
         1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAct::Extend),
+        1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
+            .prop_map(|(percent, text)| NamedAct::Progress(percent, text)),
     ];
     let queue = prop::option::weighted(0.3, name());
     let by = of(&[By::Bearer, By::Bearer, By::Anyone, By::Owner]);
@@ -528,6 +534,7 @@ fn command() -> impl Strategy<Value = Command> {
             }
         ),
         1 => Just(Command::BurnId),
+        10 => batch().prop_map(Command::Batch),
         1 => (name(), text()).prop_map(|(queue, id)| Command::Remembered { queue, id }),
         3 => prop_oneof![
             name().prop_map(Peek::Ready),
@@ -650,6 +657,11 @@ fn all_settings() -> [Settings; 6] {
     );
     let plain = Settings {
         rules: vec![memory],
+        batches_max: 4,
+        batch_bytes_max: 18,
+        batch_open_ms: 300,
+        batch_ttl_ms: 2000,
+        batch_keep_ms: 100,
         ..Settings::default()
     };
     let none = || Overrides::default();

@@ -127,6 +127,7 @@ impl World {
         if !self.may_tell(&mut command) {
             return Ok(());
         }
+        self.pick_batches(&mut command);
         let party = self.party(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let expected = self.model.submit(self.core.now, party, command.clone());
@@ -144,6 +145,33 @@ impl World {
         let (outcome, expected) = (both.0.map(|o| self.plain(o)), both.1.map(|o| self.plain(o)));
         prop_assert_eq!(outcome, expected, "the outcome (model on the right)");
         Ok(())
+    }
+
+    /// A batch is picked by how many were made after it.
+    fn pick_batches(&self, command: &mut Command) {
+        let pick = |id: &mut BatchId| {
+            let made = self.model.batches.iter().rev();
+            let picked = made.map(|kept| kept.batch.id).nth(id.0 as usize);
+            *id = picked.unwrap_or(*id);
+        };
+        let join = |put: &mut Put| {
+            let more = put.more.as_mut();
+            if let Some(tie) = more.and_then(|more| more.batch.as_mut()) {
+                pick(&mut tie.batch);
+            }
+        };
+        match command {
+            Command::Put(put) => join(put),
+            Command::PutMany(puts) => puts.iter_mut().for_each(join),
+            Command::Batch(BatchAsk::New(new)) => new.parent.iter_mut().for_each(pick),
+            Command::Batch(
+                BatchAsk::Open(id)
+                | BatchAsk::Commit(id)
+                | BatchAsk::Show(id)
+                | BatchAsk::Forget(id),
+            ) => pick(id),
+            _ => {}
+        }
     }
 
     fn submit(&mut self, party: Party, command: Command) -> Option<Outcome> {
@@ -305,8 +333,9 @@ impl World {
         self.seats = self.seats.map(|seat| seat + 1);
         self.copied_from = 0;
         self.picked.clear();
-        // What is due in runs is read by the tick that a start begins with.
-        match self.runs.is_empty() {
+        // What is due in runs is read by the tick that a start begins with, and what has
+        // happened to batches said.
+        match self.runs.is_empty() && self.model.batches.is_empty() {
             true => Ok(()),
             false => self.pass(0),
         }
@@ -415,6 +444,16 @@ impl World {
         }
         theirs.sort_by_key(|message| message.0);
         prop_assert_eq!(ours, theirs, "messages (model on the right)");
+        let mut ours = Vec::new();
+        for fact in self.core.engine.image() {
+            if let Fact::BatchMade(batch) = fact {
+                ours.push(*batch);
+            }
+        }
+        let theirs = self.model.batches.iter();
+        let mut theirs: Vec<Batch> = theirs.map(|kept| kept.batch.clone()).collect();
+        theirs.sort_by_key(|batch| batch.id);
+        prop_assert_eq!(ours, theirs, "batches (model on the right)");
         Ok(())
     }
 

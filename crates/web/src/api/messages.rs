@@ -11,8 +11,8 @@ use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_door::StoreError;
 use quintet_door::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_engine::{
-    Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId, Name,
-    Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, When,
+    BatchId, Body, By, Command, Compound, Dedupe, Edit, Expiry, Filter, Guard, Message, MessageId,
+    Name, Outcome, Peek, Put, PutMore, Seen, Sweep, SweepAct, Tie, When,
 };
 use quintet_scripts::FOLDER;
 
@@ -62,10 +62,16 @@ pub(super) async fn put(
         let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
         puts.push(api.new_put(&queue, message, at, token).await?);
     }
-    let (Outcome::PutMany(ids), _) = api.ask(&visitor, Command::PutMany(puts)).await? else {
-        return Err(Problem::unexpected());
+    // One alone may be a member of any batch.
+    let command = match <[Put; 1]>::try_from(puts) {
+        Ok([put]) => Command::Put(put),
+        Err(puts) => Command::PutMany(puts),
     };
-    let ids = ids.iter().map(|id| id.0).collect();
+    let ids = match api.ask(&visitor, command).await?.0 {
+        Outcome::PutMany(ids) => ids.iter().map(|id| id.0).collect(),
+        Outcome::Put { id, .. } => vec![id.0],
+        _ => return Err(Problem::unexpected()),
+    };
     let mut response = reply::document(&Stored { ids });
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
@@ -131,6 +137,14 @@ impl Api {
             let detail = "this name is the server's own";
             return Err(Problem::field(&format!("{field}headers.{FOLDER}"), detail));
         }
+        let batch = match message.batch.as_deref().map(BatchId::parse) {
+            Some(None) => {
+                let field = format!("{field}batch");
+                return Err(Problem::field(&field, "no id of a batch"));
+            }
+            Some(batch) => batch.map(Tie::member),
+            None => None,
+        };
         let bytes = body_of(message.body, message.body_base64, &field)?;
         let attrs = message.headers.into_iter();
         let more = PutMore {
@@ -146,6 +160,7 @@ impl Api {
                 on_repeat: dedupe.on_repeat.map(Into::into),
             }),
             token: token.map(Vec::into_boxed_slice),
+            batch,
             ..PutMore::default()
         };
         Ok(Put {

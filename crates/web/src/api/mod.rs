@@ -4,6 +4,7 @@
 //! it may do the shards know, as for every voice. A lease belongs to whoever
 //! has its token, not to a connection.
 
+mod batches;
 mod bulk;
 mod cron;
 mod events;
@@ -17,6 +18,7 @@ mod read;
 mod server;
 mod stats;
 mod types;
+mod workers;
 
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ use tokio::sync::oneshot;
 use crate::app::App;
 use crate::clients::Client;
 use crate::visitor::Visitor;
+pub use batches::{Batch, NewBatch, batch_line, batches_after, list_batches};
 pub(crate) use bulk::{cursor, cursor_text};
 pub use cron::Cron;
 pub(crate) use problem::Problem;
@@ -164,6 +167,11 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/stats", get(server::stats))
         .route("/connections", get(server::connections))
         .route("/connections/{id}", delete(server::close))
+        .route("/batches", get(batches::list).post(batches::make))
+        .route("/batches/{id}", get(batches::show).delete(batches::forget))
+        .route("/batches/{id}/{act}", post(batches::act))
+        .route("/workers", get(workers::list))
+        .route("/workers/{wid}/{act}", post(workers::act))
         .route("/cron", get(cron::list))
         .route("/cron/{name}/pause", post(cron::pause))
         .route("/cron/{name}/resume", post(cron::resume))

@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{bulk, cron, events, leases, messages, names, queues, server};
+use super::{batches, bulk, cron, events, leases, messages, names, queues, server, workers};
 use crate::reply;
 
 #[derive(OpenApi)]
@@ -48,6 +48,13 @@ use crate::reply;
         server::stats,
         server::connections,
         server::close,
+        batches::list,
+        batches::make,
+        batches::show,
+        batches::forget,
+        batches::act,
+        workers::list,
+        workers::act,
         cron::list,
         cron::pause,
         cron::resume,

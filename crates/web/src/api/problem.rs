@@ -138,18 +138,24 @@ impl Problem {
     /// The engine's no.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         let status = match refusal {
-            Refusal::NotFound | Refusal::QueueNotFound => StatusCode::NOT_FOUND,
-            Refusal::MessageTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::BadName | Refusal::BadMessageName => StatusCode::BAD_REQUEST,
+            Refusal::NotFound | Refusal::QueueNotFound | Refusal::BatchNotFound => {
+                StatusCode::NOT_FOUND
+            }
+            Refusal::MessageTooLarge | Refusal::BatchTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::BadName | Refusal::BadMessageName | Refusal::BatchWithoutCallback => {
+                StatusCode::BAD_REQUEST
+            }
             Refusal::NotPermitted => StatusCode::FORBIDDEN,
             Refusal::Duplicate(_)
             | Refusal::Conflict
             | Refusal::HeldLimit
             | Refusal::QueueExists
-            | Refusal::LeaseOver => StatusCode::CONFLICT,
-            Refusal::TooManyWaiters | Refusal::TooManyQueues | Refusal::UserQueues => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            | Refusal::LeaseOver
+            | Refusal::BatchClosed => StatusCode::CONFLICT,
+            Refusal::TooManyWaiters
+            | Refusal::TooManyQueues
+            | Refusal::TooManyBatches
+            | Refusal::UserQueues => StatusCode::TOO_MANY_REQUESTS,
             Refusal::QueueFull
             | Refusal::NoSpace
             | Refusal::NoMemory

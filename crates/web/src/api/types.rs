@@ -37,6 +37,9 @@ pub(crate) struct NewMessage {
     pub(crate) ttr_ms: Option<u64>,
     /// A repeat where a message with the same id was put before.
     pub(crate) dedupe: Option<Dedupe>,
+    /// The batch it is counted in. Messages that are put together have none, unless it is in
+    /// their queue's shard.
+    pub(crate) batch: Option<String>,
 }
 
 /// What makes a put a repeat.

@@ -116,6 +116,7 @@ impl Put {
                 until: None,
                 on_repeat: None,
             }),
+            batch: None,
         };
         let fields = [&self.queue, &self.delay, &self.ttl, &self.ttr, &self.rank];
         let right = fields.iter().all(|field| field.wrong.is_none());

@@ -189,6 +189,11 @@ pub(super) fn refused(refusal: Refusal) -> &'static [u8] {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
+        | Refusal::BatchNotFound
+        | Refusal::BatchClosed
+        | Refusal::BatchWithoutCallback
+        | Refusal::BatchTooLarge
+        | Refusal::TooManyBatches
         | Refusal::TooManyQueues
         | Refusal::UserQueues
         | Refusal::UserBytes

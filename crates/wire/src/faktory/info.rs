@@ -143,6 +143,11 @@ impl Info {
         let (of_dead, of_retries, of_scheduled) = (task(dead), task(retries), task(&scheduled));
         let workers = server.number("workers");
         let commands: u64 = server.tally.iter().sum();
+        // Clients look for the word before they use what is sold.
+        let description = match shared.ent {
+            true => "Quintet, Enterprise commands on",
+            false => "Quintet",
+        };
         write!(
             out,
             "\",\"server_utc_time\":\"{clock} UTC\",\"faktory\":{{\"queues\":{{{queues}}},\
@@ -151,7 +156,7 @@ impl Info {
              \"Dead\":{of_dead},\"Retries\":{of_retries},\"Scheduled\":{of_scheduled},\
              \"Workers\":{{\"reaped\":0,\"size\":{workers}}}}},\"total_failures\":{failed},\
              \"total_processed\":{processed},\"total_enqueued\":{enqueued},\
-             \"total_queues\":{count}}},\"server\":{{\"description\":\"Quintet\",\
+             \"total_queues\":{count}}},\"server\":{{\"description\":\"{description}\",\
              \"faktory_version\":\"{}\",\"uptime\":{},\"connections\":{},\
              \"command_count\":{commands},\"used_memory_mb\":{}}}}}",
             shared.version,

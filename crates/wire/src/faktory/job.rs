@@ -229,6 +229,8 @@ pub(super) struct Beside {
     /// JSON of an object.
     pub(super) failure: Option<String>,
     pub(super) enqueued: Ms,
+    /// The batch whose callback it is.
+    pub(super) batch: Option<String>,
 }
 
 /// A stored job as workers are shown it.
@@ -241,7 +243,25 @@ pub(super) fn shown(body: &str, beside: &Beside) -> String {
         member("failure", failure, &mut out);
     }
     time_member("enqueued_at", beside.enqueued, &mut out);
-    out.push_str(&body[at..]);
+    let rest = &body[at..];
+    let Some(batch) = &beside.batch else {
+        out.push_str(rest);
+        return out;
+    };
+    out.push_str(",\"custom\":{\"_bid\":");
+    json::quote(batch, &mut out);
+    match rest.strip_prefix(",\"custom\":{") {
+        Some(rest) => {
+            if !rest.starts_with('}') {
+                out.push(',');
+            }
+            out.push_str(rest);
+        }
+        None => {
+            out.push('}');
+            out.push_str(rest);
+        }
+    }
     out
 }
 
@@ -510,11 +530,36 @@ mod tests {
         let beside = Beside {
             failure: Some("{\"retry_count\":0}".to_owned()),
             enqueued: NOW,
+            batch: None,
         };
         assert_eq!(
             shown(r#"{"retry":25,"jid":"a"}"#, &beside),
             r#"{"retry":25,"failure":{"retry_count":0},"enqueued_at":"2023-11-14T22:13:20.000Z","jid":"a"}"#
         );
+    }
+
+    #[test]
+    fn a_callback_is_shown_its_batch() {
+        let beside = Beside {
+            failure: None,
+            enqueued: NOW,
+            batch: Some("b-1".to_owned()),
+        };
+        for (body, custom) in [
+            (r#"{"retry":25,"jid":"a"}"#, r#"{"_bid":"b-1"}"#),
+            (r#"{"retry":25,"custom":{},"jid":"a"}"#, r#"{"_bid":"b-1"}"#),
+            (
+                r#"{"retry":25,"custom":{"x":1},"jid":"a"}"#,
+                r#"{"_bid":"b-1","x":1}"#,
+            ),
+        ] {
+            assert_eq!(
+                shown(body, &beside),
+                format!(
+                    r#"{{"retry":25,"enqueued_at":"2023-11-14T22:13:20.000Z","custom":{custom},"jid":"a"}}"#
+                )
+            );
+        }
     }
 
     #[test]

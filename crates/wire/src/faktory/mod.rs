@@ -2,6 +2,7 @@
 //! where it differs from the original is in `docs/voices/faktory.md`; the source
 //! is `protocols/faktory.md`.
 
+mod ent;
 mod failure;
 mod glob;
 mod hello;
@@ -76,6 +77,11 @@ const OPTIONS: &[OptionSpec] = &[
                spaces, quotes and backslashes",
     },
     OptionSpec {
+        name: "ent",
+        default: Value::Bool(false),
+        help: "what Faktory sells: unique and expiring jobs, batches, tracking",
+    },
+    OptionSpec {
         name: "version",
         default: Value::Text("1.10.0"),
         help: "what INFO shows as faktory_version; clients want 1.8 or more",
@@ -106,6 +112,8 @@ counters! {
     Flush "cmd_flush",
     Queue "cmd_queue",
     Mutate "cmd_mutate",
+    Batch "cmd_batch",
+    Track "cmd_track",
     Other "cmd_other",
     Fault "protocol_errors",
 }
@@ -120,6 +128,8 @@ pub(crate) struct Shared {
     flush: bool,
     rank: bool,
     foreign_jobtype: Box<str>,
+    /// Commands and members of jobs that Faktory sells.
+    ent: bool,
     version: Box<str>,
     /// Salts come from it: keys that only this process knows, over a counter.
     seed: RandomState,
@@ -168,6 +178,7 @@ fn shared(options: &Options) -> Result<Shared, String> {
         hash_rounds: options.within("hash_rounds", 0, 100_000)?,
         flush: options.one_of("flush", ["all", "refuse"])? == "all",
         rank: options.one_of("priority", ["ignore", "rank"])? == "rank",
+        ent: options.flag("ent"),
         foreign_jobtype: options.word("foreign_jobtype", "\"\\")?.into(),
         version: options.word("version", "\"\\")?.into(),
         seed: RandomState::new(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use quintet_engine::{Command, How, MessageId, Ms, Outcome, Put, Refusal};
 
+use super::ent::Told;
 use super::info::Info;
 use super::json;
 use super::mutate::Mutating;
@@ -50,6 +51,11 @@ pub(super) enum FaktoryReply {
     Flush,
     Each(Box<Each>),
     Mutate(Box<Mutating>),
+    Batch(Told),
+    /// To a TRACK GET of this job.
+    Track(Box<str>),
+    /// To a TRACK SET, after which this is done.
+    TrackThen(Box<Command>),
     /// To a client that speaks TLS, then the connection closes.
     Tls,
 }
@@ -92,6 +98,17 @@ impl Bulk {
         match self.asked {
             0 => None,
             1 => puts.next().map(Command::Put),
+            // Members of a batch are put one by one, as it may be another shard's.
+            _ if self
+                .puts
+                .iter()
+                .take(self.asked)
+                .any(|(_, put)| is_member(put)) =>
+            {
+                self.singly = self.asked;
+                self.asked = 1;
+                self.puts.front().map(|(_, put)| Command::Put(put.clone()))
+            }
             _ => Some(Command::PutMany(puts.collect())),
         }
     }
@@ -131,6 +148,10 @@ impl Bulk {
     }
 }
 
+fn is_member(put: &Put) -> bool {
+    put.more.as_ref().is_some_and(|more| more.batch.is_some())
+}
+
 /// Why it was refused, if it was, without `ERR `.
 fn why_not(outcome: &Outcome) -> Option<String> {
     match outcome {
@@ -146,6 +167,8 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Count(_)
         | Outcome::Compound { .. }
         | Outcome::Entries(_)
+        | Outcome::Batch(_)
+        | Outcome::Batches(..)
         | Outcome::Dropped(_)
         | Outcome::Swept(_)
         | Outcome::Stats(_) => None,

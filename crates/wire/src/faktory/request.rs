@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use quintet_engine::Name;
 
 use super::Count;
+use super::ent::{self, Batches, Track};
 use super::failure::{self, Report};
 use super::job::{self, Job, Refused};
 use super::json::{self, Kind};
@@ -32,6 +33,8 @@ pub(super) enum Request {
     /// Something to each of these; `None`: to all.
     Queue(Sub, Option<Vec<Name>>),
     Mutate(Mutate),
+    Batch(Batches),
+    Track(Track),
     /// What stands behind `-ERR `.
     Fault(Cow<'static, str>),
     Unknown,
@@ -53,7 +56,7 @@ fn fault(text: impl Into<Cow<'static, str>>) -> Request {
 }
 
 /// Reads a line, given without its end, and says how it is counted.
-pub(super) fn parse(line: &[u8]) -> (Count, Request) {
+pub(super) fn parse(line: &[u8], ent: bool) -> (Count, Request) {
     let (verb, rest) = match memchr::memchr(b' ', line) {
         Some(at) => (&line[..at], Some(json::text_of(&line[at + 1..]))),
         None => (line, None),
@@ -74,8 +77,16 @@ pub(super) fn parse(line: &[u8]) -> (Count, Request) {
             let mutate = mutate::read(rest.as_deref().unwrap_or_default());
             (Count::Mutate, mutate.map_or_else(fault, Request::Mutate))
         }
-        b"TRACK" => (Count::Other, fault("tracking is not enabled")),
-        b"BATCH" => (Count::Other, fault("batches are not enabled")),
+        b"TRACK" if !ent => (Count::Track, fault("tracking is not enabled")),
+        b"BATCH" if !ent => (Count::Batch, fault("batches are not enabled")),
+        b"TRACK" => {
+            let track = ent::track(rest.as_deref().unwrap_or_default());
+            (Count::Track, track.map_or_else(fault, Request::Track))
+        }
+        b"BATCH" => {
+            let batches = ent::batches(rest.as_deref().unwrap_or_default());
+            (Count::Batch, batches.map_or_else(fault, Request::Batch))
+        }
         _ => return (Count::Fault, Request::Unknown),
     };
     match matches!(request, Request::Fault(_)) {
@@ -202,7 +213,7 @@ mod tests {
     use super::*;
 
     fn told(line: &str) -> String {
-        let Request::Fault(text) = parse(line.as_bytes()).1 else {
+        let Request::Fault(text) = parse(line.as_bytes(), false).1 else {
             panic!("{line} is read");
         };
         text.into_owned()
@@ -247,14 +258,14 @@ mod tests {
         let many = format!("FETCH {}", "q ".repeat(QUEUES_MAX + 1));
         assert_eq!(told(&many), "too many queues");
         for line in ["CMD foo", "flush", "", "HELLO {\"v\":2}"] {
-            assert_eq!(parse(line.as_bytes()).1, Request::Unknown, "{line}");
+            assert_eq!(parse(line.as_bytes(), false).1, Request::Unknown, "{line}");
         }
     }
 
     #[test]
     fn queues_that_cannot_be_are_left_out() {
         let fetch = |line: &str| {
-            let Request::Fetch(names) = parse(line.as_bytes()).1 else {
+            let Request::Fetch(names) = parse(line.as_bytes(), false).1 else {
                 panic!("{line} is no FETCH");
             };
             let names = names.iter().map(Name::to_string);
@@ -262,12 +273,12 @@ mod tests {
         };
         assert_eq!(fetch("FETCH b  a:b a "), "b a");
         assert_eq!(fetch("FETCH a:b"), "");
-        let (_, request) = parse(b"QUEUE pause x");
+        let (_, request) = parse(b"QUEUE pause x", false);
         assert_eq!(
             request,
             Request::Queue(Sub::Pause, Some(vec![Name::from("x")]))
         );
-        let (_, request) = parse(b"QUEUE REMOVE *");
+        let (_, request) = parse(b"QUEUE REMOVE *", false);
         assert_eq!(request, Request::Queue(Sub::Remove, None));
     }
 }

@@ -1,5 +1,6 @@
 //! One connection: lines in, replies out.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quintet_engine::{
@@ -7,6 +8,7 @@ use quintet_engine::{
     NamedAct, Outcome, Pattern, Pick, Put, PutMore, RANK_DEFAULT, Refusal, Take, Wait, When,
 };
 
+use super::ent::{self, Told, Track, Wishes};
 use super::failure::{self, FAILURE};
 use super::hello::{self, Challenge};
 use super::info::Info;
@@ -168,13 +170,13 @@ impl FaktorySession {
 
     /// The request in a line, to which `used` bytes belong.
     fn command(&mut self, line: &[u8], used: usize, env: &Env<'_>) -> Step {
-        let (count, request) = parse(line);
+        let (count, request) = parse(line, self.shared.ent);
         env.tally.bump(count as usize);
         let (ask, reply) = match request {
-            Request::Push(job) => {
-                let put = Command::Put(self.put(*job, env.now));
-                (Ask::Engine(put), FaktoryReply::Done)
-            }
+            Request::Push(job) => match self.put(*job, env.now) {
+                Ok(put) => (Ask::Engine(Command::Put(put)), FaktoryReply::Done),
+                Err(why) => (Ask::Own, FaktoryReply::Fault(why.into())),
+            },
             Request::PushBulk(jobs, refused) => self.push_bulk(jobs, refused, env.now),
             Request::Fetch(queues) => (Ask::Engine(self.fetch(queues)), FaktoryReply::Job),
             Request::Ack(jid) => {
@@ -217,6 +219,11 @@ impl FaktorySession {
                 let reply = FaktoryReply::Mutate(Box::new(mutating));
                 (Ask::EngineAlone(first), reply)
             }
+            Request::Batch(batches) => {
+                let (command, told) = batches.ask(env.now);
+                (Ask::Engine(command), FaktoryReply::Batch(told))
+            }
+            Request::Track(track) => track_ask(track, env.now),
             Request::Fault(text) => (Ask::Own, FaktoryReply::Fault(text)),
             Request::Unknown => {
                 let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -228,9 +235,19 @@ impl FaktorySession {
         self.owed.ask(used, ask, reply)
     }
 
-    fn put(&self, job: Job, now: Ms) -> Put {
+    /// The put of a job.
+    ///
+    /// # Errors
+    /// What stands behind `-ERR `.
+    fn put(&self, job: Job, now: Ms) -> Result<Put, String> {
         let body = job.body(now);
+        let wishes = match self.shared.ent {
+            true => ent::wishes(&job, now)?,
+            false => Wishes::default(),
+        };
         let mut more = PutMore {
+            batch: wishes.batch,
+            dedupe: wishes.dedupe,
             name: Some(job.jid.as_bytes().into()),
             retry: Some(failure::retry(job.retry.unwrap_or(RETRY), job.failed)),
             ..PutMore::default()
@@ -241,7 +258,8 @@ impl FaktorySession {
         let priority = job
             .priority
             .filter(|priority| self.shared.rank && (1..=9).contains(priority));
-        Put {
+        Ok(Put {
+            expires: wishes.expires,
             rank: priority
                 .and_then(|priority| u32::try_from(i64::from(RANK_DEFAULT) + 5 - priority).ok()),
             due: job
@@ -251,7 +269,7 @@ impl FaktorySession {
             ttr_ms: job.ttr_ms(),
             more: Some(Box::new(more)),
             ..Put::new(Name::from(&*job.queue), Body::new(body.as_bytes()))
-        }
+        })
     }
 
     fn push_bulk(
@@ -260,10 +278,16 @@ impl FaktorySession {
         refused: Vec<(String, String)>,
         now: Ms,
     ) -> (Ask, FaktoryReply) {
-        let puts = jobs
-            .into_iter()
-            .map(|job| (job.jid.clone(), self.put(job, now)));
-        let mut bulk = Bulk::new(refused.into_iter().collect(), puts.collect());
+        let mut refused: BTreeMap<String, String> = refused.into_iter().collect();
+        let mut puts = VecDeque::with_capacity(jobs.len());
+        for job in jobs {
+            let jid = job.jid.clone();
+            match self.put(job, now) {
+                Ok(put) => puts.push_back((jid, put)),
+                Err(why) => drop(refused.insert(jid, why)),
+            }
+        }
+        let mut bulk = Bulk::new(refused, puts);
         let ask = bulk.next().map_or(Ask::Own, Ask::EngineAlone);
         (ask, FaktoryReply::Bulk(Box::new(bulk)))
     }
@@ -372,6 +396,23 @@ impl FaktorySession {
                 }
                 reply::bulk(&bulk.text(), output);
             }
+            FaktoryReply::Batch(told) => match (told, outcome) {
+                (Told::Bid, Outcome::Batch(batch)) => reply::bulk(&batch.id.to_string(), output),
+                (Told::Status, Outcome::Batch(batch)) => reply::bulk(&ent::status(batch), output),
+                (Told::Bid | Told::Status | Told::Ok, outcome) => {
+                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                }
+            },
+            FaktoryReply::Track(jid) => match outcome {
+                Outcome::Messages(_) | Outcome::Refused(Refusal::NotFound) => {
+                    reply::bulk(&ent::tracked(&jid, outcome), output);
+                }
+                _ => reply::outcome(&FaktoryReply::Done, outcome, output),
+            },
+            FaktoryReply::TrackThen(next) if matches!(outcome, Outcome::Done) => {
+                return self.owed.again(FaktoryReply::Done, *next);
+            }
+            FaktoryReply::TrackThen(_) => reply::outcome(&FaktoryReply::Done, outcome, output),
             FaktoryReply::InfoFirst => {
                 // Who may not see the server's numbers sees those of its queues.
                 let mut server = Box::default();
@@ -418,6 +459,34 @@ impl FaktorySession {
             }
         }
         Next::Done
+    }
+}
+
+/// What a TRACK asks, and what it is owed.
+fn track_ask(track: Track, now: Ms) -> (Ask, FaktoryReply) {
+    match track {
+        Track::Get(jid) => {
+            let look = ent::of_job(&jid, NamedAct::Look);
+            (Ask::Engine(look), FaktoryReply::Track(jid.into()))
+        }
+        Track::Set {
+            jid,
+            percent,
+            text,
+            until,
+        } => {
+            let text = text.map(|text| text.into_bytes().into());
+            let says = ent::of_job(&jid, NamedAct::Progress(percent, text));
+            let reply = match until {
+                None => FaktoryReply::Done,
+                Some(until) => {
+                    let ms = until.since(now).max(1);
+                    let extend = ent::of_job(&jid, NamedAct::Extend(Some(ms)));
+                    FaktoryReply::TrackThen(Box::new(extend))
+                }
+            };
+            (Ask::EngineAlone(says), reply)
+        }
     }
 }
 

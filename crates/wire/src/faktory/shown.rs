@@ -1,6 +1,6 @@
 //! Messages as workers are shown them.
 
-use quintet_engine::{Body, Message, Ms, Name};
+use quintet_engine::{BATCH, Body, Message, Ms, Name};
 
 use super::failure;
 use super::job::{self, Beside};
@@ -11,6 +11,7 @@ pub(super) fn job_shown(message: &Message, queue: &Name, jobtype: &str, now: Ms)
     let beside = Beside {
         failure: failure::of(message, now),
         enqueued: message.due().unwrap_or(message.created),
+        batch: callback_of(message),
     };
     if let (Some(_), Body::Small(bytes)) = (message.name(), &message.body)
         && let Ok(text) = std::str::from_utf8(bytes)
@@ -29,4 +30,11 @@ pub(super) fn job_shown(message: &Message, queue: &Name, jobtype: &str, now: Ms)
         &job::foreign(about, body, message.body.len(), jobtype),
         &beside,
     )
+}
+
+/// The batch whose callback it is.
+fn callback_of(message: &Message) -> Option<String> {
+    let attrs = &message.extra.as_ref()?.attrs;
+    let (_, batch) = attrs.iter().find(|(name, _)| **name == *BATCH)?;
+    Some(json::text_of(batch).into_owned())
 }

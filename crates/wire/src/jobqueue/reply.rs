@@ -107,6 +107,11 @@ pub(super) fn text(refusal: Refusal) -> &'static str {
         Refusal::TablesFull => "Tables full",
         Refusal::TagsFull => "Tags full",
         Refusal::SnapshotFull => "Snapshot full",
+        Refusal::BatchNotFound => "No such batch",
+        Refusal::BatchClosed => "Batch is committed",
+        Refusal::BatchWithoutCallback => "Batch without callback",
+        Refusal::BatchTooLarge => "Batch too large",
+        Refusal::TooManyBatches => "Too many batches",
         Refusal::Unavailable => "no quorum",
     }
 }

@@ -95,6 +95,11 @@ pub(super) fn push_error(refusal: Refusal) -> &'static str {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
+        | Refusal::BatchNotFound
+        | Refusal::BatchClosed
+        | Refusal::BatchWithoutCallback
+        | Refusal::BatchTooLarge
+        | Refusal::TooManyBatches
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::UserQueues
@@ -125,6 +130,11 @@ fn pop_error(refusal: Refusal) -> &'static str {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
+        | Refusal::BatchNotFound
+        | Refusal::BatchClosed
+        | Refusal::BatchWithoutCallback
+        | Refusal::BatchTooLarge
+        | Refusal::TooManyBatches
         | Refusal::NoSpace
         | Refusal::TooManyQueues
         | Refusal::UserQueues

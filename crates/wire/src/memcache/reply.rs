@@ -203,6 +203,11 @@ pub(super) fn refused(refusal: Refusal, output: &mut Output) {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
+        | Refusal::BatchNotFound
+        | Refusal::BatchClosed
+        | Refusal::BatchWithoutCallback
+        | Refusal::BatchTooLarge
+        | Refusal::TooManyBatches
         | Refusal::Unavailable => server_error(refusal.text(), output),
         Refusal::NotPermitted => output.put(Fault::NOT_PERMITTED.0.as_bytes()),
     }
@@ -232,6 +237,11 @@ pub(super) fn not_stored(refusal: Refusal) -> bool {
         | Refusal::TablesFull
         | Refusal::TagsFull
         | Refusal::SnapshotFull
+        | Refusal::BatchNotFound
+        | Refusal::BatchClosed
+        | Refusal::BatchWithoutCallback
+        | Refusal::BatchTooLarge
+        | Refusal::TooManyBatches
         | Refusal::Unavailable
         | Refusal::NotPermitted => false,
     }

@@ -370,6 +370,8 @@ impl Host {
             | HostAsk::Drain(_)
             | HostAsk::Clients
             | HostAsk::Crons
+            | HostAsk::Workers
+            | HostAsk::Steer(..)
             | HostAsk::Cron(..)
             | HostAsk::CloseClient(_) => Given::Host(Ok(String::new())),
             HostAsk::Foreign(_) => Given::Own,

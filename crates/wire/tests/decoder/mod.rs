@@ -147,6 +147,8 @@ impl Driver<'_> {
                 | HostAsk::Drain(_)
                 | HostAsk::Clients
                 | HostAsk::Crons
+                | HostAsk::Workers
+                | HostAsk::Steer(..)
                 | HostAsk::Cron(..)
                 | HostAsk::CloseClient(_),
             ) => Given::Host(Ok("a\nb".to_owned())),

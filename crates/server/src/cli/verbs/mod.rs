@@ -1,5 +1,6 @@
 //! What an operator does to queues and messages of a running server.
 
+mod batch;
 mod browse;
 mod bulk;
 mod clients;
@@ -11,7 +12,9 @@ mod pause;
 mod purge;
 mod retry;
 mod server;
+mod workers;
 
+pub(super) use batch::Batch;
 pub(super) use browse::{Browse, preview};
 pub(super) use bulk::{Bulk, PURGE, RETRY, pair};
 pub(super) use clients::{Clients, Leases, clients, shown};
@@ -23,6 +26,7 @@ pub(super) use pause::{Pause, Resume};
 pub(super) use purge::Purge;
 pub(super) use retry::{Kick, Redrive, Retry};
 pub(super) use server::{Drain, Reload, Undrain};
+pub(super) use workers::Workers;
 
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     crate::config::parse_duration_ms(text)

@@ -1,0 +1,10 @@
+//! Workers of clients, as they are steered.
+
+/// What a worker is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkerAct {
+    /// It finishes what it has and gets nothing more.
+    Quiet,
+    /// It is to end as well.
+    Terminate,
+}

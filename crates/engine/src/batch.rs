@@ -1,0 +1,379 @@
+//! Batches: messages that are counted together, and a message put when all of
+//! them have run and one when all have succeeded (fan-in).
+//!
+//! A batch lives in one shard, its members wherever their queues are. Members
+//! are counted in the step that does something to them; where that is another
+//! shard than the batch's, what is to be counted is *owed* there, a fact, until
+//! whoever can lock both shards carries it over ([`crate::carry`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::codec::coded;
+use crate::message::{Attr, MessageId};
+use crate::name::Name;
+use crate::retry_own::Retry;
+use crate::time::Ms;
+
+/// Identity of a batch: given by its shard as a message's is, and never a
+/// message's. Shown as `b-` and 16 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct BatchId(pub u64);
+
+impl BatchId {
+    /// The batch that is shown so.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("b-")?;
+        let plain = digits.len() == 16
+            && digits
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        plain.then(|| u64::from_str_radix(digits, 16).ok().map(BatchId))?
+    }
+
+    /// As a message's, for who asks which shard gave it.
+    pub fn as_id(self) -> MessageId {
+        MessageId(self.0)
+    }
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b-{:016x}", self.0)
+    }
+}
+
+coded! {
+    /// What a message is to a batch.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Role, "role" {
+        /// One of its members, which has not run yet.
+        Member = 0,
+        /// One of them that failed at least once.
+        Failed = 1,
+        /// The message that says that all have run.
+        Complete = 2,
+        /// The message that says that all have succeeded.
+        Success = 3,
+    }
+}
+
+/// That a message belongs to a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tie {
+    pub batch: BatchId,
+    /// What as.
+    pub role: Role,
+}
+
+impl Tie {
+    /// That of a new member.
+    pub fn member(batch: BatchId) -> Self {
+        Self {
+            batch,
+            role: Role::Member,
+        }
+    }
+
+    /// True if it is counted.
+    pub(crate) fn is_member(self) -> bool {
+        matches!(self.role, Role::Member | Role::Failed)
+    }
+}
+
+/// The attribute of a callback that names its batch.
+pub const BATCH: &[u8] = b"batch";
+/// The attribute of a callback that says which it is, `complete` or `success`.
+pub const BATCH_EVENT: &[u8] = b"batch_event";
+
+coded! {
+    /// Which of a batch's two callbacks.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Event, "event" {
+        /// All members have run once.
+        Complete = 0,
+        /// All members have succeeded.
+        Success = 1,
+    }
+}
+
+impl Event {
+    /// As attributes, the API and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Event::Complete => "complete",
+            Event::Success => "success",
+        }
+    }
+
+    fn role(self) -> Role {
+        match self {
+            Event::Complete => Role::Complete,
+            Event::Success => Role::Success,
+        }
+    }
+
+    /// The tie of the message that says it.
+    pub(crate) fn tie(self, batch: BatchId) -> Tie {
+        Tie {
+            batch,
+            role: self.role(),
+        }
+    }
+}
+
+coded! {
+    /// How far a batch is with one of its events.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+    pub enum Said, "said" {
+        /// It has not happened, or its callback found no room yet.
+        #[default]
+        No = 0,
+        /// Its callback was put.
+        Put = 1,
+        /// Its callback is finished, or there was none.
+        Done = 2,
+    }
+}
+
+/// A message that is put when something has happened to a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Callback {
+    /// Where to; made if it is not there.
+    pub queue: Name,
+    pub body: Arc<[u8]>,
+    /// `None`: the queue's default.
+    pub rank: Option<u32>,
+    /// Time to run, ms; `None`: the queue's default.
+    pub ttr_ms: Option<u64>,
+    /// Its own name ([`crate::PutMore::name`]).
+    pub name: Option<Arc<[u8]>>,
+    /// How it is tried again ([`crate::PutMore::retry`]).
+    pub retry: Option<Retry>,
+    /// Attributes beside [`BATCH`] and [`BATCH_EVENT`], sorted by the engine.
+    pub attrs: Vec<Attr>,
+}
+
+impl Callback {
+    /// Bytes that it brings.
+    pub fn bytes(&self) -> u64 {
+        let attrs = self.attrs.iter();
+        let attrs: usize = attrs
+            .map(|(name, value)| name.len() + value.len() + 8)
+            .sum();
+        let name = self.name.as_ref().map_or(0, |name| name.len());
+        (self.queue.as_bytes().len() + self.body.len() + name + attrs) as u64
+    }
+}
+
+/// A batch that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct NewBatch {
+    /// For people.
+    pub description: Box<[u8]>,
+    /// The batch whose events wait for this one's.
+    pub parent: Option<BatchId>,
+    /// Put when all members have run; one of the two there has to be.
+    pub complete: Option<Callback>,
+    /// Put when all members have succeeded.
+    pub success: Option<Callback>,
+}
+
+impl NewBatch {
+    /// The callbacks there are.
+    pub fn callbacks(&self) -> impl Iterator<Item = &Callback> {
+        self.complete.iter().chain(&self.success)
+    }
+
+    /// Bytes of description and callbacks, which `batch_bytes_max` limits.
+    pub fn bytes(&self) -> u64 {
+        self.description.len() as u64 + self.callbacks().map(Callback::bytes).sum::<u64>()
+    }
+}
+
+/// What changes of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Members there ever were.
+    pub total: u64,
+    /// Of these, those that have not succeeded.
+    pub pending: u64,
+    /// Of these, those that have run or will never.
+    pub failed: u64,
+    /// Members may be added, and nothing is said yet.
+    pub open: bool,
+    /// All have run.
+    pub complete: Said,
+    /// All have succeeded.
+    pub success: Said,
+    /// Children whose members have not all run.
+    pub children_running: u64,
+    /// Children whose members have not all succeeded.
+    pub children_pending: u64,
+    /// When it is gone.
+    pub until: Ms,
+}
+
+impl Progress {
+    /// What has happened and is not said.
+    pub fn next(&self) -> Option<Event> {
+        if self.open {
+            return None;
+        }
+        if self.complete == Said::No {
+            let ran = self.pending <= self.failed && self.children_running == 0;
+            return ran.then_some(Event::Complete);
+        }
+        let all = self.pending == 0 && self.children_pending == 0;
+        (all && self.success == Said::No).then_some(Event::Success)
+    }
+
+    pub(crate) fn said(&mut self, event: Event) -> &mut Said {
+        match event {
+            Event::Complete => &mut self.complete,
+            Event::Success => &mut self.success,
+        }
+    }
+}
+
+/// A batch.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Batch {
+    pub id: BatchId,
+    /// When it was made.
+    pub created: Ms,
+    /// As it was asked for.
+    pub made: NewBatch,
+    /// As it is.
+    pub progress: Progress,
+}
+
+impl Batch {
+    pub(crate) fn callback(&self, event: Event) -> Option<&Callback> {
+        match event {
+            Event::Complete => self.made.complete.as_ref(),
+            Event::Success => self.made.success.as_ref(),
+        }
+    }
+}
+
+/// What happened to members of a batch, summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tally {
+    pub total: i64,
+    pub pending: i64,
+    pub failed: i64,
+    /// The callback that all have run is finished.
+    pub complete_done: bool,
+    /// The callback that all have succeeded is finished.
+    pub success_done: bool,
+}
+
+impl Tally {
+    /// A member was put.
+    pub(crate) const JOINED: Self = Self::of(1, 1, 0);
+
+    pub(crate) const fn of(total: i64, pending: i64, failed: i64) -> Self {
+        Self {
+            total,
+            pending,
+            failed,
+            complete_done: false,
+            success_done: false,
+        }
+    }
+
+    /// A callback is finished.
+    pub(crate) fn done(event: Event) -> Self {
+        Self {
+            complete_done: event == Event::Complete,
+            success_done: event == Event::Success,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.total = self.total.saturating_add(other.total);
+        self.pending = self.pending.saturating_add(other.pending);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.complete_done |= other.complete_done;
+        self.success_done |= other.success_done;
+    }
+
+    /// Counts it.
+    pub(crate) fn count_in(&self, progress: &mut Progress) {
+        let add = |number: &mut u64, by: i64| *number = number.saturating_add_signed(by);
+        add(&mut progress.total, self.total);
+        add(&mut progress.pending, self.pending);
+        add(&mut progress.failed, self.failed);
+        if self.complete_done && progress.complete == Said::Put {
+            progress.complete = Said::Done;
+        }
+        if self.success_done && progress.success == Said::Put {
+            progress.success = Said::Done;
+        }
+    }
+}
+
+/// What is asked of batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchAsk {
+    /// Makes one; members may be added until it is committed. Answers
+    /// [`crate::Outcome::Batch`], as all but `List` do.
+    New(Box<NewBatch>),
+    /// Members may be added again, until it is committed again.
+    Open(BatchId),
+    /// No members are added any more: its events are said when they happen.
+    Commit(BatchId),
+    /// Shows one.
+    Show(BatchId),
+    /// Forgets one: its callbacks are not put any more, and its members are
+    /// messages like any other.
+    Forget(BatchId),
+    /// Those of a shard that the caller may put callbacks of, by age, 1,000 at
+    /// most. Answers [`crate::Outcome::Batches`].
+    List {
+        /// Which shard.
+        shard: u8,
+        /// Those made after this one.
+        after: BatchId,
+        /// So many at most.
+        max: u32,
+    },
+}
+
+impl BatchAsk {
+    /// The batch it is about.
+    pub fn batch(&self) -> Option<BatchId> {
+        match self {
+            BatchAsk::New(new) => new.parent,
+            BatchAsk::Open(id)
+            | BatchAsk::Commit(id)
+            | BatchAsk::Show(id)
+            | BatchAsk::Forget(id) => Some(*id),
+            BatchAsk::List { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_they_are_shown() {
+        let id = BatchId(1 << 55 | 0xab);
+        assert_eq!(id.to_string(), "b-00800000000000ab");
+        assert_eq!(BatchId::parse(&id.to_string()), Some(id));
+        for wrong in [
+            "",
+            "b-",
+            "b-00800000000000AB",
+            "00800000000000ab",
+            "b-1",
+            "b-+080000000000000",
+        ] {
+            assert_eq!(BatchId::parse(wrong), None, "{wrong}");
+        }
+    }
+}

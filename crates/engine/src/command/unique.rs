@@ -1,0 +1,86 @@
+//! What makes a put a repeat of an earlier one.
+
+use crate::codec::coded;
+
+/// What makes a put a repeat of an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dedupe {
+    /// Compared within the queue; 65,535 bytes at most, as a key.
+    pub id: Box<[u8]>,
+    /// For how long the first put is remembered at most, ms; 0: without a bound, which
+    /// [`Scope::Window`] does not have: that remembers nothing then. `None`: as the queue says.
+    pub window_ms: Option<u64>,
+    /// What else ends it; `None`: as the queue says.
+    pub scope: Option<Scope>,
+    /// What becomes of a repeat; `None`: as the queue says.
+    pub on_repeat: Option<OnRepeat>,
+}
+
+coded! {
+    /// For how long a put makes others with its id repeats, within its window. It is about its
+    /// message in the queue it was put to: one that went elsewhere, or was buried, counts no more,
+    /// also when it comes back.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Scope, "scope" {
+        /// The window alone, whatever becomes of the message.
+        #[default]
+        Window = 0,
+        /// While it waits: not while it is reserved, again when it came back.
+        Waiting = 1,
+        /// Until it is taken for the first time.
+        Started = 2,
+        /// Until it is gone, archived or buried.
+        Done = 3,
+    }
+}
+
+coded! {
+    /// What a put does that repeats one that is remembered.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum OnRepeat, "repeat" {
+        /// It is refused.
+        #[default]
+        Refuse = 0,
+        /// It is answered as if it were the first.
+        First = 1,
+        /// It takes the first one's place, with a due time of its own (debounce), if that still
+        /// waits; else it is refused.
+        Replace = 2,
+    }
+}
+
+impl Scope {
+    /// What settings, the API, hooks and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Scope::Window => "time",
+            Scope::Waiting => "waiting",
+            Scope::Started => "started",
+            Scope::Done => "done",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|scope| scope.word() == word)
+    }
+}
+
+impl OnRepeat {
+    /// What settings, the API, hooks and the command line call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            OnRepeat::Refuse => "refuse",
+            OnRepeat::First => "first",
+            OnRepeat::Replace => "replace",
+        }
+    }
+
+    /// The one that is called so.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|repeat| repeat.word() == word)
+    }
+}

@@ -1,0 +1,445 @@
+//! Batches: making them, counting their members, saying what has happened.
+
+use super::Stop;
+use crate::batch::{
+    BATCH, BATCH_EVENT, Batch, BatchAsk, BatchId, Callback, Event, NewBatch, Progress, Role, Said,
+    Tally, Tie,
+};
+use crate::body::Body;
+use crate::command::{Caller, Principal, Put, PutMore, Verb};
+use crate::engine::{Cx, Engine, Space};
+use crate::fact::{Fact, Journal, Removal, Return};
+use crate::outcome::{Outcome, Refusal};
+use crate::shards::shard_of_id;
+use crate::store::Batches;
+
+/// How often it is tried to put a callback that found no room, ms.
+const AGAIN_MS: u64 = 1000;
+/// How soon at the latest, if something has to be read from a run first, ms.
+const COLD_MS: u64 = 50;
+/// Callbacks that are put in one step, and batches that go in one tick.
+const STEPS: usize = 64;
+/// Batches shown at once.
+const LIST_MAX: usize = 1000;
+
+impl Engine {
+    pub(crate) fn batch<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        ask: &mut BatchAsk,
+    ) -> Result<Outcome, Refusal> {
+        match ask {
+            BatchAsk::New(new) => self.make_batch(cx, caller, std::mem::take(new)),
+            BatchAsk::Open(id) => {
+                let mut progress = self.batch_of(caller.principal, *id)?.progress;
+                if progress.success != Said::No {
+                    return Err(Refusal::BatchClosed);
+                }
+                progress.open = true;
+                progress.until = self.after(self.settings.batch_open_ms);
+                Ok(self.go_on_with(cx, *id, progress))
+            }
+            BatchAsk::Commit(id) => {
+                let mut progress = self.batch_of(caller.principal, *id)?.progress;
+                if progress.open {
+                    progress.open = false;
+                    progress.until = self.after(self.settings.batch_ttl_ms);
+                }
+                Ok(self.go_on_with(cx, *id, progress))
+            }
+            BatchAsk::Show(id) => {
+                let batch = self.batch_of(caller.principal, *id)?.clone();
+                Ok(Outcome::Batch(Box::new(batch)))
+            }
+            BatchAsk::Forget(id) => {
+                let batch = self.batch_of(caller.principal, *id)?.clone();
+                self.end_batch(cx, *id);
+                Ok(Outcome::Batch(Box::new(batch)))
+            }
+            BatchAsk::List { after, max, .. } => {
+                let (after, max) = (*after, (*max as usize).min(LIST_MAX));
+                let found = self.store.batches.after(after).take(max.max(1));
+                let mut found: Vec<Batch> = found.cloned().collect();
+                let last = found.last().filter(|_| found.len() == max.max(1));
+                let others = self.shard + 1 < self.shards;
+                let next = last
+                    .map(|last| (self.shard, last.id))
+                    .or_else(|| others.then(|| (self.shard + 1, BatchId(0))));
+                found.retain(|batch| self.may_see(caller.principal, &batch.made));
+                Ok(Outcome::Batches(found, next))
+            }
+        }
+    }
+
+    /// True if somebody may put all callbacks of a batch: who may not has
+    /// nothing to do with it.
+    fn may_see(&mut self, principal: Principal, made: &NewBatch) -> bool {
+        made.callbacks()
+            .all(|callback| self.may(principal, Verb::Put, &callback.queue))
+    }
+
+    /// A batch that is here and may be seen.
+    fn batch_of(&mut self, principal: Principal, id: BatchId) -> Result<&Batch, Refusal> {
+        let batch = self.store.batches.get(id).ok_or(Refusal::BatchNotFound)?;
+        if self.permits.is_some() {
+            let made = batch.made.clone();
+            if !self.may_see(principal, &made) {
+                return Err(Refusal::NotPermitted);
+            }
+        }
+        self.store.batches.get(id).ok_or(Refusal::BatchNotFound)
+    }
+
+    /// Whether a member may be added to a batch of this shard.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_join(&mut self, principal: Principal, id: BatchId) -> Result<(), Refusal> {
+        match self.batch_of(principal, id)?.progress.open {
+            true => Ok(()),
+            false => Err(Refusal::BatchClosed),
+        }
+    }
+
+    /// [`Engine::may_join`] of a put whose rights were looked at.
+    ///
+    /// # Errors
+    /// Its batch takes no members, or is not one of this shard.
+    pub(crate) fn is_open(&self, tie: Tie) -> Result<(), Refusal> {
+        if !self.is_our_batch(tie.batch) {
+            // Only one put alone is counted over shards.
+            return Err(Refusal::Conflict);
+        }
+        let batch = self
+            .store
+            .batches
+            .get(tie.batch)
+            .filter(|_| tie.is_member());
+        match batch.ok_or(Refusal::BatchNotFound)?.progress.open {
+            true => Ok(()),
+            false => Err(Refusal::BatchClosed),
+        }
+    }
+
+    fn make_batch<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        caller: Caller,
+        mut new: Box<NewBatch>,
+    ) -> Result<Outcome, Refusal> {
+        if new.callbacks().next().is_none() {
+            return Err(Refusal::BatchWithoutCallback);
+        }
+        for callback in new.callbacks() {
+            if !callback.queue.is_possible() {
+                return Err(Refusal::BadName);
+            }
+            if !self.may(caller.principal, Verb::Put, &callback.queue) {
+                return Err(Refusal::NotPermitted);
+            }
+        }
+        if new.bytes() > self.settings.batch_bytes_max {
+            return Err(Refusal::BatchTooLarge);
+        }
+        if self.draining {
+            return Err(Refusal::Draining);
+        }
+        if self.space != Space::Enough {
+            return Err(Refusal::NoSpace);
+        }
+        if self.store.batches.len() >= self.settings.batches_max as usize {
+            return Err(Refusal::TooManyBatches);
+        }
+        self.may_tell(Batches::told_of(new.bytes()))?;
+        if let Some(parent) = new.parent {
+            self.may_join(caller.principal, parent)?;
+        }
+        for callback in new.complete.iter_mut().chain(&mut new.success) {
+            callback.attrs.retain(|(name, _)| !is_ours(name));
+            callback.attrs.sort_by(|a, b| a.0.cmp(&b.0));
+            callback.attrs.dedup_by(|later, first| later.0 == first.0);
+        }
+        let id = BatchId(self.next_id(cx, false).0);
+        let parent = new.parent;
+        let batch = Batch {
+            id,
+            created: self.now,
+            made: *new,
+            progress: Progress {
+                open: true,
+                until: self.after(self.settings.batch_open_ms),
+                ..Progress::default()
+            },
+        };
+        self.fact(cx, Fact::BatchMade(Box::new(batch.clone())));
+        self.tell_parent(cx, parent, |progress| {
+            progress.children_running += 1;
+            progress.children_pending += 1;
+        });
+        Ok(Outcome::Batch(Box::new(batch)))
+    }
+
+    fn tell_parent<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        parent: Option<BatchId>,
+        change: impl FnOnce(&mut Progress),
+    ) {
+        if let Some(parent) = parent
+            && let Some(batch) = self.store.batches.get(parent)
+        {
+            let mut progress = batch.progress;
+            change(&mut progress);
+            let batch = parent;
+            self.fact(cx, Fact::BatchProgress { batch, progress });
+        }
+    }
+
+    fn go_on_with<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        batch: BatchId,
+        progress: Progress,
+    ) -> Outcome {
+        self.fact(cx, Fact::BatchProgress { batch, progress });
+        let batch = self.store.batches.get(batch).cloned().unwrap_or_default();
+        Outcome::Batch(Box::new(batch))
+    }
+
+    /// A batch is gone. Its parent waits for it no more, and never succeeds if
+    /// this one did not.
+    fn end_batch<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId) {
+        let Some(batch) = self.store.batches.get(id) else {
+            return;
+        };
+        let (parent, ran) = (batch.made.parent, batch.progress.complete != Said::No);
+        self.fact(cx, Fact::BatchGone(id));
+        if !ran {
+            self.tell_parent(cx, parent, |progress| {
+                progress.children_running = progress.children_running.saturating_sub(1);
+            });
+        }
+    }
+
+    /// What a fact that is about to be applied says of a batch's member.
+    #[cold]
+    pub(crate) fn of_member(&self, fact: &Fact) -> Option<(BatchId, Tally)> {
+        enum Came {
+            Succeeded,
+            Failed,
+            Lost,
+            Replaced,
+        }
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all others say nothing of how a member fares"
+        )]
+        let (id, came) = match fact {
+            Fact::Removed { at, why } => match why {
+                Removal::Taken | Removal::Finished => (at.id, Came::Succeeded),
+                Removal::Replaced => (at.id, Came::Replaced),
+                Removal::Deleted
+                | Removal::Expired
+                | Removal::Discarded
+                | Removal::Doomed
+                | Removal::Failed => (at.id, Came::Lost),
+                // It is none any more.
+                Removal::Retention => return None,
+            },
+            Fact::Archived { at, .. } => (at.id, Came::Succeeded),
+            Fact::Buried { at, .. } => (at.id, Came::Failed),
+            Fact::Released {
+                at, why, failed, ..
+            } if failed.is_some() || *why == Return::Timeout => (at.id, Came::Failed),
+            Fact::Moved { at, why, .. } | Fact::Sent { at, why, .. } if why.is_dead_letter() => {
+                (at.id, Came::Failed)
+            }
+            Fact::Restored(message) => {
+                let tie = message.tie()?;
+                let failed = i64::from(tie.role == Role::Failed);
+                let back = tie.is_member().then_some(Tally::of(0, 1, failed))?;
+                return Some((tie.batch, back));
+            }
+            _ => return None,
+        };
+        let Tie { batch, role } = self.store.tie(id)?;
+        let ran = i64::from(role == Role::Failed);
+        let tally = match (role, came) {
+            (Role::Complete, Came::Succeeded) => Tally::done(Event::Complete),
+            (Role::Success, Came::Succeeded) => Tally::done(Event::Success),
+            (Role::Complete | Role::Success, _) => return None,
+            (Role::Member | Role::Failed, Came::Succeeded) => Tally::of(0, -1, -ran),
+            (Role::Member | Role::Failed, Came::Replaced) => Tally::of(-1, -1, -ran),
+            (Role::Member, Came::Failed | Came::Lost) => Tally::of(0, 0, 1),
+            (Role::Failed, Came::Failed | Came::Lost) => return None,
+        };
+        Some((batch, tally))
+    }
+
+    /// True if a batch is one of this shard.
+    pub(crate) fn is_our_batch(&self, id: BatchId) -> bool {
+        shard_of_id(id.as_id(), self.shards.into()) == usize::from(self.shard)
+    }
+
+    /// Counts what happened to a member: here, or as owed to the batch's shard.
+    #[cold]
+    pub(crate) fn count_member<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        batch: BatchId,
+        tally: Tally,
+    ) {
+        if !self.is_our_batch(batch) {
+            let mut owed = self.store.batches.owed().get(&batch).copied();
+            let owed = owed.get_or_insert_default();
+            owed.add(&tally);
+            let owed = *owed;
+            self.fact(cx, Fact::BatchOwed { batch, owed });
+        } else if let Some(known) = self.store.batches.get(batch) {
+            let mut progress = known.progress;
+            tally.count_in(&mut progress);
+            self.fact(cx, Fact::BatchProgress { batch, progress });
+        }
+    }
+
+    /// Says what has happened to batches, where it can be said.
+    #[inline]
+    pub(crate) fn call_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        if let Some(at) = self.store.batches.first_due()
+            && at <= self.now
+        {
+            self.call_back_due(cx);
+        }
+    }
+
+    #[cold]
+    fn call_back_due<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        // Whatever was decided, this follows by itself.
+        let began = cx.began;
+        let asker = std::mem::replace(&mut self.asker, Principal::SERVER);
+        for _ in 0..STEPS {
+            let Some((id, event)) = self.call_here() else {
+                break;
+            };
+            let batch = self.store.batches.get(id);
+            let put = batch.and_then(|batch| put_of(batch, event));
+            match put.map(|put| self.put_callback(cx, put)) {
+                None | Some(Ok(())) => self.has_said(cx, id, event),
+                Some(Err(stop)) => self.put_off(id, &stop),
+            }
+        }
+        self.asker = asker;
+        cx.began = began;
+    }
+
+    /// The first event that can be said here: what goes to a queue of another
+    /// shard is carried there.
+    fn call_here(&self) -> Option<(BatchId, Event)> {
+        self.store.batches.due(self.now).find_map(|batch| {
+            let event = batch.progress.next()?;
+            let callback = batch.callback(event);
+            let here = callback.is_none_or(|callback| !self.belongs_elsewhere(&callback.queue));
+            here.then_some((batch.id, event))
+        })
+    }
+
+    /// Stores a callback; the limits of its queue hold as for any put.
+    pub(crate) fn put_callback<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        mut put: Put,
+    ) -> Result<(), Stop> {
+        self.vouched = true;
+        let stored = self.put(cx, &mut put);
+        self.vouched = false;
+        stored.map(|_| ())
+    }
+
+    /// It is tried again later.
+    pub(crate) fn put_off(&mut self, id: BatchId, stop: &Stop) {
+        let ms = match stop {
+            Stop::Refused(_) => AGAIN_MS,
+            Stop::Cold(_) => {
+                self.reading.callbacks.push(id);
+                COLD_MS
+            }
+        };
+        let until = self.now + ms;
+        self.store.put_off_batch(id, until);
+    }
+
+    /// What has happened is said, with the callback's put in the same step.
+    pub(crate) fn has_said<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId, event: Event) {
+        let Some(batch) = self.store.batches.get(id) else {
+            return;
+        };
+        let (mut progress, parent) = (batch.progress, batch.made.parent);
+        *progress.said(event) = match batch.callback(event) {
+            Some(_) => Said::Put,
+            None => Said::Done,
+        };
+        if event == Event::Success {
+            progress.until = self.after(self.settings.batch_keep_ms);
+        }
+        self.fact(
+            cx,
+            Fact::BatchProgress {
+                batch: id,
+                progress,
+            },
+        );
+        self.tell_parent(cx, parent, |progress| {
+            let left = match event {
+                Event::Complete => &mut progress.children_running,
+                Event::Success => &mut progress.children_pending,
+            };
+            *left = left.saturating_sub(1);
+        });
+    }
+
+    /// The first callback that is due and goes to a queue of another shard.
+    pub(crate) fn call_elsewhere(&self) -> Option<(&Batch, Event, &Callback)> {
+        self.store.batches.due(self.now).find_map(|batch| {
+            let event = batch.progress.next()?;
+            let callback = batch.callback(event)?;
+            let elsewhere = self.belongs_elsewhere(&callback.queue);
+            elsewhere.then_some((batch, event, callback))
+        })
+    }
+
+    /// Batches whose time is over go.
+    pub(crate) fn end_batches<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+        for _ in 0..STEPS {
+            match self.store.batches.first_end() {
+                Some((at, id)) if at <= self.now => self.end_batch(cx, id),
+                Some(_) | None => return,
+            }
+        }
+    }
+}
+
+/// True for attributes that a callback has from its batch.
+fn is_ours(name: &[u8]) -> bool {
+    name == BATCH || name == BATCH_EVENT
+}
+
+/// The put of a callback, if there is one.
+pub(crate) fn put_of(batch: &Batch, event: Event) -> Option<Put> {
+    let callback = batch.callback(event)?;
+    let mut attrs = callback.attrs.clone();
+    attrs.push((BATCH.into(), batch.id.to_string().into_bytes().into()));
+    attrs.push((BATCH_EVENT.into(), event.word().as_bytes().into()));
+    Some(Put {
+        rank: callback.rank,
+        ttr_ms: callback.ttr_ms,
+        more: Some(Box::new(PutMore {
+            attrs,
+            name: callback.name.clone(),
+            retry: callback.retry,
+            batch: Some(event.tie(batch.id)),
+            ..PutMore::default()
+        })),
+        ..Put::new(callback.queue.clone(), Body::Small(callback.body.clone()))
+    })
+}

@@ -1,0 +1,212 @@
+//! Batches, and what is owed to those of other shards.
+//!
+//! Held in memory and told in full at the beginning of each segment, so they
+//! are bounded (`batches_max`, `batch_bytes_max`, `snapshot_bytes_max`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Durable;
+use crate::batch::{Batch, BatchId, Progress, Tally, Tie};
+use crate::fact::Fact;
+use crate::message::{Message, MessageId};
+use crate::time::Ms;
+
+/// What a batch takes in memory beside its bytes, about.
+const IN_MEMORY: u64 = 512;
+/// The record of a batch without its bytes: eleven numbers, and of each
+/// callback the marks and six numbers of its retries.
+const TOLD: u64 = 384;
+/// The record of what is owed, and about what it takes in memory.
+const OWED: u64 = 96;
+
+/// A batch, and what of it is forgotten at a restart.
+#[derive(Debug)]
+struct Seat {
+    batch: Box<Batch>,
+    /// When it is next looked whether its callback can be put; `None`: nothing
+    /// has happened that is not said.
+    due: Option<Ms>,
+}
+
+/// Those of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    seats: BTreeMap<BatchId, Seat>,
+    /// When each is gone. An index over `seats`.
+    ends: BTreeSet<(Ms, BatchId)>,
+    /// Those with something to say. An index over `seats`.
+    due: BTreeSet<(Ms, BatchId)>,
+    /// What happened here to members of other shards' batches.
+    owed: BTreeMap<BatchId, Tally>,
+    /// Bytes of descriptions and callbacks.
+    bytes: u64,
+    /// A message of some batch was here since the start. While there was none
+    /// nothing has to be looked up.
+    pub(crate) has_members: bool,
+}
+
+impl Batches {
+    pub(crate) fn len(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub(crate) fn get(&self, id: BatchId) -> Option<&Batch> {
+        self.seats.get(&id).map(|seat| &*seat.batch)
+    }
+
+    /// Those made after this one, by age.
+    pub(crate) fn after(&self, id: BatchId) -> impl Iterator<Item = &Batch> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let seats = self.seats.range((Excluded(id), Unbounded));
+        seats.map(|(_, seat)| &*seat.batch)
+    }
+
+    pub(crate) fn first_end(&self) -> Option<(Ms, BatchId)> {
+        self.ends.first().copied()
+    }
+
+    /// When something may next be said.
+    pub(crate) fn first_due(&self) -> Option<Ms> {
+        self.due.first().map(|&(at, _)| at)
+    }
+
+    /// Those that may say something by now.
+    pub(crate) fn due(&self, now: Ms) -> impl Iterator<Item = &Batch> {
+        let due = self.due.iter().take_while(move |(at, _)| *at <= now);
+        due.filter_map(|&(_, id)| self.get(id))
+    }
+
+    /// Batches whose callback waits.
+    pub(crate) fn waiting(&self) -> usize {
+        self.due.len()
+    }
+
+    pub(crate) fn owed(&self) -> &BTreeMap<BatchId, Tally> {
+        &self.owed
+    }
+
+    /// It is not looked at again before then.
+    pub(super) fn put_off(&mut self, id: BatchId, until: Ms) {
+        if let Some(seat) = self.seats.get_mut(&id)
+            && let Some(due) = seat.due.replace(until)
+        {
+            self.due.remove(&(due, id));
+            self.due.insert((until, id));
+        }
+    }
+
+    pub(super) fn set(&mut self, batch: Batch) {
+        self.remove(batch.id);
+        let id = batch.id;
+        self.bytes += batch.made.bytes();
+        self.ends.insert((batch.progress.until, id));
+        let due = batch.progress.next().map(|_| Ms(0));
+        self.due.extend(due.map(|due| (due, id)));
+        let batch = Box::new(batch);
+        self.seats.insert(id, Seat { batch, due });
+    }
+
+    pub(super) fn progress(&mut self, id: BatchId, progress: Progress) {
+        let Some(seat) = self.seats.get_mut(&id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut seat.batch.progress, progress);
+        if before.until != progress.until {
+            self.ends.remove(&(before.until, id));
+            self.ends.insert((progress.until, id));
+        }
+        // What could not be said keeps its turn, unless another event is next.
+        let next = progress.next();
+        if next != before.next() || next.is_some() != seat.due.is_some() {
+            let due = next.map(|_| Ms(0));
+            if let Some(old) = std::mem::replace(&mut seat.due, due) {
+                self.due.remove(&(old, id));
+            }
+            self.due.extend(due.map(|due| (due, id)));
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: BatchId) {
+        if let Some(seat) = self.seats.remove(&id) {
+            self.bytes -= seat.batch.made.bytes();
+            self.ends.remove(&(seat.batch.progress.until, id));
+            if let Some(due) = seat.due {
+                self.due.remove(&(due, id));
+            }
+        }
+    }
+
+    pub(super) fn owe(&mut self, id: BatchId, tally: Tally) {
+        if tally == Tally::default() {
+            self.owed.remove(&id);
+        } else {
+            self.owed.insert(id, tally);
+        }
+    }
+
+    /// Bytes they take in a snapshot at most.
+    pub(super) fn told_bytes(&self) -> u64 {
+        self.bytes + self.seats.len() as u64 * TOLD + self.owed.len() as u64 * OWED
+    }
+
+    /// The same of one that is to be made.
+    pub(crate) fn told_of(bytes: u64) -> u64 {
+        bytes + TOLD
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.bytes + self.seats.len() as u64 * IN_MEMORY + self.owed.len() as u64 * OWED
+    }
+
+    pub(super) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
+        for seat in self.seats.values() {
+            record(&Fact::BatchMade(seat.batch.clone()));
+        }
+        for (&batch, &owed) in &self.owed {
+            record(&Fact::BatchOwed { batch, owed });
+        }
+    }
+
+    /// # Errors
+    /// An index or a sum is not what it is made from.
+    pub(super) fn verify(&self) -> Result<(), String> {
+        let (mut due, mut bytes) = (0, 0);
+        for (&id, seat) in &self.seats {
+            bytes += seat.batch.made.bytes();
+            if seat.batch.id != id || !self.ends.contains(&(seat.batch.progress.until, id)) {
+                return Err(format!("{id} has no end"));
+            }
+            if seat.due.is_some() != seat.batch.progress.next().is_some() {
+                return Err(format!("{id} is due at {:?}", seat.due));
+            }
+            if let Some(at) = seat.due {
+                due += 1;
+                if !self.due.contains(&(at, id)) {
+                    return Err(format!("{id} is not among those that are due"));
+                }
+            }
+        }
+        let counted = (self.bytes, self.due.len(), self.ends.len());
+        match (bytes, due, self.seats.len()) == counted {
+            true => Ok(()),
+            false => Err(format!(
+                "batches: {bytes} bytes, {due} due, not {counted:?}"
+            )),
+        }
+    }
+}
+
+impl Durable {
+    /// The batch that a message belongs to, if it is here.
+    pub(crate) fn tie(&self, id: MessageId) -> Option<Tie> {
+        self.message(id)?.tie()
+    }
+
+    /// A message is here that may belong to a batch.
+    #[inline]
+    pub(super) fn note_tie(&mut self, message: &Message) {
+        if message.extra.is_some() && message.tie().is_some() {
+            self.batches.has_members = true;
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Batches over shards, and crashes between any two steps.
+
+use quintet_engine::*;
+use quintet_sim::world::World;
+
+/// `a` lives in the first shard of two, `b` in the second.
+const QUEUES: [&str; 2] = ["a", "b"];
+
+fn caller() -> Caller {
+    Caller::server(Party(1))
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.defaults.idle_ms = 0;
+    settings
+}
+
+/// Two shards, and the log of both, a frame for each step.
+struct Pair {
+    shards: [World; 2],
+    log: Vec<[Vec<Fact>; 2]>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self::after(&[])
+    }
+
+    /// As the log leaves them.
+    fn after(log: &[[Vec<Fact>; 2]]) -> Self {
+        let mut shards = [0, 1].map(|number| World::shard(number, 2, settings()));
+        for frame in log {
+            for (world, facts) in shards.iter_mut().zip(frame) {
+                for fact in facts {
+                    world.engine.replay(fact.clone(), Home(0));
+                }
+            }
+        }
+        let mut pair = Self {
+            shards,
+            log: log.to_vec(),
+        };
+        for world in &mut pair.shards {
+            let epoch = world.engine.epoch() + 1;
+            world.engine.begin_epoch(world.now, epoch, &mut world.facts);
+        }
+        pair.write();
+        pair
+    }
+
+    /// What was recorded becomes a frame.
+    fn write(&mut self) {
+        let frame = [0, 1].map(|at: usize| std::mem::take(&mut self.shards[at].facts));
+        if frame.iter().any(|facts| !facts.is_empty()) {
+            self.log.push(frame);
+        }
+    }
+
+    fn ask(&mut self, shard: usize, command: Command) -> Outcome {
+        let Answer::Now(outcome, _) = self.shards[shard].submit(caller(), command) else {
+            panic!("nothing here waits");
+        };
+        self.write();
+        outcome
+    }
+
+    /// One of the shards as the first of two sides, the other as the second.
+    fn sides<T>(
+        &mut self,
+        first: usize,
+        act: impl FnOnce(Ms, Side<'_, Vec<Fact>>, Side<'_, Vec<Fact>>, &mut Vec<Delivery>) -> T,
+    ) -> T {
+        let [a, b] = &mut self.shards;
+        let (one, other) = if first == 0 { (a, b) } else { (b, a) };
+        let now = one.now;
+        let mut deliveries = Vec::new();
+        let first = Side {
+            engine: &mut one.engine,
+            journal: &mut one.facts,
+        };
+        let second = Side {
+            engine: &mut other.engine,
+            journal: &mut other.facts,
+        };
+        act(now, first, second, &mut deliveries)
+    }
+
+    /// Puts a member into one of the queues, as the host does.
+    fn put(&mut self, queue: usize, batch: BatchId, body: &str) -> Outcome {
+        let more = PutMore {
+            batch: Some(Tie::member(batch)),
+            name: Some(body.as_bytes().into()),
+            ..PutMore::default()
+        };
+        let put = Put {
+            more: Some(Box::new(more)),
+            ..Put::new(QUEUES[queue].into(), Body::new(body.as_bytes()))
+        };
+        if shard_of_id(batch.as_id(), 2) == queue {
+            return self.ask(queue, Command::Put(put));
+        }
+        let answer = self.sides(queue, |now, into, home, deliveries| {
+            put_member(now, caller(), (batch, put), into, home, deliveries)
+        });
+        self.write();
+        match answer {
+            Answer::Now(outcome, _) => outcome,
+            Answer::Later => panic!("a member's put waits for nothing"),
+        }
+    }
+
+    /// Carries until nothing is left to be carried.
+    fn carry(&mut self) {
+        for _ in 0..10 {
+            for from in [0, 1] {
+                if self.shards[from].engine.sends_to().is_some() {
+                    self.sides(from, |now, from, into, deliveries| {
+                        carry(now, from, into, 8, deliveries);
+                    });
+                    self.write();
+                }
+            }
+        }
+        for world in &self.shards {
+            assert_eq!(world.engine.sends_to(), None);
+            world.engine.verify().expect("the indexes agree");
+        }
+    }
+
+    fn take(&mut self, queue: usize) -> Option<Message> {
+        let lease = LeaseAsk {
+            owner: LeaseOwner::Time,
+            time: LeaseTime::Fixed(60_000),
+            back_to: BackTo::Place,
+            held_max: 0,
+        };
+        let take = Take {
+            queues: [Name::from(QUEUES[queue])].into(),
+            lease: Some(lease),
+            ..Take::default()
+        };
+        match self.ask(queue, Command::Take(take)) {
+            Outcome::Messages(messages) => messages.first().cloned(),
+            _ => None,
+        }
+    }
+
+    fn settle(&mut self, queue: usize, name: &str, how: How) -> Outcome {
+        let by_name = ByName {
+            queue: None,
+            name: name.as_bytes().into(),
+            by: By::Bearer,
+            act: NamedAct::Settle(how),
+        };
+        self.ask(queue, Command::ByName(Box::new(by_name)))
+    }
+
+    fn batch(&mut self, ask: BatchAsk) -> Batch {
+        let shard = ask.batch().map_or(0, |id| shard_of_id(id.as_id(), 2));
+        match self.ask(shard, Command::Batch(ask)) {
+            Outcome::Batch(batch) => *batch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn tick(&mut self, ms: u64) {
+        for world in &mut self.shards {
+            world.now = world.now + ms;
+            world.tick();
+        }
+        self.write();
+    }
+
+    /// Bodies of all that waits in a queue.
+    fn bodies(&self, queue: usize) -> Vec<String> {
+        let image = self.shards[queue].engine.image();
+        let body = |fact: Fact| match fact {
+            Fact::Image(message, _) => message.body.as_small().map(<[u8]>::to_vec),
+            _ => None,
+        };
+        let bodies = image.into_iter().filter_map(body);
+        bodies
+            .map(|body| String::from_utf8(body).expect("text"))
+            .collect()
+    }
+}
+
+fn callback(queue: usize, body: &str) -> Option<Callback> {
+    Some(Callback {
+        queue: QUEUES[queue].into(),
+        body: body.as_bytes().into(),
+        ..Callback::default()
+    })
+}
+
+fn new(to: usize) -> BatchAsk {
+    BatchAsk::New(Box::new(NewBatch {
+        complete: callback(to, "all ran"),
+        success: callback(to, "all done"),
+        ..NewBatch::default()
+    }))
+}
+
+fn fail() -> How {
+    How::Fail {
+        error: Box::default(),
+        note: Vec::new(),
+    }
+}
+
+/// A batch of shard 0 with a member in each shard; its callbacks go to shard
+/// `to`. `crash` is asked after each step.
+fn run(to: usize, mut crash: impl FnMut(&mut Pair)) -> Pair {
+    let mut pair = Pair::new();
+    let id = pair.batch(new(to)).id;
+    crash(&mut pair);
+    for (queue, name) in [(0, "near"), (1, "far")] {
+        assert!(matches!(
+            pair.put(queue, id, name),
+            Outcome::Put { fresh: true, .. }
+        ));
+        crash(&mut pair);
+    }
+    pair.batch(BatchAsk::Commit(id));
+    crash(&mut pair);
+    for (queue, name) in [(0, "near"), (1, "far")] {
+        let taken = pair.take(queue).expect("it is there");
+        assert_eq!(taken.body, Body::new(name.as_bytes()));
+        crash(&mut pair);
+    }
+    // The far one fails first, and is tried again at once.
+    assert_eq!(pair.settle(1, "far", fail()), Outcome::Done);
+    crash(&mut pair);
+    assert_eq!(pair.settle(0, "near", How::Finish), Outcome::Done);
+    crash(&mut pair);
+    pair.carry();
+    crash(&mut pair);
+    let progress = pair.batch(BatchAsk::Show(id)).progress;
+    assert_eq!(
+        (progress.total, progress.pending, progress.failed),
+        (2, 1, 1)
+    );
+    assert_eq!((progress.complete, progress.success), (Said::Put, Said::No));
+    // What says that all ran may stand before it.
+    while let Some(taken) = pair.take(1) {
+        crash(&mut pair);
+        if taken.name().is_some() {
+            break;
+        }
+    }
+    assert_eq!(pair.settle(1, "far", How::Finish), Outcome::Done);
+    crash(&mut pair);
+    pair.carry();
+    crash(&mut pair);
+    pair
+}
+
+/// Every step is a frame, and every crash comes between two frames: whichever
+/// of them it follows, each callback is put once.
+#[test]
+fn callbacks_come_once_wherever_it_crashes() {
+    for to in [0, 1] {
+        let mut steps = 0;
+        run(to, |_| steps += 1);
+        for at in 0..steps {
+            let mut step = 0;
+            let pair = run(to, |pair| {
+                if step == at {
+                    *pair = Pair::after(&pair.log);
+                }
+                step += 1;
+            });
+            assert_eq!(pair.bodies(to), ["all ran", "all done"], "{to} {at}");
+        }
+    }
+}
+
+/// The same where what is carried is cut between its frames.
+#[test]
+fn what_is_owed_is_counted_once() {
+    let whole = run(1, |_| {});
+    for cut in 0..=whole.log.len() {
+        let mut pair = Pair::after(&whole.log[..cut]);
+        pair.carry();
+        pair.tick(0);
+        pair.carry();
+        let bodies = pair.bodies(1);
+        for said in ["all ran", "all done"] {
+            let times = bodies.iter().filter(|body| *body == said).count();
+            assert!(times <= 1, "{said} {times} times after {cut} frames");
+        }
+    }
+}
+
+/// The other shard's queue has no room: the callback waits, and is tried again.
+#[test]
+fn a_callback_waits_for_room_in_a_full_queue_of_another_shard() {
+    for to in [0, 1] {
+        let mut pair = Pair::new();
+        let full = Overrides {
+            messages_max: Some(1),
+            ..Overrides::default()
+        };
+        pair.ask(
+            to,
+            Command::Configure {
+                queue: QUEUES[to].into(),
+                overrides: Some(Box::new(full)),
+            },
+        );
+        pair.ask(
+            to,
+            Command::Put(Put::new(QUEUES[to].into(), Body::new(b"first"))),
+        );
+        let id = pair
+            .batch(BatchAsk::New(Box::new(NewBatch {
+                success: callback(to, "all done"),
+                ..NewBatch::default()
+            })))
+            .id;
+        // It lives where it was asked for, whatever its callback's shard.
+        pair.batch(BatchAsk::Commit(id));
+        pair.carry();
+        let progress = pair.batch(BatchAsk::Show(id)).progress;
+        assert_eq!(progress.complete, Said::Done, "there is nothing to say");
+        assert_eq!(progress.success, Said::No);
+        pair.tick(999);
+        pair.carry();
+        assert_eq!(pair.bodies(to), ["first"]);
+        pair.ask(to, Command::Flush(QUEUES[to].into()));
+        pair.tick(1);
+        pair.carry();
+        assert_eq!(pair.bodies(to), ["all done"], "{to}");
+        assert_eq!(pair.batch(BatchAsk::Show(id)).progress.success, Said::Put);
+    }
+}
+
+#[test]
+fn a_committed_batch_takes_no_members_and_an_unknown_one_neither() {
+    let mut pair = Pair::new();
+    let id = pair.batch(new(0)).id;
+    for queue in [0, 1] {
+        let unknown = BatchId(id.0 + 1);
+        let none = Outcome::Refused(Refusal::BatchNotFound);
+        assert_eq!(pair.put(queue, unknown, "m"), none);
+    }
+    pair.put(1, id, "m");
+    pair.batch(BatchAsk::Commit(id));
+    for queue in [0, 1] {
+        let closed = Outcome::Refused(Refusal::BatchClosed);
+        assert_eq!(pair.put(queue, id, "n"), closed);
+    }
+    pair.batch(BatchAsk::Open(id));
+    assert!(matches!(pair.put(1, id, "n"), Outcome::Put { .. }));
+    assert_eq!(pair.batch(BatchAsk::Show(id)).progress.total, 2);
+    // In a list it is not counted over shards.
+    let more = PutMore {
+        batch: Some(Tie::member(id)),
+        ..PutMore::default()
+    };
+    let put = Put {
+        more: Some(Box::new(more)),
+        ..Put::new("b".into(), Body::default())
+    };
+    let outcome = pair.ask(1, Command::PutMany(vec![put]));
+    assert_eq!(outcome, Outcome::Refused(Refusal::Conflict));
+}
+
+/// Children before parents.
+#[test]
+fn a_parent_says_nothing_before_its_children() {
+    let mut pair = Pair::new();
+    let parent = pair.batch(new(0)).id;
+    let child = pair
+        .batch(BatchAsk::New(Box::new(NewBatch {
+            parent: Some(parent),
+            complete: callback(0, "child ran"),
+            success: callback(0, "child done"),
+            ..NewBatch::default()
+        })))
+        .id;
+    pair.put(0, child, "m");
+    pair.batch(BatchAsk::Commit(parent));
+    pair.batch(BatchAsk::Commit(child));
+    assert_eq!(pair.bodies(0), ["m"]);
+    pair.take(0);
+    pair.settle(0, "m", How::Finish);
+    assert_eq!(
+        pair.bodies(0),
+        ["child ran", "all ran", "child done", "all done"]
+    );
+}
+
+/// One that nobody commits is gone, and holds its parent no longer.
+#[test]
+fn what_is_not_committed_is_gone() {
+    let mut pair = Pair::new();
+    let parent = pair.batch(new(0)).id;
+    let child = NewBatch {
+        parent: Some(parent),
+        complete: callback(0, "child ran"),
+        ..NewBatch::default()
+    };
+    let child = pair.batch(BatchAsk::New(Box::new(child))).id;
+    pair.batch(BatchAsk::Commit(parent));
+    pair.tick(30 * 60 * 1000 - 1);
+    assert!(pair.bodies(0).is_empty());
+    pair.tick(1);
+    let gone = pair.ask(0, Command::Batch(BatchAsk::Show(child)));
+    assert_eq!(gone, Outcome::Refused(Refusal::BatchNotFound));
+    assert_eq!(pair.bodies(0), ["all ran"], "it never succeeds");
+}

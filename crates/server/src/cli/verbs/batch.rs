@@ -1,0 +1,223 @@
+//! `quintet batch`: messages that are counted together, seen and steered.
+
+use std::fs;
+use std::io::{Read as _, Write as _, stdin, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Map, Value, json};
+
+use super::super::Where;
+use super::super::client::Client;
+use super::super::show::table;
+use super::clients::shown;
+
+/// Arguments of `batch`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet batch\n  \
+                  quintet batch new --success reports='all done' --description 'March'\n  \
+                  quintet put images 1.png --batch b-0000000000000007\n  \
+                  quintet batch commit b-0000000000000007\n\n\
+                  PENDING are those that have not succeeded, FAILED those of them that failed. \
+                  COMPLETE and SUCCESS are\nwhether all have run and whether all have succeeded: \
+                  no, put (the callback was), done (it is finished): docs/batches.md."
+)]
+pub(in super::super) struct Batch {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<Act>,
+}
+
+#[derive(clap::Subcommand)]
+enum Act {
+    /// Make a batch and print its id.
+    #[command(
+        after_help = "Examples:\n  quintet batch new --complete reports='all ran' --success reports='all done'\n  \
+                        quintet batch new --file batch.json\n\n\
+                        It is gone after batch_open_time unless it is committed. A file has what \
+                        POST /api/v1/batches takes."
+    )]
+    New(New),
+    /// Show batches.
+    #[command(after_help = "Example:\n  quintet batch show b-0000000000000007")]
+    Show(Steer),
+    /// Let messages be added again.
+    #[command(after_help = "Example:\n  quintet batch open b-0000000000000007")]
+    Open(Steer),
+    /// Have callbacks put when it is time; no messages are added any more.
+    #[command(after_help = "Example:\n  quintet batch commit b-0000000000000007")]
+    Commit(Steer),
+    /// Forget batches: their callbacks are not put any more.
+    #[command(after_help = "Example:\n  quintet batch forget b-0000000000000007")]
+    Forget(Steer),
+}
+
+#[derive(clap::Args)]
+struct New {
+    #[command(flatten)]
+    at: Where,
+    /// Put this text into this queue when all have run.
+    #[arg(long, value_name = "QUEUE=TEXT", value_parser = super::pair)]
+    complete: Option<(String, String)>,
+    /// Put this text into this queue when all have succeeded.
+    #[arg(long, value_name = "QUEUE=TEXT", value_parser = super::pair)]
+    success: Option<(String, String)>,
+    /// For people.
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// The batch whose callbacks wait for this one's.
+    #[arg(long, value_name = "BATCH")]
+    parent: Option<String>,
+    /// All of it as JSON; `-`: from standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["complete", "success", "description", "parent"])]
+    file: Option<String>,
+    /// Print the batch as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Steer {
+    #[command(flatten)]
+    at: Where,
+    /// Ids of batches.
+    #[arg(required = true, value_name = "BATCH")]
+    ids: Vec<String>,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Batch {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        match self.act {
+            Some(Act::New(new)) => return new.run(),
+            Some(Act::Show(steer)) => return steer.run("batch_show"),
+            Some(Act::Open(steer)) => return steer.run("batch_open"),
+            Some(Act::Commit(steer)) => return steer.run("batch_commit"),
+            Some(Act::Forget(steer)) => return steer.run("batch_forget"),
+            None => {}
+        }
+        let mut client = Client::connect(&self.at)?;
+        let mut after = Value::Null;
+        let mut all = Vec::new();
+        loop {
+            let request = json!({ "batches": { "after": after } });
+            let mut reply = client.ask(&request, &mut std::io::empty())?;
+            let Some(Value::Array(batches)) = reply.get_mut("batches").map(Value::take) else {
+                bail!("the server is of another version");
+            };
+            all.extend(batches);
+            after = reply["next"].take();
+            if after.is_null() {
+                break;
+            }
+        }
+        list(&all, self.json)
+    }
+}
+
+impl New {
+    fn run(self) -> Result<ExitCode> {
+        let of = match &self.file {
+            Some(file) => {
+                let mut text = String::new();
+                match file.as_str() {
+                    "-" => {
+                        stdin()
+                            .lock()
+                            .read_to_string(&mut text)
+                            .context("cannot read standard input")?;
+                    }
+                    path => {
+                        text = fs::read_to_string(path)
+                            .with_context(|| format!("cannot read {path}"))?;
+                    }
+                }
+                serde_json::from_str(&text).with_context(|| format!("{file} is no JSON"))?
+            }
+            None => self.given(),
+        };
+        let request = json!({ "batch_new": of });
+        let reply = Client::connect(&self.at)?.ask(&request, &mut std::io::empty())?;
+        match self.json {
+            true => writeln!(stdout(), "{}", reply["batch"])?,
+            false => writeln!(stdout(), "{}", shown(&reply["batch"]["id"]))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn given(&self) -> Value {
+        let mut of = Map::new();
+        let callbacks = [("complete", &self.complete), ("success", &self.success)];
+        for (key, callback) in callbacks {
+            if let Some((queue, body)) = callback {
+                of.insert(key.into(), json!({ "queue": queue, "body": body }));
+            }
+        }
+        for (key, text) in [("description", &self.description), ("parent", &self.parent)] {
+            if let Some(text) = text {
+                of.insert(key.into(), json!(text));
+            }
+        }
+        of.into()
+    }
+}
+
+impl Steer {
+    fn run(self, verb: &str) -> Result<ExitCode> {
+        let mut client = Client::connect(&self.at)?;
+        let mut all = Vec::new();
+        for id in &self.ids {
+            let request = json!({ verb: { "id": id } });
+            let mut reply = client.ask(&request, &mut std::io::empty())?;
+            all.push(reply["batch"].take());
+        }
+        list(&all, self.json)
+    }
+}
+
+fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
+    if as_json {
+        for batch in all {
+            writeln!(stdout(), "{batch}")?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let columns = [
+        "batch",
+        "description",
+        "state",
+        "total",
+        "pending",
+        "failed",
+        "complete",
+        "success",
+    ];
+    let mut rows = vec![columns.map(str::to_owned)];
+    rows.extend(all.iter().map(|batch| {
+        let state = match batch["open"].as_bool() {
+            Some(true) => "open",
+            _ => "committed",
+        };
+        let text = |key: &str| shown(&batch[key]);
+        [
+            text("id"),
+            text("description"),
+            state.to_owned(),
+            text("total"),
+            text("pending"),
+            text("failed"),
+            text("complete"),
+            text("success"),
+        ]
+    }));
+    table(&rows, &mut stdout().lock())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,234 @@
+//! `/api/v1/batches` and `quintet batch`: made, filled, committed; callbacks
+//! once, over a kill, and with the queues in several shards.
+
+use std::path::Path;
+
+use crate::api::ask;
+use crate::common::{Server, Start, text};
+use serde_json::{Value, json};
+
+const LISTEN: &str = "[[listen]]\nvoice = 'http'\naddress = '127.0.0.1:0'\n";
+
+fn start(data: &Path, more: &str) -> Server {
+    let config = format!("{more}\n{LISTEN}");
+    let start = Start {
+        config: Some(&config),
+        ..Start::default()
+    };
+    Server::start_as_configured(data, start)
+}
+
+fn make(server: &Server) -> String {
+    let new = json!({
+        "description": "two",
+        "complete": { "queue": "ran", "body": "all ran" },
+        "success": { "queue": "done", "body": "all done", "headers": { "a": "b" } },
+    });
+    let reply = ask(server, "POST /batches", "", &new.to_string());
+    assert_eq!(reply.status, 201, "{}", reply.json);
+    assert_eq!(reply.json["open"], true);
+    reply.json["id"].as_str().expect("an id").to_owned()
+}
+
+fn put(server: &Server, queue: &str, batch: &str) -> (u16, Value) {
+    let messages = json!({ "messages": [{ "body": queue, "batch": batch }] });
+    let path = format!("POST /queues/{queue}/messages");
+    let reply = ask(server, &path, "", &messages.to_string());
+    (reply.status, reply.json)
+}
+
+fn taken(server: &Server, queue: &str) -> Vec<Value> {
+    let reply = ask(server, &format!("POST /queues/{queue}/reserve"), "", "{}");
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    let messages = reply.json["messages"].as_array().expect("a list");
+    messages.clone()
+}
+
+fn settle(server: &Server, message: &Value, act: &str) {
+    let token = message["lease"].as_str().expect("a token");
+    let reply = ask(server, &format!("POST /leases/{token}/{act}"), "", "{}");
+    assert_eq!(reply.status, 204, "{}", reply.json);
+}
+
+fn shown(server: &Server, batch: &str) -> Value {
+    ask(server, &format!("GET /batches/{batch}"), "", "").json
+}
+
+/// Ids of all batches, page by page.
+fn listed(server: &Server) -> Vec<String> {
+    let mut path = "GET /batches?limit=1".to_owned();
+    let mut ids = Vec::new();
+    loop {
+        let page = ask(server, &path, "", "").json;
+        let batches = page["batches"].as_array().expect("a list");
+        let id = |batch: &Value| batch["id"].as_str().expect("an id").to_owned();
+        ids.extend(batches.iter().map(id));
+        match page["next"].as_str() {
+            Some(next) => path = format!("GET /batches?limit=1&after={next}"),
+            None => return ids,
+        }
+    }
+}
+
+#[test]
+fn callbacks_are_put_once_over_kills_and_shards() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let more = format!("shards = {shards}");
+        let mut server = start(&data, &more);
+        let again = |server: Server| {
+            server.kill();
+            start(&data, &more)
+        };
+        let batch = make(&server);
+        let queues = ["a", "b", "c", "d", "e"];
+        for queue in queues {
+            assert_eq!(put(&server, queue, &batch).0, 201);
+        }
+        server = again(server);
+        let seen = shown(&server, &batch);
+        assert_eq!((&seen["total"], &seen["pending"]), (&json!(5), &json!(5)));
+        let act = format!("POST /batches/{batch}/commit");
+        assert_eq!(ask(&server, &act, "", "").json["open"], false);
+        let (status, problem) = put(&server, "a", &batch);
+        assert_eq!((status, &problem["code"]), (409, &json!("batch_closed")));
+        for queue in queues {
+            let message = taken(&server, queue).remove(0);
+            settle(
+                &server,
+                &message,
+                if queue == "c" { "fail" } else { "finish" },
+            );
+        }
+        server = again(server);
+        let ran = taken(&server, "ran");
+        assert_eq!(ran.len(), 1, "{ran:?}");
+        assert_eq!(ran[0]["body"], "all ran");
+        assert_eq!(ran[0]["headers"]["batch"], batch);
+        assert_eq!(ran[0]["headers"]["batch_event"], "complete");
+        settle(&server, &ran[0], "finish");
+        let seen = shown(&server, &batch);
+        assert_eq!(
+            (&seen["pending"], &seen["failed"], &seen["complete"]),
+            (&json!(1), &json!(1), &json!("done"))
+        );
+        assert!(taken(&server, "done").is_empty());
+        let message = taken(&server, "c").remove(0);
+        settle(&server, &message, "finish");
+        server = again(server);
+        let done = taken(&server, "done");
+        assert_eq!(done.len(), 1, "{done:?}");
+        assert_eq!(done[0]["headers"]["a"], "b");
+        assert!(taken(&server, "ran").is_empty());
+        assert_eq!(listed(&server), [batch.as_str()]);
+        let gone = ask(&server, &format!("DELETE /batches/{batch}"), "", "");
+        assert_eq!(gone.status, 204);
+        assert_eq!(shown(&server, &batch)["code"], "batch_not_found");
+        assert!(server.stop().success());
+    }
+}
+
+#[test]
+fn a_callback_to_a_full_queue_waits_for_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let more = "shards = 4\n[[queue]]\nname = 'done'\nmessages_max = 1";
+    let server = start(&dir.path().join("data"), more);
+    assert!(server.run(&["put", "done", "first"]).status.success());
+    let batch = make(&server);
+    let act = format!("POST /batches/{batch}/commit");
+    assert_eq!(ask(&server, &act, "", "").status, 200);
+    assert_eq!(taken(&server, "ran").len(), 1);
+    assert_eq!(shown(&server, &batch)["success"], "no");
+    let metrics = text(&server.run(&["metrics"]).stdout);
+    assert!(metrics.contains("quintet_batches_waiting 1\n"), "{metrics}");
+    // It takes what is in its way, and then waits for the callback.
+    let first = taken(&server, "done");
+    assert_eq!(first[0]["body"], "first");
+    settle(&server, &first[0], "finish");
+    let reply = ask(
+        &server,
+        "POST /queues/done/reserve",
+        "",
+        "{\"wait_ms\":60000}",
+    );
+    assert_eq!(reply.json["messages"][0]["body"], "all done");
+    assert_eq!(shown(&server, &batch)["success"], "put");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn bad_batches_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let more = "batches_max = 1\nbatch_bytes_max = \"100B\"\nshards = 1";
+    let server = start(&dir.path().join("data"), more);
+    let post = |body: &str| {
+        let reply = ask(&server, "POST /batches", "", body);
+        (reply.status, reply.json["code"].clone())
+    };
+    for (body, status, code) in [
+        ("{}", 400, "batch_without_callback"),
+        (r#"{"success":{"queue":""}}"#, 400, "bad_name"),
+        (
+            r#"{"success":{"queue":"a"},"parent":"x"}"#,
+            400,
+            "bad_field",
+        ),
+        (
+            r#"{"success":{"queue":"a"},"parent":"b-0000000000000000"}"#,
+            404,
+            "batch_not_found",
+        ),
+    ] {
+        let told = post(body);
+        assert_eq!((told.0, &told.1), (status, &json!(code)), "{body}");
+    }
+    let long = json!({ "success": { "queue": "a", "body": "x".repeat(200) } });
+    assert_eq!(post(&long.to_string()), (413, json!("batch_too_large")));
+    assert_eq!(post(r#"{"success":{"queue":"a"}}"#).0, 201);
+    let more = post(r#"{"success":{"queue":"a"}}"#);
+    assert_eq!(more, (429, json!("too_many_batches")));
+    assert_eq!(put(&server, "a", "x").0, 400);
+    assert_eq!(put(&server, "a", "b-0000000000000000").0, 404);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_command_line_makes_and_steers_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir.path().join("data"), "shards = 2");
+    let run = |args: &[&str]| {
+        let done = server.run(args);
+        let out = text(&done.stdout);
+        assert!(
+            done.status.success(),
+            "{args:?}: {out}{}",
+            text(&done.stderr)
+        );
+        out
+    };
+    let id = run(&[
+        "batch",
+        "new",
+        "--success",
+        "done=all",
+        "--description",
+        "words",
+    ]);
+    let id = id.trim();
+    run(&["put", "work", "x", "--batch", id]);
+    let listed = run(&["batch", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!((&listed["id"], &listed["total"]), (&json!(id), &json!(1)));
+    assert!(run(&["batch", "show", id]).contains("words"));
+    run(&["batch", "commit", id]);
+    run(&["batch", "open", id]);
+    run(&["batch", "commit", id]);
+    assert_eq!(run(&["take", "work"]).trim(), "x");
+    assert_eq!(run(&["take", "done"]).trim(), "all");
+    run(&["batch", "forget", id]);
+    let none = server.run(&["batch", "show", id]);
+    assert!(!none.status.success());
+    assert!(text(&none.stderr).contains("no such batch"));
+    assert!(server.stop().success());
+}

@@ -1,0 +1,100 @@
+//! Batches, and how messages are tried again, as a log may hold them.
+
+use proptest::prelude::*;
+use quintet_engine::*;
+
+use super::{bytes, ms, name, number, one_of, small};
+
+pub(crate) fn tie() -> impl Strategy<Value = Tie> {
+    let batch = number().prop_map(BatchId);
+    (batch, one_of(Role::ALL)).prop_map(|(batch, role)| Tie { batch, role })
+}
+
+fn callback() -> impl Strategy<Value = Callback> {
+    let numbers = (prop::option::of(small()), prop::option::of(number()));
+    let attrs = prop::collection::vec((bytes(), bytes()), 0..3);
+    let more = (prop::option::of(bytes()), prop::option::of(retry()));
+    (name(), bytes(), numbers, attrs, more).prop_map(
+        |(queue, body, (rank, ttr_ms), attrs, (name, retry))| Callback {
+            queue,
+            body: body.into(),
+            rank,
+            ttr_ms,
+            attrs,
+            name: name.map(Into::into),
+            retry,
+        },
+    )
+}
+
+pub(crate) fn progress() -> impl Strategy<Value = Progress> {
+    let counts = (number(), number(), number());
+    let children = (number(), number());
+    let said = (one_of(Said::ALL), one_of(Said::ALL));
+    (counts, any::<bool>(), said, children, ms()).prop_map(
+        |((total, pending, failed), open, (complete, success), children, until)| Progress {
+            total,
+            pending,
+            failed,
+            open,
+            complete,
+            success,
+            children_running: children.0,
+            children_pending: children.1,
+            until,
+        },
+    )
+}
+
+pub(crate) fn batch() -> impl Strategy<Value = Batch> {
+    let callback = || prop::option::of(callback());
+    let parent = prop::option::of((1..1u64 << 63).prop_map(BatchId));
+    let made = (bytes(), parent, callback(), callback());
+    (number(), ms(), made, progress()).prop_map(
+        |(id, created, (description, parent, complete, success), progress)| Batch {
+            id: BatchId(id),
+            created,
+            made: NewBatch {
+                description,
+                parent,
+                complete,
+                success,
+            },
+            progress,
+        },
+    )
+}
+
+pub(crate) fn owed() -> impl Strategy<Value = Fact> {
+    let numbers = (any::<(i64, i64, i64)>(), any::<(bool, bool)>());
+    (number(), numbers).prop_map(
+        |(batch, ((total, pending, failed), done))| Fact::BatchOwed {
+            batch: BatchId(batch),
+            owed: Tally {
+                total,
+                pending,
+                failed,
+                complete_done: done.0,
+                success_done: done.1,
+            },
+        },
+    )
+}
+
+pub(crate) fn retry() -> impl Strategy<Value = Retry> {
+    let numbers = (number(), number(), number(), number());
+    (any::<i64>(), small(), any::<bool>(), any::<u8>(), numbers).prop_map(
+        |(max, failures, on_timeout, power, (base_ms, factor_ms, jitter_ms, cap_ms))| Retry {
+            max,
+            failures,
+            backoff: Backoff {
+                base_ms,
+                factor_ms,
+                power,
+                jitter_ms,
+                cap_ms,
+            },
+            on_timeout,
+        },
+    )
+}

@@ -1,0 +1,51 @@
+//! What is asked of batches.
+
+use proptest::prelude::*;
+use quintet_engine::*;
+
+use super::ops::{message_name, of, rank, text};
+
+/// The last batch that was made, or one of those before; which they are is
+/// known when it is asked.
+pub(super) fn batch_pick() -> impl Strategy<Value = BatchId> {
+    of(&[0, 0, 0, 1, 2, 9]).prop_map(BatchId)
+}
+
+fn callback() -> impl Strategy<Value = Option<Callback>> {
+    let queue = of(&["a", "b", "c", "d", "m", ""]).prop_map(Name::from);
+    let callback = (queue, text(), rank(), prop::option::of(message_name()));
+    let callback = callback.prop_map(|(queue, body, rank, name)| Callback {
+        queue,
+        body: body.into(),
+        rank,
+        name: name.filter(|name| !name.is_empty()).map(Into::into),
+        ..Callback::default()
+    });
+    prop::option::weighted(0.7, callback)
+}
+
+pub(super) fn batch() -> impl Strategy<Value = BatchAsk> {
+    let parent = prop::option::weighted(0.3, batch_pick());
+    let new = (
+        parent,
+        callback(),
+        callback(),
+        of(&["", "x", "too long for a batch"]),
+    );
+    prop_oneof![
+        4 => new.prop_map(|(parent, complete, success, description)| {
+            BatchAsk::New(Box::new(NewBatch {
+                parent,
+                complete,
+                success,
+                description: description.as_bytes().into(),
+            }))
+        }),
+        1 => batch_pick().prop_map(BatchAsk::Open),
+        6 => batch_pick().prop_map(BatchAsk::Commit),
+        1 => batch_pick().prop_map(BatchAsk::Show),
+        1 => batch_pick().prop_map(BatchAsk::Forget),
+        1 => (batch_pick(), 0..4u32)
+            .prop_map(|(after, max)| BatchAsk::List { shard: 0, after, max }),
+    ]
+}
