@@ -64,6 +64,20 @@ pub(crate) fn node(root: &Path) -> Result<()> {
     node_tests(root, &root.join("clients/node"), &how)
 }
 
+/// Runs the tests of crates that are clients against the real binary. They are a
+/// workspace of their own, so that nothing of them is built with the server.
+///
+/// # Errors
+/// As [`python`].
+pub(crate) fn rust(root: &Path) -> Result<()> {
+    let binary = binary(root)?;
+    run(Command::new("cargo")
+        .args(["test", "--quiet", "--locked"])
+        .env("QUINTET", &binary)
+        .env("CARGO_TARGET_DIR", crate::target(root).join("clients"))
+        .current_dir(root.join("clients/rust")))
+}
+
 /// Clicks through the console in Chromium; the packages are those of the lock
 /// file.
 ///

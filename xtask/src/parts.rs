@@ -28,7 +28,7 @@ pub(crate) struct Part {
 
 /// All parts from nothing on two cores: no more minutes than this.
 #[cfg(test)]
-const MINUTES: u64 = 50;
+const MINUTES: u64 = 51;
 
 /// The C compiler is for Lua and the faults; without it nothing is built.
 const BUILD: &[Need] = &[program("cc", "build-essential")];
@@ -177,6 +177,14 @@ pub(crate) const PARTS: &[Part] = &[
         run: clients::node,
     },
     Part {
+        name: "rust",
+        what: "the crate faktory against the real binary",
+        minutes: 1,
+        needs: &[BUILD],
+        fetches: "",
+        run: clients::rust,
+    },
+    Part {
         name: "browser",
         what: "the console, clicked through in Chromium, and read by axe",
         minutes: 1,
@@ -215,7 +223,7 @@ const CLIPPY_ALONE: [&str; 7] = [
 /// What `cargo xtask lint` runs.
 pub(crate) const LINT: [&str; 4] = ["tidy", "format", "clippy", "crates"];
 /// What `cargo xtask clients` runs.
-pub(crate) const CLIENTS: [&str; 2] = ["python", "node"];
+pub(crate) const CLIENTS: [&str; 3] = ["python", "node", "rust"];
 
 /// Runs the parts of these names, or all if there are none; `--list` lists them,
 /// `--yes` installs what they need without a question.

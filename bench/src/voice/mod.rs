@@ -5,6 +5,7 @@
 
 mod beanstalk;
 mod echo;
+mod faktory;
 mod http;
 mod jobqueue;
 mod lineup;
@@ -21,6 +22,7 @@ pub const VOICES: &[Voice] = &[
     lineup::VOICE,
     jobqueue::VOICE,
     beanstalk::VOICE,
+    faktory::VOICE,
     ranks::VOICE,
     resp::VOICE,
     pinpriq::VOICE,

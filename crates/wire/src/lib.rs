@@ -27,6 +27,7 @@ mod tally;
 mod voice;
 mod workers;
 
+pub use faktory::faktory_pwdhash;
 pub use foreign::{Foreign, Http};
 pub use login::{Login, LoginRefused, Logins};
 pub use output::Output;

@@ -150,6 +150,10 @@ pub enum Ask {
     /// The client says who it is. Decode nothing more of the connection until
     /// it is answered: what follows is then its.
     Login(Login),
+    /// The client has shown whether it knows the listener's password (true: it does). Answered with
+    /// [`Given::Login`]: who failed too often is not listened to for a while. Decode nothing more of
+    /// the connection until it is answered.
+    Proof(bool),
     /// Ask the table of workers ([`Given::Worker`]). Decode nothing more of the
     /// connection until it is answered.
     Worker(WorkerAsk),

@@ -41,7 +41,7 @@ const PEER_WINDOW: usize = 8;
                         messages before that place are stored.\n\nWhat --from names:\n  \
                         beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
                         buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
-                        a running Kestrel or Darner (darner://)\n  quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   a \
+                        a running Kestrel or Darner (darner://)\n  faktory://[:PASSWORD@]HOST[:PORT][/QUEUE]\n                                   a running Faktory: what is ready\n  quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   a \
                         running Quintet, by its listener http; quintet+https:// under \
                         TLS; a token, or the password of USER, in QUINTET_FROM_TOKEN\n  sqs://[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]\n                                   Amazon \
                         SQS, or what speaks as it does at URL; keys in AWS_ACCESS_KEY_ID, \
@@ -95,6 +95,18 @@ impl Import {
                 let open = |stop: &_| from::kestrel(address, queue.as_deref(), stop);
                 self.run_peer(&format!("the queue server at {address}"), open)
             }
+            (
+                Some(Origin::Faktory {
+                    address,
+                    password,
+                    queue,
+                }),
+                _,
+            ) => {
+                let open =
+                    |stop: &_| from::faktory(address, password.as_deref(), queue.as_deref(), stop);
+                self.run_peer(&format!("the Faktory at {address}"), open)
+            }
             (Some(Origin::Quintet(site)), _) => {
                 let open = |stop: &_| from::quintet(site, self.from_ca.as_deref(), stop);
                 self.run_peer(&format!("the Quintet at {}", site.shown()), open)
@@ -119,6 +131,7 @@ impl Import {
                 from,
                 Origin::Beanstalk { .. }
                     | Origin::Kestrel { .. }
+                    | Origin::Faktory { .. }
                     | Origin::Quintet(_)
                     | Origin::Sqs(_)
             )

@@ -120,6 +120,10 @@ impl IoThread {
                     host: Some(host),
                     ..DueReply::own()
                 }),
+                Ask::Proof(met) => self.replies.push(DueReply {
+                    given: Given::Login(server.prove(conn, met)),
+                    ..DueReply::own()
+                }),
                 Ask::Worker(ask) => self.replies.push(DueReply {
                     given: Given::Worker(server.guests.worker(ask, self.now)),
                     ..DueReply::own()

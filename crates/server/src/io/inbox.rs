@@ -111,6 +111,6 @@ fn bytes_in_ask(ask: &Ask) -> usize {
         }
         Ask::Unknown(words) => words.len(),
         Ask::Login(login) => login.name.len() + login.secret.len(),
-        Ask::Worker(_) | Ask::Host(_) | Ask::Own | Ask::Close => 0,
+        Ask::Worker(_) | Ask::Proof(_) | Ask::Host(_) | Ask::Own | Ask::Close => 0,
     }
 }

@@ -73,6 +73,15 @@ impl Server {
         }
     }
 
+    /// A client has shown whether it knows its listener's password.
+    ///
+    /// # Errors
+    /// It does not, or too many at its address did not before.
+    pub(super) fn prove(&self, conn: &Conn, met: bool) -> Result<(), LoginRefused> {
+        let voice = self.listeners[conn.listener].voice;
+        self.proved(voice, address(conn), met)
+    }
+
     /// Who a connection's client is, and where, for the audit.
     fn doer(&self, conn: &Conn) -> (String, Option<IpAddr>) {
         let who = match (&conn.user, conn.caller.principal) {

@@ -600,6 +600,7 @@ fn ends_batch(ask: &Ask) -> bool {
         | Ask::Unknown(_)
         | Ask::Login(_)
         | Ask::Worker(_)
+        | Ask::Proof(_)
         | Ask::Close
         | Ask::Host(
             HostAsk::Shutdown

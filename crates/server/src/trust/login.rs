@@ -148,6 +148,34 @@ impl Server {
         }
     }
 
+    /// Somebody at `address` has shown whether it knows the password of a listener of
+    /// this voice, which is nobody's in particular.
+    ///
+    /// # Errors
+    /// It does not, or too many there did not before.
+    pub(crate) fn proved(
+        &self,
+        voice: &str,
+        address: Option<IpAddr>,
+        met: bool,
+    ) -> Result<(), LoginRefused> {
+        let comes = Comes {
+            name: voice.as_bytes(),
+            secret: b"",
+            address,
+            own: false,
+            with_each_request: false,
+        };
+        let outcome = if self.trust.checker.is_throttled(address, wall_ms()) {
+            Err(LoginRefused::Throttled)
+        } else if met {
+            Ok(Principal::ANONYMOUS)
+        } else {
+            Err(LoginRefused::Wrong)
+        };
+        self.end_login(&comes, outcome).map(|_| ())
+    }
+
     /// Somebody at `address` shows a token and no name, as with each request.
     pub(crate) fn bear(&self, token: &[u8], address: Option<IpAddr>) -> Told {
         let now = wall_ms();

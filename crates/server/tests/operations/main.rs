@@ -22,3 +22,4 @@ mod sqs;
 mod transfer;
 mod trust;
 mod verbs;
+mod workers;

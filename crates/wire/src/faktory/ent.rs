@@ -59,7 +59,7 @@ pub(super) enum Track {
 /// What stands behind `-ERR `.
 pub(super) fn batches(rest: &str) -> Result<Batches, String> {
     let (sub, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    let id = || BatchId::parse(rest.trim()).ok_or_else(|| "no such batch".to_owned());
+    let id = || BatchId::parse(rest.trim()).ok_or_else(|| "No such batch".to_owned());
     match sub {
         "NEW" => new(rest).map(|new| Batches::New(Box::new(new))),
         "OPEN" => id().map(Batches::Open),
@@ -89,7 +89,7 @@ fn new(rest: &str) -> Result<New, String> {
                 let parent = string()?;
                 if !parent.is_empty() {
                     let parent = BatchId::parse(&parent);
-                    new.parent = Some(parent.ok_or_else(|| "no such batch".to_owned())?);
+                    new.parent = Some(parent.ok_or_else(|| "No such batch".to_owned())?);
                 }
             }
             "success" => new.success = Some(Job::read(value).map_err(|refused| refused.text())?),
@@ -195,7 +195,7 @@ pub(super) fn wishes(job: &Job, now: Ms) -> Result<Wishes, String> {
             _ if value.kind == Kind::Null => {}
             "bid" => {
                 let id = value.string().and_then(|text| BatchId::parse(&text));
-                let id = id.ok_or_else(|| "no such batch".to_owned())?;
+                let id = id.ok_or_else(|| "No such batch".to_owned())?;
                 wishes.batch = Some(Tie::member(id));
             }
             "unique_for" => unique_s = Some(seconds()?).filter(|&seconds| seconds > 0),
@@ -356,7 +356,7 @@ mod tests {
                 r#"{"unique_until":"x"}"#,
                 "unique_until is \"success\" or \"start\"",
             ),
-            (r#"{"bid":"x"}"#, "no such batch"),
+            (r#"{"bid":"x"}"#, "No such batch"),
         ] {
             assert_eq!(of(custom), Err(why.to_owned()), "{custom}");
         }
@@ -380,7 +380,7 @@ mod tests {
                 r#"NEW {"success":{}}"#,
                 "jobs must have a reasonable jid parameter",
             ),
-            ("OPEN b-7", "no such batch"),
+            ("OPEN b-7", "No such batch"),
         ] {
             let told = batches(line).unwrap_err();
             assert!(told.starts_with(why), "{line}: {told}");

@@ -39,7 +39,8 @@ pub(super) fn greeting(challenge: Option<Challenge>) -> String {
     }
 }
 
-fn pwdhash_of(password: &str, salt: &str, rounds: u32) -> String {
+/// What proves that one knows the password: lower-case hex.
+pub(super) fn pwdhash_of(password: &str, salt: &str, rounds: u32) -> String {
     let first = Sha256::new().chain_update(password).chain_update(salt);
     let mut hash = first.finalize();
     for _ in 1..rounds {

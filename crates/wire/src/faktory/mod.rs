@@ -25,6 +25,12 @@ use crate::session::Session;
 use crate::voice::{Listener, OptionSpec, Options, Value, Voice};
 use hello::Challenge;
 
+/// What a client of Faktory shows of a password: a hash of it with the salt and as often as the
+/// server asks, for who is a client of another server.
+pub fn faktory_pwdhash(password: &str, salt: &str, rounds: u32) -> String {
+    hello::pwdhash_of(password, salt, rounds)
+}
+
 /// The voice's registration.
 pub(crate) const VOICE: Voice = Voice {
     name: "faktory",

@@ -25,6 +25,8 @@ pub(super) enum FaktoryReply {
     Silent,
     /// The server's first line.
     Greeting(String),
+    /// Nothing, if the client knows the password.
+    Proved,
     /// `+OK`, once the worker is known.
     Joined,
     /// `+OK`, if all went well.
@@ -156,6 +158,8 @@ fn is_member(put: &Put) -> bool {
 fn why_not(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Refused(Refusal::Duplicate(_)) => Some("Job not unique".to_owned()),
+        // Clients look for these words.
+        Outcome::Refused(Refusal::BatchNotFound) => Some("No such batch".to_owned()),
         Outcome::Refused(refusal) => Some(refusal.text().to_owned()),
         Outcome::Denied(text) => Some(text.to_string()),
         Outcome::Done

@@ -21,6 +21,7 @@ use super::{Count, Shared};
 use crate::bodies::skip;
 use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
+use crate::login::LoginRefused;
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{Ask, Env, Given, HalfClose, HostAsk, Next, Said, Session, Step};
@@ -49,6 +50,8 @@ pub(super) struct FaktorySession {
     state: FaktoryState,
     first: First,
     lines: Lines,
+    /// The client knows the password.
+    proved: bool,
     /// The worker whose connection it is.
     worker: Option<(String, Arc<Worker>)>,
     /// The name a worker has just said.
@@ -78,6 +81,7 @@ impl FaktorySession {
             state: FaktoryState::Begin,
             first: First::new(),
             lines: Lines::default(),
+            proved: false,
             worker: None,
             joining: String::new(),
             owed: Owed::new(),
@@ -120,13 +124,14 @@ impl FaktorySession {
             env.tally.bump(Count::Fault as usize);
             return self.close(used, EXPECTED_HELLO);
         };
-        env.tally.bump(Count::Hello as usize);
         if let Some(challenge) = self.challenge
-            && !challenge.is_met(&self.shared.password, hello.pwdhash.as_deref())
+            && !self.proved
         {
-            let reply = FaktoryReply::Fault("Invalid password".into());
-            return self.close(used, reply);
+            // The line is read again when the server has said that it may be.
+            let met = challenge.is_met(&self.shared.password, hello.pwdhash.as_deref());
+            return self.owed.ask(0, Ask::Proof(met), FaktoryReply::Proved);
         }
+        env.tally.bump(Count::Hello as usize);
         if hello.joins.wid.len() > WID_MAX {
             let text = format!("a wid has {WID_MAX} bytes at most");
             return self.close(used, FaktoryReply::Fault(text.into()));
@@ -345,6 +350,22 @@ impl FaktorySession {
                 return Next::Close;
             }
             FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
+            FaktoryReply::Proved => match given {
+                Given::Login(Ok(())) => self.proved = true,
+                Given::Login(Err(LoginRefused::Throttled)) => {
+                    reply::error(LoginRefused::Throttled.text(), output);
+                    return Next::Close;
+                }
+                Given::Login(Err(_))
+                | Given::Engine(..)
+                | Given::Server(_)
+                | Given::Host(_)
+                | Given::Worker(_)
+                | Given::Own => {
+                    reply::error("Invalid password", output);
+                    return Next::Close;
+                }
+            },
             FaktoryReply::Joined => {
                 let Given::Worker(Some(worker)) = given else {
                     reply::error("too many workers", output);

@@ -11,8 +11,8 @@ use quintet_engine::{
 use quintet_sim::transcript::{Link, Received, Setup};
 use quintet_sim::world::World;
 use quintet_wire::{
-    Ask, Env, Given, HalfClose, HostAsk, Listener, Logins, Next, Options, Output, ServerStats,
-    Session, Step, Tally, Value, Voice, Workers,
+    Ask, Env, Given, HalfClose, HostAsk, Listener, LoginRefused, Logins, Next, Options, Output,
+    ServerStats, Session, Step, Tally, Value, Voice, Workers,
 };
 
 /// Requests decoded before the first is answered.
@@ -274,6 +274,7 @@ impl Host {
                             | Ask::EngineAlone(_)
                             | Ask::Unknown(_)
                             | Ask::Worker(_)
+                            | Ask::Proof(_)
                             | Ask::Host(HostAsk::Listener | HostAsk::Stats)
                     );
                     connection.asks.push_back(ask);
@@ -310,6 +311,14 @@ impl Host {
                 Ask::Host(ask) => given.push(self.host(ask)),
                 Ask::Worker(ask) => {
                     given.push(Given::Worker(self.workers.answer(ask, self.world.now)));
+                }
+                Ask::Proof(met) => {
+                    let told = if met {
+                        Ok(())
+                    } else {
+                        Err(LoginRefused::Wrong)
+                    };
+                    given.push(Given::Login(told));
                 }
                 Ask::Own | Ask::Unknown(_) | Ask::Login(_) => given.push(Given::Own),
                 Ask::Close => {

@@ -124,6 +124,7 @@ impl Driver<'_> {
             ask,
             Ask::EngineAlone(_)
                 | Ask::Worker(_)
+                | Ask::Proof(_)
                 | Ask::Unknown(_)
                 | Ask::Login(_)
                 | Ask::Host(HostAsk::Stats | HostAsk::Listener)
@@ -153,6 +154,8 @@ impl Driver<'_> {
                 | HostAsk::CloseClient(_),
             ) => Given::Host(Ok("a\nb".to_owned())),
             Ask::Worker(ask) => Given::Worker(self.workers.answer(ask, NOW)),
+            Ask::Proof(true) => Given::Login(Ok(())),
+            Ask::Proof(false) => Given::Login(Err(LoginRefused::Wrong)),
             Ask::Login(_) if turn.is_multiple_of(3) => Given::Login(Err(LoginRefused::Wrong)),
             Ask::Login(_) => {
                 self.env.logins = Logins::Open;

@@ -4,6 +4,7 @@ mod attached;
 mod beanstalk;
 mod binlog;
 mod bodies;
+mod faktory;
 mod http;
 mod journal;
 mod kestrel;
@@ -45,6 +46,14 @@ pub(super) enum Origin {
         /// All without one.
         queue: Option<String>,
     },
+    /// A running Faktory, all queues or one of them.
+    Faktory {
+        /// HOST:PORT.
+        address: String,
+        password: Option<String>,
+        /// All without one.
+        queue: Option<String>,
+    },
     /// Another running Quintet, all queues or one of them.
     Quintet(Site),
     /// Amazon SQS, all queues of a region or one of them.
@@ -61,7 +70,9 @@ impl Origin {
     /// The one queue that is asked for.
     pub(super) fn queue(&self) -> Option<&str> {
         match self {
-            Self::Beanstalk { tube: queue, .. } | Self::Kestrel { queue, .. } => queue.as_deref(),
+            Self::Beanstalk { tube: queue, .. }
+            | Self::Kestrel { queue, .. }
+            | Self::Faktory { queue, .. } => queue.as_deref(),
             Self::Quintet(site) => site.queue.as_deref(),
             Self::Sqs(place) => place.queue.as_deref(),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
@@ -70,12 +81,13 @@ impl Origin {
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], sqs://[[ACCOUNT/]QUEUE][?region=REGION], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], faktory://[:PASSWORD@]HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], sqs://[[ACCOUNT/]QUEUE][?region=REGION], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
 
 /// Ports where none is said.
 const BEANSTALK_PORT: u16 = 11300;
 const KESTREL_PORT: u16 = 22133;
 const QUINTET_PORT: u16 = 3333;
+const FAKTORY_PORT: u16 = 7419;
 
 impl std::str::FromStr for Origin {
     type Err = String;
@@ -93,6 +105,7 @@ impl std::str::FromStr for Origin {
                 let (address, queue) = remote(rest, KESTREL_PORT)?;
                 Ok(Self::Kestrel { address, queue })
             }
+            "faktory" => faktory_place(rest),
             "sqs" => sqs_place(rest),
             "quintet" | "quintet+http" => site("http", rest),
             "quintet+https" => site("https", rest),
@@ -127,6 +140,25 @@ fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
         address,
         Some(name.to_owned()).filter(|name| !name.is_empty()),
     ))
+}
+
+/// `//[:PASSWORD@]HOST[:PORT][/QUEUE]` of a Faktory.
+fn faktory_place(rest: &str) -> Result<Origin, String> {
+    let rest = rest.strip_prefix("//").ok_or("where? //HOST:PORT")?;
+    let (password, rest) = match rest.rsplit_once('@') {
+        Some((login, rest)) => (
+            Some(login.split_once(':').map_or(login, |(_, word)| word)),
+            rest,
+        ),
+        None => (None, rest),
+    };
+    let (address, queue) = remote(&format!("//{rest}"), FAKTORY_PORT)?;
+    let decoded = |word: &str| percent_decode_str(word).decode_utf8_lossy().into_owned();
+    Ok(Origin::Faktory {
+        address,
+        password: password.map(decoded),
+        queue,
+    })
 }
 
 /// `//[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]` of another Quintet.
@@ -213,6 +245,21 @@ pub(super) fn kestrel(
     Ok(Box::new(kestrel::Kestrel::connect(address, queue, stop)?))
 }
 
+/// Connects to a Faktory, as [`beanstalk`] does.
+///
+/// # Errors
+/// As there; or the password is wrong.
+pub(super) fn faktory(
+    address: &str,
+    password: Option<&str>,
+    queue: Option<&str>,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Peer>> {
+    let (queue, stop) = (queue.map(str::to_owned), Arc::clone(stop));
+    let peer = faktory::Faktory::connect(address, password, queue, stop)?;
+    Ok(Box::new(peer))
+}
+
 /// Connects to another Quintet, as [`beanstalk`] does; its certificate is signed by one of `ca`.
 ///
 /// # Errors
@@ -273,6 +320,14 @@ mod tests {
         for (text, origin) in [
             ("beanstalk://a:1", beanstalk("a:1", None)),
             ("beanstalk://a/", beanstalk("a:11300", None)),
+            (
+                "faktory://:s%40x@a/q",
+                Origin::Faktory {
+                    address: "a:7419".to_owned(),
+                    password: Some("s@x".to_owned()),
+                    queue: Some("q".to_owned()),
+                },
+            ),
             (
                 "beanstalk://[::1]/mail",
                 beanstalk("[::1]:11300", Some("mail")),

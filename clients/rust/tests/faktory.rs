@@ -1,0 +1,223 @@
+//! The crate `faktory`, unmodified, against the real binary (`QUINTET`).
+
+#![expect(deprecated, reason = "there is no other way to see the sets")]
+
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use faktory::ent::{Batch, BatchId, CallbackState};
+use faktory::mutate::{Filter, JobSet};
+use faktory::{Client, Job, JobBuilder, StopReason, Worker, WorkerId};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PASSWORD: &str = "swordfish";
+
+/// A running `quintet serve`, killed when it is dropped.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let config = folder.join("quintet.toml");
+        let text = format!(
+            "[[listen]]\nvoice = \"faktory\"\naddress = \"127.0.0.1:0\"\npassword = \"{PASSWORD}\"\n\
+             ent = true\n"
+        );
+        std::fs::write(&config, text).expect("written");
+        let program = std::env::var_os("QUINTET").expect("QUINTET names the program");
+        let mut child = Command::new(program)
+            .args(["serve", "--data"])
+            .arg(folder.join("data"))
+            .arg("--config")
+            .arg(config)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let mut url = None;
+        for line in lines {
+            let line = line.expect("text");
+            if let Some(address) = line.strip_prefix("listening faktory ") {
+                url = Some(format!("tcp://:{PASSWORD}@{address}"));
+            }
+            if line == "quintet ready" {
+                break;
+            }
+        }
+        let url = url.expect("it listens");
+        Self { child, url }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect_to(&self.url).await.expect("let in")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// What a worker has done.
+type Done = Arc<Mutex<Vec<u64>>>;
+
+fn job(number: u64) -> Job {
+    Job::new("adds", vec![number]).on_queue("numbers")
+}
+
+/// A worker of so many loops that notes what it does.
+async fn worker(url: &str, wid: &str, loops: usize, done: &Done) -> Worker<io::Error> {
+    let done = Arc::clone(done);
+    Worker::builder::<io::Error>()
+        .wid(WorkerId::new(wid))
+        .workers(loops)
+        .register_fn("adds", move |job: Job| {
+            let done = Arc::clone(&done);
+            async move {
+                let number = job.args()[0].as_u64().expect("a number");
+                done.lock().expect("whole").push(number);
+                Ok(())
+            }
+        })
+        .register_fn("fails", |_| async move { Err(io::Error::other("no such number")) })
+        .connect_to(url)
+        .await
+        .expect("let in")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(folder.path());
+    let mut client = server.client().await;
+    client.enqueue(job(1)).await.expect("pushed");
+    let (count, refused) = client
+        .enqueue_many((2..5u32).map(|number| job(number.into())))
+        .await
+        .expect("pushed");
+    assert_eq!((count, refused), (3, None));
+    let info = client.current_info().await.expect("told");
+    assert_eq!(info.data.queues.get("numbers"), Some(&4));
+    assert!(info.server.description.contains("Enterprise"));
+
+    let done = Done::default();
+    let mut worker = worker(&server.url, "worker-1", 1, &done).await;
+    for _ in 0..4 {
+        assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
+    }
+    assert_eq!(*done.lock().expect("whole"), [1, 2, 3, 4]);
+
+    // One that fails waits for its retry, and is dead without one.
+    let fails = |retry| {
+        let mut job = JobBuilder::new("fails");
+        job.queue("numbers").retry(retry).build()
+    };
+    client.enqueue(fails(1)).await.expect("pushed");
+    assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
+    let retries = |info: &faktory::FaktoryState| info.data.tasks["Retries"]["size"].clone();
+    let info = client.current_info().await.expect("told");
+    assert_eq!((retries(&info), info.data.total_failures), (1.into(), 1));
+    client
+        .requeue(JobSet::Retries, &Filter::default())
+        .await
+        .expect("requeued");
+    assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
+    let info = client.current_info().await.expect("told");
+    assert_eq!(info.data.tasks["Dead"]["size"], 1);
+    client.clear(JobSet::Dead).await.expect("cleared");
+    let info = client.current_info().await.expect("told");
+    assert_eq!(info.data.tasks["Dead"]["size"], 0);
+
+    // A paused queue gives nothing; one that is removed has nothing.
+    client.enqueue(job(5)).await.expect("pushed");
+    client.queue_pause(&["numbers"]).await.expect("paused");
+    assert!(!worker.run_one(0, &["numbers"]).await.expect("it ran"));
+    client.queue_resume(&["numbers"]).await.expect("resumed");
+    client.queue_remove(&["numbers"]).await.expect("removed");
+    assert!(!worker.run_one(0, &["numbers"]).await.expect("it ran"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_ends_a_worker() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(folder.path());
+    let done = Done::default();
+    let mut worker = worker(&server.url, "worker-1", 2, &done).await;
+    let asked = Command::new(std::env::var_os("QUINTET").expect("set"))
+        .args(["workers", "terminate", "worker-1", "--data"])
+        .arg(folder.path().join("data"))
+        .status();
+    assert!(asked.expect("it ran").success());
+    let run = worker.run(&["numbers"]);
+    let stopped = tokio::time::timeout(PATIENCE, run).await.expect("in time");
+    let reason = stopped.expect("no error").reason;
+    assert_eq!(reason, StopReason::ServerInstruction);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(folder.path());
+    let wrong = server.url.replace(PASSWORD, "trout");
+    assert!(Client::connect_to(&wrong).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sold_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(folder.path());
+    let mut client = server.client().await;
+
+    // Unique jobs.
+    let unique = || {
+        let mut job = JobBuilder::new("adds");
+        job.args([7]).queue("numbers").unique_for(60).build()
+    };
+    client.enqueue(unique()).await.expect("pushed");
+    let again = client.enqueue(unique()).await.expect_err("it is not");
+    assert!(format!("{again:?}").contains("Unique"), "{again:?}");
+    client.queue_remove(&["numbers"]).await.expect("removed");
+
+    // A batch of two, one callback.
+    let done = Done::default();
+    let mut worker = worker(&server.url, "worker-1", 1, &done).await;
+    let callback = Job::new("adds", vec![100]).on_queue("done");
+    let batch = Batch::builder()
+        .description("two")
+        .with_success_callback(callback);
+    let mut batch = client.start_batch(batch).await.expect("made");
+    let id = batch.id().clone();
+    for number in [1, 2] {
+        batch.add(job(number)).await.expect("added");
+    }
+    batch.commit().await.expect("committed");
+    let status = client.get_batch_status(&id).await.expect("told");
+    let status = status.expect("it is there");
+    assert_eq!((status.total, status.pending), (2, 2));
+    for queue in ["numbers", "numbers", "done"] {
+        assert!(worker.run_one(0, &[queue]).await.expect("it ran"));
+    }
+    assert_eq!(*done.lock().expect("whole"), [1, 2, 100]);
+    let status = client.get_batch_status(&id).await.expect("told");
+    let status = status.expect("it is there");
+    assert_eq!(status.pending, 0);
+    assert_eq!(status.success_callback_state, CallbackState::FinishedOk);
+    let none = BatchId::new("b-0000000000000000");
+    let opened = client.open_batch(&none).await.expect("told");
+    assert!(opened.is_none());
+
+    // How far a job is, as its worker says.
+    let tracked = job(9);
+    let jid = tracked.id().clone();
+    client.enqueue(tracked).await.expect("pushed");
+    let seen = client.get_progress(&jid).await.expect("told");
+    assert_eq!(seen.expect("told").percent, None);
+}

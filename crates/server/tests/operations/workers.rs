@@ -1,0 +1,157 @@
+//! Workers of the faktory voice: listed, asked to be quiet and to end; wrong
+//! passwords; jobs that are moved from another Faktory.
+
+use std::path::Path;
+
+use crate::common::{Client, Server, Start, text};
+use serde_json::{Value, json};
+
+fn start(data: &Path, config: &str) -> Server {
+    let start = Start {
+        listen: &["faktory=127.0.0.1:0"],
+        config: Some(config),
+        ..Start::default()
+    };
+    Server::start_with(data, start)
+}
+
+fn says(client: &mut Client, line: &str, reply: &str) {
+    client.send(format!("{line}\r\n").as_bytes());
+    client.expect(reply.as_bytes());
+}
+
+fn run(server: &Server, args: &[&str]) -> String {
+    let done = server.run(args);
+    let out = text(&done.stdout);
+    assert!(
+        done.status.success(),
+        "{args:?}: {out}{}",
+        text(&done.stderr)
+    );
+    out
+}
+
+fn listed(server: &Server) -> Vec<Value> {
+    let lines = run(server, &["workers", "--json"]);
+    let line = |line| serde_json::from_str(line).expect("JSON");
+    lines.lines().map(line).collect()
+}
+
+#[test]
+fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir.path().join("data"), "");
+    assert!(listed(&server).is_empty());
+    let mut worker = server.client_of("faktory");
+    worker.expect(b"+HI {\"v\":2}\r\n");
+    let hello = r#"HELLO {"v":2,"wid":"w1","hostname":"box","pid":7,"labels":["a","b"]}"#;
+    says(&mut worker, hello, "+OK\r\n");
+    let all = listed(&server);
+    assert_eq!(all.len(), 1);
+    for (key, value) in [
+        ("wid", json!("w1")),
+        ("host", json!("box")),
+        ("pid", json!(7)),
+        ("labels", json!(["a", "b"])),
+        ("state", json!("running")),
+        ("connections", json!(1)),
+    ] {
+        assert_eq!(all[0][key], value, "{key}");
+    }
+    let shown = run(&server, &["workers"]);
+    assert!(shown.contains("box") && shown.contains("a,b"), "{shown}");
+    says(&mut worker, r#"BEAT {"wid":"w1"}"#, "+OK\r\n");
+    run(&server, &["workers", "quiet", "w1"]);
+    let quiet = "$17\r\n{\"state\":\"quiet\"}\r\n";
+    says(&mut worker, r#"BEAT {"wid":"w1"}"#, quiet);
+    run(&server, &["workers", "terminate", "w1"]);
+    run(&server, &["workers", "quiet", "w1"]);
+    let ends = "$21\r\n{\"state\":\"terminate\"}\r\n";
+    says(&mut worker, r#"BEAT {"wid":"w1"}"#, ends);
+    let nobody = server.run(&["workers", "quiet", "w2"]);
+    assert!(!nobody.status.success());
+    assert!(text(&nobody.stderr).contains("there is no worker w2"));
+    let audit = run(&server, &["audit"]);
+    assert!(
+        audit.contains("worker_quiet") && audit.contains("worker_terminate"),
+        "{audit}"
+    );
+    assert!(server.stop().success());
+}
+
+#[test]
+fn wrong_passwords_make_an_address_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "[[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'x'\n\
+                  hash_rounds = 1\n";
+    let start = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let server = Server::start_as_configured(&dir.path().join("data"), start);
+    let tries = |_| {
+        let mut client = server.client_of("faktory");
+        client.until(b"\r\n");
+        client.send(b"HELLO {\"v\":2,\"pwdhash\":\"00\"}\r\n");
+        text(&client.exact(usize::MAX))
+    };
+    let told: Vec<String> = (0..8).map(tries).collect();
+    assert!(
+        told[..5]
+            .iter()
+            .all(|told| told == "-ERR Invalid password\r\n"),
+        "{told:?}"
+    );
+    let throttled = "-ERR too many failed logins, try again later\r\n";
+    assert!(told[5..].iter().any(|told| told == throttled), "{told:?}");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn jobs_of_a_faktory_are_moved() {
+    let dir = tempfile::tempdir().unwrap();
+    // Another Quintet speaks as a Faktory does.
+    let config = "[[listen]]\nvoice = 'faktory'\naddress = '127.0.0.1:0'\npassword = 'swordfish'\n\
+                  fetch_wait_ms = 50\n[[listen]]\nvoice = 'beanstalk'\naddress = '127.0.0.1:0'\n";
+    let other = Start {
+        config: Some(config),
+        ..Start::default()
+    };
+    let other = Server::start_as_configured(&dir.path().join("other"), other);
+    for number in 0..250 {
+        let queue = if number % 2 == 0 { "even" } else { "odd" };
+        let job = format!(
+            r#"{{"jid":"job{number:05}","jobtype":"T","args":[{number}],"queue":"{queue}","reserve_for":90}}"#
+        );
+        run(&other, &["put", queue, &job]);
+    }
+    let server = start(&dir.path().join("data"), "");
+    let address = other.address_of("faktory");
+    let wrong = format!("faktory://:trout@{address}");
+    let refused = server.run(&["import", "--from", &wrong]);
+    assert!(text(&refused.stderr).contains("Invalid password"));
+    let from = format!("faktory://:swordfish@{address}");
+    run(&server, &["import", "--quiet", "--from", &from]);
+    let mut worker = server.client_of("faktory");
+    worker.expect(b"+HI {\"v\":2}\r\n");
+    says(&mut worker, r#"HELLO {"v":2}"#, "+OK\r\n");
+    for queue in ["even", "odd"] {
+        let left = |server: &Server| {
+            let all = run(server, &["queues", "--json"]);
+            let lines = all.lines();
+            let mut all = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+            let found = all.find(|numbers| numbers["name"] == queue);
+            found.map_or(json!(0), |numbers| numbers["ready"].clone())
+        };
+        assert_eq!(left(&server), 125);
+        assert_eq!(left(&other), 0);
+        worker.send(format!("FETCH {queue}\r\n").as_bytes());
+        let head = text(&worker.until(b"\r\n"));
+        let len = head.trim_end().strip_prefix('$').expect("a job");
+        let job = text(&worker.exact(len.parse().expect("a length")));
+        worker.expect(b"\r\n");
+        assert!(job.contains("\"jobtype\":\"T\""), "{job}");
+    }
+    assert!(server.stop().success());
+    assert!(other.stop().success());
+}
