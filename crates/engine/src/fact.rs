@@ -116,7 +116,9 @@ pub enum Fact {
     Put(Message),
     /// The whole of a stored message, written again so that the segment with
     /// its put can go.
-    Image(Message, Option<Lease>),
+    ///
+    /// The lease is boxed, as a fact is moved with each put and take.
+    Image(Message, Option<Box<Lease>>),
     /// A removing take was undone.
     Restored(Message),
     /// A message is gone.

@@ -368,7 +368,7 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
     match kind {
         Kind::Put => message().prop_map(Fact::Put).boxed(),
         Kind::Image => (message(), prop::option::of(lease()))
-            .prop_map(|(message, lease)| Fact::Image(message, lease))
+            .prop_map(|(message, lease)| Fact::Image(message, lease.map(Box::new)))
             .boxed(),
         Kind::Restored => message().prop_map(Fact::Restored).boxed(),
         Kind::Removed => (at(), one_of(Removal::ALL))

@@ -462,7 +462,11 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         },
         FactKind::Image => {
             let message = message::read(r, large)?;
-            let lease = if r.flag()? { Some(r.lease()?) } else { None };
+            let lease = if r.flag()? {
+                Some(Box::new(r.lease()?))
+            } else {
+                None
+            };
             Fact::Image(message, lease)
         }
         FactKind::Restored => Fact::Restored(message::read(r, large)?),

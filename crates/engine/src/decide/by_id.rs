@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Cold;
-use crate::command::{LeaseAsk, Party};
+use crate::command::{LeaseAsk, LeaseTime, Party};
 use crate::engine::{Engine, Space};
 use crate::fact::Journal;
 use crate::message::{MessageId, State};
@@ -48,7 +48,9 @@ impl Engine {
             }
         }
         let message = self.hand(cx, party, slot, Some(&ask));
-        self.end_if_over(cx, Some(&ask), std::slice::from_ref(&message));
+        if ask.time == LeaseTime::Over {
+            self.end_over(cx, std::slice::from_ref(&message));
+        }
         let outcome = Outcome::Messages(SmallVec::from_iter([message]));
         Ok(Answer::Now(outcome, Hold::Written(id)))
     }

@@ -84,6 +84,8 @@ pub(super) type Walking<'a> = Option<(QueueId, &'a Walk)>;
 
 impl Engine {
     /// The same without what cannot be told yet.
+    // Into takes: measured.
+    #[inline(always)]
     pub(super) fn settled(&mut self, best: Best) -> Result<Option<Candidate>, Cold> {
         match best {
             Best::Nothing => Ok(None),

@@ -322,7 +322,7 @@ impl Engine {
     }
 
     /// A take of several got this message, for good or as one that only looks.
-    pub(super) fn walk_on(&self, walk: &mut Option<(QueueId, Walk)>, slot: u32, got: bool) {
+    pub(super) fn walk_on(&self, walk: &mut Option<Box<(QueueId, Walk)>>, slot: u32, got: bool) {
         let message = self.store.messages.at(slot);
         let queue = message.queue;
         let Some(groups) = &self.store.seated(queue).groups else {
@@ -332,10 +332,10 @@ impl Engine {
         if !groups.is_ordered() {
             return;
         }
-        if walk.as_ref().is_none_or(|(on, _)| *on != queue) {
-            *walk = Some((queue, Walk::default()));
+        if walk.as_ref().is_none_or(|on| on.0 != queue) {
+            *walk = Some(Box::new((queue, Walk::default())));
         }
-        if let Some((_, walk)) = walk {
+        if let Some((_, walk)) = walk.as_deref_mut() {
             match got {
                 true => walk.got(message),
                 false => walk.pass(message, true),

@@ -252,9 +252,6 @@ impl Engine {
         let mut marks = SmallVec::new();
         let settings = &self.store.seated(id).live.settings;
         let more = put.more.as_deref();
-        if more.is_none() && !settings.unique_by_body {
-            return marks;
-        }
         let mut leave = |kind, mark: Box<[u8]>, window_ms: u64, scope, on_repeat| {
             let until = match (window_ms, scope) {
                 (0, Scope::Window) => return,
@@ -353,7 +350,22 @@ impl Engine {
         Ok(repeat)
     }
 
+    /// True if it leaves nothing behind by which a repeat is known.
+    #[inline(always)]
+    fn is_unmarked(&self, queue: QueueId, put: &Put) -> bool {
+        put.more.is_none() && !self.store.seated(queue).live.settings.unique_by_body
+    }
+
+    #[inline(always)]
     fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
+        match self.is_unmarked(queue, put) {
+            true => Ok(Repeat::No),
+            false => self.repeat_of_marked(queue, put),
+        }
+    }
+
+    #[inline(never)]
+    fn repeat_of_marked(&self, queue: QueueId, put: &Put) -> Result<Repeat, Refusal> {
         for left in self.marks_of(queue, put) {
             let Some(known) = self.store.known(&left.key, self.now) else {
                 continue;
@@ -481,10 +493,13 @@ impl Engine {
         };
         let due = match put.due {
             When::Default => When::In(settings.default_delay_ms),
-            due => due,
+            due @ (When::Now | When::In(_) | When::At(_)) => due,
         };
         let due = self.due(due);
-        let marks = self.marks_of(id, put);
+        let marks = match self.is_unmarked(id, put) {
+            true => SmallVec::new(),
+            false => self.marks_of(id, put),
+        };
         let mut message = Message {
             id: number,
             // Ids stay below 2^63.

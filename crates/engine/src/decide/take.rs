@@ -338,9 +338,10 @@ impl Engine {
             self.is_here(cx, take, queues)?;
         }
         let mut seen = None;
-        let mut walk: Option<(QueueId, Walk)> = None;
+        // Boxed, as nearly no take has one.
+        let mut walk: Option<Box<(QueueId, Walk)>> = None;
         while handed.len() < wanted as usize {
-            let on = walk.as_ref().map(|(queue, walk)| (*queue, walk));
+            let on = walk.as_deref().map(|(queue, walk)| (*queue, walk));
             let best = self.best(cx, take, queues, seen, on);
             let best = match self.settled(best) {
                 Ok(Some(best)) => best,
@@ -386,9 +387,10 @@ impl Engine {
         if handed.is_empty() {
             return Ok(None);
         }
-        let asked = take.lease.as_ref().filter(|_| !take.look);
-        self.end_if_over(cx, asked, &handed);
-        let hold = if take.lease.is_some() {
+        let hold = if let Some(ask) = &take.lease {
+            if ask.time == LeaseTime::Over && !take.look {
+                self.end_over(cx, &handed);
+            }
             Hold::Written(newest)
         } else {
             Hold::Durable
@@ -503,7 +505,10 @@ impl Engine {
         };
         let until = match ask.time {
             LeaseTime::Over => Some(self.now),
-            _ => (span_ms > 0).then(|| self.after(span_ms)),
+            LeaseTime::OwnTtr
+            | LeaseTime::TtrOrDefault
+            | LeaseTime::Fixed(_)
+            | LeaseTime::TtrElse(_) => (span_ms > 0).then(|| self.after(span_ms)),
         };
         // In an ordered queue a message keeps its place.
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
@@ -530,17 +535,11 @@ impl Engine {
     }
 
     /// Leases that are over in their own step end.
-    pub(super) fn end_if_over<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        ask: Option<&LeaseAsk>,
-        handed: &[Message],
-    ) {
-        if ask.is_some_and(|ask| ask.time == LeaseTime::Over) {
-            for message in handed {
-                self.give_back(cx, message.id, Return::Timeout);
-                cx.wake(message.queue);
-            }
+    #[cold]
+    pub(super) fn end_over<J: Journal>(&mut self, cx: &mut Cx<'_, J>, handed: &[Message]) {
+        for message in handed {
+            self.give_back(cx, message.id, Return::Timeout);
+            cx.wake(message.queue);
         }
     }
 

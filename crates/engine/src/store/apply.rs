@@ -98,7 +98,7 @@ impl Durable {
                 self.restate(at.id, |message, _| message.state = State::Ready)
             }
             Fact::Edited { at, change } => self.restate(at.id, |message, _| edit(message, *change)),
-            Fact::Image(message, lease) => self.replace(message, lease, home),
+            Fact::Image(message, lease) => self.replace(message, lease.map(|lease| *lease), home),
             Fact::Restored(message) => {
                 let known = self.queue(message.queue);
                 let known = known.map_or(&self.counts.gone, |queue| &queue.totals);

@@ -18,6 +18,7 @@ enum Grave {
 
 /// Detached maps whose messages are forgotten but still use memory.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "as their queues had them")]
 pub(crate) struct Graves(Vec<Grave>, Vec<Box<KeyGroups>>);
 
 impl Graves {

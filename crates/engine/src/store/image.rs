@@ -131,7 +131,10 @@ impl Durable {
             let memory = self
                 .queue(message.queue)
                 .is_some_and(|q| q.live.settings.memory);
-            let fact = Fact::Image(message.clone(), self.leases.get(&slot).copied());
+            let fact = Fact::Image(
+                message.clone(),
+                self.leases.get(&slot).copied().map(Box::new),
+            );
             record(&fact, memory);
             copied.images += 1;
             let id = message.id;
@@ -188,7 +191,10 @@ impl Durable {
             message.home = Home(0);
             message.era = 0;
             message.ordinal = 0;
-            facts.push(Fact::Image(message, self.leases.get(&slot).copied()));
+            facts.push(Fact::Image(
+                message,
+                self.leases.get(&slot).copied().map(Box::new),
+            ));
         }
         for sent in &self.outbox {
             let mut message = sent.message.clone();
