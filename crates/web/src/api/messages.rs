@@ -67,10 +67,13 @@ pub(super) async fn put(
         Ok([put]) => Command::Put(put),
         Err(puts) => Command::PutMany(puts),
     };
-    let ids = match api.ask(&visitor, command).await?.0 {
-        Outcome::PutMany(ids) => ids.iter().map(|id| id.0).collect(),
-        Outcome::Put { id, .. } => vec![id.0],
-        _ => return Err(Problem::unexpected()),
+    let (outcome, _) = api.ask(&visitor, command).await?;
+    let ids = if let Outcome::PutMany(ids) = outcome {
+        ids.iter().map(|id| id.0).collect()
+    } else if let Outcome::Put { id, .. } = outcome {
+        vec![id.0]
+    } else {
+        return Err(Problem::unexpected());
     };
     let mut response = reply::document(&Stored { ids });
     *response.status_mut() = StatusCode::CREATED;

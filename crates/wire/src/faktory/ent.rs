@@ -290,9 +290,10 @@ pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
 
 /// What is known of a job: how far it is, if a worker has it.
 pub(super) fn tracked(jid: &str, outcome: &Outcome) -> String {
-    let working = match outcome {
-        Outcome::Messages(messages) => messages.first(),
-        _ => None,
+    let working = if let Outcome::Messages(messages) = outcome {
+        messages.first()
+    } else {
+        None
     };
     let mut out = "{\"jid\":".to_owned();
     json::quote(jid, &mut out);

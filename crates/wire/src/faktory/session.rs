@@ -424,12 +424,15 @@ impl FaktorySession {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 }
             },
-            FaktoryReply::Track(jid) => match outcome {
-                Outcome::Messages(_) | Outcome::Refused(Refusal::NotFound) => {
-                    reply::bulk(&ent::tracked(&jid, outcome), output);
-                }
-                _ => reply::outcome(&FaktoryReply::Done, outcome, output),
-            },
+            FaktoryReply::Track(jid)
+                if matches!(
+                    outcome,
+                    Outcome::Messages(_) | Outcome::Refused(Refusal::NotFound)
+                ) =>
+            {
+                reply::bulk(&ent::tracked(&jid, outcome), output);
+            }
+            FaktoryReply::Track(_) => reply::outcome(&FaktoryReply::Done, outcome, output),
             FaktoryReply::TrackThen(next) if matches!(outcome, Outcome::Done) => {
                 return self.owed.again(FaktoryReply::Done, *next);
             }
