@@ -576,9 +576,8 @@ impl Engine {
     }
 
     fn count_miss(&mut self, take: &Take) {
-        for queue in self.queues_of(take) {
-            self.count_live(queue, |totals| totals.misses += 1);
-        }
+        let queues = self.queues_of(take);
+        self.count_misses(&queues);
     }
 
     /// The message this take would get here, as it compares with those of

@@ -163,6 +163,13 @@ pub struct QueueStats {
     pub paused_for_ms: u64,
     /// Takes wait, as so many messages are under a lease as may be.
     pub limited: bool,
+    /// Takes that found nothing while a limit of the queue, or of a key, held something back;
+    /// since the start.
+    pub limited_takes: u64,
+    /// Keys that an index is kept of, as they mean something to takes.
+    pub keys: u64,
+    /// Those of which a limit holds something back.
+    pub keys_limited: u64,
     /// Administratively down.
     pub down: bool,
     /// Not logged.

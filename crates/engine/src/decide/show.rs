@@ -299,6 +299,15 @@ impl Engine {
                 .map_or(0, |until| self.left(until)),
             paused_for_ms: pause.map_or(0, |pause| pause.for_ms),
             limited: queue.is_limited(self.now),
+            limited_takes: queue.live.limited_takes,
+            keys: queue
+                .groups
+                .as_ref()
+                .map_or(0, |groups| groups.len() as u64),
+            keys_limited: queue
+                .groups
+                .as_ref()
+                .map_or(0, |groups| groups.limited_len() as u64),
             down: queue.live.settings.down,
             memory: queue.live.settings.memory,
             parent: queue.parent.map(|parent| self.store.name_of(parent)),

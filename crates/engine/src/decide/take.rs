@@ -35,11 +35,25 @@ impl Engine {
         })
     }
 
+    /// A take from these queues found nothing.
+    pub(crate) fn count_misses(&mut self, queues: &[QueueId]) {
+        let now = self.now;
+        for &id in queues {
+            self.count_live(id, |totals| totals.misses += 1);
+            let queue = self.store.seated(id);
+            let keys = queue.groups.as_ref();
+            let limited = keys.is_some_and(|groups| groups.limited_len() > 0);
+            if (limited || queue.is_limited(now))
+                && let Some(live) = self.store.live_mut(id)
+            {
+                live.limited_takes += 1;
+            }
+        }
+    }
+
     /// A take that found nothing waits, if it may.
     fn found_nothing(&mut self, party: Party, take: &mut Take, queues: &[QueueId]) -> Answer {
-        for &queue in queues {
-            self.count_live(queue, |totals| totals.misses += 1);
-        }
+        self.count_misses(queues);
         let warn = self.warning(party, take);
         if warn.is_some_and(|at| at <= self.now) {
             return Answer::Now(Outcome::DeadlineSoon, Hold::Turn);

@@ -109,6 +109,8 @@ pub(crate) struct Live {
     pub(crate) more: bool,
     /// Wait of the message taken last, ms.
     pub(crate) age_ms: u64,
+    /// Takes that found nothing while a limit held something back.
+    pub(crate) limited_takes: u64,
     /// When it was last used.
     pub(crate) used: Ms,
     pub(crate) pace: Pace,

@@ -32,6 +32,12 @@ rows! {
     Gauge "queue_paused" "1 while takes are not served, else 0." = |q| f64::from(q.paused);
     Gauge "queue_limited" "1 while takes wait though there may be something (in_flight_max, take_rate), else 0."
         = |q| f64::from(q.limited);
+    Counter "queue_limited_takes_total" "Takes that found nothing while a limit of the queue or of a key held something back, since the start."
+        = |q| whole(q.limited_takes);
+    Gauge "queue_keys" "Keys of which the queue keeps an index, as its settings give them a meaning (groups, key_in_flight_max, key_take_rate)."
+        = |q| whole(q.keys);
+    Gauge "queue_keys_limited" "Keys of which a limit holds something back."
+        = |q| whole(q.keys_limited);
     Counter "queue_puts_total" "Messages put." = |q| whole(q.totals.puts);
     Counter "queue_put_bytes_total" "Bytes of bodies put." = |q| whole(q.totals.put_bytes);
     Counter "queue_taken_total" "Messages removed by takes." = |q| whole(q.totals.taken);

@@ -7,6 +7,7 @@ mod api;
 mod batches;
 mod console;
 mod cron;
+mod key_groups;
 mod listener;
 mod names;
 mod operate;

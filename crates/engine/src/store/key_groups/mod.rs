@@ -186,6 +186,8 @@ pub(crate) struct KeyGroups {
     numbers: HashMap<Arc<[u8]>, u32, Hash>,
     list: Vec<Option<Group>>,
     unused: Vec<u32>,
+    /// One that was left with nothing, and is forgotten next if it is so still.
+    idle: Option<u32>,
     /// Heads that may go, and ready messages without a key.
     free: BTreeMap<Order, Head>,
     /// Heads that a limit holds back.
@@ -229,6 +231,7 @@ impl KeyGroups {
             numbers: HashMap::default(),
             list: Vec::new(),
             unused: Vec::new(),
+            idle: None,
             free: BTreeMap::new(),
             limited: BTreeMap::new(),
             rings: BTreeSet::new(),
@@ -266,6 +269,11 @@ impl KeyGroups {
 
     pub(crate) fn is_built(&self) -> bool {
         self.building == Building::Done
+    }
+
+    /// Keys that it has something of.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
     }
 
     /// Keys of which a limit holds something back.
@@ -448,12 +456,20 @@ impl KeyGroups {
         }
     }
 
+    /// Forgets a group of which nothing is left, when the next one is left so:
+    /// a message that changes its state leaves its group and comes back.
     fn forget_idle(&mut self, number: u32) {
-        if self.group(number).is_idle() {
-            let group = self.list[number as usize].take();
+        if !self.group(number).is_idle() || self.idle == Some(number) {
+            return;
+        }
+        let Some(old) = self.idle.replace(number) else {
+            return;
+        };
+        if self.group(old).is_idle() {
+            let group = self.list[old as usize].take();
             let key = group.map(|group| group.key);
             key.map(|key| self.numbers.remove(&key));
-            self.unused.push(number);
+            self.unused.push(old);
         }
     }
 
