@@ -18,8 +18,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_engine::{
-    Body, Caller, Command, Handed, Ms, Name, Outcome, Party, Principal, QueueSetup, Refusal,
-    WallAhead,
+    Body, Caller, Command, Handed, Message, Ms, Name, Outcome, Party, Principal, QueueSetup,
+    Refusal, WallAhead,
 };
 
 pub use budget::{ByteBudget, Share};
@@ -208,6 +208,13 @@ pub trait Door: Send + Sync {
     /// party are decided one after the other: behind a take that waits the next
     /// ones wait too, but for `StopWaiting`.
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome);
+
+    /// Undoes takes of a party whose replies never began to leave: what they
+    /// leased is free again, as if nobody had taken it. The party may have left.
+    fn restore(&self, party: Party, messages: Vec<Message>) {
+        let caller = Caller::server(party);
+        self.submit(caller, Command::Restore(messages), Box::new(|_, _| {}));
+    }
 
     /// Reads a part of a body, from byte `from` on, into `into`; answers how
     /// many bytes, fewer only at its end. Large bodies are read from the disk.

@@ -1,10 +1,11 @@
 //! The connections of HTTP there are, and what each of them does.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use hyper::{Method, Uri};
@@ -39,6 +40,8 @@ const NUMBERS: u64 = (1 << 21) - 1;
 pub struct ClientNow {
     /// Its number as long as it is there, 1 to 2^21 - 1.
     pub id: u64,
+    /// What it speaks.
+    pub voice: &'static str,
     /// The address of its listener.
     pub listener: Arc<str>,
     /// Where its client is; `None`: on this machine, by a unix socket.
@@ -57,8 +60,9 @@ pub struct ClientNow {
 }
 
 /// One connection.
-pub(crate) struct Client {
+pub struct Client {
     id: u64,
+    voice: &'static str,
     listener: Arc<str>,
     peer: Option<SocketAddr>,
     tls: bool,
@@ -71,6 +75,8 @@ pub(crate) struct Client {
     party: AtomicU64,
     last: Mutex<Last>,
     cut: Notify,
+    /// What its voice keeps for it.
+    own: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// The last request, and whose it was.
@@ -126,6 +132,7 @@ impl Clients {
 
     pub(crate) fn come(
         self: &Arc<Self>,
+        voice: &'static str,
         listener: &Arc<str>,
         peer: Option<SocketAddr>,
         tls: bool,
@@ -139,6 +146,7 @@ impl Clients {
         }
         let client = Arc::new(Client {
             id: there.last,
+            voice,
             listener: Arc::clone(listener),
             peer,
             tls,
@@ -149,6 +157,7 @@ impl Clients {
             party: AtomicU64::new(0),
             last: Mutex::default(),
             cut: Notify::new(),
+            own: OnceLock::new(),
         });
         there.clients.insert(client.id, Arc::clone(&client));
         Present {
@@ -176,6 +185,12 @@ impl Drop for Present {
     }
 }
 
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.id)
+    }
+}
+
 impl Client {
     /// The head of a request is there.
     pub(crate) fn asks(&self, method: &Method, uri: &Uri) {
@@ -188,13 +203,19 @@ impl Client {
         self.busy.store(false, Ordering::Relaxed);
     }
 
+    /// What a voice keeps for as long as the connection is there, made when it is first asked
+    /// for. `None`: another type is kept.
+    pub fn own<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.own.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
     /// Whose request it is.
-    pub(crate) fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>) {
+    pub fn is_of(&self, who: Option<&(Principal, Arc<dyn Gate>)>) {
         locked(&self.last).who = who.cloned();
     }
 
     /// Who asks the shards for it now.
-    pub(crate) fn waits_as(&self, party: Option<Party>) {
+    pub fn waits_as(&self, party: Option<Party>) {
         let party = party.map_or(0, |party| party.0);
         self.party.store(party, Ordering::Relaxed);
     }
@@ -222,6 +243,7 @@ impl Client {
         let party = self.party.load(Ordering::Relaxed);
         ClientNow {
             id: self.id,
+            voice: self.voice,
             listener: Arc::clone(&self.listener),
             peer: self.peer,
             user: who.and_then(|(who, gate)| gate.name_of(*who)),
@@ -243,8 +265,8 @@ mod tests {
         let clients = Arc::new(Clients::default());
         let listener: Arc<str> = "127.0.0.1:1".into();
         let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));
-        let first = clients.come(&listener, peer, true);
-        let second = clients.come(&listener, None, false);
+        let first = clients.come("http", &listener, peer, true);
+        let second = clients.come("http", &listener, None, false);
         let told = clients.list();
         assert_eq!((told[0].id, told[1].id, told.len()), (1, 2, 2));
         assert_eq!((told[0].peer, told[0].tls), (peer, true));
@@ -266,9 +288,9 @@ mod tests {
         second.is_closed().await;
         // Numbers go round, past those that are taken.
         locked(&clients.there).last = NUMBERS - 1;
-        let last = clients.come(&listener, None, false);
-        let again = clients.come(&listener, None, false);
-        let next = clients.come(&listener, None, false);
+        let last = clients.come("http", &listener, None, false);
+        let again = clients.come("http", &listener, None, false);
+        let next = clients.come("http", &listener, None, false);
         let numbers = [&last, &again, &next].map(|present| present.client().id);
         assert_eq!(numbers, [NUMBERS, 1, 3]);
         drop((second, last, again, next));

@@ -93,14 +93,14 @@ impl Form {
 }
 
 /// A body, and what it holds of what connections may.
-pub(crate) type Whole = (Bytes, Held);
+pub type Whole = (Bytes, Held);
 
 /// Reads a body whole; for forms and JSON, never for files.
 ///
 /// # Errors
 /// It is over `form_bytes_max`, too slow, or broke off; or connections hold as
 /// much as they may, all together or those of its address or user.
-pub(crate) async fn whole(request: Request, settings: &Settings) -> Result<Whole, Problem> {
+pub async fn whole(request: Request, settings: &Settings) -> Result<Whole, Problem> {
     let timeout = settings.limits.timeout;
     match tokio::time::timeout(timeout, collected(request, settings)).await {
         Err(_) => Err(Problem::TooSlow),

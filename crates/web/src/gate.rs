@@ -110,7 +110,7 @@ pub enum Answer {
 ///
 /// # Errors
 /// 429, with the time after which it may be.
-pub(crate) async fn pace(
+pub async fn pace(
     gate: Option<&Arc<dyn Gate>>,
     peer: Option<IpAddr>,
     principal: Option<Principal>,

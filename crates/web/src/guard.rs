@@ -45,23 +45,26 @@ impl std::fmt::Debug for Logins {
 
 /// The rules of a listener.
 #[derive(Clone, Default)]
-pub(crate) struct Guard {
+pub struct Guard {
     /// Nobody: no login is asked for.
-    pub(crate) users: Vec<User>,
+    pub users: Vec<User>,
     /// Asked before them.
-    pub(crate) logins: Option<Logins>,
+    pub logins: Option<Logins>,
     /// Asked instead of both, if it knows users.
-    pub(crate) gate: Option<Arc<dyn Gate>>,
+    pub gate: Option<Arc<dyn Gate>>,
     /// Empty: any address.
-    pub(crate) allowed_ips: Vec<IpNet>,
+    pub allowed_ips: Vec<IpNet>,
     /// Names this server is called by, beside addresses, `localhost` and the
     /// machine's own; `*`: any.
-    pub(crate) hosts: Vec<String>,
+    pub hosts: Vec<String>,
+    /// Names of one label are this server too, as container networks call it: no page of the
+    /// world has one.
+    pub short_hosts: bool,
 }
 
 /// Why a request is turned away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Denied {
+pub enum Denied {
     /// Its address is not among `allowed_ips`.
     Address,
     /// It names a host that is not this server (DNS rebinding).
@@ -88,7 +91,10 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Guard {
     /// Looks at a request; `peer` is `None` for a unix socket.
-    pub(crate) fn check(
+    ///
+    /// # Errors
+    /// It is turned away.
+    pub fn check(
         &self,
         peer: Option<IpAddr>,
         method: &Method,
@@ -167,6 +173,7 @@ impl Guard {
             || same("localhost")
             || name.to_ascii_lowercase().ends_with(".localhost")
             || (!own.is_empty() && same(own))
+            || (self.short_hosts && !name.is_empty() && !name.contains(['.', ':']))
             || self.hosts.iter().any(|known| same(known))
     }
 

@@ -134,7 +134,7 @@ mod tests {
         runtime.block_on(async {
             let (ours, _theirs) = tokio::io::duplex(10);
             let clients = Arc::new(Clients::default());
-            let present = clients.come(&"here".into(), None, false);
+            let present = clients.come("http", &"here".into(), None, false);
             let client = Arc::clone(present.client());
             let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}), client);
             let began = Instant::now();

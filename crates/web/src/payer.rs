@@ -17,12 +17,13 @@ pub(crate) const FREE_BYTES: u64 = 8 << 10;
 /// Among a request's extensions. Without a gate only what all may hold together
 /// bounds it.
 #[derive(Clone, Default)]
-pub(crate) struct Payer {
-    pub(crate) gate: Option<Arc<dyn Gate>>,
+pub struct Payer {
+    /// Who counts.
+    pub gate: Option<Arc<dyn Gate>>,
     /// `None`: a unix socket.
-    pub(crate) peer: Option<IpAddr>,
+    pub peer: Option<IpAddr>,
     /// `None`: nobody is known.
-    pub(crate) principal: Option<Principal>,
+    pub principal: Option<Principal>,
 }
 
 impl fmt::Debug for Payer {
@@ -33,7 +34,7 @@ impl fmt::Debug for Payer {
 
 /// What a request holds, until this is dropped.
 #[derive(Default, Debug)]
-pub(crate) struct Held {
+pub struct Held {
     of_all: Option<Share>,
     /// Of its address and its user, a share each time it grew.
     own: Vec<Share>,
@@ -45,12 +46,7 @@ impl Held {
     ///
     /// # Errors
     /// All hold as much as they may, or the request's address or user does.
-    pub(crate) fn grow(
-        &mut self,
-        settings: &Settings,
-        payer: &Payer,
-        more: usize,
-    ) -> Result<(), Problem> {
+    pub fn grow(&mut self, settings: &Settings, payer: &Payer, more: usize) -> Result<(), Problem> {
         let more = more as u64;
         if self.of_all.is_none() && self.own.is_empty() && more <= FREE_BYTES {
             return Ok(());

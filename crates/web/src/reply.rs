@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// Why a request is not done; its answer follows from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Problem {
+pub enum Problem {
     /// A form has more fields than this.
     TooManyFields(usize),
     /// A form has more bytes than this.
@@ -58,7 +58,8 @@ impl Problem {
         Problem::said(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
 
-    pub(crate) fn status_and_text(&self) -> (StatusCode, String) {
+    /// The status of its reply, and what it says.
+    pub fn status_and_text(&self) -> (StatusCode, String) {
         match self {
             Problem::TooManyFields(max) => (
                 StatusCode::PAYLOAD_TOO_LARGE,

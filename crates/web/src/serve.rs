@@ -2,10 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,7 +25,7 @@ use crate::gate::Counted;
 use crate::paced::Paced;
 use crate::places::{Busy, Places, Seat};
 use crate::secure;
-use crate::site::Site;
+use crate::settings::Settings;
 
 /// Threads that wait for the shards and the disk; further requests wait for
 /// one. Uploads hold one each, so there are more of these than of those.
@@ -31,6 +36,79 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a client that is turned away may take to hear it.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// The first byte of TLS: a record of a handshake.
+const TLS: u8 = 0x16;
+
+/// A reply to come.
+pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// What a listener serves over HTTP, and by which rules.
+pub trait Serve: Send + Sync {
+    /// Its name in the configuration.
+    fn voice(&self) -> &'static str;
+
+    /// The rules.
+    fn settings(&self) -> &Settings;
+
+    /// True: a client that ends its own side of the connection has given up what it waits for,
+    /// and what answers it is dropped.
+    fn gives_up(&self) -> bool {
+        false
+    }
+
+    /// It is being served from now on; called inside the runtime.
+    fn begins(self: Arc<Self>) {}
+
+    /// The server stops: what would go on without an end ends soon.
+    fn ends(&self);
+
+    /// Answers a request; `peer` is `None` on a unix socket. Among the request's extensions is
+    /// its connection, as an `Arc<`[`crate::Client`]`>`.
+    fn answer(self: Arc<Self>, peer: Option<IpAddr>, request: Request<Incoming>) -> Answering;
+}
+
+/// What a listener serves, with what is kept count of for it.
+struct Site {
+    serve: Arc<dyn Serve>,
+    /// That clients come with TLS has been said.
+    tls_told: AtomicBool,
+}
+
+impl Site {
+    fn settings(&self) -> &Settings {
+        self.serve.settings()
+    }
+
+    /// A connection comes.
+    ///
+    /// # Errors
+    /// Why it has to go.
+    fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str> {
+        match &self.settings().gate {
+            Some(gate) => gate.arrive(peer),
+            None => Ok(None),
+        }
+    }
+
+    /// A handshake failed.
+    fn failed(&self, peer: Option<IpAddr>) {
+        if let Some(gate) = &self.settings().gate {
+            gate.failed(peer);
+        }
+    }
+
+    /// Takes note of a connection's first byte. TLS is no request and answered
+    /// so; that it comes is said once.
+    fn note_first(&self, byte: u8) {
+        if byte == TLS && !self.tls_told.swap(true, Ordering::Relaxed) {
+            let voice = self.serve.voice();
+            tracing::warn!(
+                "{voice}: a client speaks TLS, to a plain port: the listener has no certificate"
+            );
+        }
+    }
+}
 
 /// A listening socket. Whoever opened it removes its file.
 #[derive(Debug)]
@@ -88,22 +166,27 @@ pub struct Web {
 }
 
 impl Web {
-    /// Serves each socket by its site. Connections are accepted from now on.
+    /// Serves each socket by its site, in a thread of this name. Connections are accepted from now
+    /// on.
     ///
     /// # Errors
     /// The system has no thread or no event queue to give.
-    pub fn start(sites: Vec<(Socket, Arc<Site>)>) -> io::Result<Self> {
+    pub fn start(name: &'static str, sites: Vec<(Socket, Arc<dyn Serve>)>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(WORKERS_MAX)
-            .thread_name("http-work")
+            .thread_name(format!("{name}-work"))
             .build()?;
         let mut listeners = Vec::new();
         let mut links = Vec::new();
         {
             // Sockets become part of the runtime they are made in.
             let _inside = runtime.enter();
-            for (socket, site) in sites {
+            for (socket, serve) in sites {
+                let site = Arc::new(Site {
+                    serve,
+                    tls_told: AtomicBool::new(false),
+                });
                 let (link, linked) = mpsc::unbounded_channel();
                 links.push(link);
                 let socket = Listener::new(socket)?;
@@ -111,7 +194,7 @@ impl Web {
             }
         }
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("http".to_owned());
+        let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(serve(listeners, stopped));
             runtime.shutdown_timeout(LAST_WAIT);
@@ -168,6 +251,7 @@ async fn serve(listeners: Vec<(Listeners, Arc<Site>)>, stopped: oneshot::Receive
     let mut accepting = tokio::task::JoinSet::new();
     let mut sites = Vec::new();
     for (listener, site) in listeners {
+        Arc::clone(&site.serve).begins();
         sites.push(Arc::clone(&site));
         accepting.spawn(accept(listener, site, Arc::clone(&graceful)));
     }
@@ -175,7 +259,7 @@ async fn serve(listeners: Vec<(Listeners, Arc<Site>)>, stopped: oneshot::Receive
     let grace = stopped.await.unwrap_or_default();
     accepting.shutdown().await;
     // Streams would never end by themselves.
-    sites.iter().for_each(|site| site.end_streams());
+    sites.iter().for_each(|site| site.serve.ends());
     if let Some(graceful) = Arc::into_inner(graceful)
         && tokio::time::timeout(grace, graceful.shutdown())
             .await
@@ -356,7 +440,8 @@ async fn begin(
             connection(stream, from, &site, watcher, seat, Some(opened));
         }
         Err(error) => {
-            tls.shared.failed("http", None, from.peer, &error);
+            tls.shared
+                .failed(site.serve.voice(), None, from.peer, &error);
             site.failed(from.address());
             seat.leave();
         }
@@ -377,7 +462,9 @@ fn connection<S>(
     let counted = from.counted.take();
     let settings = site.settings();
     let secret = opened.is_some();
-    let present = settings.clients.come(&settings.address, from.peer, secret);
+    let present = settings
+        .clients
+        .come(site.serve.voice(), &settings.address, from.peer, secret);
     let client = Arc::clone(present.client());
     // Nobody else has set it.
     let _new = seat.client.set(Arc::clone(&client));
@@ -391,7 +478,7 @@ fn connection<S>(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
         .max_buf_size(limits.header_bytes_max)
-        .half_close(true)
+        .half_close(!site.serve.gives_up())
         .serve_connection(
             TokioIo::new(stream),
             service_fn(move |mut request| {
@@ -400,7 +487,7 @@ fn connection<S>(
                     request.extensions_mut().insert(Arc::clone(identity));
                 }
                 let peer = from.peer.map(|peer| peer.ip());
-                let site = Arc::clone(&site);
+                let serve = Arc::clone(&site.serve);
                 asking.is_busy();
                 client.asks(request.method(), request.uri());
                 request.extensions_mut().insert(Arc::clone(&client));
@@ -408,7 +495,7 @@ fn connection<S>(
                 // For a stream, which gives its place away.
                 request.extensions_mut().insert(Arc::clone(&asking));
                 async move {
-                    let response = site.answer(peer, request).await;
+                    let response = serve.answer(peer, request).await;
                     let response = response.map(|body| Busy::new(body, seat));
                     Ok::<_, std::convert::Infallible>(response)
                 }

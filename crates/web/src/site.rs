@@ -3,7 +3,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -20,7 +19,7 @@ use crate::api;
 use crate::app::App;
 use crate::clients::Client;
 use crate::console;
-use crate::gate::{self, Counted};
+use crate::gate;
 use crate::guard::{Denied, Guard};
 use crate::held;
 use crate::metrics;
@@ -29,6 +28,7 @@ use crate::payer::Payer;
 use crate::replies::{self, Errand, Replied};
 use crate::reply::{self, Problem, plain};
 use crate::routes;
+use crate::serve::{Answering, Serve};
 use crate::sessions;
 use crate::settings::Settings;
 use crate::visitor::Visitor;
@@ -42,8 +42,6 @@ pub struct Site {
     guard: Guard,
     door: Arc<dyn Door>,
     router: axum::Router,
-    /// That clients come with TLS has been said.
-    tls_told: AtomicBool,
 }
 
 /// What the addresses of the API begin with.
@@ -55,12 +53,32 @@ const ASSETS: &str = "/assets/";
 /// The realm when none is set, as RQ has it.
 const RQ: &str = "RQ";
 
-/// The first byte of TLS: a record of a handshake.
-const TLS: u8 = 0x16;
-
 impl std::fmt::Debug for Site {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Site").finish_non_exhaustive()
+    }
+}
+
+impl Serve for Site {
+    fn voice(&self) -> &'static str {
+        "http"
+    }
+
+    fn settings(&self) -> &Settings {
+        self.app.settings()
+    }
+
+    fn ends(&self) {
+        // Streams would never end by themselves.
+        self.app.events().stop();
+    }
+
+    fn answer(
+        self: Arc<Self>,
+        peer: Option<IpAddr>,
+        request: hyper::Request<Incoming>,
+    ) -> Answering {
+        Box::pin(async move { self.reply(peer, request).await })
     }
 }
 
@@ -73,6 +91,7 @@ impl Site {
             gate: settings.gate.clone(),
             allowed_ips: settings.allowed_ips.clone(),
             hosts: settings.hosts.clone(),
+            short_hosts: false,
         };
         let app = Arc::new(App::new(settings, rq));
         let api = api::Api::new(Arc::clone(&app), Arc::clone(&door));
@@ -85,53 +104,10 @@ impl Site {
             guard,
             door,
             router,
-            tls_told: AtomicBool::new(false),
         })
     }
 
-    /// A connection comes.
-    ///
-    /// # Errors
-    /// Why it has to go.
-    pub(crate) fn arrive(&self, peer: Option<IpAddr>) -> Result<Counted, &'static str> {
-        match &self.guard.gate {
-            Some(gate) => gate.arrive(peer),
-            None => Ok(None),
-        }
-    }
-
-    /// A handshake failed.
-    pub(crate) fn failed(&self, peer: Option<IpAddr>) {
-        if let Some(gate) = &self.guard.gate {
-            gate.failed(peer);
-        }
-    }
-
-    /// Takes note of a connection's first byte. TLS is no request and answered
-    /// so; that it comes is said once.
-    pub(crate) fn note_first(&self, byte: u8) {
-        if byte == TLS && !self.tls_told.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "http: a client speaks TLS, to a plain port: the listener has no certificate"
-            );
-        }
-    }
-
-    /// Ends all streams of events.
-    pub(crate) fn end_streams(&self) {
-        self.app.events().stop();
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        self.app.settings()
-    }
-
-    /// Answers a request; `peer` is `None` on a unix socket.
-    pub(crate) async fn answer(
-        &self,
-        peer: Option<IpAddr>,
-        request: hyper::Request<Incoming>,
-    ) -> Response {
+    async fn reply(&self, peer: Option<IpAddr>, request: hyper::Request<Incoming>) -> Response {
         let asked = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri().path()));
         let root = &self.settings().relative_root;

@@ -67,7 +67,7 @@ mod tests {
         let open = OpenStream::new(&counts);
         let places = Places::new(1);
         let seat = Seat::new(&places, places.seat().await);
-        let present = Arc::new(Clients::default()).come(&"here".into(), None, false);
+        let present = Arc::new(Clients::default()).come("http", &"here".into(), None, false);
         let client = seat.client.get_or_init(|| Arc::clone(present.client()));
         let (send, events) = broadcast::channel(2);
         let mut reader = Reader::new(Some(Bytes::from_static(b"all")), events);
