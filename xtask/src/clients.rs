@@ -17,10 +17,15 @@ fn venv(root: &Path) -> PathBuf {
 /// # Errors
 /// If one cannot be had.
 pub(crate) fn pip(root: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
-    let programs = venv(root).join("bin");
+    pip_into(&venv(root), wanted, options)
+}
+
+/// [`pip`] into this folder.
+fn pip_into(venv: &Path, wanted: &Path, options: &[&str]) -> Result<PathBuf> {
+    let programs = venv.join("bin");
     let python = programs.join("python");
     if !python.exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(venv(root)))?;
+        run(Command::new("python3").args(["-m", "venv"]).arg(venv))?;
     }
     run(Command::new(&python)
         .args(["-m", "pip", "install", "--quiet"])
@@ -47,9 +52,16 @@ fn binary(root: &Path) -> Result<PathBuf> {
 /// A package cannot be had, or a build or a test fails.
 pub(crate) fn python(root: &Path) -> Result<()> {
     let python = pip(root, &root.join("clients/python/requirements.txt"), &[])?.join("python");
+    // An older boto3, which others of the packages would not have beside them.
+    let older = pip_into(
+        &root.join(".tests/venv-query"),
+        &root.join("clients/python/requirements-query.txt"),
+        &[],
+    )?;
     let binary = binary(root)?;
     run(Command::new(&python)
         .args(["-m", "pytest", "-q", "clients/python"])
+        .env("QUINTET_QUERY_PYTHON", older.join("python"))
         .env("QUINTET", &binary)
         .current_dir(root))
 }

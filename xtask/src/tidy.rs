@@ -38,6 +38,7 @@ const LOOPED: &[(&str, &str)] = &[
     ("crates/front", "tokio"),
     ("crates/jetstream", "tokio"),
     ("crates/server", "mio"),
+    ("crates/sqs", "tokio"),
     ("crates/web", "tokio"),
 ];
 
@@ -108,6 +109,16 @@ const ALLOWED: &[Edges] = &[
         None,
     ),
     edges(
+        "crates/sqs",
+        &[
+            "quintet-door",
+            "quintet-engine",
+            "quintet-tls",
+            "quintet-web",
+        ],
+        None,
+    ),
+    edges(
         "crates/server",
         &[
             "quintet-bench",
@@ -122,6 +133,7 @@ const ALLOWED: &[Edges] = &[
             "quintet-log",
             "quintet-otlp",
             "quintet-scripts",
+            "quintet-sqs",
             "quintet-trust",
             "quintet-tls",
             "quintet-web",

@@ -1,0 +1,204 @@
+//! Asking the shards on behalf of a connection.
+
+use std::sync::Arc;
+
+use quintet_door::Door;
+use quintet_engine::{
+    Body, Caller, Command, Message, Name, Outcome, Party, QueueSetup, QueueStats, Refusal, StatsOf,
+    StatsReply,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::fault::{Fault, Shape};
+
+/// Messages that were leased for somebody who had gone when they came.
+pub(crate) type Lost = (Caller, Vec<Message>);
+
+/// A connection's party, which leaves with it.
+pub(crate) struct Guest {
+    door: Arc<dyn Door>,
+    party: Party,
+}
+
+impl Guest {
+    pub(crate) fn new(door: &Arc<dyn Door>) -> Self {
+        Self {
+            door: Arc::clone(door),
+            party: door.enter(Box::new(|_, _| {})),
+        }
+    }
+
+    pub(crate) fn party(&self) -> Party {
+        self.party
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.door.leave(self.party);
+    }
+}
+
+/// The way to the shards for one request.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) caller: Caller,
+    pub(crate) lost: mpsc::UnboundedSender<Lost>,
+}
+
+/// An outcome to come.
+pub(crate) struct Coming(oneshot::Receiver<Outcome>);
+
+impl Coming {
+    /// Waits for it.
+    pub(crate) async fn outcome(&mut self) -> Outcome {
+        // A door that drops the reply is stopping.
+        let told = (&mut self.0).await;
+        told.unwrap_or(Outcome::Refused(Refusal::Draining))
+            .of_command()
+    }
+}
+
+impl Asker {
+    /// The same without the rights of whoever asks: for what the server looks up.
+    pub(crate) fn as_server(&self) -> Self {
+        Self {
+            caller: Caller::server(self.caller.party),
+            ..self.clone()
+        }
+    }
+
+    /// Asks; the answer comes later. What is leased for somebody who does not
+    /// listen any more goes back.
+    pub(crate) fn begin(&self, command: Command) -> Coming {
+        let (tell, told) = oneshot::channel();
+        let (lost, caller) = (self.lost.clone(), self.caller);
+        let leases = matches!(command, Command::Take(_));
+        self.door.submit(
+            self.caller,
+            command,
+            Box::new(move |outcome, _| {
+                if let Err(unheard) = tell.send(outcome)
+                    && leases
+                    && let Outcome::Messages(messages) = unheard.of_command()
+                {
+                    // Nobody restores any more only where the server stops.
+                    let _stopping = lost.send((caller, messages.into_vec()));
+                }
+            }),
+        );
+        Coming(told)
+    }
+
+    /// Asks and waits.
+    ///
+    /// # Errors
+    /// The shards' no, or a hook's.
+    pub(crate) async fn ask(&self, command: Command) -> Result<Outcome, Fault> {
+        said(self.begin(command).outcome().await)
+    }
+
+    /// How a queue is set up.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) async fn setup(&self, name: &Name) -> Result<Box<QueueSetup>, Fault> {
+        match self.stats(StatsOf::Setup(name.clone())).await? {
+            StatsReply::Setup(setup) => Ok(setup),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// A queue's numbers.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) async fn numbers(&self, name: &Name) -> Result<QueueStats, Fault> {
+        match self.stats(StatsOf::Queue(name.clone())).await? {
+            StatsReply::Queue(stats) => Ok(stats),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Numbers of any kind.
+    ///
+    /// # Errors
+    /// As the shards say.
+    pub(crate) async fn stats(&self, of: StatsOf) -> Result<StatsReply, Fault> {
+        match self.ask(Command::Stats(of)).await? {
+            Outcome::Stats(stats) => Ok(*stats),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The bytes of a body, from the disk if need be.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn bytes(&self, body: &Body) -> Result<Arc<[u8]>, Fault> {
+        match body {
+            Body::Small(bytes) => Ok(Arc::clone(bytes)),
+            Body::Large(large) => {
+                let (door, body) = (Arc::clone(&self.door), Body::Large(large.clone()));
+                let len = usize::try_from(body.len()).unwrap_or(usize::MAX);
+                let read = tokio::task::spawn_blocking(move || {
+                    let mut bytes = vec![0; len];
+                    door.read(&body, 0, &mut bytes).map(|read| {
+                        bytes.truncate(read);
+                        bytes
+                    })
+                });
+                match read.await {
+                    Ok(Ok(bytes)) if bytes.len() == len => Ok(bytes.into()),
+                    Ok(Ok(_)) => Err(Fault::internal("a body is cut short")),
+                    Ok(Err(error)) => Err(Fault::internal(format!("cannot read a body: {error}"))),
+                    Err(_) => Err(unexpected()),
+                }
+            }
+        }
+    }
+
+    /// Stores a body; a long one goes to the log from a thread that may wait.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) async fn store(&self, queue: &Name, body: String) -> Result<Body, Fault> {
+        if body.len() <= SMALL {
+            return Ok(Body::new(body.as_bytes()));
+        }
+        let (door, queue) = (Arc::clone(&self.door), queue.clone());
+        let stored = tokio::task::spawn_blocking(move || {
+            let len = body.len() as u64;
+            door.store(&queue, len, &mut body.as_bytes())
+        });
+        match stored.await {
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(quintet_door::StoreError::Refused(refusal))) => Err(refusal.into()),
+            Ok(Err(quintet_door::StoreError::Source(error))) => {
+                Err(Fault::internal(error.to_string()))
+            }
+            Err(_) => Err(unexpected()),
+        }
+    }
+}
+
+/// A body that is no longer is kept in memory, bytes.
+const SMALL: usize = 64 << 10;
+
+/// An outcome, unless it is a no.
+///
+/// # Errors
+/// It is one.
+pub(crate) fn said(outcome: Outcome) -> Result<Outcome, Fault> {
+    match outcome {
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Denied(text) => Err(Fault::new(Shape::AccessDenied, String::from(text))),
+        outcome => Ok(outcome),
+    }
+}
+
+/// The shards answered what nobody has asked for.
+pub(crate) fn unexpected() -> Fault {
+    Fault::internal("the shards gave an unexpected answer")
+}

@@ -1,0 +1,256 @@
+//! The actions there are, and what is given with each.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::fault::Fault;
+use crate::whole::{Blob, List, Named, Whole};
+
+/// Strings by name.
+pub(crate) type Texts = Named<String>;
+
+macro_rules! inputs {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+            #[serde(default, rename_all = "PascalCase")]
+            pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+        )*
+    };
+}
+
+inputs! {
+    AddPermission {
+        queue_url: Option<String>,
+        label: Option<String>,
+        actions: List<String>,
+    }
+    RemovePermission { queue_url: Option<String>, label: Option<String> }
+    GetQueueUrl { queue_name: Option<String> }
+    ListQueues {
+        queue_name_prefix: Option<String>,
+        max_results: Option<Whole>,
+        next_token: Option<String>,
+    }
+    /// What names a queue and nothing else: DeleteQueue, PurgeQueue, ListQueueTags.
+    OfQueue { queue_url: Option<String> }
+    SetQueueAttributes { queue_url: Option<String>, attributes: Option<Texts> }
+    GetQueueAttributes { queue_url: Option<String>, attribute_names: List<String> }
+    ListDeadLetterSourceQueues {
+        queue_url: Option<String>,
+        max_results: Option<Whole>,
+        next_token: Option<String>,
+    }
+    SendMessage {
+        queue_url: Option<String>,
+        message_body: Option<String>,
+        delay_seconds: Option<Whole>,
+        message_attributes: Named<Attribute>,
+        message_system_attributes: Named<Attribute>,
+        message_deduplication_id: Option<String>,
+        message_group_id: Option<String>,
+    }
+    SendMessageBatch { queue_url: Option<String>, entries: List<SendEntry> }
+    SendEntry {
+        id: Option<String>,
+        message_body: Option<String>,
+        delay_seconds: Option<Whole>,
+        message_attributes: Named<Attribute>,
+        message_system_attributes: Named<Attribute>,
+        message_deduplication_id: Option<String>,
+        message_group_id: Option<String>,
+    }
+    /// A value of a message's attribute, as it is given.
+    Attribute {
+        data_type: Option<String>,
+        string_value: Option<String>,
+        binary_value: Option<Blob>,
+        string_list_values: List<String>,
+        binary_list_values: List<Blob>,
+    }
+    ReceiveMessage {
+        queue_url: Option<String>,
+        attribute_names: List<String>,
+        message_system_attribute_names: List<String>,
+        message_attribute_names: List<String>,
+        max_number_of_messages: Option<Whole>,
+        visibility_timeout: Option<Whole>,
+        wait_time_seconds: Option<Whole>,
+        receive_request_attempt_id: Option<String>,
+    }
+    DeleteMessage { queue_url: Option<String>, receipt_handle: Option<String> }
+    ChangeMessageVisibility {
+        queue_url: Option<String>,
+        receipt_handle: Option<String>,
+        visibility_timeout: Option<Whole>,
+    }
+    DeleteMessageBatch { queue_url: Option<String>, entries: List<HandleEntry> }
+    ChangeMessageVisibilityBatch { queue_url: Option<String>, entries: List<HandleEntry> }
+    /// An entry of a batch that is about messages received.
+    HandleEntry {
+        id: Option<String>,
+        receipt_handle: Option<String>,
+        visibility_timeout: Option<Whole>,
+    }
+    UntagQueue { queue_url: Option<String>, tag_keys: List<String> }
+    TagQueue { queue_url: Option<String>, tags: Texts }
+    StartMessageMoveTask {
+        source_arn: Option<String>,
+        destination_arn: Option<String>,
+        max_number_of_messages_per_second: Option<Whole>,
+    }
+    CancelMessageMoveTask { task_handle: Option<String> }
+    ListMessageMoveTasks { source_arn: Option<String>, max_results: Option<Whole> }
+}
+
+/// CreateQueue.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CreateQueue {
+    #[serde(rename = "QueueName")]
+    pub(crate) queue_name: Option<String>,
+    #[serde(rename = "Attributes")]
+    pub(crate) attributes: Texts,
+    /// In small letters, unlike all others.
+    #[serde(rename = "tags", alias = "Tags")]
+    pub(crate) tags: Texts,
+}
+
+/// The accounts of AddPermission, whose name is written as no other is.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Accounts {
+    #[serde(rename = "AWSAccountIds")]
+    pub(crate) ids: List<String>,
+}
+
+macro_rules! actions {
+    ($($name:ident($input:ty),)*) => {
+        /// A request, read: what is asked for, and with what.
+        #[derive(Clone, PartialEq, Debug)]
+        #[allow(private_interfaces, reason = "what is given is this crate's to read")]
+        pub enum Action {
+            /// With the accounts.
+            AddPermission(AddPermission, Vec<String>),
+            $($name($input),)*
+        }
+
+        impl Action {
+            /// The names of all actions.
+            pub const NAMES: &'static [&'static str] =
+                &["AddPermission", $(stringify!($name),)*];
+
+            /// Its name.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    Action::AddPermission(..) => "AddPermission",
+                    $(Action::$name(_) => stringify!($name),)*
+                }
+            }
+
+            /// Reads the action of this name from what was given with it.
+            ///
+            /// # Errors
+            /// There is no such action, or it is given what it cannot take.
+            pub(crate) fn of(name: &str, given: Given<'_>) -> Result<Self, Fault> {
+                match name {
+                    "AddPermission" => {
+                        let accounts = given.read::<Accounts>()?.ids.kept;
+                        Ok(Action::AddPermission(given.read()?, accounts))
+                    }
+                    $(stringify!($name) => given.read().map(Action::$name),)*
+                    _ => Err(Fault::no_action(name)),
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    CreateQueue(CreateQueue),
+    GetQueueUrl(GetQueueUrl),
+    ListQueues(ListQueues),
+    DeleteQueue(OfQueue),
+    PurgeQueue(OfQueue),
+    SetQueueAttributes(SetQueueAttributes),
+    GetQueueAttributes(GetQueueAttributes),
+    SendMessage(SendMessage),
+    SendMessageBatch(SendMessageBatch),
+    ReceiveMessage(ReceiveMessage),
+    DeleteMessage(DeleteMessage),
+    DeleteMessageBatch(DeleteMessageBatch),
+    ChangeMessageVisibility(ChangeMessageVisibility),
+    ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch),
+    TagQueue(TagQueue),
+    UntagQueue(UntagQueue),
+    ListQueueTags(OfQueue),
+    RemovePermission(RemovePermission),
+    ListDeadLetterSourceQueues(ListDeadLetterSourceQueues),
+    StartMessageMoveTask(StartMessageMoveTask),
+    CancelMessageMoveTask(CancelMessageMoveTask),
+    ListMessageMoveTasks(ListMessageMoveTasks),
+}
+
+/// What an action is given, as its protocol has it.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'a> {
+    Json(&'a [u8]),
+    Form(&'a serde_json::Value),
+}
+
+impl Given<'_> {
+    fn read<T: DeserializeOwned>(self) -> Result<T, Fault> {
+        match self {
+            Given::Json(bytes) => {
+                serde_json::from_slice(bytes).map_err(|error| Fault::unreadable(error))
+            }
+            Given::Form(form) => T::deserialize(form).map_err(Fault::unreadable),
+        }
+    }
+}
+
+impl From<SendMessage> for SendEntry {
+    fn from(send: SendMessage) -> Self {
+        Self {
+            id: None,
+            message_body: send.message_body,
+            delay_seconds: send.delay_seconds,
+            message_attributes: send.message_attributes,
+            message_system_attributes: send.message_system_attributes,
+            message_deduplication_id: send.message_deduplication_id,
+            message_group_id: send.message_group_id,
+        }
+    }
+}
+
+impl Action {
+    /// Where it names its queue: `None` if it names none by a URL.
+    pub(crate) fn queue_url(&mut self) -> Option<&mut Option<String>> {
+        Some(match self {
+            Action::AddPermission(input, _) => &mut input.queue_url,
+            Action::RemovePermission(input) => &mut input.queue_url,
+            Action::DeleteQueue(input)
+            | Action::PurgeQueue(input)
+            | Action::ListQueueTags(input) => &mut input.queue_url,
+            Action::SetQueueAttributes(input) => &mut input.queue_url,
+            Action::GetQueueAttributes(input) => &mut input.queue_url,
+            Action::SendMessage(input) => &mut input.queue_url,
+            Action::SendMessageBatch(input) => &mut input.queue_url,
+            Action::ReceiveMessage(input) => &mut input.queue_url,
+            Action::DeleteMessage(input) => &mut input.queue_url,
+            Action::DeleteMessageBatch(input) => &mut input.queue_url,
+            Action::ChangeMessageVisibility(input) => &mut input.queue_url,
+            Action::ChangeMessageVisibilityBatch(input) => &mut input.queue_url,
+            Action::TagQueue(input) => &mut input.queue_url,
+            Action::UntagQueue(input) => &mut input.queue_url,
+            Action::ListDeadLetterSourceQueues(input) => &mut input.queue_url,
+            Action::CreateQueue(_)
+            | Action::GetQueueUrl(_)
+            | Action::ListQueues(_)
+            | Action::StartMessageMoveTask(_)
+            | Action::CancelMessageMoveTask(_)
+            | Action::ListMessageMoveTasks(_) => return None,
+        })
+    }
+}

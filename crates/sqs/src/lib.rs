@@ -1,0 +1,41 @@
+//! The voice `sqs`: both protocols of Amazon SQS over HTTP, JSON 1.0 and
+//! Query, for SDKs that are told this server as their endpoint.
+//!
+//! What comes is read into an [`Action`], checked, asked of the shards through
+//! the door, and answered in the words of the protocol it came in. Sockets,
+//! TLS and limits are those of `quintet-web`. Source: the service's model of
+//! 2012-11-05, and `docs/voices/sqs.md` for what differs on purpose.
+
+#![warn(clippy::cast_possible_truncation)]
+
+mod ask;
+mod batch;
+mod digest;
+mod fault;
+mod form;
+mod handle;
+mod input;
+mod message;
+mod moves;
+mod names;
+mod once;
+mod policy;
+mod queue;
+mod queues;
+mod receive;
+mod reply;
+mod request;
+mod send;
+mod settle;
+pub mod sign;
+mod value;
+mod voice;
+mod whole;
+mod xml;
+
+pub use fault::{Fault, Shape};
+pub use handle::Secrets;
+pub use input::Action;
+pub use request::{Asked, Head, Nowhere, Protocol, read};
+pub use sign::Keys;
+pub use voice::{FileSettings, Options, Sqs};

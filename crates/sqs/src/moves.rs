@@ -1,0 +1,375 @@
+//! Moves of dead letters back to where they came from: durable, in a tag of
+//! the queue they are moved out of, so they go on after a restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quintet_engine::{Command, Filter, ListState, Name, Outcome, Overrides, Sweep, SweepAct, Tags};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::ask::{Asker, Guest, unexpected};
+use crate::fault::{Fault, Shape};
+use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask};
+use crate::names;
+use crate::queue::TASKS;
+use crate::queues::{Listed, listed};
+use crate::reply::{self, Reply};
+use crate::voice::{Sqs, Visit, stopped};
+
+/// Messages of a step.
+const STEP: u64 = 100;
+/// Moves of a queue that are remembered.
+const KEPT: usize = 10;
+/// Messages a second at most, where a rate is given.
+const RATE_MAX: i64 = 500;
+/// How long a move rests between two steps: it takes the processors from nobody.
+const REST: Duration = Duration::from_millis(4);
+
+/// A move, as it is stored.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct Task {
+    id: String,
+    status: Status,
+    /// The name of a queue; without one each goes to where it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<u32>,
+    moved: u64,
+    all: u64,
+    /// By the wall clock.
+    started_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Status {
+    Running,
+    Completed,
+    Cancelled,
+    Failed,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Status::Running => "RUNNING",
+            Status::Completed => "COMPLETED",
+            Status::Cancelled => "CANCELLED",
+            Status::Failed => "FAILED",
+        }
+    }
+}
+
+fn no_source() -> Fault {
+    Fault::new(
+        Shape::ResourceNotFound,
+        "The resource that you specified for the SourceArn parameter doesn't exist.",
+    )
+}
+
+fn named(arn: &Option<String>) -> Result<&str, Fault> {
+    let arn = arn.as_deref().filter(|arn| !arn.is_empty());
+    let arn = arn.ok_or_else(|| Fault::missing("SourceArn"))?;
+    names::of_arn(arn).ok_or_else(no_source)
+}
+
+/// The moves out of a queue, the oldest first.
+async fn tasks(asker: &Asker, queue: &Name) -> Result<Vec<Task>, Fault> {
+    let setup = match asker.setup(queue).await {
+        Ok(setup) => setup,
+        Err(fault) if fault.shape == Shape::QueueDoesNotExist => return Err(no_source()),
+        Err(fault) => return Err(fault),
+    };
+    let stored = setup.settings.tags.get(TASKS);
+    Ok(stored
+        .and_then(|stored| serde_json::from_slice(stored).ok())
+        .unwrap_or_default())
+}
+
+async fn store(asker: &Asker, queue: &Name, tasks: &[Task]) -> Result<(), Fault> {
+    let from = tasks.len().saturating_sub(KEPT);
+    let stored =
+        serde_json::to_vec(&tasks[from..]).map_err(|error| Fault::internal(error.to_string()))?;
+    let mut tags = Tags::default();
+    tags.set(TASKS, Some(&stored));
+    let overrides = Overrides {
+        tags: Some(tags),
+        ..Overrides::default()
+    };
+    let command = Command::Configure {
+        queue: queue.clone(),
+        overrides: Some(Box::new(overrides)),
+    };
+    asker.ask(command).await.map(drop)
+}
+
+impl Sqs {
+    fn task_handle(&self, task: &Task, source: &str) -> String {
+        let arn = self.place.arn(source);
+        let handle = serde_json::json!({"taskId": task.id, "sourceArn": arn});
+        STANDARD.encode(handle.to_string())
+    }
+
+    pub(crate) async fn start_move(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: StartMessageMoveTask,
+    ) -> Result<Reply, Fault> {
+        let source = named(&input.source_arn)?.to_owned();
+        let rate = match &input.max_number_of_messages_per_second {
+            None => None,
+            Some(given) => {
+                let rate = given
+                    .within(1, RATE_MAX)
+                    .and_then(|rate| u32::try_from(rate).ok());
+                Some(rate.ok_or_else(|| {
+                    Fault::value(
+                        given,
+                        "MaxNumberOfMessagesPerSecond",
+                        "MaxNumberOfMessagesPerSecond must be an integer between 1 and 500.",
+                    )
+                })?)
+            }
+        };
+        let queue = Name::new(source.as_bytes());
+        let asker = &visit.asker;
+        // One begins at a time: two would not see each other.
+        let _begins = self.moves.lock().await;
+        let mut there = tasks(asker, &queue).await?;
+        let sources = Listed {
+            dead_letter: Some(queue.clone()),
+            max: 1,
+            ..Listed::default()
+        };
+        if listed(&asker.as_server(), sources).await?.is_empty() {
+            return Err(Fault::parameter(
+                "Source queue must be configured as a Dead Letter Queue.",
+            ));
+        }
+        let to = match input
+            .destination_arn
+            .as_deref()
+            .filter(|arn| !arn.is_empty())
+        {
+            None => None,
+            Some(arn) => {
+                let absent = || {
+                    Fault::new(
+                        Shape::ResourceNotFound,
+                        "The resource that you specified for the DestinationArn parameter doesn't \
+                         exist.",
+                    )
+                };
+                let name = names::of_arn(arn).ok_or_else(absent)?;
+                let numbers = asker.as_server().numbers(&Name::new(name.as_bytes())).await;
+                numbers.map_err(|_| absent())?;
+                Some(name.to_owned())
+            }
+        };
+        if there.iter().any(|task| task.status == Status::Running) {
+            return Err(Fault::parameter(
+                "There is already a task running. Only one active task is allowed for a source \
+                 queue arn at a given time.",
+            ));
+        }
+        let all = asker.as_server().numbers(&queue).await?.gauges.ready;
+        let task = Task {
+            id: self.next_id(),
+            status: Status::Running,
+            to,
+            rate,
+            moved: 0,
+            all,
+            started_ms: self.door.wall().0,
+            failure: None,
+        };
+        let handle = self.task_handle(&task, &source);
+        there.push(task.clone());
+        store(asker, &queue, &there).await?;
+        tokio::spawn(Arc::clone(self).run_move(source, task));
+        Ok(Reply::TaskBegun(handle))
+    }
+
+    pub(crate) async fn cancel_move(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: CancelMessageMoveTask,
+    ) -> Result<Reply, Fault> {
+        let handle = input
+            .task_handle
+            .as_deref()
+            .filter(|handle| !handle.is_empty());
+        let handle = handle.ok_or_else(|| Fault::missing("TaskHandle"))?;
+        let read = STANDARD.decode(handle).ok();
+        let read = read.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        let part = |name: &str| Some(read.as_ref()?.get(name)?.as_str()?.to_owned());
+        let (Some(id), Some(arn)) = (part("taskId"), part("sourceArn")) else {
+            return Err(Fault::parameter(
+                "Value for parameter TaskHandle is invalid.",
+            ));
+        };
+        let source = names::of_arn(&arn).ok_or_else(no_source)?;
+        let queue = Name::new(source.as_bytes());
+        let _begins = self.moves.lock().await;
+        let mut there = tasks(&visit.asker, &queue).await?;
+        let running = |task: &&mut Task| task.id == id && task.status == Status::Running;
+        let Some(task) = there.iter_mut().find(running) else {
+            return Err(Fault::new(Shape::ResourceNotFound, "Task does not exist."));
+        };
+        task.status = Status::Cancelled;
+        let moved = task.moved;
+        store(&visit.asker, &queue, &there).await?;
+        Ok(Reply::TaskCancelled(moved))
+    }
+
+    pub(crate) async fn list_moves(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: ListMessageMoveTasks,
+    ) -> Result<Reply, Fault> {
+        let source = named(&input.source_arn)?;
+        let most = match &input.max_results {
+            None => 1,
+            Some(given) => given
+                .within(1, 10)
+                .and_then(|n| usize::try_from(n).ok())
+                .ok_or_else(|| {
+                    Fault::value(
+                        given,
+                        "MaxResults",
+                        "MaxResults must be an integer between 1 and 10.",
+                    )
+                })?,
+        };
+        let there = tasks(&visit.asker, &Name::new(source.as_bytes())).await?;
+        let newest = there.iter().rev().take(most);
+        let told = newest.map(|task| reply::Task {
+            handle: (task.status == Status::Running).then(|| self.task_handle(task, source)),
+            status: task.status.word(),
+            source: self.place.arn(source),
+            destination: task.to.as_deref().map(|name| self.place.arn(name)),
+            per_second: task.rate,
+            moved: task.moved,
+            to_move: Some(task.all),
+            failure: task.failure.clone(),
+            started_ms: task.started_ms,
+        });
+        Ok(Reply::Tasks(told.collect()))
+    }
+
+    /// Goes on with the moves that ran when the server stopped.
+    pub(crate) fn resume_moves(self: Arc<Self>) {
+        tokio::spawn(async move {
+            let guest = Guest::new(&self.door);
+            let asker = self.asker(&guest);
+            let Ok(names) = listed(&asker, Listed::default()).await else {
+                return;
+            };
+            for name in names {
+                let there = tasks(&asker, &Name::new(name.as_bytes())).await;
+                let there = there.unwrap_or_default();
+                if let Some(task) = there
+                    .into_iter()
+                    .find(|task| task.status == Status::Running)
+                {
+                    tokio::spawn(Arc::clone(&self).run_move(name, task));
+                }
+            }
+        });
+    }
+
+    /// Moves until all are moved, somebody cancels it, or the server stops.
+    async fn run_move(self: Arc<Self>, source: String, mut task: Task) {
+        let guest = Guest::new(&self.door);
+        let asker = self.asker(&guest);
+        let queue = Name::new(source.as_bytes());
+        let mut stops = self.stopping();
+        while task.status == Status::Running {
+            let began = Instant::now();
+            let (step, rest) = match task.rate {
+                None => (STEP, REST),
+                Some(rate) => (u64::from(rate), Duration::from_secs(1)),
+            };
+            let step = step.min(task.all.saturating_sub(task.moved));
+            let came = match step {
+                0 => Ok(0),
+                step => move_some(&asker, &queue, task.to.as_deref(), step).await,
+            };
+            let _begins = self.moves.lock().await;
+            let mut there = match tasks(&asker, &queue).await {
+                Ok(there) => there,
+                // The queue is gone, and the move with it.
+                Err(_) => return,
+            };
+            let Some(stored) = there.iter_mut().find(|stored| stored.id == task.id) else {
+                return;
+            };
+            match came {
+                Ok(moved) => {
+                    stored.moved += moved;
+                    if stored.status == Status::Running
+                        && (moved < step || stored.moved >= stored.all)
+                    {
+                        stored.status = Status::Completed;
+                    }
+                }
+                Err(fault) if fault.shape == Shape::RequestThrottled => {}
+                Err(fault) => {
+                    stored.status = Status::Failed;
+                    stored.failure = Some(fault.shape.code().to_owned());
+                }
+            }
+            task = stored.clone();
+            if let Err(fault) = store(&asker, &queue, &there).await {
+                tracing::warn!("sqs: a move of messages is not kept: {}", fault.text);
+            }
+            drop(_begins);
+            if task.status == Status::Running {
+                tokio::select! {
+                    () = tokio::time::sleep_until(began + rest) => {}
+                    () = stopped(&mut stops) => return,
+                }
+            }
+        }
+    }
+}
+
+/// Moves so many of the oldest ready messages. Answers how many there were.
+async fn move_some(asker: &Asker, from: &Name, to: Option<&str>, max: u64) -> Result<u64, Fault> {
+    let queue = from.clone();
+    let to = to.map(|name| Name::new(name.as_bytes()));
+    if let Some(to) = &to {
+        asker.numbers(to).await?;
+    }
+    let act = SweepAct::Redrive { to };
+    let mut sweep = Sweep {
+        queue,
+        state: ListState::Ready,
+        filter: Filter::default(),
+        act,
+        after: None,
+        max: u32::try_from(max).unwrap_or(u32::MAX),
+    };
+    let mut moved = 0;
+    loop {
+        let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
+        else {
+            return Err(unexpected());
+        };
+        moved += swept.matched;
+        match swept.next {
+            Some(next) if moved < max => {
+                sweep.after = Some(next);
+                sweep.max = u32::try_from(max - moved).unwrap_or(u32::MAX);
+            }
+            _ => return Ok(moved),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Names of queues, their URLs and ARNs.
+
+use std::fmt::Write as _;
+
+use crate::fault::Fault;
+use crate::whole::Whole;
+
+/// What the name of a FIFO queue ends in.
+pub(crate) const FIFO: &str = ".fifo";
+/// Characters of a name at most.
+const NAME_MAX: usize = 80;
+/// The same where limits are open.
+const OPEN_NAME_MAX: usize = 1024;
+
+/// True if the name is one of a FIFO queue.
+pub(crate) fn is_fifo(name: &str) -> bool {
+    name.ends_with(FIFO)
+}
+
+/// True for a name that a queue of this voice can have.
+pub(crate) fn is_ours(name: &str, open: bool) -> bool {
+    let most = if open { OPEN_NAME_MAX } else { NAME_MAX };
+    let stem = name.strip_suffix(FIFO).unwrap_or(name);
+    (1..=most).contains(&name.len())
+        && !stem.is_empty()
+        && stem
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+/// Looks at the name of a queue to be made.
+///
+/// # Errors
+/// It cannot have that name.
+pub(crate) fn check(name: &str, fifo: bool, open: bool) -> Result<(), Fault> {
+    match (fifo, is_fifo(name)) {
+        (true, false) => Err(Fault::parameter(
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or \
+             underscores, must end with .fifo suffix and be 1 to 80 in length",
+        )),
+        (same, named) if same == named && is_ours(name, open) => Ok(()),
+        _ => Err(Fault::parameter(
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length",
+        )),
+    }
+}
+
+/// The name in the URL of a queue, or the bare name.
+pub(crate) fn of_url(url: &str) -> Option<&str> {
+    let path = match url.split_once("://") {
+        // A host alone names no queue.
+        Some((_, rest)) => rest.split_once('/')?.1,
+        None => url,
+    };
+    let mut parts = path.rsplit('/').filter(|part| !part.is_empty());
+    parts.next()
+}
+
+/// The name in the ARN of a queue: its sixth part, whatever the others are.
+pub(crate) fn of_arn(arn: &str) -> Option<&str> {
+    let mut parts = arn.splitn(6, ':');
+    if parts.next()? != "arn" {
+        return None;
+    }
+    parts.nth(4).filter(|name| !name.is_empty())
+}
+
+/// Where the queues of a listener are, as their names are told.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Twelve digits.
+    pub(crate) account: String,
+    pub(crate) region: String,
+    /// What URLs begin with; empty: `http://` and the host that was asked.
+    pub(crate) url: String,
+}
+
+impl Place {
+    /// The URL of a queue, for who has asked this host.
+    pub(crate) fn url(&self, host: &str, secure: bool, name: &str) -> String {
+        let account = &self.account;
+        match self.url.as_str() {
+            "" => {
+                let scheme = if secure { "https" } else { "http" };
+                format!("{scheme}://{host}/{account}/{name}")
+            }
+            url => format!("{}/{account}/{name}", url.trim_end_matches('/')),
+        }
+    }
+
+    /// The ARN of a queue.
+    pub(crate) fn arn(&self, name: &str) -> String {
+        format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
+    }
+}
+
+/// How many results a page has; `None`: it was not said.
+///
+/// # Errors
+/// Too few, or too many.
+pub(crate) fn page(max: &Option<Whole>) -> Result<Option<u32>, Fault> {
+    let Some(given) = max else { return Ok(None) };
+    let page = given
+        .within(1, 1000)
+        .and_then(|max| u32::try_from(max).ok());
+    match page {
+        Some(page) => Ok(Some(page)),
+        None => Err(Fault::value(
+            given,
+            "MaxResults",
+            "MaxResults must be an integer between 1 and 1000.",
+        )),
+    }
+}
+
+/// A number as so many hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _never = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Case 8.
+    #[test]
+    fn names_are_checked() {
+        let long = "a".repeat(80);
+        let fifo = format!("{}.fifo", "a".repeat(75));
+        for (name, is_fifo, good) in [
+            ("a", false, true),
+            ("a-b_C9", false, true),
+            (&long, false, true),
+            (&fifo, true, true),
+            ("a b", false, false),
+            ("a.b", false, false),
+            (&format!("{long}a"), false, false),
+            (&format!("a{fifo}"), true, false),
+            ("x.fifo", false, false),
+            ("x", true, false),
+            (".fifo", true, false),
+            ("ä", false, false),
+        ] {
+            assert_eq!(check(name, is_fifo, false).is_ok(), good, "{name}");
+        }
+        assert!(check(&"a".repeat(1024), false, true).is_ok());
+        assert!(check(&"a".repeat(1025), false, true).is_err());
+    }
+
+    /// Case 68.
+    #[test]
+    fn a_url_names_its_queue_whatever_its_host() {
+        for url in [
+            "q",
+            "http://other:1/999/q",
+            "http://h/000000000000/q/",
+            "https://sqs.us-east-1.amazonaws.com/000000000000/q",
+            "/0/q",
+        ] {
+            assert_eq!(of_url(url), Some("q"), "{url}");
+        }
+        assert_eq!(of_url("http://host"), None);
+        assert_eq!(of_url("http://host/"), None);
+        assert_eq!(of_arn("arn:aws:sqs:us-east-1:000000000000:q"), Some("q"));
+        assert_eq!(of_arn("arn:x:y:z:0:q.fifo"), Some("q.fifo"));
+        assert_eq!(of_arn("q"), None);
+        assert_eq!(of_arn("arn:aws:sqs:us-east-1:0:"), None);
+    }
+}

@@ -1,0 +1,562 @@
+//! Actions about queues themselves.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quintet_engine::{
+    Command, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal, StatsOf,
+    StatsReply, Sweep, SweepAct, Tags, WallAhead,
+};
+
+use crate::ask::{Asker, said, unexpected};
+use crate::fault::{Fault, Shape};
+use crate::input::{
+    AddPermission, CreateQueue, GetQueueAttributes, GetQueueUrl, ListDeadLetterSourceQueues,
+    ListQueues, OfQueue, RemovePermission, SetQueueAttributes, TagQueue, Texts, UntagQueue,
+};
+use crate::names;
+use crate::once::locked;
+use crate::policy;
+use crate::queue::{self, CHANGED, Changes, Seen};
+use crate::reply::Reply;
+use crate::request;
+use crate::voice::{Sqs, Visit};
+use crate::whole::Whole;
+
+/// Queues of a list whose length nobody gave.
+const LIST_MAX: usize = 1000;
+/// Times of queues that are remembered at most.
+const RECENT_MAX: usize = 100_000;
+
+/// How a queue is set up and what it holds.
+pub(crate) struct There {
+    pub(crate) setup: Box<QueueSetup>,
+    pub(crate) stats: QueueStats,
+}
+
+impl Sqs {
+    /// A queue as its attributes show it.
+    pub(crate) fn seen<'a>(&'a self, name: &'a str, of: &'a There) -> Seen<'a> {
+        let ahead = WallAhead::between(self.door.now(), self.door.wall());
+        let created_s = ahead.wall_at(of.stats.created).0 / 1000;
+        let changed = of.setup.settings.tags.get(CHANGED);
+        let changed = changed.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
+        let gauges = &of.stats.gauges;
+        Seen {
+            name,
+            settings: &of.setup.settings,
+            created_s,
+            changed_s: changed.map_or(created_s, |ms| (ms / 1000).max(created_s)),
+            ready: gauges.ready,
+            delayed: gauges.delayed,
+            reserved: gauges.reserved,
+            place: &self.place,
+        }
+    }
+
+    /// What there is to know of a queue.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    async fn whole(&self, asker: &Asker, name: &str) -> Result<There, Fault> {
+        let queue = Name::new(name.as_bytes());
+        Ok(There {
+            setup: asker.setup(&queue).await?,
+            stats: asker.numbers(&queue).await?,
+        })
+    }
+
+    fn url(&self, visit: &Visit, name: &str) -> String {
+        self.place.url(&visit.host, visit.secure, name)
+    }
+
+    /// Makes a queue with these changes to what a queue has of itself. True:
+    /// it was not there.
+    async fn make(&self, asker: &Asker, name: &str, changes: Changes) -> Result<bool, Fault> {
+        let queue = Name::new(name.as_bytes());
+        let mut overrides = queue::defaults(name, self.limits, &(self.file)(&queue));
+        overrides.merge(&changes.settings);
+        overrides.tags = (!changes.tags.is_empty()).then_some(changes.tags);
+        let create = Command::Create {
+            queue,
+            overrides: Box::new(overrides),
+        };
+        match asker.begin(create).outcome().await {
+            Outcome::Refused(Refusal::QueueExists) => Ok(false),
+            outcome => said(outcome).map(|_| true),
+        }
+    }
+
+    /// Makes a queue with what it has of itself, unless it is there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) async fn make_if_absent(&self, asker: &Asker, name: &str) -> Result<(), Fault> {
+        let queue = Name::new(name.as_bytes());
+        match asker.as_server().numbers(&queue).await {
+            Ok(_) => Ok(()),
+            Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
+                self.make(asker, name, Changes::default()).await.map(drop)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub(crate) async fn create_queue(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: CreateQueue,
+    ) -> Result<Reply, Fault> {
+        let name = input.queue_name.filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
+        let fifo = queue::asks_fifo(&input.attributes)?;
+        names::check(&name, fifo, self.limits.open)?;
+        let mut changes = queue::changes(&input.attributes, fifo, None, self.limits)?;
+        let tags = queue::check_tags(&name, &input.tags, &Tags::default())?;
+        changes.tags = tags.over(&changes.tags);
+        self.check_target(visit, &name, &changes).await?;
+        let queue = Name::new(name.as_bytes());
+        let wait = self.options.recreate_after;
+        if is_recent(&self.recent.deleted, &queue, wait) {
+            return Err(Fault::new(
+                Shape::QueueDeletedRecently,
+                format!(
+                    "You must wait {} seconds after deleting a queue before you can create \
+                     another with the same name.",
+                    wait.as_secs()
+                ),
+            ));
+        }
+        if self.make(&visit.asker, &name, changes).await? {
+            return Ok(Reply::Queue(self.url(visit, &name)));
+        }
+        let whole = self.whole(&visit.asker, &name).await?;
+        match self.seen(&name, &whole).differs(&input.attributes)? {
+            None => Ok(Reply::Queue(self.url(visit, &name))),
+            Some(attribute) => Err(Fault::new(
+                Shape::QueueNameExists,
+                format!(
+                    "A queue already exists with the same name and a different value for \
+                     attribute {attribute}"
+                ),
+            )),
+        }
+    }
+
+    /// Looks at the queue that dead letters are to go to.
+    async fn check_target(
+        &self,
+        visit: &Visit,
+        name: &str,
+        changes: &Changes,
+    ) -> Result<(), Fault> {
+        let Some((target, policy)) = &changes.redrive else {
+            return Ok(());
+        };
+        let queue = Name::new(target.as_bytes());
+        let setup = match visit.asker.as_server().setup(&queue).await {
+            Ok(setup) => setup,
+            Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
+                let reason = "Dead letter target does not exist.";
+                return Err(queue::target_wrong(policy, reason));
+            }
+            Err(fault) => return Err(fault),
+        };
+        if names::is_fifo(target) != names::is_fifo(name) {
+            let reason = "Dead-letter queue must be same type of queue as the source.";
+            return Err(queue::target_wrong(policy, reason));
+        }
+        match queue::lets(&setup.settings.tags, name) {
+            true => Ok(()),
+            false => Err(queue::target_wrong(
+                policy,
+                "Queue does not have permission to use the given dead letter target.",
+            )),
+        }
+    }
+
+    pub(crate) async fn queue_url(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: GetQueueUrl,
+    ) -> Result<Reply, Fault> {
+        let name = input.queue_name.filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
+        let queue = Name::new(name.as_bytes());
+        match visit.asker.numbers(&queue).await {
+            Ok(_) => {}
+            Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
+                names::check(&name, names::is_fifo(&name), self.limits.open)?;
+                self.make_if_absent(&visit.asker, &name).await?;
+            }
+            Err(fault) => return Err(fault),
+        }
+        Ok(Reply::Queue(self.url(visit, &name)))
+    }
+
+    pub(crate) async fn list_queues(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: ListQueues,
+    ) -> Result<Reply, Fault> {
+        let open = self.limits.open;
+        let wanted = Listed {
+            prefix: input.queue_name_prefix.unwrap_or_default(),
+            ..Listed::default()
+        };
+        let ours = move |name: &str| names::is_ours(name, open);
+        let (max, token) = (&input.max_results, input.next_token.as_deref());
+        self.page(visit, wanted, max, token, ours, false).await
+    }
+
+    pub(crate) async fn list_sources(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: ListDeadLetterSourceQueues,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let queue = Name::new(name.as_bytes());
+        visit.asker.numbers(&queue).await?;
+        let wanted = Listed {
+            dead_letter: Some(queue),
+            ..Listed::default()
+        };
+        let (max, token) = (&input.max_results, input.next_token.as_deref());
+        self.page(visit, wanted, max, token, |_| true, true).await
+    }
+
+    /// A page of a list of names.
+    async fn page(
+        &self,
+        visit: &Visit,
+        mut wanted: Listed,
+        max: &Option<Whole>,
+        token: Option<&str>,
+        fits: impl Fn(&str) -> bool,
+        sources: bool,
+    ) -> Result<Reply, Fault> {
+        let max = names::page(max)?;
+        if let Some(token) = token {
+            let after = URL_SAFE_NO_PAD.decode(token).ok();
+            let after = after.and_then(|bytes| String::from_utf8(bytes).ok());
+            let after = after.filter(|name| !name.is_empty());
+            wanted.after =
+                Some(after.ok_or_else(|| Fault::parameter("Invalid or expired next token."))?);
+        }
+        let most = max.map_or(LIST_MAX, |max| max as usize);
+        wanted.max = most + 1;
+        let mut names = listed_if(&visit.asker, wanted, fits).await?;
+        let more = names.len() > most;
+        names.truncate(most);
+        let next = names.last().filter(|_| more && max.is_some());
+        let next = next.map(|name| URL_SAFE_NO_PAD.encode(name));
+        let urls = names.iter().map(|name| self.url(visit, name)).collect();
+        Ok(Reply::Queues {
+            urls,
+            next,
+            sources,
+        })
+    }
+
+    pub(crate) async fn delete_queue(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: OfQueue,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let queue = Name::new(name.as_bytes());
+        visit.asker.as_server().numbers(&queue).await?;
+        visit.asker.ask(Command::Drop(queue.clone())).await?;
+        remember(&self.recent.deleted, &queue, self.options.recreate_after);
+        Ok(Reply::Done)
+    }
+
+    pub(crate) async fn purge_queue(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: OfQueue,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let queue = Name::new(name.as_bytes());
+        visit.asker.as_server().numbers(&queue).await?;
+        let interval = self.options.purge_interval;
+        if is_recent(&self.recent.purged, &queue, interval) {
+            return Err(Fault::new(
+                Shape::PurgeQueueInProgress,
+                format!(
+                    "Only one PurgeQueue operation on {name} is allowed every {} seconds.",
+                    interval.as_secs()
+                ),
+            ));
+        }
+        visit.asker.ask(Command::Flush(queue.clone())).await?;
+        self.purge_reserved(visit, &queue).await?;
+        remember(&self.recent.purged, &queue, interval);
+        Ok(Reply::Done)
+    }
+
+    /// Removes what is in flight, a slice after the other.
+    async fn purge_reserved(&self, visit: &Visit, queue: &Name) -> Result<(), Fault> {
+        let mut sweep = Sweep {
+            queue: queue.clone(),
+            state: ListState::Reserved,
+            filter: Filter::default(),
+            act: SweepAct::DeleteReserved,
+            after: None,
+            max: quintet_door::ACT_STEP,
+        };
+        loop {
+            let command = Command::Sweep(Box::new(sweep.clone()));
+            let Outcome::Swept(swept) = visit.asker.ask(command).await? else {
+                return Err(unexpected());
+            };
+            match swept.next {
+                Some(next) => sweep.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Sets up a queue that is there.
+    async fn configure(
+        &self,
+        visit: &Visit,
+        name: &str,
+        mut settings: Overrides,
+        tags: Tags,
+    ) -> Result<(), Fault> {
+        settings.tags = Some(tags);
+        let command = Command::Configure {
+            queue: Name::new(name.as_bytes()),
+            overrides: Some(Box::new(settings)),
+        };
+        visit.asker.ask(command).await.map(drop)
+    }
+
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: SetQueueAttributes,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let queue = Name::new(name.as_bytes());
+        let attributes: Texts = input
+            .attributes
+            .ok_or_else(|| Fault::missing("Attributes"))?;
+        let setup = visit.asker.setup(&queue).await?;
+        let fifo = names::is_fifo(name);
+        let there = &setup.settings.tags;
+        let mut changes = queue::changes(&attributes, fifo, Some(there), self.limits)?;
+        self.check_target(visit, name, &changes).await?;
+        let now = self.door.wall().0.to_string();
+        changes.tags.set(CHANGED, Some(now.as_bytes()));
+        self.configure(visit, name, changes.settings, changes.tags)
+            .await?;
+        Ok(Reply::Done)
+    }
+
+    pub(crate) async fn get_attributes(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: GetQueueAttributes,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let whole = self.whole(&visit.asker, name).await?;
+        let seen = self.seen(name, &whole);
+        Ok(Reply::Attributes(seen.values(&input.attribute_names.kept)?))
+    }
+
+    pub(crate) async fn tag_queue(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: TagQueue,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        if input.tags.count == 0 {
+            return Err(Fault::missing("Tags"));
+        }
+        let tags = queue::check_tags(name, &input.tags, &setup.settings.tags)?;
+        self.configure(visit, name, Overrides::default(), tags)
+            .await?;
+        Ok(Reply::Done)
+    }
+
+    pub(crate) async fn untag_queue(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: UntagQueue,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        if input.tag_keys.count == 0 {
+            return Err(Fault::parameter(
+                "Tag keys must be between 1 and 128 characters in length.",
+            ));
+        }
+        let mut tags = Tags::default();
+        for key in &input.tag_keys.kept {
+            if !key.starts_with("aws:") && setup.settings.tags.get(key.as_bytes()).is_some() {
+                tags.set(key.as_bytes(), None);
+            }
+        }
+        if !tags.is_empty() {
+            self.configure(visit, name, Overrides::default(), tags)
+                .await?;
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(crate) async fn list_tags(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: OfQueue,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        Ok(Reply::Tags(queue::tags_of_clients(&setup.settings.tags)))
+    }
+
+    pub(crate) async fn add_permission(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: AddPermission,
+        accounts: &[String],
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let label = label(&input.label)?;
+        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let there = queue::text(&setup.settings.tags, "Policy");
+        let arn = self.place.arn(name);
+        let policy = policy::add(there, &arn, label, accounts, &input.actions.kept)?;
+        self.set_policy(visit, name, Some(&policy)).await
+    }
+
+    pub(crate) async fn remove_permission(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: RemovePermission,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?;
+        let label = label(&input.label)?;
+        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let there = queue::text(&setup.settings.tags, "Policy");
+        let policy = policy::remove(there, &self.place.arn(name), label)?;
+        self.set_policy(visit, name, policy.as_deref()).await
+    }
+
+    async fn set_policy(
+        &self,
+        visit: &Visit,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Reply, Fault> {
+        let mut tags = Tags::default();
+        tags.set(&queue::tag("Policy"), policy.map(str::as_bytes));
+        self.configure(visit, name, Overrides::default(), tags)
+            .await?;
+        Ok(Reply::Done)
+    }
+}
+
+fn label(given: &Option<String>) -> Result<&str, Fault> {
+    match given.as_deref() {
+        None | Some("") => Err(Fault::missing("Label")),
+        Some(label) => Ok(label),
+    }
+}
+
+/// Which queues are listed.
+#[derive(Clone, Default)]
+pub(crate) struct Listed {
+    pub(crate) prefix: String,
+    /// Behind this name.
+    pub(crate) after: Option<String>,
+    /// Those whose dead letters go here.
+    pub(crate) dead_letter: Option<Name>,
+    /// As many at most; 0: all.
+    pub(crate) max: usize,
+}
+
+/// Names of queues, sorted.
+///
+/// # Errors
+/// As the shards say.
+pub(crate) async fn listed(asker: &Asker, wanted: Listed) -> Result<Vec<String>, Fault> {
+    listed_if(asker, wanted, |_| true).await
+}
+
+/// Names that are asked for of a shard at once.
+const NAMES_AT_ONCE: usize = 1000;
+
+async fn listed_if(
+    asker: &Asker,
+    wanted: Listed,
+    fits: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, Fault> {
+    let most = if wanted.max == 0 {
+        usize::MAX
+    } else {
+        wanted.max
+    };
+    let mut names = Vec::new();
+    let mut shard = 0;
+    loop {
+        let mut after = wanted.after.as_ref().map(|name| Name::new(name.as_bytes()));
+        let mut of_shard = 0;
+        let next_shard = loop {
+            let of = StatsOf::Names {
+                shard,
+                prefix: wanted.prefix.as_bytes().into(),
+                after,
+                dead_letter: wanted.dead_letter.clone(),
+                max: u32::try_from(most.min(NAMES_AT_ONCE)).unwrap_or(u32::MAX),
+            };
+            let StatsReply::Names(page) = asker.stats(of).await? else {
+                return Err(unexpected());
+            };
+            for name in page.names {
+                // Names of other voices may be no text.
+                if let Ok(name) = String::from_utf8(name.as_bytes().to_vec())
+                    && fits(&name)
+                {
+                    names.push(name);
+                    of_shard += 1;
+                }
+            }
+            after = page.next;
+            if after.is_none() || of_shard >= most {
+                break page.next_shard;
+            }
+        };
+        match next_shard {
+            Some(next) => shard = next,
+            None => break,
+        }
+    }
+    names.sort_unstable();
+    names.truncate(most);
+    Ok(names)
+}
+
+fn is_recent(times: &Mutex<HashMap<Name, Instant>>, queue: &Name, within: Duration) -> bool {
+    let times = locked(times);
+    let last = times.get(queue);
+    last.is_some_and(|last| last.elapsed() < within)
+}
+
+fn remember(times: &Mutex<HashMap<Name, Instant>>, queue: &Name, within: Duration) {
+    if within.is_zero() {
+        return;
+    }
+    let mut times = locked(times);
+    if times.len() >= RECENT_MAX {
+        times.retain(|_, last| last.elapsed() < within);
+    }
+    if times.len() < RECENT_MAX {
+        times.insert(queue.clone(), Instant::now());
+    }
+}

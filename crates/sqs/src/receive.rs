@@ -1,0 +1,365 @@
+//! ReceiveMessage.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quintet_engine::{
+    BackTo, Command, End, LeaseAsk, LeaseOwner, LeaseTime, Message, Name, Outcome, Take, Wait,
+    WallAhead,
+};
+
+use crate::ask::{said, unexpected};
+use crate::digest::{of_attributes, of_body};
+use crate::fault::{Fault, Shape};
+use crate::handle::Lease;
+use crate::input::ReceiveMessage;
+use crate::message::{self, DEDUP, SENDER, STORED, TRACE, TRACE_NAME};
+use crate::names;
+use crate::queue;
+use crate::reply::{Received, Reply, Valued};
+use crate::request;
+use crate::send::sequence;
+use crate::value::{Value, ValueKind};
+use crate::voice::{Done, Sqs, Undo, Visit, stopped};
+use crate::whole::Whole;
+
+/// Messages of an answer at most, as AWS has it.
+const MESSAGES_MAX: i64 = 10;
+const WAIT_MAX_S: i64 = 20;
+/// Seconds of a visibility timeout at most.
+pub(crate) const VISIBILITY_MAX_S: i64 = 43_200;
+/// Where limits are open.
+const OPEN_MESSAGES_MAX: i64 = 1000;
+const OPEN_WAIT_MAX_S: i64 = 3600;
+pub(crate) const OPEN_VISIBILITY_MAX_S: i64 = i64::MAX / 4000;
+
+/// The attribute of a message whose body SQS could not carry as it is.
+const ENCODING: &str = "Quintet.Encoding";
+/// What tells where a dead letter came from, and how often it had been tried there.
+const DEAD_FROM: &[u8] = b"dead_letter_queue";
+const DEAD_ATTEMPTS: &[u8] = b"dead_letter_attempts";
+
+/// What is asked for.
+struct Asked {
+    name: String,
+    max: u32,
+    time: LeaseTime,
+    /// ms; `None`: as the queue says.
+    wait_ms: Option<u64>,
+    /// Names of attributes.
+    system: Vec<String>,
+    of_user: Vec<String>,
+}
+
+fn within(
+    given: &Option<Whole>,
+    least: i64,
+    most: i64,
+    parameter: &str,
+    reason: &str,
+) -> Result<Option<u64>, Fault> {
+    let Some(given) = given else { return Ok(None) };
+    let number = given
+        .within(least, most)
+        .and_then(|n| u64::try_from(n).ok());
+    match number {
+        Some(number) => Ok(Some(number)),
+        None => Err(Fault::value(given, parameter, reason)),
+    }
+}
+
+impl Sqs {
+    fn asked(&self, input: ReceiveMessage) -> Result<Asked, Fault> {
+        let open = self.limits.open;
+        let most = |aws, wide| if open { wide } else { aws };
+        let name = request::queue(&input.queue_url)?.to_owned();
+        let max = within(
+            &input.max_number_of_messages,
+            1,
+            most(MESSAGES_MAX, OPEN_MESSAGES_MAX),
+            "MaxNumberOfMessages",
+            "Must be between 1 and 10, if provided.",
+        )?;
+        let wait = within(
+            &input.wait_time_seconds,
+            0,
+            most(WAIT_MAX_S, OPEN_WAIT_MAX_S),
+            "WaitTimeSeconds",
+            "Must be >= 0 and <= 20, if provided.",
+        )?;
+        let visibility = within(
+            &input.visibility_timeout,
+            0,
+            most(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S),
+            "VisibilityTimeout",
+            "Must be between 0 and 43200, if provided.",
+        )?;
+        if let Some(id) = &input.receive_request_attempt_id {
+            message::check_id(id, "ReceiveRequestAttemptId")?;
+        }
+        let mut system = input.attribute_names.kept;
+        system.extend(input.message_system_attribute_names.kept);
+        Ok(Asked {
+            name,
+            max: u32::try_from(max.unwrap_or(1)).unwrap_or(1),
+            time: match visibility {
+                None => LeaseTime::TtrOrDefault,
+                Some(0) => LeaseTime::Over,
+                Some(seconds) => LeaseTime::Fixed(seconds * 1000),
+            },
+            wait_ms: wait.map(|seconds| seconds * 1000),
+            system,
+            of_user: input.message_attribute_names.kept,
+        })
+    }
+
+    pub(crate) async fn receive(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: ReceiveMessage,
+    ) -> Result<Done, Fault> {
+        let asked = self.asked(input)?;
+        let queue = Name::new(asked.name.as_bytes());
+        if self.options.auto_create && names::is_ours(&asked.name, self.options.open) {
+            self.make_if_absent(&visit.asker, &asked.name).await?;
+        }
+        let mut take = Take {
+            queues: [queue.clone()].into_iter().collect(),
+            must_exist: true,
+            end: End::Oldest,
+            lease: Some(LeaseAsk {
+                owner: LeaseOwner::Time,
+                time: asked.time,
+                back_to: BackTo::Place,
+                held_max: 0,
+            }),
+            messages_max: asked.max,
+            body_max: Some(self.limits.message_bytes_max),
+            wait: asked
+                .wait_ms
+                .filter(|ms| *ms > 0)
+                .map_or(Wait::No, Wait::For),
+            ..Take::default()
+        };
+        let began = Instant::now();
+        let mut messages = self.take(visit, take.clone()).await?;
+        if messages.is_empty() && asked.wait_ms.is_none_or(|ms| ms == 0) {
+            let setup = visit.asker.as_server().setup(&queue).await?;
+            let wait = queue::text(&setup.settings.tags, "ReceiveMessageWaitTimeSeconds");
+            let wait = wait.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            if asked.wait_ms.is_none() && wait > 0 {
+                take.wait = Wait::For(wait * 1000);
+                messages = self.take(visit, take).await?;
+            } else if setup.settings.in_flight_max > 0
+                && !names::is_fifo(&asked.name)
+                && visit.asker.as_server().numbers(&queue).await?.limited
+            {
+                return Err(Fault::new(
+                    Shape::OverLimit,
+                    "The maximum number of in flight messages is reached.",
+                ));
+            }
+        }
+        let waited = match asked.wait_ms {
+            Some(0) => Duration::ZERO,
+            _ => began.elapsed(),
+        };
+        // Armed before anything can fail, or the client go.
+        let undo = (!messages.is_empty() && asked.time != LeaseTime::Over)
+            .then(|| Undo::new(&visit.asker, messages.clone()));
+        let mut received = Vec::with_capacity(messages.len());
+        for message in &messages {
+            received.push(self.received(visit, &asked, message).await?);
+        }
+        Ok(Done {
+            reply: Reply::Received(received),
+            waited,
+            undo,
+        })
+    }
+
+    /// Takes, and comes back empty when the server stops.
+    async fn take(&self, visit: &Visit, take: Take) -> Result<Vec<Message>, Fault> {
+        let waits = take.wait != Wait::No;
+        let mut coming = visit.asker.begin(Command::Take(take));
+        let mut stops = visit.stops.clone();
+        let outcome = match waits {
+            false => coming.outcome().await,
+            true => tokio::select! {
+                biased;
+                outcome = coming.outcome() => outcome,
+                () = stopped(&mut stops) => {
+                    // What it came to is told by the take itself.
+                    drop(visit.asker.begin(Command::StopWaiting));
+                    coming.outcome().await
+                }
+            },
+        };
+        match said(outcome)? {
+            Outcome::Messages(messages) => Ok(messages.into_vec()),
+            Outcome::Empty => Ok(Vec::new()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn received(
+        &self,
+        visit: &Visit,
+        asked: &Asked,
+        message: &Message,
+    ) -> Result<Received, Fault> {
+        let bytes = visit.asker.bytes(&message.body).await?;
+        let text = std::str::from_utf8(&bytes)
+            .ok()
+            .filter(|text| message::is_text(text));
+        let plain = text.is_some();
+        let body = text.map_or_else(|| STANDARD.encode(&bytes), str::to_owned);
+        let values = values(message, &asked.of_user, plain);
+        let sums = values.iter().map(|value| {
+            let of = Value {
+                data_type: &value.data_type,
+                bytes: &value.bytes,
+            };
+            (value.name.as_str(), of)
+        });
+        let lease = Lease {
+            id: message.id.0,
+            place: message.place(),
+            number: message.reserves,
+            epoch: self.epoch,
+        };
+        Ok(Received {
+            id: self.secrets.message_id(message.born().0),
+            handle: self.secrets.handle(&lease, &asked.name),
+            md5: of_body(body.as_bytes()),
+            md5_of_attributes: of_attributes(sums),
+            attributes: self.system(message, asked),
+            values,
+            body,
+        })
+    }
+
+    /// What is told of the message itself.
+    fn system(&self, message: &Message, asked: &Asked) -> Vec<(&'static str, String)> {
+        if asked.system.is_empty() {
+            return Vec::new();
+        }
+        let every = asked.system.iter().any(|name| name == "All");
+        let wants = |wanted: &str| every || asked.system.iter().any(|name| name == wanted);
+        let ahead = WallAhead::between(self.door.now(), self.door.wall());
+        let attr = |name: &[u8]| {
+            attr(message, name).and_then(|value| String::from_utf8(value.to_vec()).ok())
+        };
+        let fifo = names::is_fifo(&asked.name);
+        let key = message
+            .key()
+            .map(|key| String::from_utf8_lossy(key).into_owned());
+        let before: u64 = attr(DEAD_ATTEMPTS)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
+        let all = [
+            (
+                "ApproximateFirstReceiveTimestamp",
+                Some(ahead.wall_at(self.first(message)).0.to_string()),
+            ),
+            (
+                "ApproximateReceiveCount",
+                Some((u64::from(message.reserves) + before).to_string()),
+            ),
+            ("AWSTraceHeader", attr(TRACE)),
+            (
+                "DeadLetterQueueSourceArn",
+                attr(DEAD_FROM).map(|name| self.place.arn(&name)),
+            ),
+            ("MessageDeduplicationId", attr(DEDUP)),
+            ("MessageGroupId", key),
+            (
+                "SenderId",
+                Some(attr(SENDER).unwrap_or_else(|| self.place.account.clone())),
+            ),
+            (
+                "SentTimestamp",
+                Some(ahead.wall_at(message.created).0.to_string()),
+            ),
+            ("SequenceNumber", fifo.then(|| sequence(message.place()))),
+        ];
+        debug_assert!(all.iter().any(|(name, _)| *name == TRACE_NAME));
+        all.into_iter()
+            .filter(|(name, _)| wants(name))
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
+    /// When the message was leased for the first time, engine time.
+    fn first(&self, message: &Message) -> quintet_engine::Ms {
+        let first = message.extra.as_ref().map(|extra| extra.first_leased);
+        first
+            .filter(|first| first.0 > 0)
+            .unwrap_or_else(|| self.door.now())
+    }
+}
+
+fn attr<'a>(message: &'a Message, name: &[u8]) -> Option<&'a [u8]> {
+    let attrs = &message.extra.as_ref()?.attrs;
+    let (_, value) = attrs.iter().find(|(known, _)| **known == *name)?;
+    Some(value)
+}
+
+/// The attributes that were asked for, in the order of their names.
+fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
+    let attrs = message.extra.iter().flat_map(|extra| &extra.attrs);
+    let stored = attrs.filter_map(|(name, stored)| {
+        let name = std::str::from_utf8(name.strip_prefix(STORED)?).ok()?;
+        wants(wanted, name).then_some(())?;
+        let value = Value::of_stored(stored)?;
+        Some(Valued {
+            name: name.to_owned(),
+            data_type: value.data_type.to_owned(),
+            kind: value.kind(),
+            bytes: value.bytes.to_vec(),
+        })
+    });
+    let encoding = (!plain).then(|| Valued {
+        name: ENCODING.to_owned(),
+        data_type: "String".to_owned(),
+        kind: ValueKind::String,
+        bytes: b"base64".to_vec(),
+    });
+    let mut values: Vec<Valued> = stored.chain(encoding).collect();
+    values.sort_by(|a, b| a.name.cmp(&b.name));
+    values
+}
+
+/// True if the attribute of this name is asked for.
+fn wants(wanted: &[String], name: &str) -> bool {
+    wanted.iter().any(|wanted| match wanted.as_str() {
+        "All" | ".*" | "*" => true,
+        wanted => match wanted.strip_suffix(".*") {
+            Some(prefix) => name.starts_with(prefix),
+            None => wanted == name,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Case 19.
+    #[test]
+    fn attributes_are_chosen_by_name_and_by_prefix() {
+        let of = |wanted: &[&str], name: &str| {
+            let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+            wants(&wanted, name)
+        };
+        assert!(of(&["Hello"], "Hello") && !of(&["Hello"], "Help.Me"));
+        assert!(of(&["Hel.*"], "Hello") && of(&["Hel.*"], "Help.Me"));
+        assert!(!of(&["Hel.*"], "General"));
+        for every in ["All", ".*", "*"] {
+            assert!(of(&[every], "General"), "{every}");
+        }
+        assert!(!of(&[], "x") && !of(&["zz"], "x"));
+    }
+}

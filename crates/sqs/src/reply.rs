@@ -1,0 +1,672 @@
+//! Replies, and how each protocol writes them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::fault::Fault;
+use crate::request::Protocol;
+use crate::value::ValueKind;
+use crate::xml::Xml;
+
+/// What is answered.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Reply {
+    /// Done, and nothing to tell.
+    Done,
+    /// The URL of a queue.
+    Queue(String),
+    /// Those of some.
+    Queues {
+        urls: Vec<String>,
+        next: Option<String>,
+        /// Told also if there are none, and with a small letter.
+        sources: bool,
+    },
+    /// A queue's, by name.
+    Attributes(Vec<(&'static str, String)>),
+    Tags(Vec<(String, String)>),
+    Sent(Box<Sent>),
+    /// What became of each entry of a batch, and how its protocol calls one.
+    SentBatch(Vec<(String, Box<Sent>)>, Vec<Failed>),
+    Received(Vec<Received>),
+    /// The kind of the batch, what was done and what was not.
+    Batch(&'static str, Vec<String>, Vec<Failed>),
+    TaskBegun(String),
+    TaskCancelled(u64),
+    Tasks(Vec<Task>),
+}
+
+/// A message that was put.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) id: String,
+    pub(crate) md5: String,
+    pub(crate) md5_of_attributes: Option<String>,
+    pub(crate) md5_of_system: Option<String>,
+    pub(crate) sequence: Option<String>,
+}
+
+/// An entry of a batch that was refused.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Failed {
+    pub(crate) id: String,
+    pub(crate) fault: Fault,
+}
+
+/// A message that is handed out.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) id: String,
+    pub(crate) handle: String,
+    pub(crate) md5: String,
+    pub(crate) body: String,
+    pub(crate) attributes: Vec<(&'static str, String)>,
+    pub(crate) md5_of_attributes: Option<String>,
+    pub(crate) values: Vec<Valued>,
+}
+
+/// An attribute of a message that is handed out.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Valued {
+    pub(crate) name: String,
+    pub(crate) data_type: String,
+    pub(crate) kind: ValueKind,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A move of messages back to where they came from.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Task {
+    pub(crate) handle: Option<String>,
+    pub(crate) status: &'static str,
+    pub(crate) source: String,
+    pub(crate) destination: Option<String>,
+    pub(crate) per_second: Option<u32>,
+    pub(crate) moved: u64,
+    pub(crate) to_move: Option<u64>,
+    pub(crate) failure: Option<String>,
+    pub(crate) started_ms: u64,
+}
+
+/// A reply, written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    /// `x-amzn-query-error`.
+    pub(crate) error: Option<String>,
+    pub(crate) body: Vec<u8>,
+}
+
+const JSON: &str = "application/x-amz-json-1.0";
+const XML: &str = "text/xml";
+
+/// Writes a reply to an action; `request` is the request's id.
+pub(crate) fn write(protocol: Protocol, action: &str, request: &str, reply: &Reply) -> Written {
+    let (content_type, body) = match protocol {
+        Protocol::Json => (JSON, json_of(reply)),
+        Protocol::Query => (XML, xml_of(action, request, reply).into_bytes()),
+    };
+    Written {
+        status: 200,
+        content_type,
+        error: None,
+        body,
+    }
+}
+
+/// Writes a refusal.
+pub(crate) fn refuse(protocol: Protocol, request: &str, fault: &Fault) -> Written {
+    let who = match fault.shape.is_sender() {
+        true => "Sender",
+        false => "Receiver",
+    };
+    match protocol {
+        Protocol::Json => {
+            let (space, name) = (fault.shape.namespace(), fault.shape.name());
+            let text = json!(fault.text);
+            Written {
+                status: fault.json_status(),
+                content_type: JSON,
+                error: Some(format!("{};{who}", fault.shape.code())),
+                body: format!("{{\"__type\":\"{space}#{name}\",\"message\":{text}}}").into_bytes(),
+            }
+        }
+        Protocol::Query => {
+            let mut xml = Xml::new();
+            xml.root("ErrorResponse").open("Error");
+            xml.text("Type", who)
+                .text("Code", fault.shape.code())
+                .text("Message", &fault.query_text());
+            xml.put_detail().close("Error");
+            xml.text("RequestId", request).close("ErrorResponse");
+            Written {
+                status: fault.query_status(),
+                content_type: XML,
+                error: None,
+                body: xml.finish().into_bytes(),
+            }
+        }
+    }
+}
+
+/// Writes members one after the other: what is absent is left out.
+struct Members {
+    out: Vec<u8>,
+    first: bool,
+}
+
+impl Members {
+    fn begin(out: Vec<u8>) -> Self {
+        let mut out = out;
+        out.push(b'{');
+        Self { out, first: true }
+    }
+
+    fn name(&mut self, name: &str) {
+        if !std::mem::take(&mut self.first) {
+            self.out.push(b',');
+        }
+        string(&mut self.out, name);
+        self.out.push(b':');
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.name(name);
+        string(&mut self.out, text);
+    }
+
+    fn text_if(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(name, text);
+        }
+    }
+
+    fn value(&mut self, name: &str, value: &Value) {
+        self.name(name);
+        self.out.extend_from_slice(value.to_string().as_bytes());
+    }
+
+    fn list<T>(&mut self, name: &str, of: &[T], mut each: impl FnMut(&mut Members, &T)) {
+        if of.is_empty() {
+            return;
+        }
+        self.name(name);
+        self.out.push(b'[');
+        for (number, one) in of.iter().enumerate() {
+            if number > 0 {
+                self.out.push(b',');
+            }
+            let mut members = Members::begin(std::mem::take(&mut self.out));
+            each(&mut members, one);
+            self.out = members.finish();
+        }
+        self.out.push(b']');
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.out.push(b'}');
+        self.out
+    }
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    // A string has nothing that cannot be written, and a vector takes all.
+    let _never = serde_json::to_writer(out, text);
+}
+
+fn texts_of<'a>(of: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
+    let members: Map<String, Value> = of
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), Value::from(text)))
+        .collect();
+    Value::Object(members)
+}
+
+fn sent_json(members: &mut Members, sent: &Sent) {
+    members.text_if("MD5OfMessageAttributes", sent.md5_of_attributes.as_deref());
+    members.text("MD5OfMessageBody", &sent.md5);
+    members.text_if(
+        "MD5OfMessageSystemAttributes",
+        sent.md5_of_system.as_deref(),
+    );
+    members.text("MessageId", &sent.id);
+    members.text_if("SequenceNumber", sent.sequence.as_deref());
+}
+
+fn failed_json(members: &mut Members, failed: &[Failed]) {
+    members.list("Failed", failed, |members, failed| {
+        members.text("Id", &failed.id);
+        members.value("SenderFault", &failed.fault.shape.is_sender().into());
+        members.text("Code", failed.fault.shape.code());
+        members.text("Message", &failed.fault.text);
+    });
+}
+
+fn json_of(reply: &Reply) -> Vec<u8> {
+    let mut members = Members::begin(Vec::with_capacity(256));
+    match reply {
+        Reply::Done => {}
+        Reply::Queue(url) => members.text("QueueUrl", url),
+        Reply::Queues {
+            urls,
+            next,
+            sources,
+        } => {
+            match sources {
+                true => members.value("queueUrls", &json!(urls)),
+                false if urls.is_empty() => {}
+                false => members.value("QueueUrls", &json!(urls)),
+            }
+            members.text_if("NextToken", next.as_deref());
+        }
+        Reply::Attributes(of) => {
+            if !of.is_empty() {
+                let texts = of.iter().map(|(name, text)| (*name, text.as_str()));
+                members.value("Attributes", &texts_of(texts));
+            }
+        }
+        Reply::Tags(of) => {
+            if !of.is_empty() {
+                let texts = of.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+                members.value("Tags", &texts_of(texts));
+            }
+        }
+        Reply::Sent(sent) => sent_json(&mut members, sent),
+        Reply::SentBatch(sent, failed) => {
+            members.list("Successful", sent, |members, (id, sent)| {
+                members.text("Id", id);
+                sent_json(members, sent);
+            });
+            failed_json(&mut members, failed);
+        }
+        Reply::Batch(_, done, failed) => {
+            members.list("Successful", done, |members, id| members.text("Id", id));
+            failed_json(&mut members, failed);
+        }
+        Reply::Received(messages) => members.list("Messages", messages, received_json),
+        Reply::TaskBegun(handle) => members.text("TaskHandle", handle),
+        Reply::TaskCancelled(moved) => {
+            members.value("ApproximateNumberOfMessagesMoved", &(*moved).into());
+        }
+        Reply::Tasks(tasks) => members.list("Results", tasks, task_json),
+    }
+    members.finish()
+}
+
+fn received_json(members: &mut Members, message: &Received) {
+    members.text("MessageId", &message.id);
+    members.text("ReceiptHandle", &message.handle);
+    members.text("MD5OfBody", &message.md5);
+    members.text("Body", &message.body);
+    if !message.attributes.is_empty() {
+        let texts = message.attributes.iter();
+        let texts = texts.map(|(name, text)| (*name, text.as_str()));
+        members.value("Attributes", &texts_of(texts));
+    }
+    members.text_if(
+        "MD5OfMessageAttributes",
+        message.md5_of_attributes.as_deref(),
+    );
+    if !message.values.is_empty() {
+        let values: Map<String, Value> = message
+            .values
+            .iter()
+            .map(|value| {
+                let (member, text) = value.told();
+                let value_of = json!({member: text, "DataType": value.data_type});
+                (value.name.clone(), value_of)
+            })
+            .collect();
+        members.value("MessageAttributes", &Value::Object(values));
+    }
+}
+
+impl Valued {
+    /// The member that holds it, and how it is told there.
+    fn told(&self) -> (&'static str, String) {
+        match self.kind {
+            ValueKind::Binary => ("BinaryValue", STANDARD.encode(&self.bytes)),
+            ValueKind::String | ValueKind::Number => (
+                "StringValue",
+                String::from_utf8_lossy(&self.bytes).into_owned(),
+            ),
+        }
+    }
+}
+
+fn task_json(members: &mut Members, task: &Task) {
+    members.text_if("TaskHandle", task.handle.as_deref());
+    members.text("Status", task.status);
+    members.text("SourceArn", &task.source);
+    members.text_if("DestinationArn", task.destination.as_deref());
+    if let Some(rate) = task.per_second {
+        members.value("MaxNumberOfMessagesPerSecond", &rate.into());
+    }
+    members.value("ApproximateNumberOfMessagesMoved", &task.moved.into());
+    if let Some(to_move) = task.to_move {
+        members.value("ApproximateNumberOfMessagesToMove", &to_move.into());
+    }
+    members.text_if("FailureReason", task.failure.as_deref());
+    members.value("StartedTimestamp", &task.started_ms.into());
+}
+
+/// Actions whose reply has no result.
+const WITHOUT_RESULT: &[&str] = &[
+    "AddPermission",
+    "ChangeMessageVisibility",
+    "DeleteMessage",
+    "DeleteQueue",
+    "PurgeQueue",
+    "RemovePermission",
+    "SetQueueAttributes",
+    "TagQueue",
+    "UntagQueue",
+];
+
+fn xml_of(action: &str, request: &str, reply: &Reply) -> String {
+    let (response, result) = (format!("{action}Response"), format!("{action}Result"));
+    let mut xml = Xml::new();
+    xml.root(&response);
+    if !WITHOUT_RESULT.contains(&action) {
+        xml.open(&result);
+        result_xml(&mut xml, reply);
+        xml.close(&result);
+    }
+    xml.open("ResponseMetadata")
+        .text("RequestId", request)
+        .close("ResponseMetadata")
+        .close(&response);
+    xml.finish()
+}
+
+fn pairs_xml<'a>(
+    xml: &mut Xml,
+    element: &str,
+    key: &str,
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) {
+    for (name, text) in pairs {
+        xml.open(element);
+        xml.text(key, name).text("Value", text).close(element);
+    }
+}
+
+fn sent_xml(xml: &mut Xml, sent: &Sent) {
+    xml.text("MessageId", &sent.id)
+        .text("MD5OfMessageBody", &sent.md5)
+        .text_if("MD5OfMessageAttributes", sent.md5_of_attributes.as_deref())
+        .text_if(
+            "MD5OfMessageSystemAttributes",
+            sent.md5_of_system.as_deref(),
+        )
+        .text_if("SequenceNumber", sent.sequence.as_deref());
+}
+
+fn failed_xml(xml: &mut Xml, failed: &[Failed]) {
+    for failed in failed {
+        let sender = failed.fault.shape.is_sender().to_string();
+        xml.open("BatchResultErrorEntry")
+            .text("Id", &failed.id)
+            .text("SenderFault", &sender)
+            .text("Code", failed.fault.shape.code())
+            .text("Message", &failed.fault.query_text())
+            .close("BatchResultErrorEntry");
+    }
+}
+
+fn result_xml(xml: &mut Xml, reply: &Reply) {
+    match reply {
+        Reply::Done => {}
+        Reply::Queue(url) => {
+            xml.text("QueueUrl", url);
+        }
+        Reply::Queues { urls, next, .. } => {
+            for url in urls {
+                xml.text("QueueUrl", url);
+            }
+            xml.text_if("NextToken", next.as_deref());
+        }
+        Reply::Attributes(of) => {
+            let texts = of.iter().map(|(name, text)| (*name, text.as_str()));
+            pairs_xml(xml, "Attribute", "Name", texts);
+        }
+        Reply::Tags(of) => {
+            let texts = of.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+            pairs_xml(xml, "Tag", "Key", texts);
+        }
+        Reply::Sent(sent) => sent_xml(xml, sent),
+        Reply::SentBatch(sent, failed) => {
+            for (id, sent) in sent {
+                xml.open("SendMessageBatchResultEntry").text("Id", id);
+                sent_xml(xml, sent);
+                xml.close("SendMessageBatchResultEntry");
+            }
+            failed_xml(xml, failed);
+        }
+        Reply::Batch(element, done, failed) => {
+            for id in done {
+                xml.open(element).text("Id", id).close(element);
+            }
+            failed_xml(xml, failed);
+        }
+        Reply::Received(messages) => {
+            for message in messages {
+                received_xml(xml, message);
+            }
+        }
+        Reply::TaskBegun(handle) => {
+            xml.text("TaskHandle", handle);
+        }
+        Reply::TaskCancelled(moved) => {
+            xml.text("ApproximateNumberOfMessagesMoved", &moved.to_string());
+        }
+        Reply::Tasks(tasks) => {
+            for task in tasks {
+                task_xml(xml, task);
+            }
+        }
+    }
+}
+
+fn received_xml(xml: &mut Xml, message: &Received) {
+    xml.open("Message")
+        .text("MessageId", &message.id)
+        .text("ReceiptHandle", &message.handle)
+        .text("MD5OfBody", &message.md5)
+        .text("Body", &message.body);
+    let texts = message.attributes.iter();
+    let texts = texts.map(|(name, text)| (*name, text.as_str()));
+    pairs_xml(xml, "Attribute", "Name", texts);
+    xml.text_if(
+        "MD5OfMessageAttributes",
+        message.md5_of_attributes.as_deref(),
+    );
+    for value in &message.values {
+        let (member, text) = value.told();
+        xml.open("MessageAttribute")
+            .text("Name", &value.name)
+            .open("Value")
+            .text(member, &text)
+            .text("DataType", &value.data_type)
+            .close("Value")
+            .close("MessageAttribute");
+    }
+    xml.close("Message");
+}
+
+fn task_xml(xml: &mut Xml, task: &Task) {
+    xml.open("ListMessageMoveTasksResultEntry")
+        .text_if("TaskHandle", task.handle.as_deref())
+        .text("Status", task.status)
+        .text("SourceArn", &task.source)
+        .text_if("DestinationArn", task.destination.as_deref());
+    if let Some(rate) = task.per_second {
+        xml.text("MaxNumberOfMessagesPerSecond", &rate.to_string());
+    }
+    xml.text("ApproximateNumberOfMessagesMoved", &task.moved.to_string());
+    if let Some(to_move) = task.to_move {
+        xml.text("ApproximateNumberOfMessagesToMove", &to_move.to_string());
+    }
+    xml.text_if("FailureReason", task.failure.as_deref())
+        .text("StartedTimestamp", &task.started_ms.to_string())
+        .close("ListMessageMoveTasksResultEntry");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(reply: &Reply) -> String {
+        let written = write(Protocol::Json, "X", "id", reply);
+        assert_eq!((written.status, written.content_type), (200, JSON));
+        String::from_utf8(written.body).expect("text")
+    }
+
+    fn xml(action: &str, reply: &Reply) -> String {
+        let written = write(Protocol::Query, action, "id", reply);
+        assert_eq!((written.status, written.content_type), (200, XML));
+        String::from_utf8(written.body).expect("text")
+    }
+
+    /// Cases 1 to 4.
+    #[test]
+    fn replies_and_refusals_are_byte_exact() {
+        let url = "http://H/000000000000/q".to_owned();
+        let queue = Reply::Queue(url);
+        assert_eq!(json(&queue), "{\"QueueUrl\":\"http://H/000000000000/q\"}");
+        assert_eq!(
+            xml("CreateQueue", &queue),
+            "<?xml version=\"1.0\"?><CreateQueueResponse \
+             xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><CreateQueueResult>\
+             <QueueUrl>http://H/000000000000/q</QueueUrl></CreateQueueResult><ResponseMetadata>\
+             <RequestId>id</RequestId></ResponseMetadata></CreateQueueResponse>"
+        );
+        let refused = refuse(Protocol::Json, "id", &Fault::no_queue());
+        assert_eq!(refused.status, 400);
+        assert_eq!(
+            refused.error.as_deref(),
+            Some("AWS.SimpleQueueService.NonExistentQueue;Sender")
+        );
+        assert_eq!(
+            refused.body,
+            b"{\"__type\":\"com.amazonaws.sqs#QueueDoesNotExist\",\
+              \"message\":\"The specified queue does not exist.\"}"
+        );
+        let refused = refuse(Protocol::Query, "id", &Fault::no_queue());
+        assert_eq!(
+            String::from_utf8(refused.body).expect("text"),
+            "<?xml version=\"1.0\"?><ErrorResponse \
+             xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><Error><Type>Sender</Type>\
+             <Code>AWS.SimpleQueueService.NonExistentQueue</Code><Message>The specified queue does \
+             not exist for this wsdl version.</Message><Detail/></Error><RequestId>id</RequestId>\
+             </ErrorResponse>"
+        );
+        let handle = refuse(Protocol::Query, "id", &Fault::handle("x"));
+        assert_eq!(handle.status, 404);
+        let ours = refuse(Protocol::Json, "id", &Fault::internal("x"));
+        assert_eq!(ours.error.as_deref(), Some("InternalFailure;Receiver"));
+        assert_eq!(
+            xml("DeleteMessage", &Reply::Done).matches("Result").count(),
+            0
+        );
+        assert_eq!(json(&Reply::Done), "{}");
+    }
+
+    #[test]
+    fn what_is_empty_is_left_out() {
+        let none = Reply::Queues {
+            urls: Vec::new(),
+            next: None,
+            sources: false,
+        };
+        assert_eq!(json(&none), "{}");
+        let sources = Reply::Queues {
+            urls: Vec::new(),
+            next: None,
+            sources: true,
+        };
+        assert_eq!(json(&sources), "{\"queueUrls\":[]}");
+        for empty in [
+            Reply::Received(Vec::new()),
+            Reply::Attributes(Vec::new()),
+            Reply::Tags(Vec::new()),
+        ] {
+            assert_eq!(json(&empty), "{}");
+        }
+        assert!(
+            xml("ReceiveMessage", &Reply::Received(Vec::new()))
+                .contains("<ReceiveMessageResult></ReceiveMessageResult>")
+        );
+    }
+
+    /// Cases 17, 26 and 27.
+    #[test]
+    fn batches_tell_what_became_of_each() {
+        let sent = Box::new(Sent {
+            id: "i".to_owned(),
+            md5: "m".to_owned(),
+            ..Sent::default()
+        });
+        assert_eq!(
+            json(&Reply::Sent(sent.clone())),
+            "{\"MD5OfMessageBody\":\"m\",\"MessageId\":\"i\"}"
+        );
+        let failed = Failed {
+            id: "2".to_owned(),
+            fault: crate::message::too_long(1024, true),
+        };
+        let batch = Reply::SentBatch(vec![("1".to_owned(), sent)], vec![failed]);
+        assert_eq!(
+            json(&batch),
+            "{\"Successful\":[{\"Id\":\"1\",\"MD5OfMessageBody\":\"m\",\"MessageId\":\"i\"}],\
+             \"Failed\":[{\"Id\":\"2\",\"SenderFault\":true,\"Code\":\"InvalidParameterValue\",\
+             \"Message\":\"One or more parameters cannot be validated. Reason: Message must be \
+             shorter than 1024 bytes.\"}]}"
+        );
+        let text = xml("SendMessageBatch", &batch);
+        assert!(
+            text.contains("<BatchResultErrorEntry><Id>2</Id><SenderFault>true</SenderFault>"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn messages_have_their_attributes_in_both_forms() {
+        let message = Received {
+            id: "i".to_owned(),
+            handle: "h".to_owned(),
+            md5: "m".to_owned(),
+            body: "a<\r".to_owned(),
+            attributes: vec![("SentTimestamp", "1".to_owned())],
+            md5_of_attributes: Some("s".to_owned()),
+            values: vec![Valued {
+                name: "n".to_owned(),
+                data_type: "Binary.x".to_owned(),
+                kind: ValueKind::Binary,
+                bytes: vec![0, 255],
+            }],
+        };
+        let reply = Reply::Received(vec![message]);
+        assert_eq!(
+            json(&reply),
+            "{\"Messages\":[{\"MessageId\":\"i\",\"ReceiptHandle\":\"h\",\"MD5OfBody\":\"m\",\
+             \"Body\":\"a<\\r\",\"Attributes\":{\"SentTimestamp\":\"1\"},\
+             \"MD5OfMessageAttributes\":\"s\",\
+             \"MessageAttributes\":{\"n\":{\"BinaryValue\":\"AP8=\",\"DataType\":\"Binary.x\"}}}]}"
+        );
+        let text = xml("ReceiveMessage", &reply);
+        assert!(
+            text.contains("<Body>a&lt;&#13;</Body><Attribute><Name>SentTimestamp</Name>"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "<MessageAttribute><Name>n</Name><Value><BinaryValue>AP8=</BinaryValue>\
+             <DataType>Binary.x</DataType></Value></MessageAttribute>"
+            ),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! SendMessage and SendMessageBatch.
+
+use std::sync::Arc;
+
+use quintet_engine::{
+    Command, Dedupe, Expiry, Name, OnRepeat, Outcome, Put, PutMore, QueueSetup, Scope, Tags, When,
+};
+use ring::digest;
+
+use crate::ask::{Asker, said, unexpected};
+use crate::batch;
+use crate::digest::of_body;
+use crate::fault::{Fault, Shape};
+use crate::input::{SendEntry, SendMessage, SendMessageBatch};
+use crate::message::{self, SENDER, Sent, Way};
+use crate::names;
+use crate::once::Stored;
+use crate::queue;
+use crate::reply::{self, Failed, Reply};
+use crate::request;
+use crate::voice::{Sqs, Visit};
+
+/// How SDKs call an entry.
+const ENTRY: &str = "SendMessageBatchRequestEntry";
+/// For so long a FIFO queue knows a message that is sent again, ms.
+const DEDUPE_MS: u64 = 300_000;
+
+/// The number of a message in its queue, as FIFO queues tell it.
+pub(crate) fn sequence(place: i64) -> String {
+    format!("1{:019}", place.max(0))
+}
+
+/// What a FIFO queue asks of a message.
+struct Fifo {
+    by_content: bool,
+    by_group: bool,
+}
+
+impl Fifo {
+    fn of(tags: &Tags) -> Self {
+        Self {
+            by_content: queue::text(tags, "ContentBasedDeduplication") == Some("true"),
+            by_group: queue::text(tags, "DeduplicationScope") == Some("messageGroup"),
+        }
+    }
+
+    /// By what a message is known again.
+    fn dedupe(&self, sent: &Sent) -> Result<Dedupe, Fault> {
+        let id = match (&sent.dedup, self.by_content) {
+            (Some(id), _) => id.clone(),
+            (None, true) => {
+                let sum = digest::digest(&digest::SHA256, sent.body.as_bytes());
+                names::hex(sum.as_ref())
+            }
+            (None, false) => {
+                return Err(Fault::parameter(
+                    "The queue should either have ContentBasedDeduplication enabled or \
+                     MessageDeduplicationId provided explicitly",
+                ));
+            }
+        };
+        let group = sent.group.as_deref().unwrap_or_default();
+        let id = match self.by_group {
+            true => {
+                let len = u8::try_from(group.len()).unwrap_or(u8::MAX);
+                [&[len], group.as_bytes(), id.as_bytes()].concat()
+            }
+            false => id.into_bytes(),
+        };
+        Ok(Dedupe {
+            id: id.into(),
+            window_ms: Some(DEDUPE_MS),
+            scope: Some(Scope::Window),
+            on_repeat: Some(OnRepeat::First),
+        })
+    }
+}
+
+/// A message on its way, and what is told of it once it is put.
+struct Going {
+    put: Put,
+    told: reply::Sent,
+}
+
+impl Sqs {
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: SendMessage,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?.to_owned();
+        let fifo = names::is_fifo(&name);
+        let way = Way {
+            fifo,
+            in_batch: false,
+            trace: visit.trace.as_deref(),
+        };
+        let sent = message::check(input.into(), way, self.limits)?;
+        if fifo && sent.group.is_none() {
+            return Err(Fault::missing("MessageGroupId"));
+        }
+        let setup = self.setup_if_needed(visit, &name, fifo, [&sent]).await?;
+        let going = self.going(visit, &name, sent, setup.as_deref(), false)?;
+        let going = going.map_err(|failed| failed.fault)?;
+        let (puts, tolds) = (vec![going.put], going.told);
+        let stored = self.put(visit, &name, puts).await?;
+        let [came] = &*stored else {
+            return Err(unexpected());
+        };
+        let id = came.clone()?;
+        Ok(Reply::Sent(Box::new(self.told(tolds, id, fifo))))
+    }
+
+    pub(crate) async fn send_batch(
+        self: &Arc<Self>,
+        visit: &Visit,
+        input: SendMessageBatch,
+    ) -> Result<Reply, Fault> {
+        let name = request::queue(&input.queue_url)?.to_owned();
+        batch::check(&input.entries, ENTRY, self.limits.open, |entry| &entry.id)?;
+        let fifo = names::is_fifo(&name);
+        let way = Way {
+            fifo,
+            in_batch: true,
+            trace: visit.trace.as_deref(),
+        };
+        let mut failed = Vec::new();
+        let mut good: Vec<(String, Sent)> = Vec::new();
+        let mut bytes = 0;
+        for entry in input.entries.kept {
+            let id = entry.id.clone().unwrap_or_default();
+            bytes += given_bytes(&entry);
+            match message::check(entry, way, self.limits) {
+                Ok(sent) => good.push((id, sent)),
+                Err(fault) => failed.push(Failed { id, fault }),
+            }
+        }
+        batch::check_bytes(bytes, self.limits.message_bytes_max)?;
+        if fifo && good.iter().any(|(_, sent)| sent.group.is_none()) {
+            return Err(Fault::parameter(
+                "The request must contain the parameter MessageGroupId.",
+            ));
+        }
+        let sents = good.iter().map(|(_, sent)| sent);
+        let setup = self.setup_if_needed(visit, &name, fifo, sents).await?;
+        let (mut ids, mut puts, mut tolds) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, sent) in good {
+            match self.going(visit, &name, sent, setup.as_deref(), true)? {
+                Ok(going) => {
+                    ids.push(id);
+                    puts.push(going.put);
+                    tolds.push(going.told);
+                }
+                Err(too_long) => failed.push(Failed { id, ..too_long }),
+            }
+        }
+        let mut sent = Vec::new();
+        if !puts.is_empty() {
+            let stored = self.put(visit, &name, puts).await?;
+            for ((id, told), came) in ids.into_iter().zip(tolds).zip(stored.iter()) {
+                match came {
+                    Ok(number) => sent.push((id, Box::new(self.told(told, *number, fifo)))),
+                    Err(fault) => failed.push(Failed {
+                        id,
+                        fault: fault.clone(),
+                    }),
+                }
+            }
+        }
+        Ok(Reply::SentBatch(sent, failed))
+    }
+
+    /// How the queue is set up, if a message has to be measured by it, or its rules be known.
+    async fn setup_if_needed<'a>(
+        &self,
+        visit: &Visit,
+        name: &str,
+        fifo: bool,
+        sents: impl IntoIterator<Item = &'a Sent>,
+    ) -> Result<Option<Box<QueueSetup>>, Fault> {
+        // A body alone is measured by the shard.
+        let measured = |sent: &Sent| sent.bytes > sent.body.len() as u64;
+        if !fifo && !sents.into_iter().any(measured) {
+            return Ok(None);
+        }
+        let queue = Name::new(name.as_bytes());
+        match visit.asker.as_server().setup(&queue).await {
+            Ok(setup) => Ok(Some(setup)),
+            Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// A put of a message; the inner error is its own, the outer one of the whole request.
+    fn going(
+        &self,
+        visit: &Visit,
+        name: &str,
+        mut sent: Sent,
+        setup: Option<&QueueSetup>,
+        in_batch: bool,
+    ) -> Result<Result<Going, Failed>, Fault> {
+        if let Some(setup) = setup
+            && sent.bytes > setup.settings.message_bytes_max
+        {
+            let fault = message::too_long(setup.settings.message_bytes_max, in_batch);
+            return Ok(Err(Failed {
+                id: String::new(),
+                fault,
+            }));
+        }
+        let told = reply::Sent {
+            id: String::new(),
+            md5: of_body(sent.body.as_bytes()),
+            md5_of_attributes: sent.md5_of_attributes.take(),
+            md5_of_system: sent.md5_of_system.take(),
+            sequence: None,
+        };
+        let dedupe = match names::is_fifo(name) {
+            true => {
+                let none = Tags::default();
+                let tags = setup.map_or(&none, |setup| &setup.settings.tags);
+                Some(Fifo::of(tags).dedupe(&sent)?)
+            }
+            false => None,
+        };
+        let mut attrs = std::mem::take(&mut sent.attributes);
+        if let Some(key) = &visit.key {
+            attrs.push((SENDER.into(), key.as_bytes().into()));
+        }
+        let plain = sent.group.is_none() && dedupe.is_none() && attrs.is_empty();
+        let more = (!plain).then(|| {
+            Box::new(PutMore {
+                key: sent.group.as_deref().map(|group| group.as_bytes().into()),
+                attrs,
+                dedupe,
+                ..PutMore::default()
+            })
+        });
+        let put = Put {
+            must_exist: !self.options.auto_create,
+            due: match sent.delay_s {
+                None => When::Default,
+                Some(0) => When::Now,
+                Some(seconds) => When::In(seconds.saturating_mul(1000)),
+            },
+            expires: Expiry::Default,
+            more,
+            ..Put::new(
+                Name::new(name.as_bytes()),
+                quintet_engine::Body::new(sent.body.as_bytes()),
+            )
+        };
+        Ok(Ok(Going { put, told }))
+    }
+
+    /// Puts messages, or tells what came of that before.
+    async fn put(
+        self: &Arc<Self>,
+        visit: &Visit,
+        name: &str,
+        puts: Vec<Put>,
+    ) -> Result<Stored, Fault> {
+        let asker = visit.asker.clone();
+        let in_batch = puts.len() > 1;
+        let make = (self.options.auto_create && names::is_ours(name, self.options.open))
+            .then(|| Arc::clone(self));
+        let queue = name.to_owned();
+        let put = async move {
+            if let Some(own) = make {
+                own.make_if_absent(&asker, &queue).await?;
+            }
+            put_all(&asker, puts, in_batch).await
+        };
+        match visit.call {
+            Some(call) => self.once.run(call, put).await,
+            None => put.await,
+        }
+    }
+
+    fn told(&self, mut told: reply::Sent, id: u64, fifo: bool) -> reply::Sent {
+        told.id = self.secrets.message_id(id);
+        told.sequence = fifo.then(|| sequence(i64::try_from(id).unwrap_or(i64::MAX)));
+        told
+    }
+}
+
+/// Bytes of a message that may be refused for other reasons.
+fn given_bytes(entry: &SendEntry) -> u64 {
+    let body = entry.message_body.as_ref().map_or(0, String::len);
+    let attributes = entry.message_attributes.kept.iter().map(|(name, value)| {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let blob = value.binary_value.as_ref().map_or(0, |blob| blob.0.len());
+        name.len() + text(&value.data_type) + text(&value.string_value) + blob
+    });
+    (body + attributes.sum::<usize>()) as u64
+}
+
+async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<Stored, Fault> {
+    for put in &mut puts {
+        if let Some(bytes) = put.body.as_small()
+            && bytes.len() > 64 << 10
+            && let Ok(text) = String::from_utf8(bytes.to_vec())
+        {
+            put.body = asker.store(&put.queue, text).await?;
+        }
+    }
+    let queue = puts
+        .first()
+        .map(|put| put.queue.clone())
+        .unwrap_or_default();
+    if puts.len() > 1 {
+        // All at once, unless one of them is refused.
+        let all = asker.begin(Command::PutMany(puts.clone())).outcome().await;
+        if let Outcome::PutMany(ids) = all {
+            return Ok(ids.into_iter().map(|id| Ok(id.0)).collect());
+        }
+    }
+    let mut coming: Vec<_> = puts
+        .into_iter()
+        .map(|put| asker.begin(Command::Put(put)))
+        .collect();
+    let mut stored = Vec::with_capacity(coming.len());
+    for came in &mut coming {
+        let came = match said(came.outcome().await) {
+            Ok(Outcome::Put { id, .. }) => Ok(id.0),
+            Ok(_) => Err(unexpected()),
+            Err(fault) => Err(of_queue(asker, &queue, fault, in_batch).await),
+        };
+        stored.push(came);
+    }
+    // A queue that is not there is no matter of one message.
+    let absent = |came: &Result<u64, Fault>| {
+        came.as_ref()
+            .is_err_and(|fault| fault.shape == Shape::QueueDoesNotExist)
+    };
+    if stored.iter().all(absent) || !in_batch {
+        if let Some(Err(fault)) = stored.first() {
+            return Err(fault.clone());
+        }
+    }
+    Ok(stored.into())
+}
+
+/// A refusal in the words of the queue: how long a message may be there.
+async fn of_queue(asker: &Asker, queue: &Name, fault: Fault, in_batch: bool) -> Fault {
+    if fault.text != quintet_engine::Refusal::MessageTooLarge.text() {
+        return fault;
+    }
+    match asker.as_server().setup(queue).await {
+        Ok(setup) => message::too_long(setup.settings.message_bytes_max, in_batch),
+        Err(fault) => fault,
+    }
+}
