@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
+use crate::http::LinksByVoice;
 use anyhow::{Result, bail};
 use quintet_door::{ClusterSeen, NodeOrder};
 use quintet_host::{Layout, Opened, Owner};
 use quintet_log::LogError;
 use quintet_scripts::Blobs;
 use quintet_tls::Secure;
-use quintet_web::Links;
 
 use crate::config::Config;
 use crate::metrics::ClusterNumbers;
@@ -89,7 +89,7 @@ impl Node {
         match self.0 {}
     }
 
-    pub(crate) fn serves(&self, _: &Arc<Server>, _: Option<Links>) {
+    pub(crate) fn serves(&self, _: &Arc<Server>, _: LinksByVoice) {
         match self.0 {}
     }
 

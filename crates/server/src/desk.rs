@@ -16,8 +16,8 @@ use quintet_door::{
     OnOutcome, Order, Rates, Reloads, Setting, StoreError, TellCron, TellCrons, Visit, WorkerAct,
 };
 use quintet_engine::{
-    Body, Caller, Command, Delivery, Handed, LargeBody, Ms, Name, Outcome, Party, Principal,
-    QueueSetup,
+    Body, Caller, Command, Delivery, Handed, LargeBody, Message, Ms, Name, Outcome, Party,
+    Principal, QueueSetup,
 };
 use quintet_hooks::{Decided as Hooked, Who};
 use quintet_host::{Decided, Need, PartyKey, Post as _, Reached, SLOTS_MAX, locked};
@@ -236,6 +236,11 @@ impl Door for ServerDoor {
             }
         }
         self.0.decide_at_desk(caller, command, reply);
+    }
+
+    fn restore(&self, party: Party, messages: Vec<Message>) {
+        let caller = Caller::server(party);
+        self.0.core.visit(|access| access.restore(caller, messages));
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result, anyhow};
 use quintet_door::{ByteBudget, Door};
 use quintet_scripts::Rq;
 use quintet_tls::Secure;
-use quintet_web::{Gate, Limits, Links, Logins, Settings, Site, Socket, User, Web};
+use quintet_web::{Gate, Limits, Links, Logins, Serve, Settings, Site, Socket, User, Web};
 use quintet_wire::{OptionSpec, Options, Value};
 
 use crate::config::{Address, Listen, parse_duration_ms};
 use crate::http_counts::HttpCounts;
 use crate::io::Bound;
-use crate::server::bind;
+use crate::sockets::bind;
 
 /// Its name in the configuration.
 pub(crate) const NAME: &str = "http";
@@ -103,6 +103,9 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
         help: "in this time a request's head, a form, or a piece of an attachment has to arrive, and a piece of a reply to be taken",
     },
 ];
+
+/// The ways in for clients that come through other nodes, by voice.
+pub(crate) type LinksByVoice = Vec<(&'static str, Links)>;
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -268,13 +271,11 @@ impl Running {
                 Address::Tcp(_) => Socket::Tcp(bound.duplicate()?.into()),
                 Address::Unix(_) => Socket::Unix(bound.duplicate()?.into()),
             };
-            sites.push((
-                socket,
-                Site::new(settings, Arc::clone(rq), Arc::clone(door)),
-            ));
+            let site: Arc<dyn Serve> = Site::new(settings, Arc::clone(rq), Arc::clone(door));
+            sites.push((socket, site));
             kept.push(bound);
         }
-        let web = Web::start(sites).context("cannot serve http")?;
+        let web = Web::start(NAME, sites).context("cannot serve http")?;
         Ok(Self { web, _bound: kept })
     }
 

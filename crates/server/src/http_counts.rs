@@ -12,8 +12,9 @@ use crate::http;
 use crate::io::Family;
 use crate::metrics::{Point, Spread};
 
-/// Counts of all HTTP listeners.
+/// Counts of all listeners of HTTP, or of a voice over it.
 pub(crate) struct HttpCounts {
+    voice: &'static str,
     /// Event streams.
     pub(crate) streams: Arc<StreamCounts>,
     /// Connections.
@@ -27,9 +28,19 @@ pub(crate) struct HttpCounts {
 
 impl HttpCounts {
     pub(crate) fn new() -> Arc<Self> {
+        Self::of(http::NAME, Arc::default())
+    }
+
+    /// Those of another voice, whose connections are kept count of together with these.
+    pub(crate) fn beside(http: &Self, voice: &'static str) -> Arc<Self> {
+        Self::of(voice, Arc::clone(&http.clients))
+    }
+
+    fn of(voice: &'static str, clients: Arc<Clients>) -> Arc<Self> {
         Arc::new(Self {
+            voice,
             streams: Arc::default(),
-            clients: Arc::default(),
+            clients,
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
             served: AtomicBool::new(false),
             statuses: Mutex::default(),
@@ -56,7 +67,7 @@ impl HttpCounts {
         let served = self.served.load(Ordering::Relaxed);
         let families = Family::ALL.into_iter().filter(move |_| served);
         families.map(|family| {
-            let labels = vec![http::NAME.into(), family.name().into()];
+            let labels = vec![self.voice.into(), family.name().into()];
             (labels, self.latencies[family as usize].read())
         })
     }

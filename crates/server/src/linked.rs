@@ -8,7 +8,7 @@ use quintet_host::locked;
 use quintet_tls::Identity;
 use quintet_web::{Connected, Linked, Links};
 
-use crate::http;
+use crate::http::LinksByVoice;
 use crate::io::{Arrival, Mail, Origin, Way};
 use crate::quotas::Meter;
 use crate::server::Server;
@@ -18,18 +18,25 @@ pub(crate) struct Linking {
     server: Arc<Server>,
     /// Links show certificates, or never leave this machine.
     certified: bool,
-    /// HTTP's, if it is served.
-    http: Option<Links>,
+    /// Those of voices over HTTP.
+    http: LinksByVoice,
 }
 
 impl Linking {
-    pub(crate) fn new(server: Arc<Server>, http: Option<Links>) -> Self {
+    pub(crate) fn new(server: Arc<Server>, http: LinksByVoice) -> Self {
         let certified = !locked(&server.config).cluster.link_insecure;
         Self {
             server,
             certified,
             http,
         }
+    }
+
+    /// The way in, if it is a voice over HTTP.
+    fn links(&self, splice: &Splice) -> Option<&Links> {
+        let mut voices = self.http.iter();
+        let (_, links) = voices.find(|(voice, _)| *voice == splice.voice)?;
+        Some(links)
     }
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
@@ -42,12 +49,9 @@ impl Linking {
 
 impl Intake for Linking {
     fn admits(&self, splice: &Splice) -> Result<(), String> {
-        let there = match splice.voice == http::NAME {
-            true => {
-                let site = usize::from(splice.nth);
-                self.http.as_ref().is_some_and(|links| links.has(site))
-            }
-            false => self.listener(splice).is_some(),
+        let there = match self.links(splice) {
+            Some(links) => links.has(usize::from(splice.nth)),
+            None => self.listener(splice).is_some(),
         };
         if there {
             return Ok(());
@@ -62,21 +66,19 @@ impl Intake for Linking {
 
     fn take(&self, client: Client) {
         let Client { stream, splice } = client;
-        if splice.voice == http::NAME {
+        if let Some(links) = self.links(&splice) {
             let stream = match stream {
                 Stream::Tcp(stream) => Connected::Tcp(stream),
                 Stream::Unix(stream) => Connected::Unix(stream),
             };
             let identity = identity(&splice).filter(|_| self.certified);
             let peer = splice.peer;
-            if let Some(links) = &self.http {
-                let linked = Linked {
-                    stream,
-                    peer,
-                    identity,
-                };
-                links.take(usize::from(splice.nth), linked);
-            }
+            let linked = Linked {
+                stream,
+                peer,
+                identity,
+            };
+            links.take(usize::from(splice.nth), linked);
             return;
         }
         let Some(listener) = self.listener(&splice) else {

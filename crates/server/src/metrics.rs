@@ -224,7 +224,7 @@ metrics! {
     Gauge "queues" ("queues") "Queues there are."
         = |r| r.shard.queues;
     Gauge "http_connections" ("http_connections")
-        "Connections of HTTP open now, event streams among them." = |r| r.server.http.clients.count();
+        "Connections of HTTP and SQS open now, event streams among them." = |r| r.server.http.clients.count();
     Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
         = |r| r.server.http.streams.open();
     Counter "event_streams_refused_total" ("event_streams_refused")
@@ -466,6 +466,8 @@ metrics! {
         =; ["voice", "family"] |r| r.server.latencies();
     Counter "http_replies_total" ("http_replies_{}_{}") "Replies over HTTP, by what was asked for and status."
         =; ["family", "status"] |r| r.server.http.statuses();
+    Counter "sqs_replies_total" ("sqs_replies_{}_{}") "Replies to clients of SQS, by what was asked for and status."
+        =; ["family", "status"] |r| r.server.sqs.statuses();
     Counter "voice_counts_total" ("{}_{}") "What voices count, each under names of its own."
         =; ["voice", "what"] |r| r.server.voice_counters();
     Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."

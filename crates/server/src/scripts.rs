@@ -10,12 +10,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_door::Door;
 use quintet_host::locked;
 use quintet_scripts::{Limits, Options, QueueConfig, ROUTER, Rq};
-use quintet_web::{Links, Logins};
+use quintet_web::Logins;
 
 use crate::config::Config;
 use crate::desk::ServerDoor;
-use crate::http;
+use crate::http::{self, LinksByVoice};
 use crate::server::Server;
+use crate::sqs;
 use crate::trust::HttpGate;
 
 /// The hidden subcommand that becomes a script.
@@ -33,6 +34,7 @@ pub(crate) struct Scripts {
     door: Arc<dyn Door>,
     rq: Option<Arc<Rq>>,
     http: Option<http::Running>,
+    sqs: Option<sqs::Running>,
     options: Options,
 }
 
@@ -45,12 +47,16 @@ fn logins(server: &Arc<Server>) -> Logins {
 }
 
 impl Scripts {
-    /// Starts HTTP if there is a listener, and scripts if there is HTTP, a
+    /// Starts HTTP and SQS if there are listeners, and scripts if there is HTTP, a
     /// queue with one, or a directory of an earlier start.
     ///
     /// # Errors
     /// The directory of scripts cannot be made, or the system has no threads.
-    pub(crate) fn start(server: &Arc<Server>, open: Vec<http::Open>) -> Result<Self> {
+    pub(crate) fn start(
+        server: &Arc<Server>,
+        open: Vec<http::Open>,
+        sqs: Vec<sqs::Open>,
+    ) -> Result<Self> {
         let door: Arc<dyn Door> = Arc::new(ServerDoor(Arc::clone(server)));
         let mut options = options(&locked(&server.config), &open);
         options.blobs = server.node.as_ref().map(|node| node.blobs());
@@ -58,8 +64,12 @@ impl Scripts {
             door,
             rq: None,
             http: None,
+            sqs: None,
             options,
         };
+        if !sqs.is_empty() {
+            scripts.sqs = Some(sqs::Running::start(sqs, server, &scripts.door)?);
+        }
         let config = locked(&server.config).clone();
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
             return Ok(scripts);
@@ -85,8 +95,10 @@ impl Scripts {
     }
 
     /// The way in for clients of HTTP that come through other nodes.
-    pub(crate) fn links(&self) -> Option<Links> {
-        self.http.as_ref().map(http::Running::links)
+    pub(crate) fn links(&self) -> LinksByVoice {
+        let http = self.http.as_ref().map(|http| (http::NAME, http.links()));
+        let sqs = self.sqs.as_ref().map(|sqs| (sqs::NAME, sqs.links()));
+        http.into_iter().chain(sqs).collect()
     }
 
     /// Goes by what the configuration and the folders of queues say now.
@@ -106,11 +118,12 @@ impl Scripts {
         }
     }
 
-    /// Ends requests, then scripts. False if HTTP had failed.
+    /// Ends requests, then scripts. False if HTTP or SQS had failed.
     pub(crate) fn stop(self, server: &Server) -> bool {
         let grace = server.limits.stop_wait_ms.load(Ordering::Relaxed);
         let grace = Duration::from_millis(grace);
-        let whole = self.http.is_none_or(|http| http.stop(grace));
+        let whole = self.sqs.is_none_or(|sqs| sqs.stop(grace));
+        let whole = self.http.is_none_or(|http| http.stop(grace)) && whole;
         if let Some(rq) = self.rq {
             rq.stop();
         }

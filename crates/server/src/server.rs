@@ -28,10 +28,11 @@ use crate::http_counts::HttpCounts;
 use crate::io::{Bound, Guests, IoThread, Mail, Mailbox, ThreadCounts, WAKE};
 use crate::quotas::Quotas;
 use crate::scripts::Scripts;
+use crate::sockets::{bind, restrict};
 use crate::spans::Tracing;
 use crate::tls::{Tls, Watch};
 use crate::trust::Trust;
-use crate::{admin, again, http, logging, modes, notify, scripts, watchdog};
+use crate::{admin, again, http, logging, modes, notify, scripts, sqs, watchdog};
 
 /// What all threads share.
 pub(crate) struct Server {
@@ -46,6 +47,8 @@ pub(crate) struct Server {
     pub(crate) crons: Crons,
     /// What HTTP is told to have done.
     pub(crate) http: Arc<HttpCounts>,
+    /// Those of SQS, whose connections are among HTTP's.
+    pub(crate) sqs: Arc<HttpCounts>,
     /// Spans that were made for a collector.
     pub(crate) spans: Arc<Counts>,
     /// What became of each queue's numbers.
@@ -215,6 +218,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         bound,
         listening,
         http,
+        sqs,
         addresses,
         doors,
     } = open_listeners(&config, places, &tls)?;
@@ -254,7 +258,7 @@ pub(crate) fn run(config: Config, given: Given) -> Result<()> {
         helpers,
         ends,
     };
-    let mut scripts = Scripts::start(&server, http)?;
+    let mut scripts = Scripts::start(&server, http, sqs)?;
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server));
     match &server.node {
@@ -298,6 +302,8 @@ struct Opened {
     listening: Vec<Listening>,
     /// For HTTP's own thread.
     http: Vec<http::Open>,
+    /// For that of SQS.
+    sqs: Vec<sqs::Open>,
     /// All but the control socket, as configured.
     addresses: Vec<(&'static str, Address)>,
     /// In a cluster, all of them once more.
@@ -308,6 +314,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
     let mut bound = Vec::new();
     let mut listening = Vec::new();
     let mut http = Vec::new();
+    let mut sqs_open = Vec::new();
     let mut addresses = Vec::new();
     let mut doors = Vec::new();
     for (number, listen) in config.listen.iter().enumerate() {
@@ -325,6 +332,14 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
                 )?;
                 addresses.push((http::NAME, open.address().clone()));
                 http.push(open);
+                continue;
+            }
+            Served::Sqs => {
+                let open = sqs::Open::new(listen, places.http, tls.of(number))?;
+                let (address, secure) = (&listen.address, tls.of(number));
+                keep(config, &mut doors, sqs::NAME, address, open.bound(), secure)?;
+                addresses.push((sqs::NAME, open.address().clone()));
+                sqs_open.push(open);
                 continue;
             }
         };
@@ -385,6 +400,7 @@ fn open_listeners(config: &Config, places: Places, tls: &Tls) -> Result<Opened> 
         bound,
         listening,
         http,
+        sqs: sqs_open,
         addresses,
         doors,
     })
@@ -411,27 +427,6 @@ fn keep(
         });
     }
     Ok(())
-}
-
-/// Opens a listener's socket.
-///
-/// # Errors
-/// The address is in use or not ours; says what to do.
-pub(crate) fn bind(voice: &str, address: &Address) -> Result<Bound> {
-    Bound::open(address).with_context(|| match address {
-        Address::Tcp(at) if at.port() != 0 => format!(
-            "cannot listen on {address} for {}: another address can be given with --listen \
-             {}=HOST:PORT",
-            voice, voice
-        ),
-        Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {}", voice),
-    })
-}
-
-/// Only the server's own user may use the control socket.
-pub(crate) fn restrict(path: &std::path::Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }
 
 /// Opens the data directory and puts the shared parts together.
@@ -498,6 +493,7 @@ fn open(
         },
     );
     core.share(config.cluster.sharing());
+    let http = HttpCounts::new();
     let server = Server {
         core,
         mail,
@@ -505,7 +501,8 @@ fn open(
         desk: Desk::default(),
         hooks,
         crons: Crons::new(&config)?,
-        http: HttpCounts::new(),
+        sqs: HttpCounts::beside(&http, sqs::NAME),
+        http,
         spans,
         looks: Looks::default(),
         trust,

@@ -146,6 +146,7 @@ impl Server {
             all.extend(sums.map(|(family, sum)| (vec![voice.into(), family.name().into()], sum)));
         }
         all.extend(self.http.latencies());
+        all.extend(self.sqs.latencies());
         all
     }
 

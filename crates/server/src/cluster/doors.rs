@@ -10,14 +10,15 @@ use quintet_cluster::ClusterId;
 use quintet_front::tls::{Files, LinkTls};
 use quintet_front::{Door, Front, Node as Asked, Owners, Settings, Socket, watch};
 use quintet_host::locked;
-use quintet_web::Links;
 
 use super::NODE_SOCKET;
 use crate::again;
 use crate::config::{Address, Cluster, Config};
+use crate::http::LinksByVoice;
 use crate::io::Bound;
 use crate::linked::Linking;
-use crate::server::{Server, bind, restrict};
+use crate::server::Server;
+use crate::sockets::{bind, restrict};
 
 /// A client waits for an owner so long, its bytes unread.
 const WAIT: Duration = Duration::from_secs(15);
@@ -130,7 +131,7 @@ impl Doors {
     }
 
     /// This node serves clients that others bring.
-    pub(super) fn serve_by(&self, server: &Arc<Server>, http: Option<Links>) {
+    pub(super) fn serve_by(&self, server: &Arc<Server>, http: LinksByVoice) {
         if let Some(open) = &*locked(&self.0) {
             open.front
                 .serve_by(Arc::new(Linking::new(Arc::clone(server), http)));

@@ -32,11 +32,11 @@ use quintet_front::{Owners, watch};
 use quintet_host::{Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
-use quintet_web::Links;
 
 use crate::again;
 use crate::audit::Audit;
 use crate::config::Config;
+use crate::http::LinksByVoice;
 use crate::quotas::Quotas;
 use crate::server::{Order, Server};
 use doors::Doors;
@@ -154,8 +154,8 @@ impl Node {
     }
 
     /// The server decides from now on: it is what beats, and its threads accept clients, also those
-    /// that other nodes bring; `http` takes HTTP's.
-    pub(crate) fn serves(&self, server: &Arc<Server>, http: Option<Links>) {
+    /// that other nodes bring; `http` takes those of voices over HTTP.
+    pub(crate) fn serves(&self, server: &Arc<Server>, http: LinksByVoice) {
         self.doors.serve_by(server, http);
         self.told.serves(server);
         self.nudge();

@@ -16,9 +16,9 @@ const SCRIPTS: u64 = 64;
 /// What fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
-    /// Connections over all listeners but http.
+    /// Connections over all listeners but http and sqs.
     pub(crate) connections: u64,
-    /// Connections and event streams of each http listener at most.
+    /// Connections and event streams of each of those at most.
     pub(crate) http: u64,
     /// Files that would be needed for all that is configured.
     pub(crate) wanted: u64,
@@ -30,10 +30,13 @@ impl Config {
         let http: Vec<u64> = self
             .listen
             .iter()
-            .filter(|listen| matches!(listen.served, Served::Http))
-            .map(|listen| {
+            .filter_map(|listen| {
                 let of = |option| listen.options.number(option);
-                of("max_connections") + of("max_streams")
+                match listen.served {
+                    Served::Http => Some(of("max_connections") + of("max_streams")),
+                    Served::Sqs => Some(of("max_connections")),
+                    Served::Voice(_) => None,
+                }
             })
             .collect();
         let scripts = SCRIPT_FILES * self.scripts_max.min(SCRIPTS);

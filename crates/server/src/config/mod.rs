@@ -24,7 +24,7 @@ mod wrong;
 
 use std::path::PathBuf;
 
-use quintet_engine::{Overrides, Pattern, QueueSettings, Settings};
+use quintet_engine::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_hooks::Events;
 use quintet_scripts::QueueConfig;
 use quintet_wire::Options;
@@ -158,7 +158,8 @@ pub(crate) struct Listen {
 impl Listen {
     /// It has users of its own.
     pub(crate) fn has_users_option(&self) -> bool {
-        matches!(self.served, Served::Http) && !self.options.text("users").trim().is_empty()
+        matches!(self.served, Served::Http | Served::Sqs)
+            && !self.options.text("users").trim().is_empty()
     }
 }
 
@@ -262,13 +263,20 @@ impl Config {
     pub(crate) fn engine_settings(&self) -> Settings {
         let mut defaults = QueueSettings::default();
         self.defaults.lay_over(&mut defaults);
+        // Whoever makes them; what the file says of them comes after it and wins.
+        let speaks_sqs = self.listen.iter().any(|l| matches!(l.served, Served::Sqs));
+        let fifo = speaks_sqs.then(|| {
+            let ordered = Overrides {
+                groups: Some(Groups::Ordered),
+                ..Overrides::default()
+            };
+            (Pattern::new("*.fifo"), ordered)
+        });
+        let own = self.rules.iter();
+        let own = own.map(|(pattern, overrides)| (Pattern::new(pattern), overrides.clone()));
         Settings {
             defaults,
-            rules: self
-                .rules
-                .iter()
-                .map(|(pattern, overrides)| (Pattern::new(pattern), overrides.clone()))
-                .collect(),
+            rules: fifo.into_iter().chain(own).collect(),
             queues_max: clamp_u32(self.queues_max),
             waiters_max: clamp_u32(self.waiters_max),
             tables_bytes_max: self.tables_bytes_max,

@@ -2,7 +2,7 @@
 
 use quintet_wire::{OptionSpec, Options, VOICES, Voice};
 
-use crate::{admin, http};
+use crate::{admin, http, sqs};
 
 /// What a listener serves.
 #[derive(Clone, Copy)]
@@ -11,13 +11,15 @@ pub(crate) enum Served {
     Voice(&'static Voice),
     /// HTTP, in a thread of its own.
     Http,
+    /// SQS over HTTP, in a thread of its own.
+    Sqs,
 }
 
 impl Served {
     /// Everything that listens when nothing is said, in the order it is shown.
     pub(crate) fn all() -> impl Iterator<Item = Served> {
         let voices = VOICES.iter().map(Served::Voice);
-        voices.chain([Served::Http])
+        voices.chain([Served::Http, Served::Sqs])
     }
 
     /// By its name in the configuration.
@@ -31,6 +33,7 @@ impl Served {
         match self {
             Served::Voice(voice) => voice.name,
             Served::Http => http::NAME,
+            Served::Sqs => sqs::NAME,
         }
     }
 
@@ -44,6 +47,7 @@ impl Served {
         match self {
             Served::Voice(voice) => voice.port,
             Served::Http => http::PORT,
+            Served::Sqs => sqs::PORT,
         }
     }
 
@@ -52,6 +56,7 @@ impl Served {
         match self {
             Served::Voice(voice) => voice.about,
             Served::Http => http::ABOUT,
+            Served::Sqs => sqs::ABOUT,
         }
     }
 
@@ -60,6 +65,7 @@ impl Served {
         match self {
             Served::Voice(voice) => voice.options,
             Served::Http => http::OPTIONS,
+            Served::Sqs => sqs::OPTIONS,
         }
     }
 
@@ -71,6 +77,7 @@ impl Served {
         match self {
             Served::Voice(voice) => (voice.listener)(options).map(drop),
             Served::Http => http::settings(options, 0).map(drop),
+            Served::Sqs => sqs::settings(options, 0).map(drop),
         }
     }
 }

@@ -123,7 +123,7 @@ impl Config {
             source,
             client_ca: (!client_ca.is_empty()).then(|| PathBuf::from(client_ca)),
             protocols: match listen.served {
-                Served::Http => vec![b"http/1.1".to_vec()],
+                Served::Http | Served::Sqs => vec![b"http/1.1".to_vec()],
                 Served::Voice(_) => Vec::new(),
             },
         }))

@@ -15,7 +15,6 @@ use super::mail::Mail;
 use super::secure::Secrecy;
 use super::thread::IoThread;
 use crate::clients::{Census, Client, TellClients};
-use crate::http;
 use crate::server::Server;
 
 /// What a connection of HTTP is called among all; `id` from 1. A party's
@@ -148,7 +147,7 @@ impl Server {
         let clients = told.into_iter().map(|told| {
             let mut client = Client {
                 id: http_party(told.id).0,
-                voice: http::NAME,
+                voice: told.voice,
                 listener: told.listener.to_string(),
                 peer: told.peer.map(|peer| peer.to_string()),
                 user: told.user.map_or_else(String::new, |user| user.to_string()),

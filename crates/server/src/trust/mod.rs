@@ -14,8 +14,8 @@ use quintet_trust::{Accounts, Register, Right, ShardPermits, Table};
 use quintet_wire::Logins;
 
 use crate::config::{Address, Config, Listen, Served, open_to_all};
-use crate::http;
 use crate::quotas::Quotas;
+use crate::{http, sqs};
 
 pub(crate) use gate::HttpGate;
 pub(crate) use login::{Begun, Checker, Comes, Told};
@@ -245,7 +245,7 @@ fn read(
 
 /// True if clients of this voice can say who they are.
 fn has_logins(served: Served) -> bool {
-    let names = [http::NAME, "memcache", "beanstalk", "lineup"];
+    let names = [http::NAME, sqs::NAME, "memcache", "beanstalk", "lineup"];
     names.contains(&served.name()) || served.is_control()
 }
 
@@ -277,6 +277,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     };
     let shorthand = match listen.served {
         Served::Http => "give users = \"NAME:PASSWORD\", ",
+        Served::Sqs => "give users = \"KEYID:SECRET\", ",
         Served::Voice(_) => "",
     };
     Some(format!(

@@ -1,0 +1,273 @@
+//! A client of the voice that says exactly what it is told, over sockets.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::common::{PATIENCE, Server, Start};
+
+/// A server with the voice, and the directory it lives in.
+pub(crate) struct Sqs {
+    pub(crate) server: Server,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) address: String,
+    shards: u64,
+    options: String,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// The value of a header, by its name in small letters.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        Some(value.trim())
+    }
+
+    /// The JSON of an answer that says yes.
+    pub(crate) fn yes(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The text of a refusal of this kind.
+    pub(crate) fn no(&self, status: u16, shape: &str) -> String {
+        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let named = body["__type"].as_str().unwrap_or_default();
+        assert!(
+            self.status == status && named.ends_with(&format!("#{shape}")),
+            "wanted {shape}, {status}: {self:?}"
+        );
+        body["message"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+pub(crate) fn listener(options: &str) -> String {
+    match options {
+        "" => "sqs=127.0.0.1:0".to_owned(),
+        options => format!("sqs=127.0.0.1:0,{options}"),
+    }
+}
+
+impl Sqs {
+    pub(crate) fn start(shards: u64, options: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = serve(&dir, shards, options);
+        Self {
+            address: server.address_of("sqs").to_owned(),
+            server,
+            dir,
+            shards,
+            options: options.to_owned(),
+        }
+    }
+
+    /// Kills the server where it stands and starts it again.
+    pub(crate) fn kill_and_start(self) -> Self {
+        let Self {
+            server,
+            dir,
+            shards,
+            options,
+            ..
+        } = self;
+        server.kill();
+        let server = serve(&dir, shards, &options);
+        Self {
+            address: server.address_of("sqs").to_owned(),
+            server,
+            dir,
+            shards,
+            options,
+        }
+    }
+
+    /// The URL of a queue.
+    pub(crate) fn url(&self, name: &str) -> String {
+        format!("http://{}/000000000000/{name}", self.address)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(&self.address).expect("connected");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        socket
+    }
+
+    /// Sends a whole request, head and body.
+    pub(crate) fn raw(&self, request: &[u8]) -> Answer {
+        let mut socket = self.connect();
+        socket.write_all(request).expect("sent");
+        answer(&mut BufReader::new(socket))
+    }
+
+    /// A request with these headers, each with its line end.
+    pub(crate) fn request(&self, line: &str, headers: &str, body: &str) -> Answer {
+        let host = match headers.contains("Host:") {
+            true => String::new(),
+            false => format!("Host: {}\r\n", self.address),
+        };
+        let len = body.len();
+        let text = format!(
+            "{line} HTTP/1.1\r\n{host}Content-Length: {len}\r\nConnection: close\r\n{headers}\r\n{body}"
+        );
+        self.raw(text.as_bytes())
+    }
+
+    /// JSON.
+    pub(crate) fn j(&self, action: &str, input: Value) -> Answer {
+        self.j_with(action, "", &input.to_string())
+    }
+
+    pub(crate) fn j_with(&self, action: &str, headers: &str, body: &str) -> Answer {
+        let headers = format!(
+            "Content-Type: application/x-amz-json-1.0\r\nX-Amz-Target: AmazonSQS.{action}\r\n{headers}"
+        );
+        self.request("POST /", &headers, body)
+    }
+
+    /// The same about a queue.
+    pub(crate) fn jq(&self, action: &str, queue: &str, mut input: Value) -> Answer {
+        input["QueueUrl"] = json!(self.url(queue));
+        self.j(action, input)
+    }
+
+    /// A form.
+    pub(crate) fn q(&self, form: &str) -> Answer {
+        self.q_at("/", form)
+    }
+
+    pub(crate) fn q_at(&self, path: &str, form: &str) -> Answer {
+        let headers = "Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n";
+        self.request(&format!("POST {path}"), headers, form)
+    }
+
+    pub(crate) fn create(&self, name: &str) {
+        self.create_with(name, json!({}));
+    }
+
+    pub(crate) fn create_with(&self, name: &str, attributes: Value) {
+        let input = json!({"QueueName": name, "Attributes": attributes});
+        let made = self.j("CreateQueue", input).yes();
+        assert_eq!(made["QueueUrl"], self.url(name));
+    }
+
+    pub(crate) fn send(&self, queue: &str, body: &str) -> Value {
+        self.jq("SendMessage", queue, json!({"MessageBody": body}))
+            .yes()
+    }
+
+    /// Messages of a queue.
+    pub(crate) fn receive(&self, queue: &str, input: Value) -> Vec<Value> {
+        let mut got = self.jq("ReceiveMessage", queue, input).yes();
+        match got["Messages"].take() {
+            Value::Array(messages) => messages,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn bodies(&self, queue: &str, input: Value) -> Vec<String> {
+        let messages = self.receive(queue, input);
+        let bodies = messages
+            .iter()
+            .map(|m| m["Body"].as_str().unwrap_or_default().to_owned());
+        bodies.collect()
+    }
+
+    pub(crate) fn delete(&self, queue: &str, message: &Value) -> Answer {
+        self.jq(
+            "DeleteMessage",
+            queue,
+            json!({"ReceiptHandle": message["ReceiptHandle"]}),
+        )
+    }
+
+    pub(crate) fn attribute(&self, queue: &str, name: &str) -> Option<String> {
+        let input = json!({"AttributeNames": [name]});
+        let got = self.jq("GetQueueAttributes", queue, input).yes();
+        got["Attributes"][name].as_str().map(str::to_owned)
+    }
+
+    /// Waiting, in flight, delayed.
+    pub(crate) fn counts(&self, queue: &str) -> [String; 3] {
+        ["", "NotVisible", "Delayed"].map(|what| {
+            let name = format!("ApproximateNumberOfMessages{what}");
+            self.attribute(queue, &name).expect("counted")
+        })
+    }
+}
+
+fn serve(dir: &tempfile::TempDir, shards: u64, options: &str) -> Server {
+    let config = format!("shards = {shards}\n");
+    let start = Start {
+        config: Some(&config),
+        listen: &[
+            &listener(options),
+            "memcache=127.0.0.1:0",
+            "beanstalk=127.0.0.1:0",
+        ],
+        sync: None,
+    };
+    Server::start_with(&dir.path().join("data"), start)
+}
+
+/// Reads an answer.
+pub(crate) fn answer(from: &mut impl BufRead) -> Answer {
+    let mut head = String::new();
+    loop {
+        let mut line = String::new();
+        let read = from.read_line(&mut line).expect("a line");
+        assert!(
+            read > 0,
+            "the connection ended in the middle of a head: {head}"
+        );
+        if line == "\r\n" {
+            break;
+        }
+        head.push_str(&line);
+    }
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let mut got = Answer {
+        status: status.expect("a status"),
+        head,
+        body: String::new(),
+    };
+    let len: usize = got
+        .header("content-length")
+        .and_then(|len| len.parse().ok())
+        .expect("a length");
+    let mut body = vec![0; len];
+    from.read_exact(&mut body).expect("a body");
+    got.body = String::from_utf8(body).expect("text");
+    got
+}
+
+/// What is between two tags.
+pub(crate) fn between<'a>(text: &'a str, tag: &str) -> &'a str {
+    let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+    let rest = text
+        .split_once(&open)
+        .unwrap_or_else(|| panic!("no {tag}: {text}"))
+        .1;
+    rest.split_once(&close).expect("closed").0
+}
+
+/// Reads the status of an answer, which may have no body.
+pub(crate) fn status(from: &mut impl BufRead) -> u16 {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("a line");
+    line.split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .expect("a status")
+}
