@@ -774,7 +774,7 @@ pub(crate) fn fit(config: &Config) -> Places {
     let places = config.places(limit);
     if places.wanted > limit {
         tracing::warn!(
-            "connections_max = {} and http's max_connections need {} open files, of which the \
+            "connections_max = {} and the max_connections of http and sqs need {} open files, of which the \
              system allows {limit}: {} connections at once until it allows more (LimitNOFILE, \
              ulimit -n)",
             config.connections_max,

@@ -253,7 +253,10 @@ fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Res
         };
         let number = number(name, value, least, most)?;
         match name {
-            "VisibilityTimeout" => changes.settings.default_ttr_ms = Some(number * SECOND),
+            // 0 would be no deadline.
+            "VisibilityTimeout" => {
+                changes.settings.default_ttr_ms = Some((number * SECOND).max(1));
+            }
             "DelaySeconds" => changes.settings.default_delay_ms = Some(number * SECOND),
             "MessageRetentionPeriod" => changes.settings.ttl_ms = Some(number * SECOND),
             _ => changes
@@ -519,7 +522,9 @@ fn is_same(value: &str, wanted: &str) -> bool {
         }
         Some(read)
     };
+    let numbers = (value.parse::<u64>(), wanted.parse::<u64>());
     value == wanted
+        || matches!(numbers, (Ok(value), Ok(wanted)) if value == wanted)
         || value.eq_ignore_ascii_case(wanted) && flag(value).is_some()
         || normal(value).is_some_and(|value| Some(value) == normal(wanted))
 }

@@ -74,6 +74,91 @@ cases! {
         let hash = quintet_sqs::sign::sha256(b"body x");
         assert_eq!(id(send(s, "g", &hash, "other")), first);
     }
+
+    case_42_handles_of_fifo_queues_end_with_their_lease(s) {
+        create(s);
+        send(s, "g", "1", "x");
+        let old = s.receive("q.fifo", json!({"VisibilityTimeout": 0}));
+        let text = s.delete("q.fifo", &old[0]).no(400, "InvalidParameterValueException");
+        assert!(text.ends_with("The receipt handle has expired."), "{text}");
+        let new = s.receive("q.fifo", json!({"WaitTimeSeconds": 20, "VisibilityTimeout": 1}));
+        let longer = json!({"ReceiptHandle": new[0]["ReceiptHandle"], "VisibilityTimeout": 600});
+        s.jq("ChangeMessageVisibility", "q.fifo", longer).yes();
+        s.delete("q.fifo", &new[0]).yes();
+        assert_eq!(s.counts("q.fifo"), ["0", "0", "0"]);
+        s.delete("q.fifo", &new[0]).yes();
+    }
+
+    case_51_a_group_is_one_receivers_at_a_time(s) {
+        create(s);
+        for (group, body) in [("g1", "a"), ("g1", "b"), ("g1", "c"), ("g2", "d")] {
+            send(s, group, body, body);
+        }
+        let ten = json!({"MaxNumberOfMessages": 10});
+        let first = s.receive("q.fifo", json!({}));
+        assert_eq!(first[0]["Body"], "a");
+        assert_eq!(s.bodies("q.fifo", ten.clone()), ["d"]);
+        s.delete("q.fifo", &first[0]).yes();
+        assert_eq!(s.bodies("q.fifo", ten), ["b", "c"]);
+    }
+
+    case_52_several_are_of_one_group_first(s) {
+        create(s);
+        for (group, body) in [("g1", "a"), ("g1", "b"), ("g2", "c"), ("g1", "d")] {
+            send(s, group, body, body);
+        }
+        assert_eq!(s.bodies("q.fifo", json!({"MaxNumberOfMessages": 3})), ["a", "b", "d"]);
+        assert_eq!(s.bodies("q.fifo", json!({})), ["c"]);
+    }
+
+    case_54_what_is_given_back_comes_in_order(s) {
+        create(s);
+        for body in ["a", "b"] {
+            send(s, "g", body, body);
+        }
+        let both = s.receive("q.fifo", json!({"MaxNumberOfMessages": 10}));
+        let change = json!({"ReceiptHandle": both[0]["ReceiptHandle"], "VisibilityTimeout": 0});
+        s.jq("ChangeMessageVisibility", "q.fifo", change).yes();
+        assert_eq!(s.bodies("q.fifo", json!({"MaxNumberOfMessages": 10})), ["a"]);
+    }
+
+    case_59_order_is_that_of_all_voices(s) {
+        create(s);
+        for body in ["a", "b"] {
+            send(s, "g1", body, body);
+        }
+        let mut memcache = s.server.client_of("memcache");
+        memcache.send(b"get q.fifo/open\r\n");
+        memcache.expect(b"VALUE q.fifo 0 1\r\na\r\nEND\r\n");
+        let mut beanstalk = s.server.client_of("beanstalk");
+        beanstalk.send(b"watch q.fifo\r\nreserve-with-timeout 0\r\n");
+        beanstalk.expect(b"WATCHING 2\r\nTIMED_OUT\r\n");
+        assert_eq!(s.receive("q.fifo", json!({})).len(), 0);
+        memcache.send(b"get q.fifo/close\r\n");
+        memcache.expect(b"END\r\n");
+        beanstalk.send(b"reserve\r\n");
+        beanstalk.expect(b"RESERVED ");
+    }
+
+    case_60_a_noisy_group_stands_behind(s) {
+        s.create("q");
+        let send = |group: &str, from: usize, to: usize| {
+            for at in (from..to).step_by(10) {
+                let entries: Vec<Value> = (at..to.min(at + 10))
+                    .map(|n| json!({"Id": n.to_string(), "MessageBody": group, "MessageGroupId": group}))
+                    .collect();
+                s.jq("SendMessageBatch", "q", json!({"Entries": entries})).yes();
+            }
+        };
+        send("A", 0, 40);
+        for _ in 0..4 {
+            assert_eq!(s.receive("q", json!({"MaxNumberOfMessages": 10})).len(), 10);
+        }
+        send("A", 0, 100);
+        send("B", 0, 1);
+        assert_eq!(s.bodies("q", json!({})), ["B"]);
+        assert_eq!(s.bodies("q", json!({})), ["A"]);
+    }
 }
 
 /// Case 55: what was sent is known over a kill.

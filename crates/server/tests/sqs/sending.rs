@@ -39,7 +39,7 @@ cases! {
         s.jq("SendMessage", "r", json!({"MessageBody": "x", "MessageAttributes": {
             "General": string("Kenobi"), "Hello": string("There"), "Help.Me": string("Me")}})).yes();
         let received = |names: Value| {
-            let got = s.receive("r", json!({"MessageAttributeNames": names}));
+            let got = s.receive("r", json!({"MessageAttributeNames": names, "WaitTimeSeconds": 20}));
             let names = got[0]["MessageAttributes"].as_object().map(|of| of.keys().cloned().collect::<Vec<_>>());
             (names.unwrap_or_default(), got[0]["MD5OfMessageAttributes"].clone())
         };
