@@ -24,6 +24,8 @@ struct Begun {
     coming: Coming,
     /// False: it deletes.
     changes: bool,
+    /// Of a FIFO queue, where a handle counts no more when its time is over.
+    fifo: bool,
 }
 
 impl Sqs {
@@ -59,6 +61,7 @@ impl Sqs {
         Ok(Begun {
             coming: visit.asker.begin(command),
             changes: false,
+            fifo: names::is_fifo(queue),
         })
     }
 
@@ -112,6 +115,7 @@ impl Sqs {
         Ok(Begun {
             coming: visit.asker.begin(command),
             changes: true,
+            fifo: names::is_fifo(queue),
         })
     }
 
@@ -244,6 +248,8 @@ enum Ended {
 impl Begun {
     async fn end(mut self, handle: &str) -> Ended {
         match self.coming.outcome().await {
+            // To be seen at once, as it is.
+            Outcome::Refused(Refusal::LeaseOver) if !self.fifo => Ended::Done,
             Outcome::Refused(Refusal::LeaseOver) => Ended::Not(Fault::value(
                 handle,
                 "ReceiptHandle",

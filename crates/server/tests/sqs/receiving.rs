@@ -201,6 +201,8 @@ cases! {
         s.send("q", "c");
         let over = s.receive("q", json!({"VisibilityTimeout": 0}));
         assert_eq!(over[0]["Body"], "c");
+        // It is visible as it is.
+        change(&over[0], 0).yes();
         change(&over[0], 2).yes();
         let began = Instant::now();
         let text = s.jq("ChangeMessageVisibility", "q", json!({"ReceiptHandle": "x", "VisibilityTimeout": 1}));
