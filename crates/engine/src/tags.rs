@@ -1,11 +1,13 @@
 //! Named values of a queue, for whoever steers it: the engine keeps them and reads none.
 
+use crate::command::AttrChange;
+
 /// Bytes of names and values that a queue's own tags may have together.
 pub const TAGS_BYTES_MAX: usize = 16 << 10;
 
 /// Changes to named values, and so the values themselves, as changes of none. Sorted by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Tags(Vec<(Box<[u8]>, Option<Box<[u8]>>)>);
+pub struct Tags(Vec<AttrChange>);
 
 impl Tags {
     /// Sets a value; `None` takes it away from what these are laid over.

@@ -556,6 +556,8 @@ impl Engine {
         self.may_settle(party, id, by)?;
         let Some(lease) = self.store.leases.get(&slot) else {
             return match by {
+                // Of a group in order only the first may be reserved.
+                By::Lease(_) if !self.may_lease_by_id(cx, slot)? => Err(Refusal::NotFound.into()),
                 By::Lease(_) => Ok(self.hold_again(cx, slot, ms.unwrap_or(0))),
                 By::Owner | By::OwnerOrFree | By::Anyone | By::Bearer => {
                     Err(Refusal::NotFound.into())

@@ -144,7 +144,9 @@ impl Durable {
                     None => {
                         groups.building = match lane {
                             Lane::Ready => Building::Blocks(Lane::Delayed, None),
-                            _ => Building::Reserved(None),
+                            Lane::HeldBack | Lane::Delayed | Lane::Buried | Lane::Archived => {
+                                Building::Reserved(None)
+                            }
                         }
                     }
                 }

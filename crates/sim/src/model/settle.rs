@@ -116,6 +116,13 @@ impl Model {
     ) -> Result<Outcome, Refusal> {
         let (now, epoch) = (self.now, self.epoch);
         self.may_settle(party, id, by)?;
+        let message = self.message(id)?;
+        if let (By::Lease(_), State::Ready) = (by, message.state)
+            && self.is_ordered(message.queue)
+            && !self.is_first_of_group(message)
+        {
+            return Err(Refusal::NotFound);
+        }
         if let (By::Lease(_), State::Ready, Some(ms)) = (by, self.message(id)?.state, ms) {
             let turn = self.turn();
             let item = self.item_mut(id);

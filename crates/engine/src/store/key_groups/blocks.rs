@@ -158,7 +158,11 @@ impl KeyGroups {
             Building::Blocks(lane, last) => {
                 row.lane < lane || row.lane == lane && last >= Some((row.first, at))
             }
-            _ => true,
+            Building::Reserved(_)
+            | Building::Delayed(_)
+            | Building::HeldBack(_)
+            | Building::Ready(_)
+            | Building::Done => true,
         }
     }
 
@@ -180,7 +184,7 @@ impl KeyGroups {
                         Lane::Delayed => {
                             group.blocking.insert((pos.1, pos.2));
                         }
-                        _ => {
+                        Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => {
                             group.ready.insert(pos, (order.0, Head::Cold(at)));
                         }
                     }
@@ -250,7 +254,7 @@ impl KeyGroups {
                 Lane::Delayed => {
                     group.blocking.remove(&(pos.1, pos.2));
                 }
-                _ => {
+                Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => {
                     group.ready.remove(&pos);
                 }
             }

@@ -179,6 +179,9 @@ pub(super) enum Building {
     Done,
 }
 
+/// The first message of a key in a block that was read: its group, and where it stands.
+type First = (Option<u32>, Pos);
+
 /// Key groups of one queue.
 #[derive(Debug)]
 pub(crate) struct KeyGroups {
@@ -211,7 +214,7 @@ pub(crate) struct KeyGroups {
     floor_of: HashMap<BlockAt, i64, Hash>,
     /// What was looked up before this rose may not be so any more.
     turn: u64,
-    known: HashMap<BlockAt, Box<[(Option<u32>, Pos)]>, Hash>,
+    known: HashMap<BlockAt, Box<[First]>, Hash>,
     /// Entries in those lists.
     known_firsts: usize,
     /// Entries of groups.

@@ -27,6 +27,7 @@ impl KeyGroups {
             let ours: Vec<_> = group.ready.iter().filter_map(here).collect();
             let theirs: Vec<_> = other.ready.iter().filter_map(here).collect();
             let virtual_blocks = group.blocking.difference(&other.blocking);
+            #[expect(clippy::disallowed_methods, reason = "any of them will do")]
             let known = |place: &&Place| {
                 let mut lists = self.known.iter().flat_map(|(_, list)| list.iter());
                 lists.any(|&(_, (_, at, id))| (at, id) == **place)
@@ -51,6 +52,7 @@ impl KeyGroups {
                 return Err(format!("{group:?} should be seated {seat:?}"));
             }
         }
+        #[expect(clippy::disallowed_methods, reason = "all of them are looked for")]
         for key in slow.numbers.keys() {
             if !self.numbers.contains_key(key) {
                 return Err(format!("no group of {key:?}"));
