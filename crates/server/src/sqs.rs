@@ -308,13 +308,15 @@ fn secrets(door: &dyn Door) -> Result<Secrets> {
             key: SECRETS.into(),
         })
     };
-    let kept = |outcome: Outcome| match outcome {
-        Outcome::Entries(entries) => {
-            let bytes = entries.first().map(|entry| entry.value.clone());
-            Ok(bytes.and_then(|bytes| <[u8; Secrets::BYTES]>::try_from(&*bytes).ok()))
+    let kept = |outcome: Outcome| {
+        if let Outcome::Refused(refusal) = outcome {
+            bail!("sqs: {}", refusal.text());
         }
-        Outcome::Refused(refusal) => bail!("sqs: {}", refusal.text()),
-        _ => bail!("sqs: the tables do not answer"),
+        let Outcome::Entries(entries) = outcome else {
+            bail!("sqs: the tables do not answer");
+        };
+        let bytes = entries.first().map(|entry| entry.value.clone());
+        Ok(bytes.and_then(|bytes| <[u8; Secrets::BYTES]>::try_from(&*bytes).ok()))
     };
     if let Some(bytes) = kept(visit.ask(get()))? {
         return Ok(Secrets::new(&bytes));
@@ -337,10 +339,11 @@ fn secrets(door: &dyn Door) -> Result<Secrets> {
         }],
         then: None,
     };
-    match visit.ask(Command::Compound(Box::new(set))) {
-        Outcome::Refused(Refusal::Conflict) => {}
-        Outcome::Refused(refusal) => bail!("sqs: cannot keep its secrets: {}", refusal.text()),
-        _ => return Ok(Secrets::new(&bytes)),
+    let Outcome::Refused(refusal) = visit.ask(Command::Compound(Box::new(set))) else {
+        return Ok(Secrets::new(&bytes));
+    };
+    if refusal != Refusal::Conflict {
+        bail!("sqs: cannot keep its secrets: {}", refusal.text());
     }
     // Somebody else was first.
     match kept(visit.ask(get()))? {

@@ -202,9 +202,7 @@ pub(crate) enum Given<'a> {
 impl Given<'_> {
     fn read<T: DeserializeOwned>(self) -> Result<T, Fault> {
         match self {
-            Given::Json(bytes) => {
-                serde_json::from_slice(bytes).map_err(|error| Fault::unreadable(error))
-            }
+            Given::Json(bytes) => serde_json::from_slice(bytes).map_err(Fault::unreadable),
             Given::Form(form) => T::deserialize(form).map_err(Fault::unreadable),
         }
     }

@@ -1,5 +1,7 @@
 //! Messages on their way in: what they may hold.
 
+use quintet_engine::Attr;
+
 use crate::digest;
 use crate::fault::{Fault, Shape};
 use crate::input::{Attribute, SendEntry};
@@ -91,7 +93,7 @@ pub(crate) struct Sent {
     /// `None`: as its queue says.
     pub(crate) delay_s: Option<u64>,
     /// As they are stored.
-    pub(crate) attributes: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub(crate) attributes: Vec<Attr>,
     pub(crate) group: Option<String>,
     pub(crate) dedup: Option<String>,
     /// Bytes of body and attributes.

@@ -336,10 +336,10 @@ async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<St
         came.as_ref()
             .is_err_and(|fault| fault.shape == Shape::QueueDoesNotExist)
     };
-    if stored.iter().all(absent) || !in_batch {
-        if let Some(Err(fault)) = stored.first() {
-            return Err(fault.clone());
-        }
+    if (stored.iter().all(absent) || !in_batch)
+        && let Some(Err(fault)) = stored.first()
+    {
+        return Err(fault.clone());
     }
     Ok(stored.into())
 }
