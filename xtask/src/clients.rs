@@ -60,7 +60,15 @@ pub(crate) fn python(root: &Path) -> Result<()> {
     )?;
     let binary = binary(root)?;
     run(Command::new(&python)
-        .args(["-m", "pytest", "-q", "clients/python"])
+        // What passed leaves no data directory behind: they are 200 MB each.
+        .args([
+            "-m",
+            "pytest",
+            "-q",
+            "-o",
+            "tmp_path_retention_policy=failed",
+        ])
+        .arg("clients/python")
         .env("QUINTET_QUERY_PYTHON", older.join("python"))
         .env("QUINTET", &binary)
         .current_dir(root))
