@@ -573,6 +573,41 @@ mod tests {
         );
     }
 
+    /// A good signature over too little: whoever is between could ask for something else with it.
+    #[test]
+    fn what_says_what_is_asked_has_to_be_signed_where_it_is_sent() {
+        let at = Utc.with_ymd_and_hms(2026, 11, 22, 1, 26, 4).unwrap();
+        let scope = Scope {
+            now: at,
+            region: "us-east-1",
+            service: "sqs",
+        };
+        let signed = Signed {
+            method: "POST",
+            path: "/",
+            query: "",
+            headers: &[
+                ("host", "h:1".to_owned()),
+                ("x-amz-date", "20261122T012604Z".to_owned()),
+            ],
+            body: &sha256(BODY),
+        };
+        let authorization = signed.authorization(&scope, "AKIDEXAMPLE", "secret");
+        let check_with = |more: &str| {
+            let header = |name: &str| match name {
+                "authorization" => Some(authorization.clone()),
+                "host" => Some("h:1".to_owned()),
+                "x-amz-date" => Some("20261122T012604Z".to_owned()),
+                name => (name == more).then(|| "AmazonSQS.PurgeQueue".to_owned()),
+            };
+            check(&came(BODY, &header), &keys(), at).map(|_| ())
+        };
+        assert_eq!(check_with(""), Ok(()));
+        for more in ["x-amz-target", "content-type"] {
+            assert!(check_with(more).is_err(), "{more}");
+        }
+    }
+
     #[test]
     fn a_request_may_be_signed_in_its_url() {
         let at = Utc.with_ymd_and_hms(2026, 11, 22, 1, 26, 4).unwrap();
