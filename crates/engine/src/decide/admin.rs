@@ -13,7 +13,7 @@ use crate::message::{At, Attr, Message, MessageId, QueueId, State};
 use crate::name::Name;
 use crate::outcome::{Dropped, Outcome, Refusal};
 use crate::settings::{Overrides, Pattern};
-use crate::store::{Maker, queue_weight};
+use crate::store::{Ascending, Maker, queue_weight};
 use crate::tags::TAGS_BYTES_MAX;
 use crate::time::Ms;
 
@@ -122,7 +122,7 @@ impl Engine {
         let order = |lane: Lane| after.map(|message| lane.order(message));
         let queue = self.store.seated(id);
         let from = after.map_or(Edge::Unbounded, |message| Edge::Excluded(message.id));
-        let by_id = |map: &BTreeMap<MessageId, u32>| {
+        let by_id = |map: &Ascending<MessageId, u32>| {
             let slots = map.range((from, Edge::Unbounded));
             slots.take(max).map(|(_, &slot)| slot).collect()
         };
@@ -177,9 +177,9 @@ impl Engine {
                 .map(|(_, &slot)| slot)
                 .collect()
         };
-        let ordered = |map: &BTreeMap<Order, u32>| {
+        let ordered = |map: &Ascending<Order, u32>| {
             let slots = map.range((from, Edge::Unbounded));
-            let before = |&(&order, _): &(&Order, &u32)| end.is_none_or(|end| order < end);
+            let before = |&(order, _): &(Order, &u32)| end.is_none_or(|end| order < end);
             slots
                 .take_while(before)
                 .take(max)

@@ -287,7 +287,7 @@ impl Engine {
             Some(m) if m.queue == id => Edge::Excluded((m.rank, m.place, m.id)),
             _ => Edge::Unbounded,
         };
-        for (&order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
+        for (order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
             if self.fits_taker(slot, take) {
                 return Some(Candidate {
                     queue: id,
@@ -317,14 +317,14 @@ impl Engine {
             None => Edge::Unbounded,
         };
         loop {
-            let (&(rank, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
+            let ((rank, ..), _) = queue.ready.range((from, Edge::Unbounded)).next()?;
             let last = (rank, i64::MAX, MessageId(u64::MAX));
             let end = match below.take() {
                 Some(seen) if seen.0 == rank => Edge::Excluded(seen),
                 _ => Edge::Included(last),
             };
             let lane = (Edge::Included((rank, i64::MIN, MessageId(0))), end);
-            for (&order, &slot) in queue.ready.range(lane).rev() {
+            for (order, &slot) in queue.ready.range_back(lane) {
                 if self.fits_taker(slot, take) {
                     return Some(Candidate {
                         queue: id,

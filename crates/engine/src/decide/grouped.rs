@@ -231,7 +231,7 @@ impl Engine {
             let limited = key.is_some_and(|key| groups.is_limited(walk, key, leased, self.now));
             !limited && self.fits_taker(slot, take)
         });
-        let found = found.map(|(&order, &slot)| (order, Head::Here(slot)));
+        let found = found.map(|(order, &slot)| (order, Head::Here(slot)));
         let known = groups.known_ahead(walk, leased, self.now);
         found
             .into_iter()

@@ -2,6 +2,7 @@
 //! memory, put blocks in force, write runs again, drop copies.
 
 use std::collections::VecDeque;
+use std::ops::Bound as Edge;
 
 use crate::cold::{Block, BlockAt, EntryFacts, Lane, Order, Picked, Rewritten, RunId, Written};
 use crate::engine::{Cx, Engine};
@@ -125,12 +126,16 @@ impl Engine {
         };
         let order = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
         let time = (Ms(order.1.max(0) as u64), order.2);
+        let up_to = (Edge::Unbounded, Edge::Excluded(order));
         match lane {
-            Lane::Ready => last(queue.ready.range(..order), max),
-            Lane::HeldBack => last(queue.held_back.range(..order), max),
-            Lane::Delayed => last(queue.delayed.range(..time), max),
-            Lane::Archived => last(queue.archived.range(..time), max),
-            Lane::Buried => last(queue.buried.range(..order.1.max(0) as u64), max),
+            Lane::Ready => slots(queue.ready.range_back(up_to), max),
+            Lane::HeldBack => slots(queue.held_back.range_back(up_to), max),
+            Lane::Delayed => slots(queue.delayed.range(..time).rev(), max),
+            Lane::Archived => slots(queue.archived.range(..time).rev(), max),
+            Lane::Buried => {
+                let turn = order.1.max(0) as u64;
+                slots(queue.buried.range(..turn).rev(), max)
+            }
         }
     }
 
@@ -385,11 +390,8 @@ fn next_pick(picks: &mut u32) -> u32 {
     *picks
 }
 
-fn last<'a, K: 'a>(
-    range: impl DoubleEndedIterator<Item = (&'a K, &'a u32)>,
-    max: usize,
-) -> Vec<u32> {
-    range.rev().take(max).map(|(_, &slot)| slot).collect()
+fn slots<'a, K>(entries: impl Iterator<Item = (K, &'a u32)>, max: usize) -> Vec<u32> {
+    entries.take(max).map(|(_, &slot)| slot).collect()
 }
 
 impl Share {

@@ -1,7 +1,7 @@
 //! Room for puts: limits of a queue, and who makes way in a full one.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{Bound as Edge, ControlFlow};
 
 use super::cold::{Cold, MANY};
 use crate::cold::{BlockAt, Lane, Order};
@@ -158,15 +158,16 @@ impl Engine {
     /// held back, then the delayed one that is due last.
     fn victim(&self, id: QueueId) -> Victim {
         let queue = self.store.seated(id);
-        let hot = queue.ready.last_key_value().map(|(&(rank, ..), _)| rank);
+        let hot = queue.ready.last_key().map(|(rank, ..)| rank);
         let cold = queue.cold.as_ref().and_then(|cold| cold.last_rank());
         if let Some(rank) = hot.max(cold) {
             let from = (rank, i64::MIN, MessageId(0));
-            let here = queue.ready.range(from..).next().map(|(&order, _)| order);
+            let here = queue.ready.range((Edge::Included(from), Edge::Unbounded));
+            let here = here.map(|(order, _)| order).next();
             let cold = self.store.next_cold(id, Lane::Ready, Some(from));
             return Victim::first(here, cold);
         }
-        let here = queue.held_back.first_key_value().map(|(&order, _)| order);
+        let here = queue.held_back.first_key_value().map(|(order, _)| order);
         let cold = self.store.next_cold(id, Lane::HeldBack, None);
         if here.is_some() || cold.is_some() {
             return Victim::first(here, cold);
@@ -250,22 +251,23 @@ impl Engine {
         // In what was passed nothing is in a run.
         let mut below = (u32::MAX, i64::MAX, MessageId(u64::MAX));
         loop {
-            let hot = queue.ready.range(..below).next_back();
-            let hot = hot.map(|(&(rank, ..), _)| rank);
+            let up_to = Edge::Excluded(below);
+            let hot = queue.ready.range_back((Edge::Unbounded, up_to));
+            let hot = hot.map(|((rank, ..), _)| rank).next();
             let Some(rank) = hot.max(cold.last_rank()) else {
                 break;
             };
             let from = (rank, i64::MIN, MessageId(0));
-            let here = queue.ready.range(from..below);
+            let here = queue.ready.range((Edge::Included(from), up_to));
             let stored = self.store.next_cold(queue.id, Lane::Ready, Some(from));
-            let here = here.map(|(&order, &slot)| sized(order, slot));
+            let here = here.map(|(order, &slot)| sized(order, slot));
             excess.walk(here, stored, |bound, order| bound < order)?;
             below = from;
         }
 
         let here = queue.held_back.iter();
         let stored = self.store.next_cold(queue.id, Lane::HeldBack, None);
-        let here = here.map(|(&order, &slot)| sized(order, slot));
+        let here = here.map(|(order, &slot)| sized(order, slot));
         excess.walk(here, stored, |bound, order| bound < order)?;
 
         let here = queue.delayed.iter().rev();

@@ -268,9 +268,8 @@ impl Engine {
     fn queue_stats(&self, queue: &Queue) -> QueueStats {
         let oldest = queue
             .ready
-            .values()
-            .next()
-            .map(|&slot| self.store.messages.at(slot));
+            .first_key_value()
+            .map(|(_, &slot)| self.store.messages.at(slot));
         let hot = oldest.map(|message| (Lane::Ready.order(message), message.created));
         let cold = self.store.next_cold(queue.id, Lane::Ready, None);
         let cold = cold.and_then(|(order, at)| {

@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
-use super::{Durable, KeyGroups, Order};
+use super::{Ascending, Durable, KeyGroups, Order};
 use crate::message::MessageId;
 use crate::time::Ms;
 
 #[derive(Debug)]
 enum Grave {
-    Ordered(BTreeMap<Order, u32>),
+    Ordered(Ascending<Order, u32>),
     Timed(BTreeMap<(Ms, MessageId), u32>),
-    ById(BTreeMap<MessageId, u32>),
+    ById(Ascending<MessageId, u32>),
     ByTurn(BTreeMap<u64, u32>),
 }
 
@@ -39,7 +39,7 @@ impl Graves {
         }
     }
 
-    pub(super) fn ordered(&mut self, map: BTreeMap<Order, u32>) {
+    pub(super) fn ordered(&mut self, map: Ascending<Order, u32>) {
         if !map.is_empty() {
             self.0.push(Grave::Ordered(map));
         }
@@ -51,7 +51,7 @@ impl Graves {
         }
     }
 
-    pub(super) fn by_id(&mut self, map: BTreeMap<MessageId, u32>) {
+    pub(super) fn by_id(&mut self, map: Ascending<MessageId, u32>) {
         if !map.is_empty() {
             self.0.push(Grave::ById(map));
         }

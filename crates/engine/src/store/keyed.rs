@@ -1,6 +1,5 @@
 //! Keeping key groups in step with their queue, for those queues that have them.
 
-use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 use std::sync::Arc;
 
@@ -159,7 +158,7 @@ impl Durable {
             Building::Reserved(last) => {
                 let from = last.map_or(Edge::Unbounded, Edge::Excluded);
                 let some = queue.reserved.range((from, Edge::Unbounded)).take(max);
-                let some: Vec<(MessageId, u32)> = some.map(|(&id, &slot)| (id, slot)).collect();
+                let some: Vec<(MessageId, u32)> = some.map(|(id, &slot)| (id, slot)).collect();
                 steps = some.len();
                 groups.building = match some.last() {
                     Some(&(id, _)) => Building::Reserved(Some(id)),
@@ -183,7 +182,7 @@ impl Durable {
             Building::HeldBack(last) => {
                 let from = last.map_or(Edge::Unbounded, Edge::Excluded);
                 let some = queue.held_back.range((from, Edge::Unbounded)).take(max);
-                let some: Vec<_> = some.map(|(&order, &slot)| (order, slot)).collect();
+                let some: Vec<_> = some.map(|(order, &slot)| (order, slot)).collect();
                 steps = some.len();
                 groups.building = match some.last() {
                     Some(&(order, _)) => Building::HeldBack(Some(order)),
@@ -195,7 +194,7 @@ impl Durable {
             Building::Ready(last) => {
                 let from = last.map_or(Edge::Unbounded, Edge::Excluded);
                 let some = queue.ready.range((from, Edge::Unbounded)).take(max);
-                let some: Vec<_> = some.map(|(&order, &slot)| (order, slot)).collect();
+                let some: Vec<_> = some.map(|(order, &slot)| (order, slot)).collect();
                 steps = some.len();
                 groups.building = match some.last() {
                     Some(&(order, _)) => Building::Ready(Some(order)),
@@ -316,10 +315,10 @@ impl Durable {
             }
             let mut slow = KeyGroups::new(groups.rules(), true);
             let maps = [
-                (Standing::Ready, slots(&queue.ready)),
-                (Standing::HeldBack, slots(&queue.held_back)),
-                (Standing::Delayed, slots(&queue.delayed)),
-                (Standing::Reserved, slots(&queue.reserved)),
+                (Standing::Ready, slots(queue.ready.values())),
+                (Standing::HeldBack, slots(queue.held_back.values())),
+                (Standing::Delayed, slots(queue.delayed.values())),
+                (Standing::Reserved, slots(queue.reserved.values())),
             ];
             for (standing, slots) in maps {
                 for slot in slots {
@@ -350,6 +349,6 @@ impl Durable {
     }
 }
 
-fn slots<K: Ord>(map: &BTreeMap<K, u32>) -> Vec<u32> {
-    map.values().copied().collect()
+fn slots<'a>(slots: impl Iterator<Item = &'a u32>) -> Vec<u32> {
+    slots.copied().collect()
 }

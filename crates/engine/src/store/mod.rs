@@ -2,6 +2,7 @@
 //! what is durable, and only [`gate`] asks it to; replay goes through the same.
 
 mod apply;
+mod ascending;
 mod batches;
 pub(crate) mod cold;
 mod gate;
@@ -27,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+pub(crate) use ascending::Ascending;
 pub(crate) use batches::Batches;
 pub(crate) use cold::Cold;
 pub(crate) use gate::Store;

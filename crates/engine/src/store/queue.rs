@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::Durable;
-use super::KeyGroups;
 use super::cold::{Cold, QueueCold, Shelf};
+use super::{Ascending, Durable, KeyGroups};
 use crate::account::Account;
 use crate::cold::Lane;
 use crate::fact::Pause;
@@ -37,15 +36,15 @@ pub(crate) struct Queue {
     pub(crate) pause: Option<Pause>,
 
     /// Ready and selectable, by order.
-    pub(crate) ready: BTreeMap<Order, u32>,
+    pub(crate) ready: Ascending<Order, u32>,
     /// Ready but held back.
-    pub(crate) held_back: BTreeMap<Order, u32>,
+    pub(crate) held_back: Ascending<Order, u32>,
     /// With a due time; moved to the two above when it has come.
     pub(crate) delayed: BTreeMap<(Ms, MessageId), u32>,
-    pub(crate) reserved: BTreeMap<MessageId, u32>,
+    pub(crate) reserved: Ascending<MessageId, u32>,
     /// By the order they were buried in.
     pub(crate) buried: BTreeMap<u64, u32>,
-    pub(crate) prepared: BTreeMap<MessageId, u32>,
+    pub(crate) prepared: Ascending<MessageId, u32>,
     /// By the time they were archived.
     pub(crate) archived: BTreeMap<(Ms, MessageId), u32>,
     /// Ready messages that have a key.

@@ -182,7 +182,7 @@ impl KeyGroups {
                     let before = group.members();
                     match lane {
                         Lane::Delayed => {
-                            group.blocking.insert((pos.1, pos.2));
+                            group.blocking.insert((pos.1, pos.2), ());
                         }
                         Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => {
                             group.ready.insert(pos, (order.0, Head::Cold(at)));

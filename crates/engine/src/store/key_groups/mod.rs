@@ -21,7 +21,7 @@ mod blocks;
 mod order;
 mod verify;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -31,7 +31,7 @@ pub(crate) use blocks::Safe;
 pub(super) use blocks::Survey;
 pub(crate) use order::Walk;
 
-use super::{Hash, Order};
+use super::{Ascending, Hash, Order};
 use crate::cold::{BlockAt, Lane};
 use crate::message::{Message, MessageId};
 use crate::pace::{Pace, Speed};
@@ -124,11 +124,11 @@ struct Looked {
 struct Group {
     key: Arc<[u8]>,
     /// Ready ones with their ranks, and the first one in each known block.
-    ready: BTreeMap<Pos, (u32, Head)>,
+    ready: Ascending<Pos, (u32, Head)>,
     /// Of an ordered queue: those that leave only with a companion.
-    held_back: BTreeMap<Place, u32>,
+    held_back: Ascending<Place, u32>,
     /// Of an ordered queue: those that nothing behind them may overtake.
-    blocking: BTreeSet<Place>,
+    blocking: Ascending<Place, ()>,
     in_flight: u64,
     pace: Pace,
     /// Its entry among those that time lets go.
@@ -142,9 +142,9 @@ impl Group {
     fn new(key: Arc<[u8]>) -> Self {
         Self {
             key,
-            ready: BTreeMap::new(),
-            held_back: BTreeMap::new(),
-            blocking: BTreeSet::new(),
+            ready: Ascending::default(),
+            held_back: Ascending::default(),
+            blocking: Ascending::default(),
             in_flight: 0,
             pace: Pace::default(),
             rings: None,
@@ -192,9 +192,9 @@ pub(crate) struct KeyGroups {
     /// One that was left with nothing, and is forgotten next if it is so still.
     idle: Option<u32>,
     /// Heads that may go, and ready messages without a key.
-    free: BTreeMap<Order, Head>,
+    free: Ascending<Order, Head>,
     /// Heads that a limit holds back.
-    limited: BTreeMap<Order, Head>,
+    limited: Ascending<Order, Head>,
     /// Groups that time lets go, or after which nothing is left of what they
     /// handed out.
     rings: BTreeSet<(Ms, u32)>,
@@ -235,8 +235,8 @@ impl KeyGroups {
             list: Vec::new(),
             unused: Vec::new(),
             idle: None,
-            free: BTreeMap::new(),
-            limited: BTreeMap::new(),
+            free: Ascending::default(),
+            limited: Ascending::default(),
             rings: BTreeSet::new(),
             in_flight: 0,
             busy: BTreeSet::new(),
@@ -286,7 +286,7 @@ impl KeyGroups {
 
     /// Bytes of memory it takes, reckoned.
     pub(super) fn bytes(&self) -> u64 {
-        const GROUP: usize = 320;
+        const GROUP: usize = 400;
         const MEMBER: usize = 64;
         const FIRST: usize = 96;
         (self.numbers.len() * GROUP + self.members * MEMBER + self.known_firsts * FIRST) as u64
@@ -381,11 +381,11 @@ impl KeyGroups {
                 group.held_back.insert(place, slot);
             }
             Standing::Delayed => {
-                group.blocking.insert(place);
+                group.blocking.insert(place, ());
             }
             Standing::Reserved => {
                 if ordered {
-                    group.blocking.insert(place);
+                    group.blocking.insert(place, ());
                 }
                 group.in_flight += 1;
             }
@@ -478,11 +478,11 @@ impl KeyGroups {
 
     /// Where the head of a group belongs.
     fn seat_of(&self, group: &Group) -> Option<(Seat, Order, Head)> {
-        let (&(_, place, id), &(rank, head)) = group.ready.first_key_value()?;
+        let ((_, place, id), &(rank, head)) = group.ready.first_key_value()?;
         if group
             .blocking
-            .first()
-            .is_some_and(|first| *first < (place, id))
+            .first_key_value()
+            .is_some_and(|(first, ())| first < (place, id))
         {
             return None;
         }

@@ -1,13 +1,12 @@
 //! Which message of a queue with key groups comes next.
 
-use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::super::{Hash, Order};
+use super::super::{Ascending, Hash, Order};
 use super::{Head, KeyGroups, Place, QUIET_RUN, Seat};
 use crate::message::Message;
 use crate::pace::Pace;
@@ -80,21 +79,21 @@ impl KeyGroups {
         let found = self.noisy_heads().find_map(|number| {
             let mut ready = self.group(number).ready.iter();
             let fitting = ready.find(|(_, (_, head))| fits(*head));
-            fitting.map(|(&(_, place, id), &(rank, head))| ((rank, place, id), head))
+            fitting.map(|((_, place, id), &(rank, head))| ((rank, place, id), head))
         })?;
         Some((found, self.quiet_run >= QUIET_RUN))
     }
 
     /// Heads that may go, in their order.
     pub(crate) fn free_heads(&self) -> impl Iterator<Item = (Order, Head)> + '_ {
-        self.free.iter().map(|(&order, &head)| (order, head))
+        self.free.iter().map(|(order, &head)| (order, head))
     }
 
     /// What may be taken of a group of a queue that is not ordered, the head first.
     pub(crate) fn members(&self, key: &Arc<[u8]>) -> impl Iterator<Item = (Order, Head)> + '_ {
         let ready = self.find(key).map(|group| group.ready.iter());
         let ready = ready.into_iter().flatten();
-        ready.map(|(&(_, place, id), &(rank, head))| ((rank, place, id), head))
+        ready.map(|((_, place, id), &(rank, head))| ((rank, place, id), head))
     }
 
     /// The first head behind `walk` that may go and fits; those that a limit
@@ -107,10 +106,10 @@ impl KeyGroups {
     ) -> Option<(Order, Head)> {
         let passed = walk.and_then(|walk| walk.passed);
         let from = passed.map_or(Edge::Unbounded, Edge::Excluded);
-        let mut first = |map: &BTreeMap<Order, Head>| {
+        let mut first = |map: &Ascending<Order, Head>| {
             let mut heads = map.range((from, Edge::Unbounded));
             let found = heads.find(|&(_, &head)| fits(head));
-            found.map(|(&order, &head)| (order, head))
+            found.map(|(order, &head)| (order, head))
         };
         let free = first(&self.free);
         let limited = match looks {
@@ -134,7 +133,7 @@ impl KeyGroups {
         let group = self.find(key)?;
         let from = Edge::Excluded((0, last.0, last.1));
         let next = group.ready.range((from, Edge::Unbounded)).next();
-        let (&(_, place, id), &(rank, head)) = next?;
+        let ((_, place, id), &(rank, head)) = next?;
         let between = (Edge::Excluded(*last), Edge::Excluded((place, id)));
         if *last < (place, id) && group.blocking.range(between).next().is_some() {
             return None;
@@ -176,7 +175,7 @@ impl KeyGroups {
             let from = walk.passed.map_or(Edge::Unbounded, Edge::Excluded);
             let mut behind = self.find(key)?.ready.range((from, Edge::Unbounded));
             let cold = behind.find(|(_, (_, head))| is_cold(*head));
-            cold.map(|(&pos, &(_, head))| (pos, head))
+            cold.map(|(pos, &(_, head))| (pos, head))
         });
         of_keys.chain(other).min_by_key(|&(order, _)| order)
     }
@@ -194,9 +193,12 @@ impl KeyGroups {
         };
         let place = (message.place, message.id);
         let first = group.ready.first_key_value();
-        let first = first.map(|(&(_, place, id), _)| (place, id));
+        let first = first.map(|((_, place, id), _)| (place, id));
         first.is_none_or(|first| first >= place)
-            && group.blocking.first().is_none_or(|first| *first >= place)
+            && group
+                .blocking
+                .first_key_value()
+                .is_none_or(|(first, ())| first >= place)
     }
 
     /// Companions of a message of an ordered queue in the order of their
@@ -206,21 +208,21 @@ impl KeyGroups {
         let group = best.key().and_then(|key| self.find(key));
         let end = group.and_then(|group| {
             let behind = (Edge::Excluded(place), Edge::Unbounded);
-            group.blocking.range(behind).next().copied()
+            group.blocking.range(behind).next().map(|(place, _)| place)
         });
         let from = Edge::Excluded((0, best.place, best.id));
         let ready = group.map(|group| group.ready.range((from, Edge::Unbounded)));
         let mut ready = ready
             .into_iter()
             .flatten()
-            .map_while(|(&(_, place, id), (_, head))| match head {
+            .map_while(|((_, place, id), (_, head))| match head {
                 Head::Here(slot) => Some(((place, id), *slot)),
                 Head::Cold(_) => None,
             })
             .peekable();
         let held_back = group.map(|group| group.held_back.iter());
         let held_back = held_back.into_iter().flatten();
-        let mut held_back = held_back.map(|(&place, &slot)| (place, slot)).peekable();
+        let mut held_back = held_back.map(|(place, &slot)| (place, slot)).peekable();
         let next = move || {
             let first = match (ready.peek(), held_back.peek()) {
                 (Some(one), Some(other)) if other.0 < one.0 => held_back.next(),

@@ -1,6 +1,8 @@
 //! Whether key groups agree with their messages. For tests: it looks at
 //! everything.
 
+use std::collections::BTreeSet;
+
 use super::{Group, Head, KeyGroups, Place, Pos, Seat};
 use crate::cold::{Block, BlockAt, Lane};
 
@@ -20,22 +22,24 @@ impl KeyGroups {
             members += group.members();
             let none = Group::new(group.key.clone());
             let other = slow.find(&group.key).unwrap_or(&none);
-            let here = |(pos, (rank, head)): (&Pos, &(u32, Head))| match head {
-                Head::Here(slot) => Some((*pos, *rank, *slot)),
+            let here = |(pos, (rank, head)): (Pos, &(u32, Head))| match head {
+                Head::Here(slot) => Some((pos, *rank, *slot)),
                 Head::Cold(_) => None,
             };
             let ours: Vec<_> = group.ready.iter().filter_map(here).collect();
             let theirs: Vec<_> = other.ready.iter().filter_map(here).collect();
-            let virtual_blocks = group.blocking.difference(&other.blocking);
+            let blocking: BTreeSet<Place> = group.blocking.keys().collect();
+            let plain: BTreeSet<Place> = other.blocking.keys().collect();
+            let virtual_blocks = blocking.difference(&plain);
             #[expect(clippy::disallowed_methods, reason = "any of them will do")]
             let known = |place: &&Place| {
                 let mut lists = self.known.iter().flat_map(|(_, list)| list.iter());
                 lists.any(|&(_, (_, at, id))| (at, id) == **place)
             };
             let blocks = virtual_blocks.filter(|place| !known(place)).count() == 0
-                && other.blocking.is_subset(&group.blocking);
+                && plain.is_subset(&blocking);
             let same = ours == theirs
-                && group.held_back == other.held_back
+                && group.held_back.iter().eq(other.held_back.iter())
                 && blocks
                 && group.in_flight == other.in_flight;
             if !same || group.is_idle() && !spared {
