@@ -231,7 +231,7 @@ impl Core {
         let open = self
             .shards
             .iter()
-            .map(|shard| locked(shard).batch.records.len() as u64);
+            .map(|shard| shard.lock().batch.records.len() as u64);
         let waits = acked.log.unacked() + open.sum::<u64>();
         waits > acked.unacked_max.load(Ordering::Relaxed)
     }

@@ -7,7 +7,7 @@ use quintet_engine::{Home, Space};
 use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, Placed, Stamp};
 use smallvec::SmallVec;
 
-use super::shard::{Batch, Shard, fill};
+use super::shard::{Batch, Shard, ShardLock, fill};
 use super::{Core, locked};
 
 /// The log and what is on its way into it. One mutex guards it; whoever holds
@@ -147,7 +147,7 @@ impl Committer {
     /// nothing in it.
     fn take(&mut self, core: &Core, ending: Ending) -> bool {
         let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
-            core.shards.iter().map(locked).collect();
+            core.shards.iter().map(ShardLock::lock).collect();
         let asked = core.acked.as_ref().is_some_and(|acked| acked.take_asked());
         if !asked && shards.iter().all(|shard| shard.batch.is_empty()) {
             if ending == Ending::Now && !self.fresh && self.may_end(core, &mut shards) {

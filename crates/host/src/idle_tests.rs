@@ -98,7 +98,7 @@ fn brought(core: &Core) -> Vec<Vec<u8>> {
 #[track_caller]
 fn assert_seen_to(core: &Core) {
     for shard in &core.shards {
-        let shard = locked(shard);
+        let shard = shard.lock();
         assert_eq!(shard.engine.sends_to(), None, "a message lies aside");
         let next = shard.engine.next_deadline();
         assert!(
@@ -173,7 +173,7 @@ fn settings_that_bring_a_deadline_nearer_tell_the_timer() {
         scope.spawn(|| core.run_timer());
         let began = Instant::now();
         let is_made = |fact: &Fact| matches!(fact, Fact::QueueMade { .. });
-        let there = || locked(&core.shards[0]).engine.image().iter().any(is_made);
+        let there = || core.shards[0].lock().engine.image().iter().any(is_made);
         while there() && began.elapsed() < PATIENCE {
             std::thread::yield_now();
         }
@@ -196,7 +196,7 @@ fn what_is_due_when_runs_are_written_again_goes_to_another_shard() {
     let never = AtomicBool::new(false);
     let ids: Vec<_> = (0..100).map(|_| stored(&core, put("long"))).collect();
     core.relieve(0, &never);
-    assert!(!locked(&core.shards[0]).engine.runs().is_empty());
+    assert!(!core.shards[0].lock().engine.runs().is_empty());
     for (_, id) in ids.iter().enumerate().filter(|(at, _)| at % 10 > 0) {
         let delete = Command::Delete {
             id: *id,

@@ -77,7 +77,7 @@ pub use party::{PartyKey, SLOTS_MAX};
 pub use post::Post;
 pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
 pub use room::Room;
-pub(crate) use shard::Shard;
+pub(crate) use shard::{Shard, ShardLock};
 pub use signal::Signal;
 pub(crate) use sync::SyncTime;
 pub(crate) use tickets::Progress;
@@ -113,7 +113,7 @@ pub struct Core {
     available: Arc<AtomicBool>,
     /// Of a log that others could come to own.
     pub(crate) acked: Option<Arc<Acked>>,
-    pub(crate) shards: Vec<Mutex<Shard>>,
+    pub(crate) shards: Vec<ShardLock>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
     /// What time it is.
@@ -244,7 +244,7 @@ impl Core {
             acked,
             reader: opened.committer.log.reader(),
             runs: opened.runs,
-            shards: opened.shards.into_iter().map(Mutex::new).collect(),
+            shards: opened.shards.into_iter().map(ShardLock::new).collect(),
             committer: Mutex::new(opened.committer),
             policy,
             clock: opened.clock,
@@ -410,7 +410,7 @@ impl Core {
 
     /// Locks one shard.
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        locked(&self.shards[shard])
+        self.shards[shard].lock()
     }
 
     /// What the shards know of these parties, in their order. It is short for
@@ -453,7 +453,7 @@ impl Core {
     /// From now on puts are refused (or not).
     pub fn set_draining(&self, draining: bool) {
         for shard in &self.shards {
-            locked(shard).engine.set_draining(draining);
+            shard.lock().engine.set_draining(draining);
         }
     }
 }

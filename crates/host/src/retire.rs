@@ -224,7 +224,7 @@ impl Core {
         let messages: u64 = self
             .shards
             .iter()
-            .map(|shard| locked(shard).engine.homes_live(Home(segment)))
+            .map(|shard| shard.lock_last().engine.homes_live(Home(segment)))
             .sum();
         messages > FEW || !self.bodies.with_chunks_through(segment).is_empty()
     }
@@ -233,7 +233,7 @@ impl Core {
     fn lives_in(&self, segment: u32) -> bool {
         self.shards
             .iter()
-            .any(|shard| locked(shard).engine.homes_live(Home(segment)) > 0)
+            .any(|shard| shard.lock_last().engine.homes_live(Home(segment)) > 0)
             || !self.bodies.with_chunks_through(segment).is_empty()
     }
 
@@ -242,7 +242,7 @@ impl Core {
         for shard in &self.shards {
             let mut from = Some(0);
             while let Some(cursor) = from {
-                let mut guard = locked(shard);
+                let mut guard = shard.lock_last();
                 let super::Shard { engine, batch, .. } = &mut *guard;
                 let before = batch.records.len();
                 let copied = engine.copy_out(Home(segment), cursor, SLOTS, batch);

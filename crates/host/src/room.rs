@@ -116,7 +116,7 @@ impl Core {
             .full
             .store(space != Space::Enough, Ordering::Relaxed);
         for shard in &self.shards {
-            locked(shard).engine.set_space(space);
+            shard.lock().engine.set_space(space);
         }
     }
 }

@@ -1,8 +1,13 @@
 //! One shard: its engine and its part of the open batch.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
 use quintet_engine::format::put_group;
 use quintet_engine::{Engine, Fact, Hold, Home, Journal};
 
+use super::locked;
 use super::observe::Observer;
 use super::tickets::{Need, Progress, Ring};
 
@@ -94,7 +99,62 @@ pub(crate) fn fill(payload: &mut Vec<u8>, batches: &mut [Batch]) -> (u32, bool) 
     (count, true)
 }
 
-/// What one mutex guards.
+/// A shard behind its lock.
+pub(crate) struct ShardLock {
+    shard: Mutex<Shard>,
+    /// Threads that have found it taken.
+    waiting: AtomicU32,
+}
+
+/// How often, and for how long each time, a thread with much to do gives way
+/// to those who wait before it goes on all the same.
+const WAY: (u32, Duration) = (20, Duration::from_micros(50));
+
+impl ShardLock {
+    pub(crate) fn new(shard: Shard) -> Self {
+        Self {
+            shard: Mutex::new(shard),
+            waiting: AtomicU32::new(0),
+        }
+    }
+
+    /// Locks it, as [`locked`].
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
+        match self.shard.try_lock() {
+            Ok(shard) => shard,
+            Err(_) => self.wait(),
+        }
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, Shard> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let shard = locked(&self.shard);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        shard
+    }
+
+    /// Locks it for one of many slices of work that nobody waits for. Those who
+    /// wait go first: the lock would go to whoever has just let go of it and is
+    /// awake, slice after slice, rather than to one who is being woken.
+    pub(crate) fn lock_last(&self) -> MutexGuard<'_, Shard> {
+        self.give_way();
+        self.lock()
+    }
+
+    /// Lets those pass who wait for it; for a thread that holds none.
+    pub(crate) fn give_way(&self) {
+        for _ in 0..WAY.0 {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            std::thread::sleep(WAY.1);
+        }
+    }
+}
+
+/// What one lock guards.
 pub(crate) struct Shard {
     pub(crate) engine: Engine,
     pub(crate) batch: Batch,

@@ -136,6 +136,7 @@ impl Core {
 
     /// Does what is due in one shard.
     fn tick(&self, shard: usize) {
+        self.shards[shard].give_way();
         self.visit(|access| {
             access.step(shard, |at| {
                 if at.engine.next_deadline() <= at.now {

@@ -106,7 +106,7 @@ fn life(seed: u64, lens: &[usize]) {
         let get = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
         let (written, asked) = (get(&counts.log_written), counts.log_asked());
         let (snapshots, copied) = (get(&counts.log_snapshots), get(&counts.log_copied));
-        let longest = locked(&core.shards[0]).engine.snapshot_bytes();
+        let longest = core.shards[0].lock().engine.snapshot_bytes();
         let told = format!(
             "seed {seed}: {written} bytes for {asked}, {snapshots} of snapshots, {copied} copied"
         );
@@ -153,7 +153,7 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     assert!(core.finish());
     drop(core);
     let queues = |core: &Core| {
-        let shard = locked(&core.shards[0]);
+        let shard = core.shards[0].lock();
         let made =
             |fact: &quintet_engine::Fact| matches!(fact, quintet_engine::Fact::QueueMade { .. });
         shard

@@ -137,12 +137,12 @@ fn many_puts_are_stored_before_they_are_answered() {
     let puts = || q.iter().map(|queue| put(queue, 1, "x")).collect();
     put_many(&core, puts());
     for shard in &core.shards {
-        locked(shard).engine.set_memory_room(1);
+        shard.lock().engine.set_memory_room(1);
     }
     let ids = put_many(&core, puts());
     assert!(ids.iter().all(|&id| id != MessageId::default()), "{ids:?}");
     for shard in &core.shards {
-        locked(shard).engine.set_memory_room(0);
+        shard.lock().engine.set_memory_room(0);
     }
     assert_eq!(take_many(&core, &q, 9), ["x"; 6]);
 }
@@ -173,7 +173,7 @@ fn what_is_read_from_the_log_is_what_was_there() {
         let there: Vec<_> = core
             .shards
             .iter()
-            .map(|s| locked(s).engine.image())
+            .map(|s| s.lock().engine.image())
             .collect();
         let read = Contents::read(folder.path()).expect("readable");
         assert_eq!(read.images(), there);
@@ -248,7 +248,7 @@ fn messages_move_between_shards_and_survive_it() {
         second
             .shards
             .iter()
-            .all(|shard| locked(shard).engine.sends_to().is_none())
+            .all(|shard| shard.lock().engine.sends_to().is_none())
     );
     assert_eq!(take_many(&second, &q[..1], 9), ["0", "1", "3"]);
     let left = Command::Delete {
@@ -269,7 +269,7 @@ fn nothing_is_decided_without_a_place_to_keep_it() {
     let ids = put_many(&core, q.iter().map(|queue| put(queue, 1, "x")).collect());
     let image = |core: &Core| -> Vec<_> {
         let shards = core.shards.iter();
-        shards.map(|shard| locked(shard).engine.image()).collect()
+        shards.map(|shard| shard.lock().engine.image()).collect()
     };
     let before = image(&core);
     core.set_available(false);

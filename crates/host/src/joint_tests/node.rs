@@ -309,7 +309,7 @@ impl Node {
 
 impl Serving {
     fn image(&self) -> Vec<u8> {
-        let shards: Vec<_> = self.core.shards.iter().map(locked).collect();
+        let shards: Vec<_> = self.core.shards.iter().map(|shard| shard.lock()).collect();
         image(shards.iter().map(|shard| &shard.engine))
     }
 }

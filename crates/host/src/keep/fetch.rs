@@ -64,6 +64,7 @@ impl Core {
 
     /// Hands a shard what was read, and its answers to those who waited.
     pub(super) fn supply(&self, number: usize, found: Vec<Found>) {
+        self.shards[number].give_way();
         self.visit(|access| {
             access.step(number, |at| {
                 at.engine.supply(at.now, found, at.journal, at.deliveries);

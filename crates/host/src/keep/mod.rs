@@ -386,7 +386,7 @@ impl Core {
                 for shard in 0..self.shards.len() {
                     self.rewrite_thin(shard, stop);
                     // Nobody may have passed these on.
-                    let wants = locked(&self.shards[shard]).engine.take_wants();
+                    let wants = self.shards[shard].lock_last().engine.take_wants();
                     self.ask_runs(shard, wants);
                 }
             }
@@ -397,7 +397,7 @@ impl Core {
     fn bury_runs(&self) {
         let mut dying = locked(&self.runs.dying);
         for (number, shard) in self.shards.iter().enumerate() {
-            let mut shard = locked(shard);
+            let mut shard = shard.lock_last();
             let gone = shard.engine.take_dead_runs();
             if !gone.is_empty() {
                 let open = self.progress.open();
@@ -422,7 +422,7 @@ impl Core {
                 }
                 // More blocks of it may have come into force since; then it
                 // dies once more.
-                if !locked(&self.shards[shard]).engine.needs_run(RunId(run)) {
+                if !self.shards[shard].lock_last().engine.needs_run(RunId(run)) {
                     self.runs.remove(shard, run);
                 }
                 false
@@ -441,7 +441,7 @@ impl Core {
     fn run_options(&self) -> RunOptions {
         let each = self.shards.iter();
         let blocks: u64 = each
-            .map(|shard| locked(shard).engine.cold_stats().blocks)
+            .map(|shard| shard.lock_last().engine.cold_stats().blocks)
             .sum();
         let most = locked(&self.runs.budget).limit / BLOCKS_MIN;
         let sizes = BLOCK_BYTES.iter();

@@ -28,7 +28,7 @@ impl Core {
     /// Writes runs again of which less than a quarter lives, if that frees
     /// enough, and merges some if there are very many.
     pub(crate) fn rewrite_thin(&self, number: usize, stop: &AtomicBool) {
-        let mut runs = locked(&self.shards[number]).engine.runs();
+        let mut runs = self.shards[number].lock_last().engine.runs();
         let left_alone = locked(&self.runs.left_alone).clone();
         runs.retain(|(run, ..)| !left_alone.contains(&run.0));
         let unfinished = locked(&self.runs.unfinished).clone();
@@ -124,14 +124,14 @@ impl Core {
         let mut moving = Vec::new();
         for &from in old {
             let run = self.runs.get(from)?;
-            let blocks = locked(&self.shards[number]).engine.blocks_of(from);
+            let blocks = self.shards[number].lock_last().engine.blocks_of(from);
             for block in blocks {
                 let read = run.read_block(block.number).ok()?;
                 let mut found: Vec<(u32, Message)> = Vec::new();
                 for entry in read.entries() {
                     found.push((entry.ordinal, Message::decode(entry.payload).ok()?));
                 }
-                let shard = locked(&self.shards[number]);
+                let shard = self.shards[number].lock_last();
                 found.retain(|(ordinal, _)| shard.engine.is_alive_in(from, *ordinal));
                 drop(shard);
                 moving.extend(found.iter().map(|(ordinal, message)| Moving {

@@ -28,16 +28,16 @@ impl Core {
     /// Brings a shard back into its budget.
     /// Answers whether something left.
     pub(crate) fn relieve(&self, number: usize, stop: &AtomicBool) -> bool {
-        let fixed = locked(&self.shards[number]).engine.fixed_bytes();
+        let fixed = self.shards[number].lock_last().engine.fixed_bytes();
         let budget = self.runs.budget().beside(fixed);
-        let memory = || locked(&self.shards[number]).engine.memory_bytes();
+        let memory = || self.shards[number].lock_last().engine.memory_bytes();
         if memory() <= budget.high {
             self.set_room(number, budget.limit);
             return false;
         }
         // Copies first: they cost nothing to drop.
         while memory() > budget.low {
-            let mut shard = locked(&self.shards[number]);
+            let mut shard = self.shards[number].lock_last();
             let Shard { engine, batch, .. } = &mut *shard;
             if !engine.unload_oldest(LOADED_MIN, batch) {
                 break;
@@ -50,7 +50,8 @@ impl Core {
             if over <= budget.least || stop.load(Ordering::SeqCst) {
                 break;
             }
-            let mut plan = locked(&self.shards[number])
+            let mut plan = self.shards[number]
+                .lock_last()
                 .engine
                 .plan_spill(over, LANE_MIN);
             match self.spill(number, &mut plan, budget.picks) {
@@ -80,14 +81,17 @@ impl Core {
     }
 
     fn set_room(&self, number: usize, bytes: u64) {
-        locked(&self.shards[number]).engine.set_memory_room(bytes);
+        self.shards[number]
+            .lock_last()
+            .engine
+            .set_memory_room(bytes);
     }
 
     /// Writes one run of what the plan chooses. Answers how many left memory.
     fn spill(&self, number: usize, plan: &mut Spill, most: usize) -> Result<u64, LogError> {
         let mut picked = Vec::new();
         loop {
-            let mut shard = locked(&self.shards[number]);
+            let mut shard = self.shards[number].lock_last();
             let max = PICK_SLICE.min(most.saturating_sub(picked.len()));
             let more = shard.engine.pick(plan, max, &mut picked);
             drop(shard);
@@ -133,7 +137,7 @@ impl Core {
             if picked.len() >= most {
                 break;
             }
-            let mut shard = locked(&self.shards[number]);
+            let mut shard = self.shards[number].lock_last();
             from = shard.engine.pick_home(home, at, SLOT_SLICE, picked);
         }
         from
@@ -142,7 +146,7 @@ impl Core {
     fn unpick(&self, number: usize, picked: &[Picked]) {
         for slice in picked.chunks(PICK_SLICE) {
             let ids: Vec<MessageId> = slice.iter().map(|picked| picked.message.id).collect();
-            locked(&self.shards[number]).engine.unpick(&ids);
+            self.shards[number].lock_last().engine.unpick(&ids);
         }
     }
 
@@ -180,7 +184,7 @@ impl Core {
                 lane: head.lane,
                 entries: entries.iter().map(|p| (p.message.id, p.pick)).collect(),
             };
-            let mut shard = locked(&self.shards[number]);
+            let mut shard = self.shards[number].lock_last();
             let Shard { engine, batch, .. } = &mut *shard;
             left += u64::from(engine.freeze(id, &written, batch));
             drop(shard);

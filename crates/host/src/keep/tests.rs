@@ -131,7 +131,7 @@ fn make_durable(core: &Core) {
             || core
                 .shards
                 .iter()
-                .any(|shard| !locked(shard).batch.is_empty())
+                .any(|shard| !shard.lock().batch.is_empty())
     };
     for round in 0.. {
         if !waits(core) {
@@ -314,7 +314,7 @@ fn drain(core: &Core) -> Vec<u64> {
 
 fn check(disk: &SimDisk, known: &Known, what: &str) {
     let core = open(disk);
-    assert_eq!(locked(&core.shards[0]).engine.verify(), Ok(()), "{what}");
+    assert_eq!(core.shards[0].lock().engine.verify(), Ok(()), "{what}");
     let left = drain(&core);
     assert!(left.is_sorted(), "{what}: out of order: {left:?}");
     let there: BTreeSet<u64> = left.iter().copied().collect();
@@ -330,7 +330,7 @@ fn check(disk: &SimDisk, known: &Known, what: &str) {
             "{what}: {number} is lost"
         );
     }
-    assert_eq!(locked(&core.shards[0]).engine.verify(), Ok(()), "{what}");
+    assert_eq!(core.shards[0].lock().engine.verify(), Ok(()), "{what}");
 }
 
 #[test]
