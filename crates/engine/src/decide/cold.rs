@@ -100,6 +100,8 @@ pub(crate) struct Reading {
     pub(crate) again: bool,
     /// Puts wait while messages take more memory than this; 0: they do not.
     pub(crate) memory_room: u64,
+    /// When the next block of what is due is read, while memory is short.
+    pub(crate) due_next: Ms,
 }
 
 impl Reading {

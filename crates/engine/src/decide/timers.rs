@@ -20,6 +20,8 @@ const STEPS: usize = 512;
 const ALARM_STEPS: usize = 2048;
 /// How long a wait goes on beyond its end for what is being read from a run.
 pub(crate) const COLD_WAIT_MS: u64 = 1000;
+/// From one block to the next of what is due, while memory is short, ms.
+const DUE_PACE_MS: u64 = 2;
 /// How often idle queues are looked for, ms: a sixtieth of the shortest rest,
 /// within these.
 const IDLE_SCAN_MS: (u64, u64) = (1000, 60_000);
@@ -104,10 +106,35 @@ impl Engine {
             if lane == Lane::Archived {
                 wait = queue.live.settings.retention_ms;
             }
-            if Ms(at.max(0) as u64) + wait <= self.now {
-                self.want(block);
+            if Ms(at.max(0) as u64) + wait > self.now {
+                continue;
             }
+            if lane == Lane::Delayed && !self.may_read_due() {
+                let pause = self.reading.due_next;
+                if let Some(live) = self.store.live_mut(id) {
+                    live.due_pause = pause;
+                }
+                continue;
+            }
+            self.want(block);
         }
+    }
+
+    /// What is due in runs is read at once while there is memory for it. Then a
+    /// block at a time: who makes room keeps up with that, so that nobody's
+    /// puts wait for it, and whoever takes gets what he needs all the same.
+    fn may_read_due(&mut self) -> bool {
+        let room = self.reading.memory_room;
+        let fixed = self.store.fixed_bytes();
+        let enough = fixed + room.saturating_sub(fixed) / 4 * 3;
+        if room == 0 || self.store.memory_bytes() <= enough {
+            return true;
+        }
+        let may = self.now >= self.reading.due_next;
+        if may {
+            self.reading.due_next = self.now + DUE_PACE_MS;
+        }
+        may
     }
 
     fn end_retention<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) -> usize {

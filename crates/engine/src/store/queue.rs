@@ -104,6 +104,8 @@ pub(crate) struct Live {
     pub(crate) watchers: u32,
     /// When the shard's alarm for this queue rings.
     pub(crate) alarm: Option<Ms>,
+    /// What is due in runs is not read before.
+    pub(crate) due_pause: Ms,
     /// Something may be there that nobody has looked for yet.
     pub(crate) more: bool,
     /// Wait of the message taken last, ms.
@@ -297,6 +299,7 @@ impl Queue {
             stored.then_some(Ms(at.max(0) as u64))
         };
         let kept = first(Lane::Archived).map(|since| since + self.live.settings.retention_ms);
-        [first(Lane::Delayed), kept].into_iter().flatten().min()
+        let due = first(Lane::Delayed).map(|due| due.max(self.live.due_pause));
+        [due, kept].into_iter().flatten().min()
     }
 }

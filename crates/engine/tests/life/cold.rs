@@ -60,7 +60,7 @@ impl Runs {
                     let found = self.find(|message| message.key() == Some(&key));
                     Found::Key(queue, key, found)
                 }
-                Want::Room => panic!("there is no bound"),
+                Want::Room => panic!("nothing is put"),
             });
             let found = found.collect();
             w.engine
@@ -305,6 +305,56 @@ fn a_take_behind_effects_waits_for_a_run_alone() {
     let delete = vec![Effect::Delete(first)];
     let command = compound(delete, Some(Command::Take(plain("q"))));
     assert_eq!(w.ask(1, command), None);
+    runs.read(&mut w);
+    assert_eq!(w.delivered(), [(1, "1".into())]);
+}
+
+/// While memory is short what is due in runs is read block by block, so that
+/// puts need not wait for it; one who takes does not wait for that.
+#[test]
+fn what_is_due_is_read_no_faster_than_there_is_memory() {
+    let due_in_runs = |room| {
+        let (mut w, mut runs) = (World::new(), Runs::default());
+        for body in ["1", "2", "3", "4"] {
+            w.put_as(Put {
+                due: When::In(1000),
+                ..ranked("q", 5, body)
+            });
+        }
+        runs.freeze(&mut w);
+        w.engine.set_memory_room(room);
+        (w, runs)
+    };
+    // When each is read, after their time.
+    let reads = |room| {
+        let (mut w, runs) = due_in_runs(room);
+        let due = w.now + 1000;
+        let mut reads = Vec::new();
+        while reads.len() < 4 {
+            w.now = w.engine.next_deadline();
+            w.tick();
+            if w.engine.has_wants() {
+                reads.push(w.now.0 - due.0);
+                runs.read(&mut w);
+            }
+        }
+        let popped: Vec<String> = (0..4).map(|_| w.pop("q")).collect();
+        assert_eq!(popped, ["1", "2", "3", "4"]);
+        reads
+    };
+    assert_eq!(reads(0), [0, 0, 0, 0], "no bound");
+    assert_eq!(reads(1 << 30), [0, 0, 0, 0], "enough");
+    // Before the first one nothing was in memory.
+    assert_eq!(reads(1), [0, 0, 2, 4]);
+
+    let (mut w, runs) = due_in_runs(1);
+    w.wait(1000);
+    runs.read(&mut w);
+    assert_eq!(
+        w.ask(1, Command::Take(plain("q"))),
+        None,
+        "it may not be the first"
+    );
     runs.read(&mut w);
     assert_eq!(w.delivered(), [(1, "1".into())]);
 }
