@@ -20,6 +20,7 @@ Examples:
   quintet bench                                    ten seconds against memcache on this machine
   quintet bench --connections 200 --size 1KiB
   quintet bench --depth 16 --mix put --count 1000000
+  quintet bench --voice http --keys 1000 --queues 1
   quintet bench --rate 20000 --time 1m             latency under a steady load
   quintet bench --voice lineup --target :9876 --json
   quintet bench --voice resp --target :6379        Redis, by the same client
@@ -92,6 +93,9 @@ pub struct Args {
     /// Queues the connections share [default: each has its own].
     #[arg(long, value_name = "N")]
     queues: Option<usize>,
+    /// Give messages one of N keys, in turn; the voice http has them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    keys: Option<u64>,
     /// Messages to put beforehand, uncounted.
     #[arg(long, value_name = "N", default_value_t = 0)]
     fill: u64,
@@ -145,6 +149,7 @@ impl Args {
             count: self.count,
             queue: self.queue.clone(),
             queues: self.queues,
+            keys: self.keys,
             fill: self.fill,
             threads: self.threads,
         })

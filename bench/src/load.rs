@@ -14,7 +14,7 @@ use crate::report::{Live, Openings, Report};
 use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
-use crate::voice::{Voice, pinpriq};
+use crate::voice::{Keys, Voice, pinpriq};
 use crate::worker::{Found, SILENCE, Work, Worker, lock};
 
 /// Idle connections at most.
@@ -39,6 +39,8 @@ const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 const FILL_TIME_MAX: Duration = Duration::from_secs(3600);
 /// Depth of the puts beforehand.
 const FILL_DEPTH: usize = 64;
+/// How far apart the keys of connections begin: a prime, so that few meet.
+const KEYS_APART: u64 = 7919;
 /// How often somebody may look at a load under way.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -78,6 +80,8 @@ pub struct Load {
     pub queue: String,
     /// Queues the connections share; `None`: each has its own.
     pub queues: Option<usize>,
+    /// How many keys messages have, if they have any.
+    pub keys: Option<u64>,
     /// Messages put beforehand, uncounted.
     pub fill: u64,
     /// Threads of this process, 1 to 64.
@@ -104,6 +108,7 @@ impl Load {
             count: None,
             queue: "bench".to_owned(),
             queues: None,
+            keys: None,
             fill: 0,
             threads: 1,
         }
@@ -142,6 +147,7 @@ impl Load {
             "seconds_max": self.time.as_secs_f64(),
             "count_max": self.count,
             "queues": self.queues,
+            "keys": self.keys,
             "fill": self.fill,
             "threads": self.threads,
         })
@@ -303,7 +309,12 @@ impl Load {
             let mut conns = Vec::new();
             for number in (thread..self.connections).step_by(threads) {
                 let queue = format!("{}{:04}", self.queue, number % queues);
-                let speaker = (self.voice.open)(&queue, &body);
+                let mut speaker = (self.voice.open)(&queue, &body);
+                if let Some(of) = self.keys
+                    && !speaker.give_keys(Keys::new(number as u64 * KEYS_APART, of))
+                {
+                    bail!("the voice {} has no word for keys", self.voice.name);
+                }
                 let token = Token(conns.len());
                 conns.push(Conn::new(
                     self.connect()?,

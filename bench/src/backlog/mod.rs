@@ -8,6 +8,7 @@
 mod bulk;
 mod depth;
 mod disk;
+mod due;
 mod flood;
 mod held;
 mod large;
@@ -93,12 +94,17 @@ const EXPERIMENTS: &[Experiment] = &[
         title: "Many messages through a queue that old ones stay in",
         run: held::disk,
     },
+    Experiment {
+        name: "due",
+        title: "Many messages due in the same second",
+        run: due::due,
+    },
 ];
 
 /// Arguments of `backlog`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Experiments: flood, resident, packing, fairness, depth, restart, large, drain, disk.
+Experiments: flood, resident, packing, fairness, depth, restart, large, drain, disk, due.
 
 Examples:
   cargo xtask backlog                          everything; about half an hour
@@ -107,7 +113,7 @@ Examples:
 
 Run nothing else meanwhile: server and load share the machine. Resident holds three times
 --messages, disk passes twice as many; depth holds four tenths, of 1 KiB; drain takes a fifth;
-large holds a tenth.")]
+large and due hold a tenth.")]
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,

@@ -24,6 +24,7 @@ impl Talk {
         let stream = stream.with_context(|| format!("cannot connect to {target}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
         Ok(Self(BufReader::new(stream)))
     }
 
@@ -34,13 +35,29 @@ impl Talk {
     /// The connection ends or is silent for a minute.
     pub(crate) fn ask(&mut self, request: &str, last: &str) -> Result<Vec<String>> {
         let context = || format!("after {:?}", request.lines().next().unwrap_or_default());
-        let sent = self.0.get_mut().write_all(request.as_bytes());
-        sent.with_context(context)?;
+        self.send(request).with_context(context)?;
+        self.read(last).with_context(context)
+    }
+
+    /// Sends what may be many requests.
+    ///
+    /// # Errors
+    /// The connection has ended, or takes nothing for a minute.
+    pub(crate) fn send(&mut self, request: &str) -> Result<()> {
+        Ok(self.0.get_mut().write_all(request.as_bytes())?)
+    }
+
+    /// Reads lines up to one that begins with `last`; answers them all, without
+    /// their ends.
+    ///
+    /// # Errors
+    /// The connection ends or is silent for a minute.
+    pub(crate) fn read(&mut self, last: &str) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
-            if self.0.read_line(&mut line).with_context(context)? == 0 {
-                bail!("the server closed a connection {}", context());
+            if self.0.read_line(&mut line)? == 0 {
+                bail!("the server closed a connection");
             }
             let line = line.trim_end();
             lines.push(line.to_owned());
@@ -48,7 +65,7 @@ impl Talk {
                 return Ok(lines);
             }
             if line.starts_with("ERROR") || line.starts_with("SERVER_ERROR") {
-                bail!("{line} {}", context());
+                bail!("{line}");
             }
         }
     }

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, bail};
 use memchr::memmem;
 
-use super::{Ask, Heard, Outcome, Speaker, Voice, shown};
+use super::{Ask, Heard, Keys, Outcome, Speaker, Voice, shown};
 
 pub(super) const VOICE: Voice = Voice {
     name: "http",
@@ -13,9 +13,13 @@ pub(super) const VOICE: Voice = Voice {
     open: |queue, body| {
         let body = String::from_utf8_lossy(body);
         let put = format!(r#"{{"messages":[{{"body":"{body}"}}]}}"#);
+        let path = format!("queues/{queue}/messages");
+        let put = request(&path, &put);
         Box::new(Http {
-            put: request(&format!("queues/{queue}/messages"), &put),
+            put,
             take: request(&format!("queues/{queue}/reserve"), "{}"),
+            path,
+            keys: None,
         })
     },
 };
@@ -35,12 +39,30 @@ fn request(path: &str, body: &str) -> Vec<u8> {
 struct Http {
     put: Vec<u8>,
     take: Vec<u8>,
+    /// Where puts go.
+    path: String,
+    /// Keys, if messages have them, and how far before a put's end they begin.
+    keys: Option<(Keys, usize)>,
 }
 
 impl Speaker for Http {
     fn ask(&mut self, ask: Ask, out: &mut Vec<u8>) {
         let put = ask == Ask::Put;
         out.extend_from_slice(if put { &self.put } else { &self.take });
+        if put && let Some((keys, before)) = &mut self.keys {
+            let at = out.len() - *before;
+            keys.write(&mut out[at..at + Keys::LEN]);
+        }
+    }
+
+    fn give_keys(&mut self, keys: Keys) -> bool {
+        let tail = r#""}]}"#;
+        let body = self.put.split(|&b| b == b'\n').next_back().unwrap_or(b"");
+        let body = String::from_utf8_lossy(body.strip_suffix(b"}]}").unwrap_or(body));
+        let key = "0".repeat(Keys::LEN);
+        self.put = request(&self.path, &format!(r#"{body},"key":"{key}{tail}"#));
+        self.keys = Some((keys, Keys::LEN + tail.len()));
+        true
     }
 
     fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {

@@ -118,6 +118,44 @@ pub trait Speaker: Send {
     /// # Errors
     /// The reply is none that a working server gives.
     fn read(&mut self, ask: Ask, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>>;
+
+    /// Gives each message put from now on one of these keys; false if the
+    /// protocol has no word for keys.
+    fn give_keys(&mut self, keys: Keys) -> bool {
+        let _ = keys;
+        false
+    }
+}
+
+/// The keys of one connection's messages: all of so many, in turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys {
+    next: u64,
+    of: u64,
+}
+
+impl Keys {
+    /// Bytes of a key.
+    const LEN: usize = 12;
+
+    /// Of `of` keys, from the one of this number on.
+    #[must_use]
+    pub fn new(first: u64, of: u64) -> Self {
+        Self {
+            next: first % of,
+            of,
+        }
+    }
+
+    /// Writes the next one, which is digits.
+    fn write(&mut self, to: &mut [u8]) {
+        let mut number = self.next;
+        for digit in to.iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        self.next = (self.next + 1) % self.of;
+    }
 }
 
 /// Heads of replies are shorter than this in every protocol here, bytes.
@@ -151,7 +189,7 @@ fn shown(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ask, Outcome, VOICES, Voice};
+    use super::{Ask, Keys, Outcome, VOICES, Voice};
 
     /// A reply is found at its last byte, however it is cut.
     #[track_caller]
@@ -290,6 +328,29 @@ mod tests {
         }
         let error = Voice::named("amqp").unwrap_err();
         assert!(error.contains("memcache"), "{error}");
+    }
+
+    #[test]
+    fn messages_get_keys_in_turn() {
+        let mut speaker = (Voice::named("http").unwrap().open)("q", b"abc");
+        assert!(speaker.give_keys(Keys::new(3, 2)));
+        let mut out = Vec::new();
+        let mut keys = Vec::new();
+        for _ in 0..3 {
+            out.clear();
+            speaker.ask(Ask::Put, &mut out);
+            let text = String::from_utf8(out.clone()).unwrap();
+            let (head, json) = text.split_once("\r\n\r\n").unwrap();
+            assert!(
+                head.ends_with(&format!("Content-Length: {}", json.len())),
+                "{head}"
+            );
+            let json: serde_json::Value = serde_json::from_str(json).unwrap();
+            keys.push(json["messages"][0]["key"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(keys, ["000000000001", "000000000000", "000000000001"]);
+        let mut other = (Voice::named("beanstalk").unwrap().open)("q", b"abc");
+        assert!(!other.give_keys(Keys::new(0, 2)));
     }
 
     #[test]
