@@ -49,6 +49,9 @@ const QUIET_RUN: u8 = 15;
 const KNOWN_MAX: usize = 1 << 18;
 /// Keys whose rate lets them go in one step.
 const RUNG_AT_ONCE: usize = 1024;
+/// Groups that have rested are looked at when a multiple of this has come, ms:
+/// many at once, rather than a timer for each message handed out.
+const REST_GRAIN_MS: u64 = 50;
 
 /// A place in a group: the rank is 0 in an ordered one, where place alone counts.
 type Pos = (u32, i64, MessageId);
@@ -580,15 +583,15 @@ impl KeyGroups {
         let group = self.group_mut(number);
         let rested = group.pace.rested();
         let rings = group.pace.rings();
-        let rings = rings.or_else(|| (rested > now).then_some(rested));
+        let forgets = Ms(rested.0.next_multiple_of(REST_GRAIN_MS));
+        let rings = rings.or_else(|| (rested > now).then_some(forgets));
         if rings.is_none() {
             group.pace = Pace::default();
         }
-        if let Some(old) = std::mem::replace(&mut group.rings, rings) {
-            self.rings.remove(&(old, number));
-        }
-        if let Some(at) = rings {
-            self.rings.insert((at, number));
+        let old = std::mem::replace(&mut group.rings, rings);
+        if old != rings {
+            old.map(|old| self.rings.remove(&(old, number)));
+            rings.map(|at| self.rings.insert((at, number)));
         }
         self.reseat(number);
     }
