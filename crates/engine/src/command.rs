@@ -661,11 +661,13 @@ pub enum Command {
         overrides: Box<Overrides>,
     },
     /// Changes a queue's settings until cleared (`None`: clears all changes).
-    /// Makes the queue if it does not exist.
     Configure {
         queue: Name,
         /// The changes.
         overrides: Option<Box<Overrides>>,
+        /// Refused with [`crate::Refusal::QueueNotFound`] if there is no such queue, rather than
+        /// making it.
+        must_exist: bool,
     },
     /// From now on `child` gets a copy of every put to `parent` (Kestrel
     /// fan-out). No effect if `child` has a parent; copies are not copied on. A

@@ -317,8 +317,16 @@ impl Engine {
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),
             Command::Create { queue, overrides } => durable(self.create(cx, queue, overrides)),
-            Command::Configure { queue, overrides } => {
-                durable(self.configure_queue(cx, queue, overrides.as_deref()))
+            Command::Configure {
+                queue,
+                overrides,
+                must_exist,
+            } => {
+                let there = match must_exist {
+                    true => self.existing(queue).map(drop),
+                    false => Ok(()),
+                };
+                durable(there.and_then(|()| self.configure_queue(cx, queue, overrides.as_deref())))
             }
             Command::Join { parent, child } => durable(self.join(cx, parent, child)),
             Command::Flush(queue) => durable(self.flush(cx, queue)),

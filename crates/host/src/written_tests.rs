@@ -56,6 +56,7 @@ fn step(core: &Core, random: &mut Random, lens: &[usize]) {
                 ttl_ms: Some(1 << 40),
                 ..Overrides::default()
             })),
+            must_exist: false,
         },
         12..=13 => Command::Compound(Box::new(Compound {
             effects: vec![Effect::Set {

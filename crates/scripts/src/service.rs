@@ -153,6 +153,7 @@ impl Rq {
         let outcome = self.ask(Command::Configure {
             queue: Name::from(name),
             overrides: Some(Box::new(overrides)),
+            must_exist: false,
         });
         if let Outcome::Refused(refusal) = outcome {
             tracing::warn!(queue = name, down, "not told: {}", refusal.text());

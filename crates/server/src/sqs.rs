@@ -102,7 +102,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "max_connections",
-        default: Value::Number(10_000),
+        default: Value::Number(5000),
         help: "connections of this listener at once, 1 to 100000; more wait to be accepted",
     },
     OptionSpec {

@@ -83,7 +83,11 @@ impl Run {
             };
             world.submit(caller, command);
         };
-        ask(Command::Configure { queue, overrides });
+        ask(Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        });
         for (number, key) in KEYS.iter().enumerate() {
             ask(Command::Put(Put {
                 queue: "q".into(),

@@ -1,12 +1,15 @@
 //! Moves of dead letters back to where they came from: durable, in a tag of
 //! the queue they are moved out of, so they go on after a restart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quintet_engine::{Command, Filter, ListState, Name, Outcome, Overrides, Sweep, SweepAct, Tags};
+use quintet_engine::{
+    Command, Filter, ListState, Message, Name, Outcome, Overrides, Sweep, SweepAct, Tags,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -106,6 +109,7 @@ async fn store(asker: &Asker, queue: &Name, tasks: &[Task]) -> Result<(), Fault>
     let command = Command::Configure {
         queue: queue.clone(),
         overrides: Some(Box::new(overrides)),
+        must_exist: true,
     };
     asker.ask(command).await.map(drop)
 }
@@ -348,6 +352,9 @@ async fn move_some(asker: &Asker, from: &Name, to: Option<&str>, max: u64) -> Re
     if let Some(to) = &to {
         asker.numbers(to).await?;
     }
+    if to.is_none() {
+        sources_are_there(asker, from, max).await?;
+    }
     let act = SweepAct::Redrive { to };
     let mut sweep = Sweep {
         queue,
@@ -372,4 +379,35 @@ async fn move_some(asker: &Asker, from: &Name, to: Option<&str>, max: u64) -> Re
             _ => return Ok(moved),
         }
     }
+}
+
+/// The queues that so many of the oldest ready messages came from are there: a redrive would make
+/// those that are not.
+async fn sources_are_there(asker: &Asker, from: &Name, max: u64) -> Result<(), Fault> {
+    let mut sweep = Sweep {
+        queue: from.clone(),
+        state: ListState::Ready,
+        filter: Filter::default(),
+        act: SweepAct::Show,
+        after: None,
+        max: u32::try_from(max).unwrap_or(u32::MAX),
+    };
+    let mut sources = BTreeSet::new();
+    let mut shown = 0;
+    while shown < max {
+        let Outcome::Swept(swept) = asker.ask(Command::Sweep(Box::new(sweep.clone()))).await?
+        else {
+            return Err(unexpected());
+        };
+        shown += swept.looked;
+        sources.extend(swept.messages.iter().filter_map(Message::came_from));
+        sweep.after = swept.next;
+        if swept.next.is_none() {
+            break;
+        }
+    }
+    for source in sources {
+        asker.numbers(&source).await?;
+    }
+    Ok(())
 }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_engine::{
     Command, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal, StatsOf,
-    StatsReply, Sweep, SweepAct, Tags, WallAhead,
+    StatsReply, Sweep, SweepAct, Swept, Tags, WallAhead,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -292,14 +292,10 @@ impl Sqs {
                 ),
             ));
         }
+        let began = Instant::now();
         visit.asker.ask(Command::Flush(queue.clone())).await?;
-        self.purge_reserved(visit, &queue).await?;
-        remember(&self.recent.purged, &queue, interval);
-        Ok(Reply::Done)
-    }
-
-    /// Removes what is in flight, a slice after the other.
-    async fn purge_reserved(&self, visit: &Visit, queue: &Name) -> Result<(), Fault> {
+        // What was in flight goes in slices, and nothing that was sent since. What came back
+        // meanwhile stands before that.
         let mut sweep = Sweep {
             queue: queue.clone(),
             state: ListState::Reserved,
@@ -308,16 +304,33 @@ impl Sqs {
             after: None,
             max: quintet_door::ACT_STEP,
         };
-        loop {
-            let command = Command::Sweep(Box::new(sweep.clone()));
-            let Outcome::Swept(swept) = visit.asker.ask(command).await? else {
-                return Err(unexpected());
-            };
-            match swept.next {
-                Some(next) => sweep.after = Some(next),
-                None => return Ok(()),
+        while self.purge_some(visit, &mut sweep, began).await?.is_some() {}
+        (sweep.state, sweep.act) = (ListState::Ready, SweepAct::Delete);
+        while let Some(swept) = self.purge_some(visit, &mut sweep, began).await? {
+            if swept.matched < swept.looked {
+                break;
             }
         }
+        remember(&self.recent.purged, &queue, interval);
+        Ok(Reply::Done)
+    }
+
+    /// Removes a slice of what was sent before the purge began; `None`: it was the last one.
+    async fn purge_some(
+        &self,
+        visit: &Visit,
+        sweep: &mut Sweep,
+        began: Instant,
+    ) -> Result<Option<Swept>, Fault> {
+        // Rounded down: of what was sent in that millisecond all goes.
+        let since = began.elapsed().as_millis();
+        sweep.filter.older_ms = u64::try_from(since).unwrap_or(u64::MAX);
+        let command = Command::Sweep(Box::new(sweep.clone()));
+        let Outcome::Swept(swept) = visit.asker.ask(command).await? else {
+            return Err(unexpected());
+        };
+        sweep.after = swept.next;
+        Ok(swept.next.is_some().then_some(*swept))
     }
 
     /// Sets up a queue that is there.
@@ -332,6 +345,7 @@ impl Sqs {
         let command = Command::Configure {
             queue: Name::new(name.as_bytes()),
             overrides: Some(Box::new(settings)),
+            must_exist: true,
         };
         visit.asker.ask(command).await.map(drop)
     }

@@ -307,6 +307,7 @@ fn a_callback_waits_for_room_in_a_full_queue_of_another_shard() {
             Command::Configure {
                 queue: QUEUES[to].into(),
                 overrides: Some(Box::new(full)),
+                must_exist: false,
             },
         );
         pair.ask(

@@ -117,6 +117,24 @@ fn a_put_that_says_nothing_is_delayed_as_its_queue_says() {
 }
 
 #[test]
+fn a_change_of_a_queue_that_must_exist_makes_none() {
+    let mut w = World::new();
+    let change = |must_exist| Command::Configure {
+        queue: "q".into(),
+        overrides: Some(Box::new(tags(&[("a", Some("1"))]))),
+        must_exist,
+    };
+    let before = w.facts.len();
+    let refused = Some(Outcome::Refused(Refusal::QueueNotFound));
+    assert_eq!(w.ask(9, change(true)), refused);
+    assert_eq!(w.facts.len(), before);
+    assert_eq!(w.ask(9, change(false)), Some(Outcome::Done));
+    assert_eq!(w.ask(9, change(true)), Some(Outcome::Done));
+    w.ask(9, Command::Drop("q".into()));
+    assert_eq!(w.ask(9, change(true)), refused);
+}
+
+#[test]
 fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
     let mut w = World::new();
     create(&mut w, "q", tags(&[("a", Some("1")), ("b", Some(""))]));
@@ -124,6 +142,7 @@ fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
     let configure = |overrides| Command::Configure {
         queue: "q".into(),
         overrides: Some(Box::new(overrides)),
+        must_exist: false,
     };
     w.ask(9, configure(change));
     // Other settings leave them alone.

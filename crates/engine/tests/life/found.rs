@@ -223,6 +223,7 @@ fn what_vanished_does_not_come_back_when_a_queue_for_it_is_named() {
         Command::Configure {
             queue: "q".into(),
             overrides: Some(Box::new(overrides)),
+            must_exist: false,
         },
     );
     w.restart();
@@ -243,6 +244,7 @@ fn a_queue_that_is_down_is_down_for_reserves_by_id() {
         Command::Configure {
             queue: "q".into(),
             overrides: Some(Box::new(overrides)),
+            must_exist: false,
         },
     );
     let lease = reserve("q").lease.unwrap();

@@ -15,7 +15,14 @@ fn world(overrides: Overrides) -> World {
 fn configure(w: &mut World, overrides: Overrides) {
     let queue = "q".into();
     let overrides = Some(Box::new(overrides));
-    w.ask(9, Command::Configure { queue, overrides });
+    w.ask(
+        9,
+        Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        },
+    );
 }
 
 fn groups(groups: Groups) -> Overrides {

@@ -7,7 +7,14 @@ fn world(overrides: Overrides) -> World {
     let mut w = World::new();
     let queue = "q".into();
     let overrides = Some(Box::new(overrides));
-    w.ask(9, Command::Configure { queue, overrides });
+    w.ask(
+        9,
+        Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        },
+    );
     w
 }
 
@@ -95,7 +102,14 @@ fn a_limit_that_is_raised_or_lifted_lets_those_who_wait_go() {
             ..Overrides::default()
         };
         let (queue, overrides) = ("q".into(), Some(Box::new(overrides)));
-        w.ask(9, Command::Configure { queue, overrides });
+        w.ask(
+            9,
+            Command::Configure {
+                queue,
+                overrides,
+                must_exist: false,
+            },
+        );
         w.delivered()
     };
     assert_eq!(configure(2), [(2, "b".to_owned())]);

@@ -6,7 +6,14 @@ use quintet_sim::world::{World, plain, reserve};
 fn world(policy: Overrides) -> World {
     let mut w = World::new();
     let (queue, overrides) = ("q".into(), Some(Box::new(policy)));
-    w.ask(9, Command::Configure { queue, overrides });
+    w.ask(
+        9,
+        Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        },
+    );
     w
 }
 
@@ -228,7 +235,14 @@ fn a_policy_that_changes_counts_from_the_next_failure_on() {
         ..policy()
     };
     let (queue, overrides) = ("q".into(), Some(Box::new(none)));
-    w.ask(9, Command::Configure { queue, overrides });
+    w.ask(
+        9,
+        Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        },
+    );
     w.wait(99);
     assert_eq!(w.take(1, reserve("q")), "empty", "it rests as was said");
     w.wait(1);

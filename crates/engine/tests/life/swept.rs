@@ -84,6 +84,7 @@ fn dead_letters_go_back_to_where_they_came_from_and_others_stay() {
         let configure = Command::Configure {
             queue: Name::from(queue),
             overrides: Some(Box::new(dead.clone())),
+            must_exist: false,
         };
         assert_eq!(w.ask(1, configure), Some(Outcome::Done));
         put(&mut w, queue, queue);

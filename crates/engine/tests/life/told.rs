@@ -67,6 +67,7 @@ fn what_a_segment_begins_with_has_a_bound() {
     let configure = |queue: &Name| Command::Configure {
         queue: queue.clone(),
         overrides: Some(overrides(&"x".repeat(2000))),
+        must_exist: false,
     };
     let set = Compound {
         effects: vec![Effect::Set {
@@ -127,6 +128,7 @@ fn what_is_over_the_bound_is_served_and_can_be_dropped() {
     let clear = Command::Configure {
         queue: there.clone(),
         overrides: None,
+        must_exist: false,
     };
     assert_eq!(w.ask(1, clear), Some(Outcome::Done));
     // Those who wait go on waiting for the name, though no queue could be made.
@@ -162,6 +164,7 @@ fn expired_messages_go_where_they_should_also_beyond_the_bound() {
     let configure = Command::Configure {
         queue: "q".into(),
         overrides: Some(overrides("late")),
+        must_exist: false,
     };
     w.ask(1, configure);
     w.ask(
@@ -235,6 +238,7 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
         let configure = Command::Configure {
             queue: name(number, 100),
             overrides: Some(Box::new(all.clone())),
+            must_exist: false,
         };
         // The indexes of so many are not looked at each time.
         let answer = w.submit(Caller::default(), configure);
@@ -288,6 +292,7 @@ fn queues_of_mere_use_go_after_an_hour_and_those_made_on_purpose_stay() {
         Command::Configure {
             queue: "told".into(),
             overrides: Some(overrides("mere")),
+            must_exist: false,
         },
         Command::Join {
             parent: "parent".into(),

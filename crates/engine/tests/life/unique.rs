@@ -133,7 +133,14 @@ fn a_full_queue_takes_what_replaces() {
         },
     );
     let overrides = Some(Box::new(limits));
-    w.ask(9, Command::Configure { queue, overrides });
+    w.ask(
+        9,
+        Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        },
+    );
     let put = |body: &str| Put {
         body: Body::new(body.as_bytes()),
         ..unique("x", Scope::Done, OnRepeat::Replace)
@@ -159,7 +166,14 @@ fn bodies_by_the_queues_own_rule() {
         },
     );
     let overrides = Some(Box::new(rule));
-    w.ask(9, Command::Configure { queue, overrides });
+    w.ask(
+        9,
+        Command::Configure {
+            queue,
+            overrides,
+            must_exist: false,
+        },
+    );
     let put = |body: &str| Put {
         queue: "q".into(),
         body: Body::new(body.as_bytes()),

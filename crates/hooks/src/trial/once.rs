@@ -196,6 +196,7 @@ fn limit(trial: &mut Trial, queue: &Name, set: impl Fn(&mut Overrides)) {
         Command::Configure {
             queue: queue.clone(),
             overrides: Some(Box::new(overrides)),
+            must_exist: false,
         },
     );
 }

@@ -225,6 +225,7 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
             let command = Command::Configure {
                 queue: queue.as_str().into(),
                 overrides: Some(Box::new(overrides)),
+                must_exist: false,
             };
             locked(&own).submit(&client(1), command);
             Ok(())

@@ -111,6 +111,32 @@ cases! {
     }
 }
 
+/// Section 12: a queue that is gone is not made again by what goes back to it.
+#[test]
+fn a_move_back_to_a_queue_that_is_gone_fails() {
+    for shards in [1, 4] {
+        let s = Sqs::start(shards, "");
+        with_dead(&s, &json!(1));
+        let policy = json!({"RedrivePolicy": policy("dead", &json!(1))});
+        s.create_with("other", policy);
+        s.send("q", "a");
+        s.receive("q", json!({"VisibilityTimeout": 0}));
+        await_that(|| s.counts("dead")[0] == "1");
+        s.jq("DeleteQueue", "q", json!({})).yes();
+        s.j("StartMessageMoveTask", json!({"SourceArn": arn("dead")}))
+            .yes();
+        await_that(|| task(&s)["Status"] == "FAILED");
+        let failed = task(&s);
+        assert_eq!(
+            failed["FailureReason"],
+            "AWS.SimpleQueueService.NonExistentQueue"
+        );
+        assert_eq!(s.counts("dead")[0], "1");
+        s.jq("GetQueueAttributes", "q", json!({}))
+            .no(400, "QueueDoesNotExist");
+    }
+}
+
 /// Case 65: a move at a rate, which a kill does not end, and its being cancelled.
 #[test]
 fn case_65_a_move_goes_on_after_a_kill_and_can_be_cancelled() {

@@ -332,6 +332,44 @@ fn case_48_retention() {
     assert_eq!(s.counts("q"), ["0", "0", "0"]);
 }
 
+/// What comes back while a purge removes what is in flight goes as well.
+#[test]
+fn what_comes_back_while_it_is_purged_is_purged() {
+    let s = Sqs::start(1, "limits=open");
+    s.create("q");
+    let bodies: Vec<Value> = (0..1000)
+        .map(|n| json!({"Id": n.to_string(), "MessageBody": "x"}))
+        .collect();
+    for _ in 0..10 {
+        s.jq("SendMessageBatch", "q", json!({"Entries": bodies}))
+            .yes();
+        let mut handles = Vec::new();
+        while handles.len() < 1000 {
+            let got = s.receive("q", json!({"MaxNumberOfMessages": 1000}));
+            let handle = |message: &Value| message["ReceiptHandle"].clone();
+            handles.extend(got.iter().map(handle));
+        }
+        // From the end, as the purge goes from the begin.
+        let entries = handles.iter().rev().enumerate().map(|(n, handle)| {
+            json!({"Id": n.to_string(), "ReceiptHandle": handle, "VisibilityTimeout": 0})
+        });
+        let entries: Vec<Value> = entries.collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for some in entries.chunks(100) {
+                    let input = json!({"Entries": some});
+                    s.jq("ChangeMessageVisibilityBatch", "q", input).yes();
+                }
+            });
+            s.jq("PurgeQueue", "q", json!({})).yes();
+            assert_eq!(s.counts("q"), ["0", "0", "0"]);
+        });
+        s.send("q", "later");
+        assert_eq!(s.counts("q"), ["1", "0", "0"]);
+        s.jq("PurgeQueue", "q", json!({})).yes();
+    }
+}
+
 #[test]
 fn purges_and_names_have_their_times_as_aws_where_it_is_asked_for() {
     let s = Sqs::start(1, "purge_interval=60s,recreate_after=60s");

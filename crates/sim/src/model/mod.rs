@@ -236,7 +236,16 @@ impl Model {
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
             Command::Create { queue, overrides } => self.create(&queue, overrides)?,
-            Command::Configure { queue, overrides } => self.configure(&queue, overrides)?,
+            Command::Configure {
+                queue,
+                overrides,
+                must_exist,
+            } => {
+                if must_exist {
+                    self.find(&queue).ok_or(Refusal::QueueNotFound)?;
+                }
+                self.configure(&queue, overrides)?
+            }
             Command::Join { parent, child } => self.join(&parent, &child)?,
             Command::Flush(queue) => self.flush(&queue),
             Command::FlushAll => self.flush_all(),

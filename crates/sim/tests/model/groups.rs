@@ -64,28 +64,30 @@ fn keyed_take() -> impl Strategy<Value = Take> {
 /// A step about key groups, most often.
 pub(crate) fn group_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        20 => (0..3u8, keyed_put()).prop_map(|(party, put)| Op::Ask(party, Command::Put(put))),
-        20 => (0..3u8, keyed_take()).prop_map(|(party, take)| Op::Ask(party, Command::Take(take))),
-        20 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
-        2 => of(Groups::ALL).prop_map(|groups| Op::Ask(0, Command::Configure {
-            queue: "a".into(),
-            overrides: Some(Box::new(Overrides { groups: Some(groups), ..Overrides::default() })),
-        })),
-        2 => of(&[0, 1, 2]).prop_map(|max| Op::Ask(0, Command::Configure {
-            queue: "a".into(),
-            overrides: Some(Box::new(Overrides {
-                key_in_flight_max: Some(max),
-                ..Overrides::default()
-            })),
-        })),
-        1 => Just(Op::Ask(0, Command::Flush("a".into()))),
-        6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
-        8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
-            .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),
-        6 => (0..3usize).prop_map(Op::Unload),
-        2 => (0..3usize).prop_map(Op::Rewrite),
-        4 => op(),
-    ]
+            20 => (0..3u8, keyed_put()).prop_map(|(party, put)| Op::Ask(party, Command::Put(put))),
+            20 => (0..3u8, keyed_take()).prop_map(|(party, take)| Op::Ask(party, Command::Take(take))),
+            20 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+            2 => of(Groups::ALL).prop_map(|groups| Op::Ask(0, Command::Configure {
+                queue: "a".into(),
+                overrides: Some(Box::new(Overrides { groups: Some(groups), ..Overrides::default() })),
+     must_exist: false,
+    })),
+            2 => of(&[0, 1, 2]).prop_map(|max| Op::Ask(0, Command::Configure {
+                queue: "a".into(),
+                overrides: Some(Box::new(Overrides {
+                    key_in_flight_max: Some(max),
+                    ..Overrides::default()
+                })),
+     must_exist: false,
+    })),
+            1 => Just(Op::Ask(0, Command::Flush("a".into()))),
+            6 => of(&[1, 3, 10, 20, 60]).prop_map(Op::Pass),
+            8 => (prop::option::of(of(&[200, 1000, u64::MAX])), 1..4usize)
+                .prop_map(|(bytes, size)| Op::Freeze(bytes, size)),
+            6 => (0..3usize).prop_map(Op::Unload),
+            2 => (0..3usize).prop_map(Op::Rewrite),
+            4 => op(),
+        ]
 }
 
 /// Keys mean something in every queue.
@@ -146,21 +148,22 @@ pub(crate) fn fair_op() -> impl Strategy<Value = Op> {
         })
     });
     prop_oneof![
-        6 => puts.prop_map(|puts| Op::Ask(0, puts)),
-        9 => (0..3u8, takes).prop_map(|(party, take)| Op::Ask(party, take)),
-        3 => (0..3u8, how(), 1..40u32).prop_map(|(party, how, max)| {
-            Op::Ask(party, Command::SettleHeld { queue: None, how, max })
-        }),
-        2 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
-        2 => of(&[1, 5, 30]).prop_map(Op::Pass),
-        1 => of(&[0, 3]).prop_map(|max| Op::Ask(0, Command::Configure {
-            queue: "a".into(),
-            overrides: Some(Box::new(Overrides {
-                key_in_flight_max: Some(max * 12),
-                ..Overrides::default()
-            })),
-        })),
-        1 => (0..3u8).prop_map(Op::HangUp),
-        1 => Just(Op::Restart),
-    ]
+            6 => puts.prop_map(|puts| Op::Ask(0, puts)),
+            9 => (0..3u8, takes).prop_map(|(party, take)| Op::Ask(party, take)),
+            3 => (0..3u8, how(), 1..40u32).prop_map(|(party, how, max)| {
+                Op::Ask(party, Command::SettleHeld { queue: None, how, max })
+            }),
+            2 => (0..3u8, any::<u16>(), on()).prop_map(|(party, pick, on)| Op::On(party, pick, on)),
+            2 => of(&[1, 5, 30]).prop_map(Op::Pass),
+            1 => of(&[0, 3]).prop_map(|max| Op::Ask(0, Command::Configure {
+                queue: "a".into(),
+                overrides: Some(Box::new(Overrides {
+                    key_in_flight_max: Some(max * 12),
+                    ..Overrides::default()
+                })),
+     must_exist: false,
+    })),
+            1 => (0..3u8).prop_map(Op::HangUp),
+            1 => Just(Op::Restart),
+        ]
 }

@@ -519,8 +519,12 @@ fn command() -> impl Strategy<Value = Command> {
             let overrides = Box::new(o.unwrap_or_default());
             Command::Create { queue, overrides }
         }),
-        3 => (name(), prop::option::weighted(0.9, overrides()))
-            .prop_map(|(queue, o)| Command::Configure { queue, overrides: o.map(Box::new) }),
+        3 => (name(), prop::option::weighted(0.9, overrides()), any::<bool>()).prop_map(
+            |(queue, o, must_exist)| {
+                let overrides = o.map(Box::new);
+                Command::Configure { queue, overrides, must_exist }
+            },
+        ),
         2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),
         1 => name().prop_map(Command::Flush),
         1 => Just(Command::FlushAll),
