@@ -56,8 +56,8 @@ pub struct Args {
     /// Connections a second to open beside the load, each closed after its handshake.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     openings: f64,
-    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http, resp
-    /// or echo.
+    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http, sqs,
+    /// sqs-ten (ten messages a request), resp or echo.
     #[arg(long, default_value = "memcache", value_parser = Voice::named)]
     voice: Voice,
     /// Allow a server on another machine.

@@ -100,7 +100,7 @@ impl Speaker for Http {
 }
 
 /// Status, length of the head and of the body; `None` until the head is whole.
-fn head(input: &[u8]) -> Result<Option<(u16, usize, usize)>> {
+pub(super) fn head(input: &[u8]) -> Result<Option<(u16, usize, usize)>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut reply = httparse::Response::new(&mut fields);
     let httparse::Status::Complete(head) = reply.parse(input)? else {
@@ -120,7 +120,7 @@ fn head(input: &[u8]) -> Result<Option<(u16, usize, usize)>> {
 }
 
 /// Where the text of a member begins that `opening` opens, and the text.
-fn member<'a>(json: &'a [u8], opening: &[u8]) -> Option<(usize, &'a [u8])> {
+pub(super) fn member<'a>(json: &'a [u8], opening: &[u8]) -> Option<(usize, &'a [u8])> {
     let at = memmem::find(json, opening)? + opening.len();
     let len = memchr::memchr(b'"', &json[at..])?;
     Some((at, &json[at..at + len]))

@@ -13,6 +13,7 @@ mod memcache;
 pub(crate) mod pinpriq;
 mod ranks;
 mod resp;
+mod sqs;
 
 use anyhow::{Result, bail};
 
@@ -27,6 +28,8 @@ pub const VOICES: &[Voice] = &[
     resp::VOICE,
     pinpriq::VOICE,
     http::VOICE,
+    sqs::ONE,
+    sqs::TEN,
     echo::VOICE,
 ];
 

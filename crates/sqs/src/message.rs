@@ -39,8 +39,10 @@ fn is_allowed(c: char) -> bool {
 /// True if a text has no character that it may not have.
 pub(crate) fn is_text(text: &str) -> bool {
     // Beyond ASCII only U+FFFE and U+FFFF are refused, both EF BF BE or BF.
-    let plain = |b: u8| b >= b' ' && b != 0xef || matches!(b, b'\t' | b'\n' | b'\r');
-    text.bytes().all(plain) || text.chars().all(is_allowed)
+    let plain = |b: u8| (b >= b' ') & (b != 0xef) | (b == b'\t') | (b == b'\n') | (b == b'\r');
+    // Without a branch for each byte.
+    let all_plain = |some: &[u8]| some.iter().fold(true, |all, &b| all & plain(b));
+    text.as_bytes().chunks(512).all(all_plain) || text.chars().all(is_allowed)
 }
 
 /// Looks at the characters of a text.

@@ -1,7 +1,5 @@
 //! Names of queues, their URLs and ARNs.
 
-use std::fmt::Write as _;
-
 use crate::fault::Fault;
 use crate::whole::Whole;
 
@@ -115,11 +113,10 @@ pub(crate) fn page(max: &Option<Whole>) -> Result<Option<u32>, Fault> {
 
 /// A number as so many hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _never = write!(text, "{byte:02x}");
-    }
-    text
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |of: u8| char::from(DIGITS[usize::from(of)]);
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(digit).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_engine::{
     Command, Filter, ListState, Name, Outcome, Overrides, QueueSetup, QueueStats, Refusal, StatsOf,
-    StatsReply, Sweep, SweepAct, Swept, Tags, WallAhead,
+    StatsReply, Sweep, SweepAct, Tags, WallAhead,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -30,6 +30,9 @@ use crate::whole::Whole;
 const LIST_MAX: usize = 1000;
 /// Times of queues that are remembered at most.
 const RECENT_MAX: usize = 100_000;
+
+/// A purge looks so often for what came back, or was received again, while it went on.
+const PURGE_ROUNDS: usize = 16;
 
 /// How a queue is set up and what it holds.
 pub(crate) struct There {
@@ -294,20 +297,10 @@ impl Sqs {
         }
         let began = Instant::now();
         visit.asker.ask(Command::Flush(queue.clone())).await?;
-        // What was in flight goes in slices, and nothing that was sent since. What came back
-        // meanwhile stands before that.
-        let mut sweep = Sweep {
-            queue: queue.clone(),
-            state: ListState::Reserved,
-            filter: Filter::default(),
-            act: SweepAct::DeleteReserved,
-            after: None,
-            max: quintet_door::ACT_STEP,
-        };
-        while self.purge_some(visit, &mut sweep, began).await?.is_some() {}
-        (sweep.state, sweep.act) = (ListState::Ready, SweepAct::Delete);
-        while let Some(swept) = self.purge_some(visit, &mut sweep, began).await? {
-            if swept.matched < swept.looked {
+        // What was in flight goes in slices, and nothing that was sent since. What came back, or
+        // was received again, meanwhile goes in the next round.
+        for _ in 0..PURGE_ROUNDS {
+            if self.purge_round(visit, &queue, began).await? == 0 {
                 break;
             }
         }
@@ -315,22 +308,38 @@ impl Sqs {
         Ok(Reply::Done)
     }
 
-    /// Removes a slice of what was sent before the purge began; `None`: it was the last one.
-    async fn purge_some(
-        &self,
-        visit: &Visit,
-        sweep: &mut Sweep,
-        began: Instant,
-    ) -> Result<Option<Swept>, Fault> {
-        // Rounded down: of what was sent in that millisecond all goes.
-        let since = began.elapsed().as_millis();
-        sweep.filter.older_ms = u64::try_from(since).unwrap_or(u64::MAX);
-        let command = Command::Sweep(Box::new(sweep.clone()));
-        let Outcome::Swept(swept) = visit.asker.ask(command).await? else {
-            return Err(unexpected());
-        };
-        sweep.after = swept.next;
-        Ok(swept.next.is_some().then_some(*swept))
+    /// Removes what was sent before the purge began, in whatever state; answers how many.
+    async fn purge_round(&self, visit: &Visit, queue: &Name, began: Instant) -> Result<u64, Fault> {
+        let mut removed = 0;
+        for (state, act) in [
+            (ListState::Reserved, SweepAct::DeleteReserved),
+            (ListState::Delayed, SweepAct::Delete),
+            (ListState::Ready, SweepAct::Delete),
+        ] {
+            let mut sweep = Sweep {
+                queue: queue.clone(),
+                state,
+                filter: Filter::default(),
+                act,
+                after: None,
+                max: quintet_door::ACT_STEP,
+            };
+            loop {
+                // Rounded down: of what was sent in that millisecond all goes.
+                let since = began.elapsed().as_millis();
+                sweep.filter.older_ms = u64::try_from(since).unwrap_or(u64::MAX);
+                let command = Command::Sweep(Box::new(sweep.clone()));
+                let Outcome::Swept(swept) = visit.asker.ask(command).await? else {
+                    return Err(unexpected());
+                };
+                removed += swept.matched;
+                match swept.next {
+                    Some(next) => sweep.after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        Ok(removed)
     }
 
     /// Sets up a queue that is there.

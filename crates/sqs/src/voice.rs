@@ -23,7 +23,7 @@ use quintet_web::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::ask::{Asker, Guest, Lost};
+use crate::ask::{Asker, Guest, Lost, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::handle::Secrets;
 use crate::input::Action;
@@ -352,7 +352,8 @@ impl Sqs {
             header: &header,
             body: &bytes,
         };
-        let client = parts.extensions.get::<Arc<Client>>();
+        let client = parts.extensions.get::<Arc<Client>>().cloned();
+        let client = client.as_ref();
         let identity = parts.extensions.get::<Arc<quintet_tls::Identity>>();
         let certified = identity.map(|identity| identity.common_name.as_str());
         let (principal, key) = match self.log_in(peer, &came, certified, client).await {
@@ -386,7 +387,7 @@ impl Sqs {
         // Kept until the request is answered, where there is no connection to keep it.
         let guest = own.is_none().then(|| Guest::new(&self.door));
         let Some(guest) = own.or(guest.as_ref()) else {
-            return refuse(crate::ask::unexpected());
+            return refuse(unexpected());
         };
         let visit = Visit {
             asker: Asker {
@@ -412,6 +413,8 @@ impl Sqs {
             Err(fault) => return refuse(fault),
         };
         let (name, errand) = (action.name(), errand(&action));
+        // What is read next goes where these lie, rather than into memory of its own.
+        drop(parts);
         if let Some(client) = client {
             client.waits_as(Some(guest.party()));
         }
@@ -504,35 +507,51 @@ impl Sqs {
         Ok((principal, key))
     }
 
+    /// Each in a box of its own: what waits, mostly a poll, takes no more memory than it needs.
     async fn perform(self: &Arc<Self>, visit: &Visit, action: Action) -> Result<Done, Fault> {
         let reply = match action {
-            Action::SendMessage(input) => self.send(visit, input).await?,
-            Action::SendMessageBatch(input) => self.send_batch(visit, input).await?,
-            Action::ReceiveMessage(input) => return self.receive(visit, input).await,
-            Action::DeleteMessage(input) => self.delete(visit, input).await?,
-            Action::DeleteMessageBatch(input) => self.delete_batch(visit, input).await?,
-            Action::ChangeMessageVisibility(input) => self.change(visit, input).await?,
-            Action::ChangeMessageVisibilityBatch(input) => self.change_batch(visit, input).await?,
-            Action::CreateQueue(input) => self.create_queue(visit, input).await?,
-            Action::GetQueueUrl(input) => self.queue_url(visit, input).await?,
-            Action::ListQueues(input) => self.list_queues(visit, input).await?,
-            Action::DeleteQueue(input) => self.delete_queue(visit, input).await?,
-            Action::PurgeQueue(input) => self.purge_queue(visit, input).await?,
-            Action::SetQueueAttributes(input) => self.set_attributes(visit, input).await?,
-            Action::GetQueueAttributes(input) => self.get_attributes(visit, input).await?,
-            Action::TagQueue(input) => self.tag_queue(visit, input).await?,
-            Action::UntagQueue(input) => self.untag_queue(visit, input).await?,
-            Action::ListQueueTags(input) => self.list_tags(visit, input).await?,
-            Action::AddPermission(input, accounts) => {
-                self.add_permission(visit, input, &accounts).await?
-            }
-            Action::RemovePermission(input) => self.remove_permission(visit, input).await?,
-            Action::ListDeadLetterSourceQueues(input) => self.list_sources(visit, input).await?,
-            Action::StartMessageMoveTask(input) => self.start_move(visit, input).await?,
-            Action::CancelMessageMoveTask(input) => self.cancel_move(visit, input).await?,
-            Action::ListMessageMoveTasks(input) => self.list_moves(visit, input).await?,
+            Action::ReceiveMessage(input) => return Box::pin(self.receive(visit, input)).await,
+            Action::SendMessage(input) => Box::pin(self.send(visit, input)).await?,
+            Action::DeleteMessage(input) => Box::pin(self.delete(visit, input)).await?,
+            Action::SendMessageBatch(input) => Box::pin(self.send_batch(visit, input)).await?,
+            Action::DeleteMessageBatch(input) => Box::pin(self.delete_batch(visit, input)).await?,
+            rarer => Box::pin(self.perform_rarer(visit, rarer)).await?,
         };
         Ok(reply.into())
+    }
+
+    async fn perform_rarer(
+        self: &Arc<Self>,
+        visit: &Visit,
+        action: Action,
+    ) -> Result<Reply, Fault> {
+        match action {
+            Action::SendMessage(_)
+            | Action::SendMessageBatch(_)
+            | Action::ReceiveMessage(_)
+            | Action::DeleteMessage(_)
+            | Action::DeleteMessageBatch(_) => Err(unexpected()),
+            Action::ChangeMessageVisibility(input) => self.change(visit, input).await,
+            Action::ChangeMessageVisibilityBatch(input) => self.change_batch(visit, input).await,
+            Action::CreateQueue(input) => self.create_queue(visit, input).await,
+            Action::GetQueueUrl(input) => self.queue_url(visit, input).await,
+            Action::ListQueues(input) => self.list_queues(visit, input).await,
+            Action::DeleteQueue(input) => self.delete_queue(visit, input).await,
+            Action::PurgeQueue(input) => self.purge_queue(visit, input).await,
+            Action::SetQueueAttributes(input) => self.set_attributes(visit, input).await,
+            Action::GetQueueAttributes(input) => self.get_attributes(visit, input).await,
+            Action::TagQueue(input) => self.tag_queue(visit, input).await,
+            Action::UntagQueue(input) => self.untag_queue(visit, input).await,
+            Action::ListQueueTags(input) => self.list_tags(visit, input).await,
+            Action::RemovePermission(input) => self.remove_permission(visit, input).await,
+            Action::ListDeadLetterSourceQueues(input) => self.list_sources(visit, input).await,
+            Action::StartMessageMoveTask(input) => self.start_move(visit, input).await,
+            Action::CancelMessageMoveTask(input) => self.cancel_move(visit, input).await,
+            Action::ListMessageMoveTasks(input) => self.list_moves(visit, input).await,
+            Action::AddPermission(input, accounts) => {
+                self.add_permission(visit, input, &accounts).await
+            }
+        }
     }
 
     /// The way to the shards for what goes on without a request.

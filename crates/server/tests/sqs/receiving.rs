@@ -332,7 +332,7 @@ fn case_48_retention() {
     assert_eq!(s.counts("q"), ["0", "0", "0"]);
 }
 
-/// What comes back while a purge removes what is in flight goes as well.
+/// What comes back, or is received again, while a purge removes what is in flight goes as well.
 #[test]
 fn what_comes_back_while_it_is_purged_is_purged() {
     let s = Sqs::start(1, "limits=open");
@@ -359,6 +359,7 @@ fn what_comes_back_while_it_is_purged_is_purged() {
                 for some in entries.chunks(100) {
                     let input = json!({"Entries": some});
                     s.jq("ChangeMessageVisibilityBatch", "q", input).yes();
+                    s.receive("q", json!({"MaxNumberOfMessages": 50}));
                 }
             });
             s.jq("PurgeQueue", "q", json!({})).yes();
