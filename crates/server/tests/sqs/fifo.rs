@@ -111,6 +111,27 @@ cases! {
         assert_eq!(s.bodies("q.fifo", json!({})), ["c"]);
     }
 
+    case_53_what_is_extended_holds_back_what_is_behind_it(s) {
+        for (extended, then) in [("b", &["a"][..]), ("c", &["a", "b"]), ("a", &[])] {
+            create(s);
+            for body in ["a", "b", "c"] {
+                send(s, "g", body, body);
+            }
+            let got = s.receive("q.fifo", json!({"MaxNumberOfMessages": 10, "VisibilityTimeout": 1}));
+            assert_eq!(got.len(), 3);
+            let longer = got.iter().find(|message| message["Body"] == extended).expect("received");
+            let input = json!({"ReceiptHandle": longer["ReceiptHandle"], "VisibilityTimeout": 600});
+            s.jq("ChangeMessageVisibility", "q.fifo", input).yes();
+            let began = std::time::Instant::now();
+            while s.counts("q.fifo") != ["2", "1", "0"] {
+                assert!(began.elapsed() < crate::common::PATIENCE, "the others' time is never over");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            assert_eq!(s.bodies("q.fifo", json!({"MaxNumberOfMessages": 5})), then, "{extended}");
+            s.jq("DeleteQueue", "q.fifo", json!({})).yes();
+        }
+    }
+
     case_54_what_is_given_back_comes_in_order(s) {
         create(s);
         for body in ["a", "b"] {

@@ -80,6 +80,11 @@ cases! {
         let mut other = s.server.client_of("beanstalk");
         other.send(b"use q\r\nput 1 0 9 1\r\nb\r\n");
         assert!(answer(&mut second).body.contains("\"Body\":\"b\""));
+        let (mut first, mut second) = (poll(s, "q"), poll(s, "q"));
+        s.send("q", "c");
+        s.send("q", "d");
+        assert!(answer(&mut first).body.contains("\"Body\":\"c\""));
+        assert!(answer(&mut second).body.contains("\"Body\":\"d\""));
     }
 
     case_34_a_poll_whose_client_has_gone_takes_nothing(s) {
