@@ -77,3 +77,51 @@ fn a_request_signed_now_is_served() {
     );
     assert_eq!(got["Messages"][0]["Attributes"]["SenderId"], "AKIDEXAMPLE");
 }
+
+/// Case 66: a GET that is signed in its URL, and one that says something else.
+#[test]
+fn case_66_a_request_signed_in_its_url_is_served() {
+    let s = Sqs::start(1, "users=AKIDEXAMPLE:secret");
+    let now = chrono::Utc::now();
+    let query = format!(
+        "Action=ListQueues&X-Amz-Algorithm=AWS4-HMAC-SHA256\
+         &X-Amz-Credential=AKIDEXAMPLE%2F{}%2Feu-west-1%2Fsqs%2Faws4_request\
+         &X-Amz-Date={}&X-Amz-Expires=3600&X-Amz-SignedHeaders=host",
+        now.format("%Y%m%d"),
+        quintet_sqs::sign::moment(now)
+    );
+    let signed = quintet_sqs::sign::Signed {
+        method: "GET",
+        path: "/",
+        query: &query,
+        headers: &[("host", s.address.clone())],
+        body: &quintet_sqs::sign::sha256(b""),
+    };
+    let scope = quintet_sqs::sign::Scope {
+        now,
+        region: "eu-west-1",
+        service: "sqs",
+    };
+    let authorization = signed.authorization(&scope, "AKIDEXAMPLE", "secret");
+    let (_, signature) = authorization
+        .rsplit_once("Signature=")
+        .expect("a signature");
+    let get = |query: &str| {
+        let line = format!("GET /?{query}&X-Amz-Signature={signature}");
+        s.request(&line, "", "")
+    };
+    let listed = get(&query);
+    assert_eq!(listed.status, 200, "{}", listed.body);
+    assert!(
+        listed.body.contains("<ListQueuesResponse"),
+        "{}",
+        listed.body
+    );
+    let other = get(&query.replace("ListQueues", "PurgeQueue"));
+    assert_eq!(other.status, 403);
+    assert!(
+        other.body.contains("<Code>SignatureDoesNotMatch</Code>"),
+        "{}",
+        other.body
+    );
+}
