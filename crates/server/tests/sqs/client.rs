@@ -70,6 +70,24 @@ impl Sqs {
         }
     }
 
+    /// With the listener http beside it, which makes a queue of its own.
+    pub(crate) fn start_with_http() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let start = Start {
+            config: None,
+            listen: &[&listener(""), "http=127.0.0.1:0"],
+            sync: None,
+        };
+        let server = Server::start_with(&dir.path().join("data"), start);
+        Self {
+            address: server.address_of("sqs").to_owned(),
+            server,
+            dir,
+            shards: 1,
+            options: String::new(),
+        }
+    }
+
     /// Kills the server where it stands and starts it again.
     pub(crate) fn kill_and_start(self) -> Self {
         let Self {

@@ -411,6 +411,33 @@ fn queues_are_made_by_their_first_use_where_it_is_asked_for() {
     );
 }
 
+/// The page says which series is which attribute.
+#[test]
+fn a_queues_numbers_are_those_of_the_metrics() {
+    let s = Sqs::start_with_http();
+    s.create("q");
+    for (body, delay) in [("a", 0), ("b", 0), ("c", 0), ("d", 600)] {
+        let input = json!({"MessageBody": body, "DelaySeconds": delay});
+        s.jq("SendMessage", "q", input).yes();
+    }
+    assert_eq!(s.receive("q", json!({})).len(), 1);
+    let (_, metrics) = crate::common::page(&s.server, "/metrics");
+    let page = include_str!("../../../../docs/voices/sqs.md");
+    let lines = page.lines().filter(|line| line.starts_with("| `Approx"));
+    let mut told = 0;
+    for line in lines {
+        let words: Vec<&str> = line.split('`').collect();
+        let (attribute, series) = (words[1], words[words.len() - 2]);
+        let series = series.replace("{state", "{queue=\"q\",state");
+        let value = s.attribute("q", attribute).expect("an attribute");
+        assert_ne!(value, "0", "{attribute}");
+        let line = format!("{series} {value}\n");
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+        told += 1;
+    }
+    assert_eq!(told, 3);
+}
+
 /// A stop ends polls empty, and soon.
 #[test]
 fn a_stop_ends_polls() {
