@@ -213,3 +213,35 @@ impl Shard {
         batch.begin(engine);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use quintet_engine::Settings;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_is_counted_and_given_way() {
+        const PATIENCE: Duration = Duration::from_secs(120);
+        let lock = ShardLock::new(Shard::new(Engine::new(0, 1, Settings::default())));
+        let waiting = || lock.waiting.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let held = lock.lock();
+            scope.spawn(|| drop(lock.lock()));
+            let begun = Instant::now();
+            while waiting() == 0 {
+                assert!(begun.elapsed() < PATIENCE, "nobody is counted");
+                std::thread::yield_now();
+            }
+            // No sleep is shorter than it should be.
+            let begun = Instant::now();
+            lock.give_way();
+            assert!(begun.elapsed() >= WAY.1 * WAY.0);
+            drop(held);
+        });
+        assert_eq!(waiting(), 0);
+        drop(lock.lock_last());
+    }
+}
