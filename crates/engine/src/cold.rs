@@ -96,7 +96,7 @@ pub struct Block {
     pub done: u32,
     /// True if one of them has a key.
     pub keyed: bool,
-    /// When the first of them expires; from then on the block must be read.
+    /// When the first of their times runs out; from then on the block must be read.
     pub expires: Option<Ms>,
     /// When the first one was put.
     pub created: Ms,
@@ -152,7 +152,7 @@ pub struct EntryFacts {
     pub bytes: u64,
     /// When it was put.
     pub created: Ms,
-    /// When it expires.
+    /// When its time runs out in this lane.
     pub expires: Option<Ms>,
     /// Its rank is below 1024, and the lane is that of ready messages.
     pub urgent: bool,
@@ -164,13 +164,12 @@ pub struct EntryFacts {
 impl EntryFacts {
     /// Of this message, in this lane.
     pub fn of(message: &Message, lane: Lane) -> Self {
-        let may_expire = lane.is_waiting();
         Self {
             id: message.id,
             order: lane.order(message),
             bytes: message.body.len(),
             created: message.created,
-            expires: message.expires().filter(|_| may_expire),
+            expires: message.ends(),
             urgent: lane == Lane::Ready && message.rank < URGENT_BELOW,
             done: message.state == State::Done,
             keyed: message.key().is_some(),

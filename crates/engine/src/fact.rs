@@ -172,6 +172,8 @@ pub enum Fact {
         dead: bool,
         /// Why, for the operator.
         reason: Box<[u8]>,
+        /// Gone from this time on, if it is buried still.
+        until: Option<Ms>,
     },
     /// A message is finished and kept.
     Archived {

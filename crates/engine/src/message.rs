@@ -169,6 +169,8 @@ pub struct Extra {
     pub first_leased: Ms,
     /// The batch it belongs to, and as what.
     pub batch: Option<Tie>,
+    /// Gone from this time on, while it is buried; as was said when it was last buried.
+    pub buried_until: Option<Ms>,
 }
 
 impl Extra {
@@ -289,13 +291,23 @@ impl Message {
         self.extra.as_ref()?.expires
     }
 
+    /// When its time runs out in the state it is in, if it does.
+    pub(crate) fn ends(&self) -> Option<Ms> {
+        match self.state {
+            State::Ready | State::Prepared => self.expires(),
+            State::Buried => self.extra.as_ref()?.buried_until,
+            State::Reserved | State::Done | State::Relayed => None,
+        }
+    }
+
     /// True if it is waiting for its due time at `now`.
     pub fn is_delayed(&self, now: Ms) -> bool {
         self.state == State::Ready && self.due().is_some_and(|due| due > now)
     }
 
-    /// True if its time ran out at `now`. Expiry does not touch reserved,
-    /// buried and archived messages (`protocols/union.md`, States).
+    /// True if its time ran out at `now` while it waited. Expiry does not touch reserved,
+    /// buried and archived messages (`protocols/union.md`, States); buried ones have a time of
+    /// their own ([`Extra::buried_until`]).
     pub fn is_expired(&self, now: Ms) -> bool {
         matches!(self.state, State::Ready | State::Prepared)
             && self.expires().is_some_and(|at| at <= now)

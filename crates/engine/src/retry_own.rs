@@ -17,6 +17,8 @@ pub struct Retry {
     /// A lease that ran out, or was lost, is a failure too. Else only what is
     /// said to have failed.
     pub on_timeout: bool,
+    /// How long it stays when it is buried, ms; 0: as its queue says.
+    pub buried_ttl_ms: u64,
 }
 
 /// How long a message rests after its failure number `c`, counted from 0, ms:

@@ -123,6 +123,9 @@ pub struct QueueSettings {
     pub unique_repeat: OnRepeat,
     /// How long archived messages are kept, ms.
     pub retention_ms: u64,
+    /// How long messages that are buried from now on stay, unless they say so themselves
+    /// ([`crate::Retry::buried_ttl_ms`]), ms; 0: until somebody acts.
+    pub buried_ttl_ms: u64,
     /// An empty queue nobody refers to is dropped after this time, ms, or up
     /// to a thirtieth of it (two seconds at least) later; 0: never. Waiting
     /// takes, fan-out, a pause, own settings and dedupe marks refer to it. A
@@ -192,6 +195,7 @@ impl Default for QueueSettings {
             unique_until: Scope::Window,
             unique_repeat: OnRepeat::Refuse,
             retention_ms: 24 * 3600 * 1000,
+            buried_ttl_ms: 0,
             idle_ms: 3600 * 1000,
             paused: false,
             down: false,
@@ -294,6 +298,8 @@ pub struct Overrides {
     pub key_take_rate: Option<Rate>,
     /// See [`QueueSettings::key_take_burst`].
     pub key_take_burst: Option<u32>,
+    /// See [`QueueSettings::buried_ttl_ms`].
+    pub buried_ttl_ms: Option<u64>,
 }
 
 /// Calls a macro with the name of every override. The only list of them: a new
@@ -338,6 +344,7 @@ macro_rules! each_override {
             key_in_flight_max,
             key_take_rate,
             key_take_burst,
+            buried_ttl_ms,
         );
     };
 }

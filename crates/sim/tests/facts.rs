@@ -92,6 +92,7 @@ fn extra() -> impl Strategy<Value = Extra> {
             prop::option::of(bytes()),
             prop::option::of(ms()),
             prop::option::of(ms()),
+            prop::option::of(ms()),
         ),
         (
             prop::collection::vec((bytes(), bytes()), 0..3),
@@ -111,7 +112,7 @@ fn extra() -> impl Strategy<Value = Extra> {
     )
         .prop_map(
             |(
-                (key, due, expires),
+                (key, due, expires, buried_until),
                 (attrs, attachments, status),
                 (counts, (failures, name, retry, batch), (born, first_leased)),
             )| {
@@ -132,6 +133,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     failures,
                     name: name.map(Into::into),
                     retry: retry.map(Box::new),
+                    buried_until,
                     born: MessageId(born),
                     first_leased,
                     batch,
@@ -214,7 +216,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(tags()),
         ),
-        (prop::option::of(one_of(Groups::ALL)), n(), rate(), s()),
+        (prop::option::of(one_of(Groups::ALL)), n(), rate(), s(), n()),
     )
         .prop_map(
             |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {
@@ -261,6 +263,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 key_in_flight_max: keys.1,
                 key_take_rate: keys.2,
                 key_take_burst: keys.3,
+                buried_ttl_ms: keys.4,
             },
         )
 }
@@ -402,13 +405,20 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 },
             )
             .boxed(),
-        Kind::Buried => (at(), small(), ms(), any::<bool>(), bytes())
-            .prop_map(|(at, rank, now, dead, reason)| Fact::Buried {
+        Kind::Buried => (
+            at(),
+            small(),
+            (ms(), prop::option::of(ms())),
+            any::<bool>(),
+            bytes(),
+        )
+            .prop_map(|(at, rank, (now, until), dead, reason)| Fact::Buried {
                 at,
                 rank,
                 now,
                 dead,
                 reason,
+                until,
             })
             .boxed(),
         Kind::Archived => (at(), any::<bool>(), ms(), bytes())

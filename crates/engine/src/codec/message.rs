@@ -128,13 +128,16 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     ];
     // Bits of the parts that are not in the list.
     const BATCH: u64 = 1 << BATCH_BIT;
+    const BURIED_UNTIL: u64 = 1 << BURIED_UNTIL_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
+    let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
     w.number(
         bits.iter()
             .enumerate()
             .map(|(at, &is)| u64::from(is) << at)
             .sum::<u64>()
-            | batch,
+            | batch
+            | buried_until,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -176,17 +179,23 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         w.number(tie.batch.0);
         w.coded(tie.role);
     }
+    if let Some(until) = extra.buried_until {
+        w.number(until.0);
+    }
 }
 
 /// The bit of the batch that a message belongs to.
 const BATCH_BIT: u32 = 19;
+/// The bit of when a buried one is gone.
+const BURIED_UNTIL_BIT: u32 = 20;
 /// All bits there are.
-const EXTRA_ALL: u64 = ((1 << 18) - 1) | (1 << BATCH_BIT);
+const EXTRA_ALL: u64 = ((1 << 18) - 1) | (1 << BATCH_BIT) | (1 << BURIED_UNTIL_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
+    let buried_ttl = retry.buried_ttl_ms != 0;
     w.signed(retry.max);
-    w.flag(retry.on_timeout);
+    w.byte(u8::from(retry.on_timeout) | u8::from(buried_ttl) << 1);
     w.byte(backoff.power);
     for number in [
         u64::from(retry.failures),
@@ -197,10 +206,16 @@ pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     ] {
         w.number(number);
     }
+    if buried_ttl {
+        w.number(retry.buried_ttl_ms);
+    }
 }
 
 pub(super) fn read_retry(r: &mut Reader<'_>) -> Result<Retry, FactError> {
-    let (max, on_timeout, power) = (r.signed()?, r.flag()?, r.byte()?);
+    let (max, bits, power) = (r.signed()?, r.byte()?, r.byte()?);
+    if bits > 3 {
+        return Err(FactError::BadField("retry"));
+    }
     Ok(Retry {
         max,
         failures: r.small("failures")?,
@@ -211,7 +226,8 @@ pub(super) fn read_retry(r: &mut Reader<'_>) -> Result<Retry, FactError> {
             jitter_ms: r.number()?,
             cap_ms: r.number()?,
         },
-        on_timeout,
+        on_timeout: bits & 1 != 0,
+        buried_ttl_ms: if bits & 2 != 0 { r.number()? } else { 0 },
     })
 }
 
@@ -317,6 +333,11 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
                 batch: BatchId(r.number()?),
                 role: r.coded()?,
             })
+        } else {
+            None
+        },
+        buried_until: if has(BURIED_UNTIL_BIT) {
+            Some(Ms(r.number()?))
         } else {
             None
         },

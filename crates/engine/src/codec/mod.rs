@@ -110,12 +110,16 @@ impl Fact {
                 now,
                 dead,
                 reason,
+                until,
             } => {
                 w.at(at);
                 w.number(u64::from(*rank));
                 w.number(now.0);
-                w.flag(*dead);
+                w.byte(u8::from(*dead) | u8::from(until.is_some()) << 1);
                 w.bytes(reason);
+                if let Some(until) = until {
+                    w.number(until.0);
+                }
             }
             Fact::Archived {
                 at,
@@ -422,13 +426,24 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             at: r.at()?,
             until: Ms(r.number()?),
         },
-        FactKind::Buried => Fact::Buried {
-            at: r.at()?,
-            rank: r.small("rank")?,
-            now: Ms(r.number()?),
-            dead: r.flag()?,
-            reason: r.bytes()?.into(),
-        },
+        FactKind::Buried => {
+            let (at, rank, now) = (r.at()?, r.small("rank")?, Ms(r.number()?));
+            let bits = r.byte()?;
+            if bits > 3 {
+                return Err(FactError::BadField("buried"));
+            }
+            Fact::Buried {
+                at,
+                rank,
+                now,
+                dead: bits & 1 != 0,
+                reason: r.bytes()?.into(),
+                until: match bits & 2 {
+                    0 => None,
+                    _ => Some(Ms(r.number()?)),
+                },
+            }
+        }
         FactKind::Archived => Fact::Archived {
             at: r.at()?,
             relayed: r.flag()?,

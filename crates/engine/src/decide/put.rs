@@ -622,6 +622,10 @@ impl Engine {
             releases: past.releases,
             buries: past.buries,
             kicks: past.kicks,
+            buried_until: match past.state {
+                State::Buried => self.buried_until_by(message.retry(), message.queue),
+                _ => None,
+            },
             ..Extra::default()
         };
         message.extra = match message.extra.take() {

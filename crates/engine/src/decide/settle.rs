@@ -226,6 +226,7 @@ impl Engine {
                         now,
                         dead: false,
                         reason,
+                        until: self.buried_until(id),
                     },
                 );
             }
@@ -421,6 +422,22 @@ impl Engine {
         said
     }
 
+    /// When a message that is buried now is gone.
+    pub(super) fn buried_until(&self, id: MessageId) -> Option<Ms> {
+        let message = self.store.message(id)?;
+        self.buried_until_by(message.retry(), message.queue)
+    }
+
+    /// The same of one that says this of itself.
+    pub(super) fn buried_until_by(&self, own: Option<Retry>, queue: QueueId) -> Option<Ms> {
+        let own = own.map_or(0, |own| own.buried_ttl_ms);
+        let ttl_ms = match own {
+            0 => self.store.queue(queue)?.live.settings.buried_ttl_ms,
+            own => own,
+        };
+        (ttl_ms > 0).then(|| self.after(ttl_ms))
+    }
+
     /// What the dead-letter rule says.
     pub(crate) fn dead_letter_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
@@ -459,6 +476,7 @@ impl Engine {
                 now,
                 dead: true,
                 reason,
+                until: self.buried_until(id),
             },
         );
     }
@@ -620,6 +638,13 @@ impl Engine {
         // Whatever is being decided, this happens by itself.
         let began = cx.began;
         cx.expired += 1;
+        let buried = self.store.message(id);
+        if let Some(message) = buried.filter(|message| message.state == State::Buried) {
+            let (at, why) = (message.at(), Removal::Expired);
+            self.fact(cx, Fact::Removed { at, why });
+            cx.began = began;
+            return;
+        }
         if !self.withholds(cx, id, IntentKind::Expire) {
             self.expire_now(cx, id);
         }

@@ -50,8 +50,9 @@ impl Durable {
                 now,
                 dead,
                 reason,
+                until,
             } => {
-                self.bury(at, rank, now, dead, reason);
+                self.bury(at, rank, (now, until), dead, reason);
             }
             Fact::Archived {
                 at,
@@ -401,7 +402,14 @@ impl Durable {
         });
     }
 
-    fn bury(&mut self, at: At, rank: u32, now: Ms, dead: bool, reason: Box<[u8]>) {
+    fn bury(
+        &mut self,
+        at: At,
+        rank: u32,
+        (now, until): (Ms, Option<Ms>),
+        dead: bool,
+        reason: Box<[u8]>,
+    ) {
         self.count_in(at.queue, |totals| {
             totals.buries += 1;
             totals.dead_letters += u64::from(dead);
@@ -421,6 +429,7 @@ impl Durable {
             extra.bury_order = order;
             extra.buries += 1;
             extra.changed = now;
+            extra.buried_until = until;
             extra.was_leased(since);
             if !reason.is_empty() {
                 extra.status = reason;

@@ -97,7 +97,7 @@ impl Durable {
                     self.uncount_body(run_of_body(&message));
                 }
                 self.body_bytes -= Self::held_bytes(&message);
-                if let Some(at) = message.expires() {
+                if let Some(at) = message.ends() {
                     self.expiries.remove(&(at, message.id));
                 }
             }

@@ -186,8 +186,8 @@ impl Durable {
                 alarm = true;
             }
         }
-        if matches!(message.state, State::Ready | State::Prepared)
-            && let Some(at) = message.expires()
+        if message.extra.is_some()
+            && let Some(at) = message.ends()
         {
             expiries.insert((at, id));
         }
@@ -353,8 +353,8 @@ impl Durable {
                 alarm = true;
             }
         }
-        if matches!(message.state, State::Ready | State::Prepared)
-            && let Some(at) = message.expires()
+        if message.extra.is_some()
+            && let Some(at) = message.ends()
         {
             expiries.remove(&(at, id));
         }

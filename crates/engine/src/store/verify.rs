@@ -118,9 +118,7 @@ impl Durable {
                 ensure!(held || free, "{id:?} is not among its party's");
             }
         }
-        if matches!(message.state, State::Ready | State::Prepared)
-            && let Some(at) = message.expires()
-        {
+        if let Some(at) = message.ends() {
             ensure!(self.expiries.contains(&(at, id)), "{id:?} has no expiry");
         }
         Ok(())

@@ -9,14 +9,14 @@ use crate::world::{World, open, plain, ranked, reserve, text, waiting};
 
 /// Messages in runs, a block each, by run and ordinal.
 #[derive(Default)]
-struct Runs {
+pub(crate) struct Runs {
     blocks: BTreeMap<(u32, u32), Message>,
     next: u32,
 }
 
 impl Runs {
     /// Everything that may leaves memory.
-    fn freeze(&mut self, w: &mut World) {
+    pub(crate) fn freeze(&mut self, w: &mut World) {
         let mut picked = Vec::new();
         let rest = w.engine.pick_home(Home(0), 0, u32::MAX, &mut picked);
         assert_eq!(rest, None);
@@ -43,7 +43,7 @@ impl Runs {
     }
 
     /// Reads what is asked for, until nothing is.
-    fn read(&self, w: &mut World) {
+    pub(crate) fn read(&self, w: &mut World) {
         for round in 0.. {
             assert!(round < 100, "it asks again and again");
             let wants = w.engine.take_wants();

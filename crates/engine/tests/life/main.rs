@@ -3,6 +3,7 @@
 
 mod batches;
 mod bounds;
+mod buried;
 mod carried;
 mod clock;
 mod cold;

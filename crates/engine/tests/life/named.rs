@@ -263,6 +263,7 @@ fn a_message_that_says_how_it_is_tried_again_is() {
                 ..Backoff::default()
             },
             on_timeout: true,
+            buried_ttl_ms: 0,
         };
         let id = put(
             &mut w,

@@ -169,6 +169,14 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         time
     ),
     spec!(
+        "buried_ttl",
+        "How long messages that are buried from now on stay, then they expire; a message may say it \
+         itself, as Faktory's jobs do; 0: until somebody acts.",
+        buried_ttl_ms,
+        duration,
+        time
+    ),
+    spec!(
         "idle",
         "A queue made by mere use is dropped after this time without a message and without anything \
          that refers to it (a wait, own settings, a pause, fan-out, dedupe marks); 0: never. One that \

@@ -96,6 +96,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("dead_letter_queue", "dead_letter"),
     ("dlq", "dead_letter"),
     ("expires", "ttl"),
+    ("dead_ttl", "buried_ttl"),
+    ("bury_ttl", "buried_ttl"),
     ("expiration", "ttl"),
     ("max_length", "messages_max"),
     ("max_messages", "messages_max"),

@@ -409,6 +409,10 @@ impl Model {
         extra.status = past.status;
         (extra.timeouts, extra.releases) = (past.timeouts, past.releases);
         (extra.buries, extra.kicks) = (past.buries, past.kicks);
+        if message.state == State::Buried {
+            let until = self.buried_until_of(message);
+            message.extra_mut().buried_until = until;
+        }
         match message.state {
             State::Buried => self.turn(),
             _ => 0,

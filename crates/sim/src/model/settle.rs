@@ -284,9 +284,21 @@ impl Model {
         }
     }
 
+    /// As the message says, else as its queue does.
+    pub(super) fn buried_until(&self, id: MessageId) -> Option<Ms> {
+        self.buried_until_of(&self.item(id)?.message)
+    }
+
+    pub(super) fn buried_until_of(&self, message: &Message) -> Option<Ms> {
+        let own = message.retry().map_or(0, |retry| retry.buried_ttl_ms);
+        let queues = self.settings_of(message.queue).buried_ttl_ms;
+        let ttl_ms = if own > 0 { own } else { queues };
+        (ttl_ms > 0).then(|| self.now + ttl_ms)
+    }
+
     fn bury(&mut self, id: MessageId, rank: u32, reason: Box<[u8]>) {
         self.fares(id, Fares::Failed);
-        let (turn, now) = (self.turn(), self.now);
+        let (turn, now, until) = (self.turn(), self.now, self.buried_until(id));
         let item = self.item_mut(id);
         let queue = item.message.queue;
         item.message.state = State::Buried;
@@ -295,6 +307,7 @@ impl Model {
         extra.due = None;
         extra.buries += 1;
         extra.changed = now;
+        extra.buried_until = until;
         if !reason.is_empty() {
             extra.status = reason;
         }
@@ -597,11 +610,29 @@ impl Model {
         }
     }
 
+    /// Buried ones whose time is over, but those that are in runs.
+    pub(super) fn end_buried(&mut self, late: &BTreeSet<MessageId>) {
+        let over = |message: &&Message| {
+            let until = message.extra.as_ref().and_then(|extra| extra.buried_until);
+            message.state == State::Buried
+                && until.is_some_and(|until| until <= self.now)
+                && !late.contains(&message.id)
+        };
+        let messages = self.items.iter().map(|item| &item.message);
+        let over: Vec<Message> = messages.filter(over).cloned().collect();
+        for Message { id, queue, .. } in over {
+            self.totals(queue).expired += 1;
+            self.fares(id, Fares::Lost);
+            self.remove(id);
+        }
+    }
+
     pub(super) fn expire_all(&mut self) {
         self.expire_all_but(&BTreeSet::new());
     }
 
     pub(super) fn expire_all_but(&mut self, late: &BTreeSet<MessageId>) {
+        self.end_buried(late);
         loop {
             let now = self.now;
             let over = self

@@ -83,8 +83,15 @@ pub(crate) fn owed() -> impl Strategy<Value = Fact> {
 
 pub(crate) fn retry() -> impl Strategy<Value = Retry> {
     let numbers = (number(), number(), number(), number());
-    (any::<i64>(), small(), any::<bool>(), any::<u8>(), numbers).prop_map(
-        |(max, failures, on_timeout, power, (base_ms, factor_ms, jitter_ms, cap_ms))| Retry {
+    let more = (any::<bool>(), number());
+    (any::<i64>(), small(), more, any::<u8>(), numbers).prop_map(
+        |(
+            max,
+            failures,
+            (on_timeout, buried_ttl_ms),
+            power,
+            (base_ms, factor_ms, jitter_ms, cap_ms),
+        )| Retry {
             max,
             failures,
             backoff: Backoff {
@@ -95,6 +102,7 @@ pub(crate) fn retry() -> impl Strategy<Value = Retry> {
                 cap_ms,
             },
             on_timeout,
+            buried_ttl_ms,
         },
     )
 }

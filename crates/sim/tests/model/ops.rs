@@ -189,7 +189,9 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
 
 fn retry() -> impl Strategy<Value = Retry> {
     let max = of(&[-1, 0, 1, 2]);
-    (max, 0..2u32, of(&[0, 7]), any::<bool>()).prop_map(|(max, failures, base_ms, on_timeout)| {
+    let more = (any::<bool>(), of(&[0, 0, 12]));
+    (max, 0..2u32, of(&[0, 7]), more).prop_map(|(max, failures, base_ms, more)| {
+        let (on_timeout, buried_ttl_ms) = more;
         let backoff = Backoff {
             base_ms,
             factor_ms: 3,
@@ -202,6 +204,7 @@ fn retry() -> impl Strategy<Value = Retry> {
             failures,
             backoff,
             on_timeout,
+            buried_ttl_ms,
         }
     })
 }
@@ -678,6 +681,7 @@ fn all_settings() -> [Settings; 6] {
             Overrides {
                 messages_max: Some(2),
                 attempts_max: Some(1),
+                buried_ttl_ms: Some(20),
                 ..none()
             },
         ),

@@ -184,7 +184,7 @@ impl World {
 
     /// What has expired and is in runs only: it must be read before it can go.
     pub(crate) fn expired_in_runs(&self) -> BTreeSet<MessageId> {
-        let mut late = BTreeSet::new();
+        let (mut late, now) = (BTreeSet::new(), self.core.now);
         for fact in self.core.engine.image() {
             if let Fact::RunImage { run, block, dead } = fact
                 && !self.core.engine.is_loaded(BlockAt {
@@ -196,7 +196,7 @@ impl World {
                 late.extend(
                     living
                         .iter()
-                        .filter(|m| m.is_expired(self.core.now))
+                        .filter(|m| m.is_expired(now) || is_buried_over(m, now))
                         .map(|m| m.id),
                 );
             }
@@ -240,4 +240,9 @@ impl World {
         let at = self.core.deliveries.iter().position(is_its)?;
         Some(self.core.deliveries.remove(at).outcome)
     }
+}
+
+fn is_buried_over(message: &Message, now: Ms) -> bool {
+    let until = message.extra.as_ref().and_then(|extra| extra.buried_until);
+    message.state == State::Buried && until.is_some_and(|until| until <= now)
 }

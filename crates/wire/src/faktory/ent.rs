@@ -101,11 +101,12 @@ fn new(rest: &str) -> Result<New, String> {
 }
 
 impl Batches {
-    /// The command, and what its answer is told as.
-    pub(super) fn ask(self, now: Ms) -> (Command, Told) {
+    /// The command, and what its answer is told as. `dead_ttl_ms`: how long callbacks stay when
+    /// they are dead.
+    pub(super) fn ask(self, now: Ms, dead_ttl_ms: u64) -> (Command, Told) {
         let (ask, told) = match self {
             Batches::New(new) => {
-                let callback = |job: Option<Job>| job.map(|job| callback(&job, now));
+                let callback = |job: Option<Job>| job.map(|job| callback(&job, now, dead_ttl_ms));
                 let new = NewBatch {
                     description: new.description.into_bytes().into(),
                     parent: new.parent,
@@ -122,14 +123,18 @@ impl Batches {
     }
 }
 
-fn callback(job: &Job, now: Ms) -> Callback {
+fn callback(job: &Job, now: Ms, dead_ttl_ms: u64) -> Callback {
     Callback {
         queue: Name::from(&*job.queue),
         body: job.body(now).into_bytes().into(),
         rank: None,
         ttr_ms: job.ttr_ms(),
         name: Some(job.jid.as_bytes().into()),
-        retry: Some(failure::retry(job.retry.unwrap_or(RETRY), job.failed)),
+        retry: Some(failure::retry(
+            job.retry.unwrap_or(RETRY),
+            job.failed,
+            dead_ttl_ms,
+        )),
         attrs: Vec::new(),
     }
 }

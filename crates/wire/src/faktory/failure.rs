@@ -20,13 +20,14 @@ const ERRTYPE_MAX: usize = 100;
 const BACKTRACE_MAX: usize = 50;
 
 /// How a job of this voice is tried again, which has failed so often before.
-pub(super) fn retry(max: i64, failed: Option<i64>) -> Retry {
+pub(super) fn retry(max: i64, failed: Option<i64>, dead_ttl_ms: u64) -> Retry {
     let failures = failed.map_or(0, |count| count.saturating_add(1).max(0));
     Retry {
         max,
         failures: u32::try_from(failures).unwrap_or(u32::MAX),
         backoff: BACKOFF,
         on_timeout: true,
+        buried_ttl_ms: dead_ttl_ms,
     }
 }
 
@@ -134,7 +135,7 @@ pub(super) fn of(message: &Message, now: Ms) -> Option<String> {
     if count < 0 || whole {
         return noted.map(str::to_owned);
     }
-    let retry = message.retry().unwrap_or_else(|| retry(RETRY, None));
+    let retry = message.retry().unwrap_or_else(|| retry(RETRY, None, 0));
     let rest = retry.backoff.after_ms(message.id, failures);
     let due = message.due().filter(|_| message.state == State::Ready);
     // When a reservation ran out is known as long as its job waits.
@@ -212,7 +213,7 @@ mod tests {
         let mut message = Message::new(at, NOW, Body::new(b"{}"));
         let extra = message.extra_mut();
         extra.failures = failures;
-        extra.retry = Some(Box::new(retry(max, None)));
+        extra.retry = Some(Box::new(retry(max, None, 0)));
         extra.attrs = note
             .map(|note| (FAILURE.into(), note.as_bytes().into()))
             .into_iter()
@@ -254,7 +255,7 @@ mod tests {
             r#"{"failed_at":"2023-11-14T22:13:20.000Z","message":"m","errtype":"E","backtrace":["a","b"]}"#
         );
         let shown = |max, failures| of(&message(max, failures, Some(&note)), NOW).unwrap();
-        let rest = retry(3, None).backoff.after_ms(MessageId(7), 1);
+        let rest = retry(3, None, 0).backoff.after_ms(MessageId(7), 1);
         let mut next = String::new();
         moment::write(Ms(NOW.0 + rest), &mut next);
         let first = shown(3, 1);
@@ -301,7 +302,7 @@ mod tests {
     fn a_reservation_that_ran_out_is_a_failure() {
         let mut message = message(3, 2, Some("{\"retry_count\":0}"));
         message.extra_mut().status = RAN_OUT.into();
-        let rest = retry(3, None).backoff.after_ms(MessageId(7), 2);
+        let rest = retry(3, None, 0).backoff.after_ms(MessageId(7), 2);
         message.extra_mut().due = Some(Ms(NOW.0 + rest));
         let shown = of(&message, Ms(0)).unwrap();
         assert!(
@@ -314,9 +315,9 @@ mod tests {
 
     #[test]
     fn what_was_pushed_as_failed_goes_on() {
-        assert_eq!(retry(25, None).failures, 0);
-        assert_eq!(retry(25, Some(4)).failures, 5);
-        assert_eq!(retry(25, Some(-9)).failures, 0);
-        assert_eq!(retry(25, Some(i64::MAX)).failures, u32::MAX);
+        assert_eq!(retry(25, None, 0).failures, 0);
+        assert_eq!(retry(25, Some(4), 0).failures, 5);
+        assert_eq!(retry(25, Some(-9), 0).failures, 0);
+        assert_eq!(retry(25, Some(i64::MAX), 0).failures, u32::MAX);
     }
 }

@@ -41,6 +41,8 @@ pub(crate) const VOICE: Voice = Voice {
     listener,
 };
 
+const DAY_MS: u64 = 86_400_000;
+
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "max_line",
@@ -65,6 +67,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "how often clients hash what they prove who they are with, 1 to 100000; 0: 4096 to \
                8191 times, drawn for each connection; the Python package \"faktory\" knows 1 \
                alone",
+    },
+    OptionSpec {
+        name: "dead_days",
+        default: Value::Number(180),
+        help: "how long jobs that are put here stay when they are dead, up to 36500 days; 0: as \
+               their queue's `buried_ttl` says",
     },
     OptionSpec {
         name: "flush",
@@ -131,6 +139,8 @@ pub(crate) struct Shared {
     password: Box<str>,
     /// 0: drawn.
     hash_rounds: u32,
+    /// How long jobs that are put here stay when they are dead; 0: as their queue says.
+    dead_ttl_ms: u64,
     flush: bool,
     rank: bool,
     foreign_jobtype: Box<str>,
@@ -182,6 +192,7 @@ fn shared(options: &Options) -> Result<Shared, String> {
         fetch_wait_ms: options.within("fetch_wait_ms", 0, 10_000)?,
         password: options.text("password").into(),
         hash_rounds: options.within("hash_rounds", 0, 100_000)?,
+        dead_ttl_ms: options.within::<u64>("dead_days", 0, 36_500)? * DAY_MS,
         flush: options.one_of("flush", ["all", "refuse"])? == "all",
         rank: options.one_of("priority", ["ignore", "rank"])? == "rank",
         ent: options.flag("ent"),
@@ -207,6 +218,7 @@ mod tests {
             ("max_line", Value::Bytes((256 << 20) + 1)),
             ("fetch_wait_ms", Value::Number(10_001)),
             ("hash_rounds", Value::Number(100_001)),
+            ("dead_days", Value::Number(36_501)),
             ("flush", Value::Text("some")),
             ("priority", Value::Text("yes")),
             ("foreign_jobtype", Value::Text("a b")),

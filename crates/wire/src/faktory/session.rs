@@ -225,7 +225,7 @@ impl FaktorySession {
                 (Ask::EngineAlone(first), reply)
             }
             Request::Batch(batches) => {
-                let (command, told) = batches.ask(env.now);
+                let (command, told) = batches.ask(env.now, self.shared.dead_ttl_ms);
                 (Ask::Engine(command), FaktoryReply::Batch(told))
             }
             Request::Track(track) => track_ask(track, env.now),
@@ -254,7 +254,11 @@ impl FaktorySession {
             batch: wishes.batch,
             dedupe: wishes.dedupe,
             name: Some(job.jid.as_bytes().into()),
-            retry: Some(failure::retry(job.retry.unwrap_or(RETRY), job.failed)),
+            retry: Some(failure::retry(
+                job.retry.unwrap_or(RETRY),
+                job.failed,
+                self.shared.dead_ttl_ms,
+            )),
             ..PutMore::default()
         };
         if let Some(failure) = &job.failure {

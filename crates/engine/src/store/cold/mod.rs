@@ -307,7 +307,7 @@ impl Durable {
             if let Some(message) = self.messages.remove(slot) {
                 self.ids.remove(id.0);
                 self.body_bytes -= Self::held_bytes(&message);
-                expires = match (expires, message.expires()) {
+                expires = match (expires, message.ends()) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
@@ -317,7 +317,7 @@ impl Durable {
             return;
         };
         // What expired first may be gone; the block need not be read for it.
-        block.rings = expires.filter(|_| block.row.lane.is_waiting());
+        block.rings = expires;
         let (row, rings) = (block.row, block.rings);
         if let Some(rings) = rings {
             self.cold.rings.insert((rings, at));

@@ -1,0 +1,221 @@
+//! Messages that are buried stay for as long as their queue, or they themselves, say.
+
+use quintet_engine::*;
+
+use crate::cold::Runs;
+use crate::world::{World, ranked, reserve};
+
+/// Queue `q`, where buried ones stay for a second.
+fn world() -> World {
+    let mut w = World::new();
+    configure(&mut w, 1000);
+    w
+}
+
+fn configure(w: &mut World, buried_ttl_ms: u64) {
+    let overrides = Overrides {
+        buried_ttl_ms: Some(buried_ttl_ms),
+        ..Overrides::default()
+    };
+    let configure = Command::Configure {
+        queue: "q".into(),
+        overrides: Some(Box::new(overrides)),
+        must_exist: false,
+    };
+    assert_eq!(w.ask(9, configure), Some(Outcome::Done));
+}
+
+fn bury(w: &mut World, body: &str) -> MessageId {
+    bury_as(w, ranked("q", 5, body))
+}
+
+fn bury_as(w: &mut World, put: Put) -> MessageId {
+    let id = w.put_as(put);
+    let settle = Command::Settle {
+        id,
+        by: By::Anyone,
+        how: How::Bury {
+            rank: None,
+            reason: b"a".as_slice().into(),
+        },
+    };
+    assert_eq!(w.ask(9, settle), Some(Outcome::Done));
+    id
+}
+
+/// A message that says itself how long it stays.
+fn own(body: &str, buried_ttl_ms: u64) -> Put {
+    let retry = Retry {
+        max: -1,
+        buried_ttl_ms,
+        ..Retry::default()
+    };
+    Put {
+        more: Some(Box::new(PutMore {
+            retry: Some(retry),
+            ..PutMore::default()
+        })),
+        ..ranked("q", 5, body)
+    }
+}
+
+fn stats(w: &mut World) -> QueueStats {
+    let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+    let Some(Outcome::Stats(reply)) = asked else {
+        panic!("{asked:?}");
+    };
+    match *reply {
+        StatsReply::Queue(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn buried(w: &mut World) -> u64 {
+    stats(w).gauges.buried
+}
+
+fn expired(w: &mut World) -> u64 {
+    stats(w).totals.expired
+}
+
+#[test]
+fn they_stay_until_their_time_to_the_millisecond_and_count_as_expired() {
+    let mut w = world();
+    bury(&mut w, "1");
+    w.wait(999);
+    w.tick();
+    assert_eq!((buried(&mut w), expired(&mut w)), (1, 0));
+    assert_eq!(w.engine.next_deadline(), w.now + 1);
+    w.wait(1);
+    w.tick();
+    assert_eq!((buried(&mut w), expired(&mut w)), (0, 1));
+}
+
+#[test]
+fn one_that_is_kicked_or_buried_anew_begins_anew() {
+    let mut w = world();
+    let id = bury(&mut w, "1");
+    w.wait(900);
+    w.ask(9, Command::KickId(id));
+    w.wait(900);
+    w.tick();
+    assert_eq!(w.take(1, reserve("q")), "1", "what waits has no such time");
+    let how = How::Bury {
+        rank: None,
+        reason: Box::default(),
+    };
+    let by = By::Owner;
+    w.ask(1, Command::Settle { id, by, how });
+    w.wait(999);
+    w.tick();
+    assert_eq!(buried(&mut w), 1);
+    w.wait(1);
+    w.tick();
+    assert_eq!(buried(&mut w), 0);
+}
+
+#[test]
+fn a_changed_setting_counts_for_those_buried_from_then_on() {
+    let mut w = world();
+    bury(&mut w, "1");
+    configure(&mut w, 0);
+    bury(&mut w, "2");
+    configure(&mut w, 5000);
+    bury(&mut w, "3");
+    for (wait, left) in [(999, 3), (1, 2), (3999, 2), (1, 1), (1 << 40, 1)] {
+        w.wait(wait);
+        w.tick();
+        assert_eq!(buried(&mut w), left, "after {wait} more");
+    }
+}
+
+#[test]
+fn a_message_says_itself_how_long_it_stays_also_by_the_dead_letter_rule() {
+    let mut w = world();
+    let id = w.put_as(own("1", 300));
+    assert_eq!(w.take(1, reserve("q")), "1");
+    let how = How::Fail {
+        error: b"no".as_slice().into(),
+        note: Vec::new(),
+    };
+    let by = By::Owner;
+    w.ask(1, Command::Settle { id, by, how });
+    assert_eq!(buried(&mut w), 1, "below 0 the first failure ends it");
+    w.wait(299);
+    w.tick();
+    assert_eq!(buried(&mut w), 1);
+    w.wait(1);
+    w.tick();
+    assert_eq!(buried(&mut w), 0);
+}
+
+#[test]
+fn their_times_survive_a_restart_and_so_do_those_that_came_buried() {
+    let mut w = world();
+    bury(&mut w, "1");
+    let past = Past {
+        state: State::Buried,
+        ..Past::default()
+    };
+    w.put_as(Put {
+        more: Some(Box::new(PutMore {
+            past: Some(Box::new(past)),
+            ..PutMore::default()
+        })),
+        ..ranked("q", 5, "2")
+    });
+    w.wait(600);
+    w.restart();
+    assert_eq!(buried(&mut w), 2);
+    w.wait(399);
+    w.tick();
+    assert_eq!(buried(&mut w), 2);
+    w.wait(1);
+    w.tick();
+    assert_eq!(buried(&mut w), 0);
+}
+
+#[test]
+fn what_lies_in_runs_is_read_when_its_time_is_over_and_not_before() {
+    let (mut w, mut runs) = (world(), Runs::default());
+    bury(&mut w, "1");
+    bury_as(&mut w, own("2", 400));
+    configure(&mut w, 0);
+    bury(&mut w, "3");
+    runs.freeze(&mut w);
+    assert_eq!(buried(&mut w), 3);
+    for (wait, reads, left) in [(399, false, 3), (1, true, 2), (599, false, 2), (1, true, 1)] {
+        w.wait(wait);
+        w.tick();
+        assert_eq!(w.engine.has_wants(), reads, "after {wait} more");
+        runs.read(&mut w);
+        w.tick();
+        assert_eq!(buried(&mut w), left, "after {wait} more");
+        w.engine.verify().unwrap();
+    }
+    assert_eq!(expired(&mut w), 2);
+    w.wait(1 << 40);
+    w.tick();
+    assert!(!w.engine.has_wants(), "the third stays for ever");
+    w.restart();
+    assert_eq!(buried(&mut w), 1);
+}
+
+#[test]
+fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
+    let mut w = world();
+    configure(&mut w, 0);
+    let id = bury_as(
+        &mut w,
+        Put {
+            expires: Expiry::In(50),
+            ..ranked("q", 5, "1")
+        },
+    );
+    w.wait(5000);
+    w.tick();
+    assert_eq!(buried(&mut w), 1);
+    w.ask(9, Command::KickId(id));
+    assert_eq!(w.take(1, reserve("q")), "empty");
+    assert_eq!(expired(&mut w), 1);
+}
