@@ -92,8 +92,9 @@ pub struct Block {
     pub bytes: u64,
     /// How many of them have a rank below 1024 (ready lane only).
     pub urgent: u32,
-    /// How many of them are done, not relayed (archived lane only).
-    pub done: u32,
+    /// How many of them are counted apart: of the archived lane those that are done, not relayed;
+    /// of the delayed lane those that have failed.
+    pub apart: u32,
     /// True if one of them has a key.
     pub keyed: bool,
     /// When the first of their times runs out; from then on the block must be read.
@@ -116,7 +117,7 @@ impl Block {
             live: 0,
             bytes: 0,
             urgent: 0,
-            done: 0,
+            apart: 0,
             keyed: false,
             expires: None,
             created: Ms(0),
@@ -133,7 +134,7 @@ impl Block {
         self.live += 1;
         self.bytes += message.bytes;
         self.urgent += u32::from(message.urgent);
-        self.done += u32::from(message.done);
+        self.apart += u32::from(message.apart);
         self.keyed |= message.keyed;
         self.expires = match (self.expires, message.expires) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -156,8 +157,8 @@ pub struct EntryFacts {
     pub expires: Option<Ms>,
     /// Its rank is below 1024, and the lane is that of ready messages.
     pub urgent: bool,
-    /// It is done, and the lane is that of archived messages.
-    pub done: bool,
+    /// See [`Block::apart`].
+    pub apart: bool,
     pub keyed: bool,
 }
 
@@ -171,9 +172,21 @@ impl EntryFacts {
             created: message.created,
             expires: message.ends(),
             urgent: lane == Lane::Ready && message.rank < URGENT_BELOW,
-            done: message.state == State::Done,
+            apart: match lane {
+                Lane::Delayed | Lane::Archived => is_apart(message),
+                Lane::Ready | Lane::HeldBack | Lane::Buried => false,
+            },
             keyed: message.key().is_some(),
         }
+    }
+}
+
+/// True if it is counted apart where it stands, if that is a lane where such are.
+pub(crate) fn is_apart(message: &Message) -> bool {
+    match message.state {
+        State::Done => true,
+        State::Relayed => false,
+        State::Prepared | State::Ready | State::Reserved | State::Buried => message.failures() > 0,
     }
 }
 

@@ -99,8 +99,9 @@ pub enum Fact {
         at: At,
         /// Length of its body.
         bytes: u64,
-        /// It was archived as done.
-        done: bool,
+        /// It is counted apart where it stood, if that is a lane where such are
+        /// ([`Block::apart`]).
+        apart: bool,
     },
     /// Snapshot: a block of a run that is in force.
     RunImage {

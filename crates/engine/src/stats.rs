@@ -112,6 +112,8 @@ counters! {
         held_back,
         /// Waiting for their due time.
         delayed,
+        /// Of those that are delayed, such as have failed.
+        retrying,
         /// Under a lease.
         reserved,
         /// Set aside.

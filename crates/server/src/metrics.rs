@@ -348,6 +348,8 @@ metrics! {
         = |r| r.shard.gauges.held_back;
     Gauge "messages_delayed" ("delayed") "Messages that wait for their due time."
         = |r| r.shard.gauges.delayed;
+    Gauge "messages_retrying" ("retrying") "Of them, those that have failed."
+        = |r| r.shard.gauges.retrying;
     Gauge "messages_reserved" ("reserved") "Messages under a lease."
         = |r| r.shard.gauges.reserved;
     Gauge "messages_buried" ("buried") "Messages set aside."

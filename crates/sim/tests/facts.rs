@@ -341,7 +341,7 @@ fn block() -> impl Strategy<Value = Block> {
             |(
                 (number, ordinal, count, queue, lane),
                 (first, last, live, bytes),
-                (urgent, done, keyed, expires, created),
+                (urgent, apart, keyed, expires, created),
             )| Block {
                 number,
                 ordinal,
@@ -353,7 +353,7 @@ fn block() -> impl Strategy<Value = Block> {
                 live: live.min(count),
                 bytes,
                 urgent,
-                done,
+                apart,
                 keyed,
                 expires,
                 created,
@@ -502,12 +502,12 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             })
             .boxed(),
         Kind::Thawed => (run(), small(), at(), number(), any::<bool>())
-            .prop_map(|(run, ordinal, at, bytes, done)| Fact::Thawed {
+            .prop_map(|(run, ordinal, at, bytes, apart)| Fact::Thawed {
                 run,
                 ordinal,
                 at,
                 bytes,
-                done,
+                apart,
             })
             .boxed(),
         Kind::RunImage => (run(), block())

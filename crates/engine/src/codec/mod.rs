@@ -206,13 +206,13 @@ impl Fact {
                 ordinal,
                 at,
                 bytes,
-                done,
+                apart,
             } => {
                 w.number(u64::from(run.0));
                 w.number(u64::from(*ordinal));
                 w.at(at);
                 w.number(*bytes);
-                w.flag(*done);
+                w.flag(*apart);
             }
             Fact::RunImage { run, block, dead } => {
                 w.number(u64::from(run.0));
@@ -379,7 +379,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             ordinal: r.small("ordinal")?,
             at: r.at()?,
             bytes: r.number()?,
-            done: r.flag()?,
+            apart: r.flag()?,
         },
         FactKind::RunImage => {
             let run = RunId(r.small("run")?);

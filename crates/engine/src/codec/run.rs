@@ -16,7 +16,7 @@ pub(super) fn write_block(w: &mut Writer<'_>, block: &Block) {
     w.number(u64::from(block.live));
     w.number(block.bytes);
     w.number(u64::from(block.urgent));
-    w.number(u64::from(block.done));
+    w.number(u64::from(block.apart));
     w.flag(block.keyed);
     w.time(block.expires);
     w.number(block.created.0);
@@ -40,7 +40,7 @@ pub(super) fn read_block(r: &mut Reader<'_>) -> Result<Block, FactError> {
         live: r.small("live")?,
         bytes: r.number()?,
         urgent: r.small("urgent")?,
-        done: r.small("done")?,
+        apart: r.small("apart")?,
         keyed: r.flag()?,
         expires: r.time()?,
         created: Ms(r.number()?),

@@ -11,12 +11,12 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use crate::batch::BatchId;
-use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want};
+use crate::cold::{BlockAt, ColdStats, Found, Lane, Order, Want, is_apart};
 use crate::command::{Caller, Command, MESSAGES_PER_STEP, Party, Wait};
 use crate::compound::Effect;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::message::{MessageId, QueueId, State};
+use crate::message::{MessageId, QueueId};
 use crate::outcome::{Answer, Delivery, Hold, Outcome, Refusal};
 use crate::store::Hash;
 use crate::store::cold::QueueCold;
@@ -555,7 +555,7 @@ impl Engine {
             ordinal: message.ordinal,
             at: message.at(),
             bytes: message.body.len(),
-            done: message.state == State::Done,
+            apart: is_apart(message),
         };
         let image = stays.then(|| Fact::Image(message.clone(), None));
         self.note(journal, thawed);

@@ -200,8 +200,8 @@ impl Durable {
                 ordinal,
                 at,
                 bytes,
-                done,
-            } => self.thawed(run, ordinal, at, bytes, done, home),
+                apart,
+            } => self.thawed(run, ordinal, at, bytes, apart, home),
             Fact::RunImage { run, block, dead } => self.run_image(run, *block, dead),
             Fact::RunGone(run) => self.run_gone(run),
             Fact::ShardCounted(counts) => {
@@ -583,7 +583,7 @@ impl Durable {
         queue.era = queue.era.wrapping_add(1);
         queue.shrink(queue.waiting_bytes);
         queue.waiting_bytes = 0;
-        queue.urgent = 0;
+        (queue.urgent, queue.retrying) = (0, 0);
         queue.keys = Default::default();
         graves.ordered(std::mem::take(&mut queue.ready));
         graves.ordered(std::mem::take(&mut queue.held_back));

@@ -147,6 +147,9 @@ impl Durable {
                     Some(due) => {
                         queue.delayed.insert((due, id), slot);
                         sums.delayed += one;
+                        let failed = u64::from(message.failures() > 0);
+                        queue.retrying += failed;
+                        sums.retrying += failed * one;
                         keyed.change(queue, |groups| {
                             groups.enter(message, slot, Standing::Delayed);
                         });
@@ -296,6 +299,9 @@ impl Durable {
                     .is_some_and(|due| queue.delayed.remove(&(due, id)).is_some());
                 if was_delayed {
                     sums.delayed -= one;
+                    let failed = u64::from(message.failures() > 0);
+                    queue.retrying -= failed;
+                    sums.retrying -= failed * one;
                     alarm = true;
                     keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
                 } else {
@@ -387,6 +393,9 @@ impl Durable {
             moved += 1;
             sums.gauges.delayed -= 1;
             let message = messages.at_mut(slot);
+            let failed = u64::from(message.failures() > 0);
+            queue.retrying -= failed;
+            sums.gauges.retrying -= failed;
             // Chosen where it stood before.
             message.unpick();
             keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));

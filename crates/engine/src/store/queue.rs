@@ -64,6 +64,8 @@ pub(crate) struct Queue {
     /// Ready messages with a rank below 1024.
     pub(crate) urgent: u64,
     pub(crate) done: u64,
+    /// Delayed messages that have failed.
+    pub(crate) retrying: u64,
     pub(crate) totals: QueueTotals,
 
     /// Which messages their keys hold back, if its settings give keys a meaning.

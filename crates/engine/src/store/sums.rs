@@ -44,6 +44,7 @@ impl Queue {
             urgent: self.urgent,
             held_back: self.held_back.len() as u64,
             delayed: self.delayed.len() as u64,
+            retrying: self.retrying,
             reserved: self.reserved.len() as u64,
             buried: self.buried.len() as u64,
             prepared: self.prepared.len() as u64,
@@ -67,6 +68,7 @@ impl Shelved {
         gauges.urgent += self.urgent;
         gauges.held_back += self.count(Lane::HeldBack);
         gauges.delayed += self.count(Lane::Delayed);
+        gauges.retrying += self.retrying;
         gauges.buried += self.count(Lane::Buried);
         gauges.done += self.done;
         gauges.relayed += self.count(Lane::Archived) - self.done;

@@ -108,6 +108,7 @@ impl Model {
             urgent: count(&|m| self.is_ready(m) && m.selectable && m.rank < 1024),
             held_back: count(&|m| self.is_ready(m) && !m.selectable),
             delayed: count(&|m| m.is_delayed(self.now)),
+            retrying: count(&|m| m.is_delayed(self.now) && m.failures() > 0),
             reserved: count(&|m| m.state == State::Reserved),
             buried: count(&|m| m.state == State::Buried),
             prepared: count(&|m| m.state == State::Prepared),

@@ -123,7 +123,7 @@ pub(super) fn note_in(id: MessageId, json: String) -> Command {
 
 /// True if a message has failed, or was pushed as one that had.
 pub(super) fn has_failed(message: &Message) -> bool {
-    message.failures() > 0 || noted(message).is_some()
+    message.failures() > 0
 }
 
 /// What workers are shown of a message's last failure, as JSON.

@@ -1,22 +1,12 @@
 //! What INFO answers, gathered page by page.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use quintet_engine::{
-    Command, Cursor, Filter, ListState, Name, Outcome, QueueStats, Sweep, SweepAct,
-};
+use quintet_engine::{Command, Outcome, QueueStats};
 
-use super::failure::has_failed;
 use super::queues::{page, page_of};
 use super::{Shared, job, json, moment};
 use crate::session::ServerStats;
-
-/// Steps in which delayed jobs are told from those that failed, in one INFO;
-/// what is left then counts as scheduled.
-const STEPS_MAX: u32 = 64;
-/// Jobs looked at in one of them.
-const LOOKS: u32 = 1024;
 
 /// INFO in its middle.
 #[derive(Debug, PartialEq)]
@@ -32,9 +22,6 @@ pub(super) struct Info {
     dead: u64,
     finished: u64,
     failed: u64,
-    /// Queues with delayed jobs that are still to be looked through.
-    left: VecDeque<Name>,
-    steps: u32,
 }
 
 impl Info {
@@ -50,8 +37,6 @@ impl Info {
             dead: 0,
             finished: 0,
             failed: 0,
-            left: VecDeque::new(),
-            steps: 0,
         }
     }
 
@@ -62,18 +47,8 @@ impl Info {
             if let Some(from) = queues.next {
                 return Some(page(from));
             }
-            return self.look(None);
         }
-        let mut after = None;
-        if let Outcome::Swept(swept) = outcome {
-            let failed = swept.messages.iter().filter(|message| has_failed(message));
-            self.retries += failed.count() as u64;
-            after = swept.next;
-        }
-        if after.is_none() {
-            self.left.pop_front();
-        }
-        self.look(after)
+        None
     }
 
     fn add(&mut self, queue: &QueueStats) {
@@ -94,30 +69,14 @@ impl Info {
         self.enqueued += held.ready;
         self.working += held.reserved;
         self.delayed += held.delayed;
+        self.retries += held.retrying;
         self.dead += held.buried;
         self.finished += totals.finished;
         self.failed += totals.failures;
-        if held.delayed > 0 {
-            self.left.push_back(queue.name.clone());
-        }
-    }
-
-    /// Looks which of the delayed jobs have failed.
-    fn look(&mut self, after: Option<Cursor>) -> Option<Command> {
-        self.steps += 1;
-        let queue = self.left.front().filter(|_| self.steps <= STEPS_MAX)?;
-        Some(Command::Sweep(Box::new(Sweep {
-            queue: queue.clone(),
-            state: ListState::Delayed,
-            filter: Filter::default(),
-            act: SweepAct::Show,
-            after,
-            max: LOOKS,
-        })))
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.queues.capacity() + self.left.capacity() * size_of::<Name>()
+        self.queues.capacity()
     }
 
     /// All of it.

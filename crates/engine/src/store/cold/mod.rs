@@ -107,7 +107,7 @@ impl Durable {
         ordinal: u32,
         at: At,
         bytes: u64,
-        done: bool,
+        apart: bool,
         home: Home,
     ) {
         let Some(table) = self.cold.runs.get_mut(&run) else {
@@ -132,7 +132,12 @@ impl Durable {
         block.row.live -= 1;
         block.row.bytes = block.row.bytes.saturating_sub(bytes);
         block.row.urgent = block.row.urgent.saturating_sub(u32::from(urgent));
-        block.row.done = block.row.done.saturating_sub(u32::from(done));
+        // Those that were delayed were not counted apart at first.
+        let apart = match row.lane {
+            Lane::Delayed | Lane::Archived => apart && row.apart > 0,
+            Lane::Ready | Lane::HeldBack | Lane::Buried => false,
+        };
+        block.row.apart -= u32::from(apart);
         table.live -= 1;
         let (stored, empty) = (block.is_stored(), block.row.live == 0);
         if stored {
@@ -140,7 +145,7 @@ impl Durable {
                 run,
                 ordinal: first,
             };
-            self.thin(at, &row, bytes, urgent, done);
+            self.thin(at, &row, bytes, urgent, apart);
         }
         if empty {
             self.forget_block(BlockAt {

@@ -30,6 +30,8 @@ pub(crate) struct Shelved {
     counts: [u64; 5],
     pub(crate) urgent: u64,
     pub(crate) done: u64,
+    /// Delayed ones that have failed.
+    pub(crate) retrying: u64,
     pub(crate) bytes: u64,
     pub(crate) waiting_bytes: u64,
     /// Stored blocks with keys.
@@ -51,15 +53,25 @@ impl Shelved {
         }
         self.urgent += other.urgent;
         self.done += other.done;
+        self.retrying += other.retrying;
         self.bytes += other.bytes;
         self.waiting_bytes += other.waiting_bytes;
         self.keyed += other.keyed;
     }
 
+    /// What counts those of a lane that are counted apart ([`Block::apart`]).
+    fn apart(&mut self, lane: Lane) -> &mut u64 {
+        match lane {
+            Lane::Delayed => &mut self.retrying,
+            // None is, in the others.
+            Lane::Ready | Lane::HeldBack | Lane::Buried | Lane::Archived => &mut self.done,
+        }
+    }
+
     fn enter(&mut self, row: &Block) {
         self.counts[row.lane as usize] += u64::from(row.live);
         self.urgent += u64::from(row.urgent);
-        self.done += u64::from(row.done);
+        *self.apart(row.lane) += u64::from(row.apart);
         self.bytes += row.bytes;
         if row.lane.is_waiting() {
             self.waiting_bytes += row.bytes;
@@ -70,7 +82,7 @@ impl Shelved {
     fn leave(&mut self, row: &Block) {
         self.counts[row.lane as usize] -= u64::from(row.live);
         self.urgent -= u64::from(row.urgent);
-        self.done -= u64::from(row.done);
+        *self.apart(row.lane) -= u64::from(row.apart);
         self.bytes -= row.bytes;
         if row.lane.is_waiting() {
             self.waiting_bytes -= row.bytes;
@@ -79,10 +91,10 @@ impl Shelved {
     }
 
     /// One message of a stored block has left.
-    fn thin(&mut self, lane: Lane, bytes: u64, urgent: bool, done: bool) {
+    fn thin(&mut self, lane: Lane, bytes: u64, urgent: bool, apart: bool) {
         self.counts[lane as usize] -= 1;
         self.urgent -= u64::from(urgent);
-        self.done -= u64::from(done);
+        *self.apart(lane) -= u64::from(apart);
         self.bytes -= bytes;
         if lane.is_waiting() {
             self.waiting_bytes -= bytes;
@@ -127,7 +139,7 @@ impl Durable {
     }
 
     /// One message of a stored block has left.
-    pub(super) fn thin(&mut self, at: BlockAt, row: &Block, bytes: u64, urgent: bool, done: bool) {
+    pub(super) fn thin(&mut self, at: BlockAt, row: &Block, bytes: u64, urgent: bool, apart: bool) {
         let Self {
             queues,
             sums,
@@ -137,9 +149,9 @@ impl Durable {
         let queue = queues.get_mut(row.queue.0 as usize);
         if let Some(queue) = queue.and_then(Option::as_deref_mut) {
             let cold = queue.cold_mut();
-            cold.sums.thin(row.lane, bytes, urgent, done);
+            cold.sums.thin(row.lane, bytes, urgent, apart);
             queue.count_bytes(0, bytes);
-            sums.shelved.thin(row.lane, bytes, urgent, done);
+            sums.shelved.thin(row.lane, bytes, urgent, apart);
             keyed.change(queue, |groups| groups.thin(at, row));
         }
     }
