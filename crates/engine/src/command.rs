@@ -338,6 +338,12 @@ pub struct Take {
     /// Answer `DeadlineSoon` when nothing is ready and a lease of the caller
     /// ends within so many ms, now or while waiting (beanstalkd).
     pub deadline_soon_ms: Option<u64>,
+    /// A take of one queue under leases of time that is sent again with its token, within five
+    /// minutes, gets the same leases, and they begin anew, as long as all of them are as they were
+    /// given: none ended, none extended. Else it is a take as any other. A restart forgets the
+    /// tokens, and so do more of them than 8 MiB hold. Two clients with one token share what they
+    /// get: who asks for several keeps them apart.
+    pub token: Option<Box<[u8]>>,
 }
 
 /// Who may act on a message.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
+use crate::attempts::Attempts;
 use crate::command::{BackTo, Caller, Command, Party, Principal};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::{Cold, Reading, durable};
@@ -80,6 +81,8 @@ pub struct Engine {
     pub(crate) unverified: usize,
     /// Parties that are gone and held more than one step gives back.
     pub(crate) gone: VecDeque<Party>,
+    /// Takes that may be sent again.
+    pub(crate) attempts: Attempts,
 }
 
 /// Forgotten messages freed with each command, and with each tick.
@@ -127,6 +130,7 @@ impl Engine {
             #[cfg(debug_assertions)]
             unverified: 0,
             gone: VecDeque::new(),
+            attempts: Attempts::default(),
         };
         engine.configure(settings);
         engine

@@ -16,6 +16,7 @@
 
 mod account;
 mod across;
+mod attempts;
 mod batch;
 mod body;
 mod carry;

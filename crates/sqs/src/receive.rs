@@ -51,6 +51,8 @@ struct Asked {
     /// Names of attributes.
     system: Vec<String>,
     of_user: Vec<String>,
+    /// By which a receive of a FIFO queue that is sent again is known.
+    attempt: Option<String>,
 }
 
 fn within(
@@ -99,6 +101,7 @@ impl Sqs {
         if let Some(id) = &input.receive_request_attempt_id {
             message::check_id(id, "ReceiveRequestAttemptId")?;
         }
+        let is_fifo = names::is_fifo(&name);
         let mut system = input.attribute_names.kept;
         system.extend(input.message_system_attribute_names.kept);
         Ok(Asked {
@@ -112,6 +115,7 @@ impl Sqs {
             wait_ms: wait.map(|seconds| seconds * 1000),
             system,
             of_user: input.message_attribute_names.kept,
+            attempt: input.receive_request_attempt_id.filter(|_| is_fifo),
         })
     }
 
@@ -141,6 +145,11 @@ impl Sqs {
                 .wait_ms
                 .filter(|ms| *ms > 0)
                 .map_or(Wait::No, Wait::For),
+            token: asked.attempt.as_ref().map(|id| {
+                // Others' attempts are others.
+                let key = visit.key.as_deref().unwrap_or_default();
+                format!("{key} {id}").into_bytes().into()
+            }),
             ..Take::default()
         };
         let began = Instant::now();

@@ -19,6 +19,7 @@ mod cold;
 mod compound;
 mod grouped;
 mod keep;
+mod lease;
 mod named;
 mod progress;
 mod put;

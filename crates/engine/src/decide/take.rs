@@ -5,9 +5,9 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use crate::claim::Claim;
-use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Pick, Take, Wait};
+use crate::command::{LeaseAsk, LeaseTime, Party, Pick, Take, Wait};
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Bound, Fact, Journal, Lease, Removal, Return};
+use crate::fact::{Fact, Journal, Removal};
 use crate::message::{Message, MessageId, QueueId};
 use crate::name::Name;
 use crate::outcome::{Answer, Delivery, Handed, Hold, Outcome, Refusal};
@@ -17,6 +17,7 @@ use crate::waiters::{Lines, Waiter};
 
 use super::choose::Walked;
 use super::cold::{Cold, MANY};
+use super::lease::given_ms;
 
 impl Engine {
     pub(crate) fn take<J: Journal>(
@@ -28,6 +29,11 @@ impl Engine {
         let queues = self.queues_of(take);
         if let Err(refusal) = self.may_take(party, take, &queues) {
             return Ok(Answer::Now(Outcome::Refused(refusal), Hold::Durable));
+        }
+        if take.token.is_some()
+            && let Some(outcome) = self.take_again(cx, take, &queues)
+        {
+            return Ok(Answer::Now(outcome, Hold::Durable));
         }
         Ok(match self.take_now(cx, party, take, &queues)? {
             Some((outcome, hold)) => Answer::Now(outcome, hold),
@@ -301,6 +307,9 @@ impl Engine {
         if take.pick == Pick::InOrder {
             take.queues = names.clone();
         }
+        if names.len() != 1 {
+            take.token = None;
+        }
         for name in names {
             if self.belongs_elsewhere(&name) {
                 // It has several queues, of which this shard may have one line.
@@ -401,6 +410,9 @@ impl Engine {
         if handed.is_empty() {
             return Ok(None);
         }
+        if take.token.is_some() {
+            self.note_attempt(take, queues, &handed);
+        }
         let hold = if let Some(ask) = &take.lease {
             if ask.time == LeaseTime::Over && !take.look {
                 self.end_over(cx, &handed);
@@ -446,11 +458,9 @@ impl Engine {
             ),
             Some(ask) => {
                 let lease = self.lease_for(party, slot, ask);
-                let given_ms = matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_))
-                    .then_some(lease.span_ms);
+                let given_ms = given_ms(ask, &lease);
                 self.fact(cx, Fact::Leased { at, lease });
                 let mut handed = self.store.messages.at(slot).clone();
-                // The taker is to know how long it has.
                 handed.ttr_ms = handed.ttr_ms.or(given_ms);
                 Some(handed)
             }
@@ -504,57 +514,6 @@ impl Engine {
             }
         }
         here
-    }
-
-    pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Lease {
-        let message = self.store.messages.at(slot);
-        let queue = self.store.seated(message.queue);
-        let default = queue.live.settings.default_ttr_ms;
-        let span_ms = match ask.time {
-            LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
-            LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
-            LeaseTime::Fixed(ms) => ms,
-            LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
-            LeaseTime::Over => 0,
-        };
-        let until = match ask.time {
-            LeaseTime::Over => Some(self.now),
-            LeaseTime::OwnTtr
-            | LeaseTime::TtrOrDefault
-            | LeaseTime::Fixed(_)
-            | LeaseTime::TtrElse(_) => (span_ms > 0).then(|| self.after(span_ms)),
-        };
-        // In an ordered queue a message keeps its place.
-        let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
-        let back_to = match ordered && message.key().is_some() {
-            true => BackTo::Place,
-            false => ask.back_to,
-        };
-        let bound = match (ask.owner, until) {
-            (LeaseOwner::Connection, _) | (LeaseOwner::TimeElseConnection, None) => {
-                Bound::Connection
-            }
-            (LeaseOwner::Process, _) => Bound::Process,
-            (LeaseOwner::Time | LeaseOwner::TimeElseConnection, _) => Bound::Time,
-        };
-        Lease {
-            party,
-            bound,
-            until,
-            span_ms,
-            back_to,
-            epoch: 0,
-            since: Ms(0),
-        }
-    }
-
-    /// Leases that are over in their own step end.
-    #[cold]
-    pub(super) fn end_over<J: Journal>(&mut self, cx: &mut Cx<'_, J>, handed: &[Message]) {
-        for message in handed {
-            self.give_back(cx, message.id, Return::Timeout);
-            cx.wake(message.queue);
-        }
     }
 
     /// The first message a take from these queues would get.

@@ -246,3 +246,88 @@ fn what_is_reserved_is_removed_by_a_sweep_of_its_own() {
     let by = shown(&w, &held, true);
     assert_eq!(delete(&mut w, held.id, by), refused(Refusal::NotFound));
 }
+
+/// A take of two that may be sent again.
+fn with_token(token: &str) -> Take {
+    Take {
+        messages_max: 2,
+        token: Some(token.as_bytes().into()),
+        ..for_ms("q", TEN)
+    }
+}
+
+fn bodies(w: &mut World, take: Take) -> Vec<(MessageId, u32)> {
+    match w.ask(1, Command::Take(take)) {
+        Some(Outcome::Messages(handed)) => handed.iter().map(|m| (m.id, m.reserves)).collect(),
+        Some(Outcome::Empty) => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A queue with four messages, two of them taken with a token four seconds ago.
+fn taken_with_token() -> (World, Vec<(MessageId, u32)>) {
+    let mut w = World::new();
+    for body in ["1", "2", "3", "4"] {
+        w.put("q", body);
+    }
+    let first = bodies(&mut w, with_token("t"));
+    assert_eq!(first, [(MessageId(1), 1), (MessageId(2), 1)]);
+    w.wait(4000);
+    (w, first)
+}
+
+#[test]
+fn a_take_that_is_sent_again_with_its_token_gets_the_same_leases_anew() {
+    let (mut w, first) = taken_with_token();
+    assert_eq!(bodies(&mut w, with_token("t")), first);
+    // They began anew: as first given they would be over.
+    w.wait(9000);
+    assert_eq!(bodies(&mut w, with_token("t")), first);
+    assert_eq!(bodies(&mut w, with_token("other")).len(), 2);
+    w.wait(10_000);
+    let again = bodies(&mut w, with_token("t"));
+    assert_eq!(again[0], (MessageId(1), 2), "those leases are over");
+}
+
+#[test]
+fn a_token_tells_nothing_once_one_of_its_leases_is_not_as_it_was_given() {
+    let third = [(MessageId(3), 1), (MessageId(4), 1)];
+    // One is deleted.
+    let (mut w, _) = taken_with_token();
+    delete(&mut w, MessageId(1), By::Anyone);
+    assert_eq!(bodies(&mut w, with_token("t")), third);
+    // One is given more time.
+    let (mut w, _) = taken_with_token();
+    extend(&mut w, MessageId(2), By::Bearer, 20_000);
+    assert_eq!(bodies(&mut w, with_token("t")), third);
+    // One comes back, and goes to another.
+    let (mut w, _) = taken_with_token();
+    let (id, by, how) = (MessageId(1), By::Bearer, release());
+    w.ask(7, Command::Settle { id, by, how });
+    let next = [(MessageId(1), 2), (MessageId(3), 1)];
+    assert_eq!(bodies(&mut w, with_token("t")), next);
+    // The process that knew it is gone.
+    let (mut w, _) = taken_with_token();
+    w.restart();
+    assert_eq!(bodies(&mut w, with_token("t")), third);
+}
+
+#[test]
+fn a_token_is_of_one_queue_and_known_for_five_minutes_and_a_wait_leaves_it_too() {
+    let mut w = World::new();
+    let long = |queue: &str, wait| Take {
+        token: Some(b"t".as_slice().into()),
+        wait,
+        ..for_ms(queue, LeaseTime::Fixed(3_600_000))
+    };
+    assert_eq!(w.take(1, long("q", Wait::Forever)), "waits");
+    w.put("q", "1");
+    w.put("r", "2");
+    assert_eq!(w.delivered(), [(1, "1".to_owned())]);
+    assert_eq!(w.take(1, long("q", Wait::No)), "1");
+    assert_eq!(w.take(1, long("r", Wait::No)), "2");
+    w.wait(299_999);
+    assert_eq!(w.take(1, long("q", Wait::No)), "1");
+    w.wait(1);
+    assert_eq!(w.take(1, long("q", Wait::No)), "empty");
+}

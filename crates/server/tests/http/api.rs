@@ -207,6 +207,28 @@ fn a_reserve_waits_for_what_another_voice_puts() {
 }
 
 #[test]
+fn a_reserve_that_is_sent_again_gets_the_same_leases() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(&server, "work", &["a", "b", "c"]);
+    let reserve = |key: &str| {
+        let head = format!("idempotency-key: {key}\r\n");
+        let reply = ask(&server, "POST /queues/work/reserve", &head, "{\"max\": 2}");
+        assert_eq!(reply.status, 200, "{}", reply.json);
+        reply.json["messages"].as_array().unwrap().clone()
+    };
+    let first = reserve("r");
+    assert_eq!(first.len(), 2);
+    let leases = |of: &[Value]| -> Vec<Value> { of.iter().map(|m| m["lease"].clone()).collect() };
+    assert_eq!(leases(&reserve("r")), leases(&first));
+    assert_eq!(number(&server, "work", "reserved"), 2);
+    let finish = format!("/leases/{}/finish", first[0]["lease"].as_str().unwrap());
+    assert_eq!(post(&server, &finish, &json!({})).status, 204);
+    let other = reserve("r");
+    assert_eq!((other.len(), other[0]["body"].as_str()), (1, Some("c")));
+}
+
+#[test]
 fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);

@@ -132,6 +132,43 @@ cases! {
         }
     }
 
+    case_58_a_receive_that_is_sent_again(s) {
+        create(s);
+        for body in ["a", "b", "c"] {
+            send(s, body, body, body);
+        }
+        let ask = |id: &str| {
+            let input = json!({"MaxNumberOfMessages": 2, "ReceiveRequestAttemptId": id, "AttributeNames": ["All"]});
+            s.receive("q.fifo", input)
+        };
+        let first = ask("r");
+        assert_eq!(first.len(), 2);
+        let again = ask("r");
+        assert_eq!(again.len(), 2);
+        for (again, first) in again.iter().zip(&first) {
+            for member in ["MessageId", "ReceiptHandle", "Body"] {
+                assert_eq!(again[member], first[member], "{member}");
+            }
+            assert_eq!(again["Attributes"]["ApproximateReceiveCount"], "1");
+        }
+        assert_eq!(first[0]["Attributes"]["ApproximateReceiveCount"], "1");
+        let other = ask("s");
+        assert_eq!((other.len(), &other[0]["Body"]), (1, &json!("c")));
+        // Its handles are good.
+        s.delete("q.fifo", &first[0]).yes();
+        assert_eq!(ask("r").len(), 0, "it is another receive, and all are in flight");
+        // With another visibility, and as changed.
+        let input = json!({"ReceiptHandle": other[0]["ReceiptHandle"], "VisibilityTimeout": 900});
+        s.jq("ChangeMessageVisibility", "q.fifo", input).yes();
+        assert_eq!(ask("s").len(), 0);
+        // A standard queue has no such thing.
+        s.create("q");
+        s.send("q", "x");
+        let input = || json!({"ReceiveRequestAttemptId": "r"});
+        assert_eq!(s.receive("q", input()).len(), 1);
+        assert_eq!(s.receive("q", input()).len(), 0);
+    }
+
     case_54_what_is_given_back_comes_in_order(s) {
         create(s);
         for body in ["a", "b"] {

@@ -99,6 +99,16 @@ impl Waiter {
     }
 }
 
+/// A take that may be sent again.
+#[derive(Clone, Debug)]
+struct Attempt {
+    queue: QueueId,
+    token: Box<[u8]>,
+    /// Each message, the number of its lease, and when that ends.
+    given: Vec<(MessageId, u32, Option<Ms>)>,
+    ends: Ms,
+}
+
 #[derive(Clone, Debug)]
 struct Reference {
     party: Party,
@@ -137,6 +147,7 @@ pub struct Model {
     /// Ids below this one are known to the log as used.
     known: u64,
     waiters: Vec<Waiter>,
+    attempts: Vec<Attempt>,
     references: Vec<Reference>,
     marks: Vec<Mark>,
     turns: u64,
@@ -167,6 +178,7 @@ impl Model {
             next_id: 1,
             known: 1,
             waiters: Vec::new(),
+            attempts: Vec::new(),
             references: Vec::new(),
             marks: Vec::new(),
             turns: 0,
@@ -347,6 +359,7 @@ impl Model {
         self.next_id = self.known;
         self.idle_scan = Ms(0);
         self.epoch += 1;
+        self.attempts.clear();
 
         let bound = |item: &&Item| item.lease.as_ref().is_some_and(|l| l.bound != Bound::Time);
         let mut lost: Vec<MessageId> = self

@@ -8,7 +8,7 @@ use quintet_engine::{
 };
 
 use super::batch::Fares;
-use super::{Held, Item, Model, Waiter};
+use super::{Attempt, Held, Item, Model, Waiter};
 
 impl Model {
     pub(super) fn take(&mut self, party: Party, take: Take) -> Result<Option<Outcome>, Refusal> {
@@ -35,6 +35,9 @@ impl Model {
         };
         if limit > 0 && counted >= limit {
             return Err(Refusal::HeldLimit);
+        }
+        if let Some(outcome) = self.take_again(&take) {
+            return Ok(Some(outcome));
         }
         if let Some(outcome) = self.take_now(party, &take) {
             return Ok(Some(outcome));
@@ -65,6 +68,82 @@ impl Model {
             warn,
         })?;
         Ok(None)
+    }
+
+    /// The leases that the last take with this token gave, if none of them has ended or changed.
+    fn take_again(&mut self, take: &Take) -> Option<Outcome> {
+        let (queue, token, ask) = self.attempt(take)?;
+        let now = self.now;
+        let mut known = self.attempts.iter().rev();
+        let known = known.find(|known| (known.queue, &known.token) == (queue, token))?;
+        if known.ends <= now {
+            return None;
+        }
+        let mut handed = Vec::new();
+        for &(id, number, until) in &known.given {
+            let item = self.item(id)?;
+            let message = &item.message;
+            let as_given = |held: &Held| held.bound == Bound::Time && held.until == until;
+            if message.queue != queue
+                || message.reserves != number
+                || !item.lease.as_ref().is_some_and(as_given)
+            {
+                return None;
+            }
+            handed.push(id);
+        }
+        let (ends, token) = (known.ends, token.clone());
+        let (mut given, mut messages) = (Vec::new(), Vec::new());
+        for id in handed {
+            let span_ms = self.span_of(id, &ask);
+            let until = (span_ms > 0).then(|| now + span_ms);
+            let lease = self.item_mut(id).lease.as_mut().expect("it is leased");
+            if until.is_some() {
+                lease.until = until;
+            }
+            let since = lease.since;
+            let mut message = self.message(id).expect("it is there").clone();
+            let extra = message.extra_mut();
+            if extra.first_leased == Ms(0) {
+                extra.first_leased = since;
+            }
+            given.push((id, message.reserves, until));
+            if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
+                message.ttr_ms = message.ttr_ms.or(Some(span_ms));
+            }
+            messages.push(message);
+        }
+        self.attempts.push(Attempt {
+            queue,
+            token,
+            given,
+            ends,
+        });
+        Some(Outcome::Messages(messages.into_iter().collect()))
+    }
+
+    /// The queue, the token and the lease of a take that may be sent again.
+    fn attempt<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a Box<[u8]>, LeaseAsk)> {
+        let (token, ask) = (take.token.as_ref()?, take.lease?);
+        let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over && !take.look;
+        match take.queues.as_slice() {
+            [name] if lasts => Some((self.find(name)?, token, ask)),
+            _ => None,
+        }
+    }
+
+    fn note_attempt(&mut self, take: &Take, handed: &[Message]) {
+        if let Some((queue, token, _)) = self.attempt(take) {
+            let until = |id| self.item(id)?.lease.as_ref()?.until;
+            let given = handed.iter().map(|m| (m.id, m.reserves, until(m.id)));
+            let attempt = Attempt {
+                queue,
+                token: token.clone(),
+                given: given.collect(),
+                ends: self.now + 300_000,
+            };
+            self.attempts.push(attempt);
+        }
     }
 
     pub(super) fn watch(
@@ -243,6 +322,9 @@ impl Model {
                 self.give_back(message.id, Return::Timeout);
             }
         }
+        if !handed.is_empty() {
+            self.note_attempt(take, &handed);
+        }
         (!handed.is_empty()).then(|| Outcome::Messages(handed.into_iter().collect()))
     }
 
@@ -350,25 +432,30 @@ impl Model {
         group
     }
 
+    fn span_of(&self, id: MessageId, ask: &LeaseAsk) -> u64 {
+        let message = self.message(id).expect("it is there");
+        let default = self.settings_of(message.queue).default_ttr_ms;
+        match ask.time {
+            LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
+            LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
+            LeaseTime::Fixed(ms) => ms,
+            LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
+            LeaseTime::Over => 0,
+        }
+    }
+
     fn lease(&mut self, party: Party, id: MessageId, ask: &LeaseAsk) -> Message {
         let turn = self.turn();
         let (now, epoch) = (self.now, self.epoch);
         let queue = self.item_mut(id).message.queue;
-        let default = self.settings_of(queue).default_ttr_ms;
         self.totals(queue).leases += 1;
         self.queue_mut(queue).used = now;
         self.handed_out(queue);
         let key = self.item_mut(id).message.key().cloned();
         self.handed_of_key(queue, key.as_ref());
         let stays = self.is_ordered(queue) && key.is_some();
+        let span_ms = self.span_of(id, ask);
         let item = self.item_mut(id);
-        let span_ms = match ask.time {
-            LeaseTime::OwnTtr => item.message.ttr_ms.unwrap_or(0),
-            LeaseTime::TtrOrDefault => item.message.ttr_ms.unwrap_or(default),
-            LeaseTime::Fixed(ms) => ms,
-            LeaseTime::TtrElse(ms) => item.message.ttr_ms.unwrap_or(ms),
-            LeaseTime::Over => 0,
-        };
         let until = match ask.time {
             LeaseTime::Over => Some(now),
             _ => (span_ms > 0).then(|| now + span_ms),

@@ -315,6 +315,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
             of(&[0, 0, 0, 1]),
             any::<bool>(),
             of(&[None, None, Some(4), Some(12)]),
+            of(&["", "", "", "s", "t"]),
         ),
     )
         .prop_map(
@@ -322,7 +323,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 ((queues, must_exist), pick, end, group),
                 lease,
                 (look, wait, messages_max),
-                (body_max, refuse_if_held, held_anywhere, deadline_soon_ms),
+                (body_max, refuse_if_held, held_anywhere, deadline_soon_ms, token),
             )| Take {
                 queues: queues.into_iter().collect(),
                 must_exist,
@@ -337,6 +338,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 refuse_if_held,
                 held_anywhere,
                 deadline_soon_ms,
+                token: (!token.is_empty()).then(|| token.as_bytes().into()),
             },
         )
 }

@@ -384,6 +384,9 @@ impl World {
         // Looking does what is due, so it is done to both.
         self.model
             .submit(self.core.now, Party(99), Command::Stats(StatsOf::Shard));
+        // What who waits has taken may have ended a batch: its callback is put with the next step,
+        // which a server's timer begins at once.
+        self.submit(Party(99), Command::Stats(StatsOf::Shard));
         let from = (0, 0);
         let stats = self.submit(Party(99), Command::Stats(StatsOf::Queues { from }));
         let Some(Outcome::Stats(stats)) = stats else {

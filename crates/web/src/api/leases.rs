@@ -12,6 +12,7 @@ use quintet_engine::{
     Outcome, Sweep, SweepAct, Take, Wait, When,
 };
 
+use super::messages::idempotency_key;
 use super::problem::Problem;
 use super::types::{
     Bury, Extend, Fail, Finish, Leased, Leases, Page, Progress, Release, Reserve, Shown,
@@ -78,9 +79,13 @@ pub(super) async fn list(
 
 /// Reserves messages: nobody else gets them until their leases end. Each comes
 /// with a lease, a token for what follows; it survives this connection and a
-/// restart of the server, and ends by itself when its time is over.
+/// restart of the server, and ends by itself when its time is over. With
+/// `Idempotency-Key` a repeat within five minutes gets the same messages and
+/// leases, whose time begins anew, as long as all of them last as they were
+/// given.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", tag = "leases",
-    params(("queue" = String, Path)), request_body = Reserve,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Reserve,
     responses((status = 200, body = Page, description = "no messages: there were none in time"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn reserve(
@@ -90,6 +95,9 @@ pub(super) async fn reserve(
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
+    // Others' keys are others.
+    let token = idempotency_key(request.headers())?
+        .map(|key| format!("{:?} {key}", visitor.principal()).into_bytes());
     let (asked, _share): (Reserve, _) = read::body(&api.app, request).await?;
     let max = asked.max.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&max) {
@@ -115,6 +123,7 @@ pub(super) async fn reserve(
             ms => Wait::For(ms),
         },
         messages_max: max,
+        token: token.map(Vec::into_boxed_slice),
         ..Take::default()
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);

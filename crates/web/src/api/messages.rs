@@ -99,7 +99,7 @@ fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };

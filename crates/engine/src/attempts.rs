@@ -1,0 +1,131 @@
+//! Takes that were given a token: one that is sent again, since its answer was lost, is answered
+//! with the leases that it had given, as long as all of them last. Volatile: a restart forgets it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::message::{MessageId, QueueId};
+use crate::time::Ms;
+
+/// For how long a token is known, ms (`protocols/sqs.md`, A10).
+pub(crate) const KNOWN_MS: u64 = 5 * 60 * 1000;
+/// Memory that they take at most, bytes, reckoned: some 60,000 takes of one message. The oldest
+/// are forgotten first.
+const BYTES_MAX: usize = 8 << 20;
+
+/// A lease as it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) id: MessageId,
+    /// Which of the message's leases ([`crate::Message::reserves`]).
+    pub(crate) number: u32,
+    /// Its end. One that ends at another time was changed since.
+    pub(crate) until: Option<Ms>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    /// Unknown from then on.
+    ends: Ms,
+    given: Box<[Given]>,
+}
+
+type Key = (QueueId, Arc<[u8]>);
+
+/// All that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    known: HashMap<Key, Attempt, foldhash::fast::RandomState>,
+    /// As they came, with the memory each takes. One that came again since has a later end in
+    /// `known`.
+    ends: VecDeque<(Ms, Key, usize)>,
+    bytes: usize,
+}
+
+impl Attempts {
+    /// The leases that a take with this token gave.
+    pub(crate) fn of(&self, queue: QueueId, token: &[u8], now: Ms) -> Option<&[Given]> {
+        // Looked up by what it borrows, which a pair cannot.
+        let attempt = self.known.get(&(queue, Arc::from(token)))?;
+        (attempt.ends > now).then_some(&attempt.given)
+    }
+
+    /// Those leases begin anew; the token is known no longer than before.
+    pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>) {
+        if let Some(attempt) = self.known.get_mut(&(queue, Arc::from(token))) {
+            attempt.given = given;
+        }
+    }
+
+    /// A take with this token gave these leases.
+    pub(crate) fn note(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>, now: Ms) {
+        let (key, ends): (Key, Ms) = ((queue, token.into()), now + KNOWN_MS);
+        let bytes = bytes_of(token.len(), given.len());
+        self.known.insert(key.clone(), Attempt { ends, given });
+        self.ends.push_back((ends, key, bytes));
+        self.bytes += bytes;
+        while let Some((ends, key, bytes)) = self.ends.front()
+            && (*ends <= now || self.bytes > BYTES_MAX)
+        {
+            if self.known.get(key).is_some_and(|known| known.ends <= *ends) {
+                self.known.remove(key);
+            }
+            self.bytes -= bytes;
+            self.ends.pop_front();
+        }
+    }
+}
+
+/// With the places in both lists.
+const fn bytes_of(token: usize, leases: usize) -> usize {
+    112 + token + leases * size_of::<Given>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(id: u64) -> Box<[Given]> {
+        let given = Given {
+            id: MessageId(id),
+            number: 1,
+            until: None,
+        };
+        vec![given; 2].into()
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_when_their_time_is_over_or_there_are_too_many() {
+        let (mut attempts, q) = (Attempts::default(), QueueId(3));
+        attempts.note(q, b"a", given(1), Ms(0));
+        attempts.note(q, b"b", given(2), Ms(10));
+        attempts.note(q, b"a", given(3), Ms(20));
+        assert_eq!(attempts.known.len(), 2);
+        let end = Ms(KNOWN_MS + 10);
+        assert_eq!(attempts.of(q, b"b", end), None);
+        assert_eq!(attempts.of(q, b"a", end), Some(&*given(3)));
+        assert_eq!(attempts.of(QueueId(4), b"a", end), None);
+        attempts.note(q, b"c", given(4), end);
+        assert_eq!((attempts.known.len(), attempts.ends.len()), (2, 2));
+        for number in 0..1_000_000u32 {
+            attempts.note(q, &number.to_le_bytes(), given(5), end);
+            assert!(attempts.bytes <= BYTES_MAX);
+        }
+        assert_eq!(attempts.known.len(), attempts.ends.len());
+        assert!(attempts.known.len() > 30_000);
+        let end = end + KNOWN_MS;
+        attempts.note(q, b"d", given(6), end);
+        assert_eq!(attempts.bytes, bytes_of(1, 2));
+    }
+
+    #[test]
+    fn one_token_over_and_over_takes_no_more_than_its_bound() {
+        let mut attempts = Attempts::default();
+        for _ in 0..1_000_000 {
+            attempts.note(QueueId(1), b"a", given(1), Ms(0));
+        }
+        assert!(attempts.ends.len() <= BYTES_MAX / bytes_of(1, 0));
+    }
+}

@@ -1,0 +1,149 @@
+//! Leases that takes give, and give again to one that is sent again.
+
+use crate::attempts::Given;
+use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Take};
+use crate::engine::{Cx, Engine};
+use crate::fact::{Bound, Fact, Journal, Lease, Return};
+use crate::message::{Message, QueueId, State};
+use crate::outcome::{Handed, Outcome};
+use crate::time::Ms;
+
+impl Engine {
+    pub(crate) fn lease_for(&self, party: Party, slot: u32, ask: &LeaseAsk) -> Lease {
+        let message = self.store.messages.at(slot);
+        let queue = self.store.seated(message.queue);
+        let default = queue.live.settings.default_ttr_ms;
+        let span_ms = match ask.time {
+            LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
+            LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
+            LeaseTime::Fixed(ms) => ms,
+            LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
+            LeaseTime::Over => 0,
+        };
+        let until = match ask.time {
+            LeaseTime::Over => Some(self.now),
+            LeaseTime::OwnTtr
+            | LeaseTime::TtrOrDefault
+            | LeaseTime::Fixed(_)
+            | LeaseTime::TtrElse(_) => (span_ms > 0).then(|| self.after(span_ms)),
+        };
+        // In an ordered queue a message keeps its place.
+        let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
+        let back_to = match ordered && message.key().is_some() {
+            true => BackTo::Place,
+            false => ask.back_to,
+        };
+        let bound = match (ask.owner, until) {
+            (LeaseOwner::Connection, _) | (LeaseOwner::TimeElseConnection, None) => {
+                Bound::Connection
+            }
+            (LeaseOwner::Process, _) => Bound::Process,
+            (LeaseOwner::Time | LeaseOwner::TimeElseConnection, _) => Bound::Time,
+        };
+        Lease {
+            party,
+            bound,
+            until,
+            span_ms,
+            back_to,
+            epoch: 0,
+            since: Ms(0),
+        }
+    }
+
+    /// Leases that are over in their own step end.
+    #[cold]
+    pub(super) fn end_over<J: Journal>(&mut self, cx: &mut Cx<'_, J>, handed: &[Message]) {
+        for message in handed {
+            self.give_back(cx, message.id, Return::Timeout);
+            cx.wake(message.queue);
+        }
+    }
+
+    /// What a take with this token was given, if all of it lasts as it was given.
+    #[cold]
+    pub(super) fn take_again<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        take: &Take,
+        queues: &[QueueId],
+    ) -> Option<Outcome> {
+        let (ask, queue, token) = attempt(take, queues)?;
+        let given = self.attempts.of(queue, token, self.now)?;
+        let mut again = Vec::with_capacity(given.len());
+        for lease in given {
+            // What is reserved is in memory.
+            let slot = self.store.slot(lease.id)?;
+            let message = self.store.messages.at(slot);
+            let lasts = message.queue == queue
+                && message.state == State::Reserved
+                && message.reserves == lease.number;
+            let as_given = |held: &Lease| held.bound == Bound::Time && held.until == lease.until;
+            if !lasts || !self.store.leases.get(&slot).is_some_and(as_given) {
+                return None;
+            }
+            again.push(slot);
+        }
+        let mut given = Vec::with_capacity(again.len());
+        let mut handed = Handed::new();
+        for slot in again {
+            let lease = self.lease_for(Party(0), slot, ask);
+            let message = self.store.messages.at(slot);
+            let at = message.at();
+            given.push(Given {
+                id: at.id,
+                number: message.reserves,
+                until: lease.until,
+            });
+            let mut message = message.clone();
+            message.ttr_ms = message.ttr_ms.or(given_ms(ask, &lease));
+            // Its first lease may be this one, which goes on.
+            if let Some(held) = self.store.leases.get(&slot)
+                && held.since != Ms(0)
+            {
+                message.extra_mut().was_leased(held.since);
+            }
+            handed.push(message);
+            if let Some(until) = lease.until {
+                self.fact(cx, Fact::Touched { at, until });
+            }
+        }
+        self.attempts.renew(queue, token, given.into());
+        Some(Outcome::Messages(handed))
+    }
+
+    /// A take with a token was given these.
+    #[cold]
+    pub(super) fn note_attempt(&mut self, take: &Take, queues: &[QueueId], handed: &[Message]) {
+        let Some((_, queue, token)) = attempt(take, queues) else {
+            return;
+        };
+        let given = handed.iter().filter_map(|message| {
+            let slot = self.store.slot(message.id)?;
+            let until = self.store.leases.get(&slot)?.until;
+            Some(Given {
+                id: message.id,
+                number: message.reserves,
+                until,
+            })
+        });
+        let given = given.collect();
+        self.attempts.note(queue, token, given, self.now);
+    }
+}
+
+/// What a take asks that may be sent again, of which queue, and its token.
+fn attempt<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, QueueId, &'a [u8])> {
+    let token = take.token.as_deref()?;
+    let ask = take.lease.as_ref().filter(|_| !take.look)?;
+    let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over;
+    match queues {
+        [queue] if lasts && take.queues.len() <= 1 => Some((ask, *queue, token)),
+        _ => None,
+    }
+}
+
+/// How long a lease is that its message does not say itself: the taker is to know.
+pub(super) fn given_ms(ask: &LeaseAsk, lease: &Lease) -> Option<u64> {
+    matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)).then_some(lease.span_ms)
+}
