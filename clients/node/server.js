@@ -8,31 +8,46 @@ const { tmpdir } = require("node:os");
 const path = require("node:path");
 const readline = require("node:readline");
 
-/** Starts a server that speaks `voice`, or what the arguments say if it is null; resolves when it is ready. */
-async function start(voice, ...more) {
-  const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
+/** Starts the binary; resolves with its process and where it listens when it is ready. */
+async function launch(data, listen, more) {
   const binary = process.env.QUINTET || "quintet";
-  const listen = voice ? ["--listen", `${voice}=127.0.0.1:0`] : [];
   const args = ["serve", "--data", data, "--sync", "50ms", ...listen, ...more];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
   let address;
   for await (const line of readline.createInterface({ input: child.stdout })) {
     const words = line.split(" ");
     if (words[0] === "listening") address = words[2];
-    if (line === "quintet ready") {
-      return {
-        address,
-        port: Number(address.split(":")[1]),
-        async stop() {
-          const ended = new Promise((resolve) => child.once("exit", resolve));
-          child.kill("SIGTERM");
-          assert.equal(await ended, 0);
-          rmSync(data, { recursive: true });
-        },
-      };
-    }
+    if (line === "quintet ready") return { child, address };
   }
   throw new Error("the server ended");
+}
+
+/** Resolves with how it ended. */
+async function end(child, signal) {
+  const ended = new Promise((resolve) => child.once("exit", (code) => resolve(code)));
+  child.kill(signal);
+  return ended;
+}
+
+/** Starts a server that speaks `voice`, or what the arguments say if it is null; resolves when it is ready. */
+async function start(voice, ...more) {
+  const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
+  const listen = (address) => (voice ? ["--listen", `${voice}=${address}`] : []);
+  const { child, address } = await launch(data, listen("127.0.0.1:0"), more);
+  let running = child;
+  return {
+    address,
+    port: Number(address.split(":")[1]),
+    /** Kills it as a crash does, and starts it again where it was. */
+    async crash() {
+      await end(running, "SIGKILL");
+      running = (await launch(data, listen(address), more)).child;
+    },
+    async stop() {
+      assert.equal(await end(running, "SIGTERM"), 0);
+      rmSync(data, { recursive: true });
+    },
+  };
 }
 
 module.exports = { start };

@@ -58,6 +58,12 @@ pub(crate) fn python(root: &Path) -> Result<()> {
         &root.join("clients/python/requirements-query.txt"),
         &[],
     )?;
+    // AWS's command line, which wants a botocore of its own.
+    let aws = pip_into(
+        &root.join(".tests/venv-aws"),
+        &root.join("clients/python/requirements-aws.txt"),
+        &[],
+    )?;
     let binary = binary(root)?;
     run(Command::new(&python)
         // What passed leaves no data directory behind: they are 200 MB each.
@@ -70,6 +76,7 @@ pub(crate) fn python(root: &Path) -> Result<()> {
         ])
         .arg("clients/python")
         .env("QUINTET_QUERY_PYTHON", older.join("python"))
+        .env("QUINTET_AWS", aws.join("aws"))
         .env("QUINTET", &binary)
         .current_dir(root))
 }
