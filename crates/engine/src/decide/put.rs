@@ -622,10 +622,9 @@ impl Engine {
             releases: past.releases,
             buries: past.buries,
             kicks: past.kicks,
-            buried_until: match past.state {
-                State::Buried => self.buried_until_by(message.retry(), message.queue),
-                _ => None,
-            },
+            buried_until: (past.state == State::Buried)
+                .then(|| self.buried_until_by(message.retry(), message.queue))
+                .flatten(),
             ..Extra::default()
         };
         message.extra = match message.extra.take() {

@@ -75,7 +75,7 @@ impl Model {
         let (queue, token, ask) = self.attempt(take)?;
         let now = self.now;
         let mut known = self.attempts.iter().rev();
-        let known = known.find(|known| (known.queue, &known.token) == (queue, token))?;
+        let known = known.find(|known| (known.queue, &*known.token) == (queue, token))?;
         if known.ends <= now {
             return None;
         }
@@ -92,7 +92,7 @@ impl Model {
             }
             handed.push(id);
         }
-        let (ends, token) = (known.ends, token.clone());
+        let (ends, token) = (known.ends, token.into());
         let (mut given, mut messages) = (Vec::new(), Vec::new());
         for id in handed {
             let span_ms = self.span_of(id, &ask);
@@ -123,8 +123,8 @@ impl Model {
     }
 
     /// The queue, the token and the lease of a take that may be sent again.
-    fn attempt<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a Box<[u8]>, LeaseAsk)> {
-        let (token, ask) = (take.token.as_ref()?, take.lease?);
+    fn attempt<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a [u8], LeaseAsk)> {
+        let (token, ask) = (take.token.as_deref()?, take.lease?);
         let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over && !take.look;
         match take.queues.as_slice() {
             [name] if lasts => Some((self.find(name)?, token, ask)),
@@ -138,7 +138,7 @@ impl Model {
             let given = handed.iter().map(|m| (m.id, m.reserves, until(m.id)));
             let attempt = Attempt {
                 queue,
-                token: token.clone(),
+                token: token.into(),
                 given: given.collect(),
                 ends: self.now + 300_000,
             };
