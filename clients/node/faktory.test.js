@@ -2,6 +2,7 @@
 // The npm client faktory-worker, unmodified, against the real binary: a producer and a worker.
 
 const assert = require("node:assert/strict");
+const { execFileSync } = require("node:child_process");
 const { mkdtempSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const path = require("node:path");
@@ -89,4 +90,49 @@ test("a worker runs jobs and says how they went", async () => {
   while (ran.length < 20) await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(ran.sort((a, b) => a - b), Array.from({ length: 20 }, (_, i) => i + 1));
   await working.stop();
+});
+
+/** Asks a worker by the command line to be quiet, or to end. */
+function steer(act, wid) {
+  execFileSync(process.env.QUINTET || "quintet", ["workers", act, wid, "--data", server.data]);
+}
+
+test("a worker that is asked to be quiet takes nothing more, and one that is asked to ends", async () => {
+  const ran = [];
+  const more = { ...options, concurrency: 1, queues: ["default"], beatInterval: 0.02 };
+  const work = (how) => {
+    const worker = faktory.create();
+    worker.register("Notes", async (what) => ran.push(what));
+    return worker.work(how);
+  };
+  const quiet = await work(more);
+  await client.job("Notes", "before").push();
+  await until((now) => ran.length === 1 && now.working === 0);
+  steer("quiet", quiet.client.wid);
+  while (!quiet.quieted) await new Promise((resolve) => setImmediate(resolve));
+  // What it was waiting for it may have got; nothing after that.
+  const ending = await work({ ...more, queues: ["other"] });
+  steer("terminate", ending.client.wid);
+  while (!ending.quieted) await new Promise((resolve) => setImmediate(resolve));
+  await quiet.stop();
+  await ending.stop();
+  await client.job("Notes", "after").push();
+  const { faktory: told } = await client.info();
+  assert.deepEqual([told.queues.default, ran], [1, ["before"]]);
+});
+
+test("jobs that wait are thrown away, killed and put forward by what they are", async () => {
+  for (const type of ["A", "A", "B", "C"]) {
+    const later = client.job(type, type);
+    later.at = new Date(Date.now() + 3_600_000);
+    await later.push();
+  }
+  await client.scheduled.ofType("A").discard();
+  assert.equal((await sets()).scheduled, 2);
+  await client.scheduled.ofType("B").kill();
+  await client.scheduled.matching("*C*").requeue();
+  const { faktory: told } = await client.info();
+  assert.deepEqual([told.queues.default, told.sets.scheduled, told.sets.dead], [1, 0, 1]);
+  await client.dead.clear();
+  assert.equal((await sets()).dead, 0);
 });

@@ -37,6 +37,7 @@ async function start(voice, ...more) {
   let running = child;
   return {
     address,
+    data,
     port: Number(address.split(":")[1]),
     /** Kills it as a crash does, and starts it again where it was. */
     async crash() {

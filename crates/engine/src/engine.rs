@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use crate::attempts::Attempts;
 use crate::command::{BackTo, Caller, Command, Party, Principal};
 use crate::compound::{Intent, IntentKind, Intents};
 use crate::decide::{Cold, Reading, durable};
@@ -16,6 +15,7 @@ use crate::permits::Permits;
 use crate::referrers::Referrers;
 use crate::settings::{Overrides, Settings};
 use crate::store::{Hash, Maker, Queue, Rules, Store, queue_weight};
+use crate::take_tokens::TakeTokens;
 use crate::time::{Ms, WallAhead};
 use crate::waiters::Waiters;
 
@@ -82,7 +82,7 @@ pub struct Engine {
     /// Parties that are gone and held more than one step gives back.
     pub(crate) gone: VecDeque<Party>,
     /// Takes that may be sent again.
-    pub(crate) attempts: Attempts,
+    pub(crate) take_tokens: TakeTokens,
 }
 
 /// Forgotten messages freed with each command, and with each tick.
@@ -130,7 +130,7 @@ impl Engine {
             #[cfg(debug_assertions)]
             unverified: 0,
             gone: VecDeque::new(),
-            attempts: Attempts::default(),
+            take_tokens: TakeTokens::default(),
         };
         engine.configure(settings);
         engine

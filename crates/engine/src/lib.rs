@@ -16,7 +16,6 @@
 
 mod account;
 mod across;
-mod attempts;
 mod batch;
 mod body;
 mod carry;
@@ -43,6 +42,7 @@ mod stats;
 mod step;
 mod store;
 mod tags;
+mod take_tokens;
 mod time;
 pub mod varint;
 mod waiters;

@@ -1,11 +1,11 @@
 //! Leases that takes give, and give again to one that is sent again.
 
-use crate::attempts::Given;
 use crate::command::{BackTo, LeaseAsk, LeaseOwner, LeaseTime, Party, Take};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Bound, Fact, Journal, Lease, Return};
 use crate::message::{Message, QueueId, State};
 use crate::outcome::{Handed, Outcome};
+use crate::take_tokens::Given;
 use crate::time::Ms;
 
 impl Engine {
@@ -68,8 +68,8 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
     ) -> Option<Outcome> {
-        let (ask, queue, token) = attempt(take, queues)?;
-        let given = self.attempts.of(queue, token, self.now)?;
+        let (ask, queue, token) = with_token(take, queues)?;
+        let given = self.take_tokens.of(queue, token, self.now)?;
         let mut again = Vec::with_capacity(given.len());
         for lease in given {
             // What is reserved is in memory.
@@ -108,14 +108,14 @@ impl Engine {
                 self.fact(cx, Fact::Touched { at, until });
             }
         }
-        self.attempts.renew(queue, token, given.into());
+        self.take_tokens.renew(queue, token, given.into());
         Some(Outcome::Messages(handed))
     }
 
     /// A take with a token was given these.
     #[cold]
-    pub(super) fn note_attempt(&mut self, take: &Take, queues: &[QueueId], handed: &[Message]) {
-        let Some((_, queue, token)) = attempt(take, queues) else {
+    pub(super) fn note_token(&mut self, take: &Take, queues: &[QueueId], handed: &[Message]) {
+        let Some((_, queue, token)) = with_token(take, queues) else {
             return;
         };
         let given = handed.iter().filter_map(|message| {
@@ -128,12 +128,12 @@ impl Engine {
             })
         });
         let given = given.collect();
-        self.attempts.note(queue, token, given, self.now);
+        self.take_tokens.note(queue, token, given, self.now);
     }
 }
 
 /// What a take asks that may be sent again, of which queue, and its token.
-fn attempt<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, QueueId, &'a [u8])> {
+fn with_token<'a>(take: &'a Take, queues: &[QueueId]) -> Option<(&'a LeaseAsk, QueueId, &'a [u8])> {
     let token = take.token.as_deref()?;
     let ask = take.lease.as_ref().filter(|_| !take.look)?;
     let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over;

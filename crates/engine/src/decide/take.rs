@@ -411,7 +411,7 @@ impl Engine {
             return Ok(None);
         }
         if take.token.is_some() {
-            self.note_attempt(take, queues, &handed);
+            self.note_token(take, queues, &handed);
         }
         let hold = if let Some(ask) = &take.lease {
             if ask.time == LeaseTime::Over && !take.look {

@@ -412,3 +412,87 @@ fn what_is_not_committed_is_gone() {
     assert_eq!(gone, Outcome::Refused(Refusal::BatchNotFound));
     assert_eq!(pair.bodies(0), ["all ran"], "it never succeeds");
 }
+
+/// A member that fails again, however it failed before, has failed once, and not at all when it
+/// succeeds in the end.
+#[test]
+fn a_member_fails_once_however_often_and_whichever_way() {
+    let bury = || How::Bury {
+        rank: None,
+        reason: Box::default(),
+    };
+    let release = || How::Release {
+        rank: None,
+        due: When::Now,
+        back_to: None,
+    };
+    let ways: [(&str, DeadLetter, How); 3] = [
+        ("released", DeadLetter::Bury, fail()),
+        ("buried", DeadLetter::Bury, bury()),
+        (
+            "moved as a dead letter",
+            DeadLetter::To("c".into()),
+            release(),
+        ),
+    ];
+    for (way, dead_letter, first) in ways {
+        let mut w = World::new();
+        let overrides = Overrides {
+            retry_max: Some(if way == "released" { 9 } else { 1 }),
+            retry_jitter: Some(0),
+            // Of the dead letter only its move says that it failed.
+            attempts_max: Some(u32::from(way == "moved as a dead letter")),
+            dead_letter: Some(dead_letter),
+            ..Overrides::default()
+        };
+        let configure = Command::Configure {
+            queue: "a".into(),
+            overrides: Some(Box::new(overrides)),
+            must_exist: false,
+        };
+        w.ask(1, configure);
+        let Some(Outcome::Batch(batch)) = w.ask(1, Command::Batch(new(0))) else {
+            panic!("{way}: no batch");
+        };
+        let more = PutMore {
+            batch: Some(Tie::member(batch.id)),
+            ..PutMore::default()
+        };
+        let id = w.put_as(Put {
+            more: Some(Box::new(more)),
+            ..Put::new("a".into(), Body::new(b"x"))
+        });
+        let counts = |w: &mut World| match w.ask(1, Command::Batch(BatchAsk::Show(batch.id))) {
+            Some(Outcome::Batch(batch)) => (batch.progress.pending, batch.progress.failed),
+            other => panic!("{way}: {other:?}"),
+        };
+        let settle = |w: &mut World, how: How| {
+            let by = By::Anyone;
+            let settled = w.ask(1, Command::Settle { id, by, how });
+            assert_eq!(settled, Some(Outcome::Done), "{way}");
+        };
+        let take = |w: &mut World| {
+            let queues = ["a", "c"].map(Name::from).into_iter().collect();
+            let taken = Take {
+                queues,
+                ..quintet_sim::world::reserve("a")
+            };
+            assert_eq!(w.take(1, taken), "x", "{way}");
+        };
+        assert_eq!(counts(&mut w), (1, 0), "{way}");
+        take(&mut w);
+        settle(&mut w, first);
+        assert_eq!(counts(&mut w), (1, 1), "{way}");
+        if way == "buried" {
+            w.ask(1, Command::KickId(id));
+        }
+        take(&mut w);
+        settle(&mut w, fail());
+        assert_eq!(counts(&mut w), (1, 1), "{way}: it failed before");
+        let buried = w.ask(1, Command::KickId(id));
+        assert!(buried.is_some(), "{way}");
+        take(&mut w);
+        settle(&mut w, How::Finish);
+        assert_eq!(counts(&mut w), (0, 0), "{way}");
+    }
+}

@@ -101,7 +101,7 @@ impl Waiter {
 
 /// A take that may be sent again.
 #[derive(Clone, Debug)]
-struct Attempt {
+struct Taken {
     queue: QueueId,
     token: Box<[u8]>,
     /// Each message, the number of its lease, and when that ends.
@@ -147,7 +147,7 @@ pub struct Model {
     /// Ids below this one are known to the log as used.
     known: u64,
     waiters: Vec<Waiter>,
-    attempts: Vec<Attempt>,
+    tokens: Vec<Taken>,
     references: Vec<Reference>,
     marks: Vec<Mark>,
     turns: u64,
@@ -178,7 +178,7 @@ impl Model {
             next_id: 1,
             known: 1,
             waiters: Vec::new(),
-            attempts: Vec::new(),
+            tokens: Vec::new(),
             references: Vec::new(),
             marks: Vec::new(),
             turns: 0,
@@ -359,7 +359,7 @@ impl Model {
         self.next_id = self.known;
         self.idle_scan = Ms(0);
         self.epoch += 1;
-        self.attempts.clear();
+        self.tokens.clear();
 
         let bound = |item: &&Item| item.lease.as_ref().is_some_and(|l| l.bound != Bound::Time);
         let mut lost: Vec<MessageId> = self

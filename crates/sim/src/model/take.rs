@@ -8,7 +8,7 @@ use quintet_engine::{
 };
 
 use super::batch::Fares;
-use super::{Attempt, Held, Item, Model, Waiter};
+use super::{Held, Item, Model, Taken, Waiter};
 
 impl Model {
     pub(super) fn take(&mut self, party: Party, take: Take) -> Result<Option<Outcome>, Refusal> {
@@ -72,9 +72,9 @@ impl Model {
 
     /// The leases that the last take with this token gave, if none of them has ended or changed.
     fn take_again(&mut self, take: &Take) -> Option<Outcome> {
-        let (queue, token, ask) = self.attempt(take)?;
+        let (queue, token, ask) = self.with_token(take)?;
         let now = self.now;
-        let mut known = self.attempts.iter().rev();
+        let mut known = self.tokens.iter().rev();
         let known = known.find(|known| (known.queue, &*known.token) == (queue, token))?;
         if known.ends <= now {
             return None;
@@ -113,7 +113,7 @@ impl Model {
             }
             messages.push(message);
         }
-        self.attempts.push(Attempt {
+        self.tokens.push(Taken {
             queue,
             token,
             given,
@@ -123,7 +123,7 @@ impl Model {
     }
 
     /// The queue, the token and the lease of a take that may be sent again.
-    fn attempt<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a [u8], LeaseAsk)> {
+    fn with_token<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a [u8], LeaseAsk)> {
         let (token, ask) = (take.token.as_deref()?, take.lease?);
         let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over && !take.look;
         match take.queues.as_slice() {
@@ -132,17 +132,17 @@ impl Model {
         }
     }
 
-    fn note_attempt(&mut self, take: &Take, handed: &[Message]) {
-        if let Some((queue, token, _)) = self.attempt(take) {
+    fn note_token(&mut self, take: &Take, handed: &[Message]) {
+        if let Some((queue, token, _)) = self.with_token(take) {
             let until = |id| self.item(id)?.lease.as_ref()?.until;
             let given = handed.iter().map(|m| (m.id, m.reserves, until(m.id)));
-            let attempt = Attempt {
+            let taken = Taken {
                 queue,
                 token: token.into(),
                 given: given.collect(),
                 ends: self.now + 300_000,
             };
-            self.attempts.push(attempt);
+            self.tokens.push(taken);
         }
     }
 
@@ -323,7 +323,7 @@ impl Model {
             }
         }
         if !handed.is_empty() {
-            self.note_attempt(take, &handed);
+            self.note_token(take, &handed);
         }
         (!handed.is_empty()).then(|| Outcome::Messages(handed.into_iter().collect()))
     }

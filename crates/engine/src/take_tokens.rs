@@ -26,7 +26,7 @@ pub(crate) struct Given {
 }
 
 #[derive(Debug)]
-struct Attempt {
+struct Taken {
     /// Unknown from then on.
     ends: Ms,
     given: Box<[Given]>,
@@ -36,26 +36,26 @@ type Key = (QueueId, Arc<[u8]>);
 
 /// All that are known.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts {
-    known: HashMap<Key, Attempt, foldhash::fast::RandomState>,
+pub(crate) struct TakeTokens {
+    known: HashMap<Key, Taken, foldhash::fast::RandomState>,
     /// As they came, with the memory each takes. One that came again since has a later end in
     /// `known`.
     ends: VecDeque<(Ms, Key, usize)>,
     bytes: usize,
 }
 
-impl Attempts {
+impl TakeTokens {
     /// The leases that a take with this token gave.
     pub(crate) fn of(&self, queue: QueueId, token: &[u8], now: Ms) -> Option<&[Given]> {
         // Looked up by what it borrows, which a pair cannot.
-        let attempt = self.known.get(&(queue, Arc::from(token)))?;
-        (attempt.ends > now).then_some(&attempt.given)
+        let taken = self.known.get(&(queue, Arc::from(token)))?;
+        (taken.ends > now).then_some(&taken.given)
     }
 
     /// Those leases begin anew; the token is known no longer than before.
     pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>) {
-        if let Some(attempt) = self.known.get_mut(&(queue, Arc::from(token))) {
-            attempt.given = given;
+        if let Some(taken) = self.known.get_mut(&(queue, Arc::from(token))) {
+            taken.given = given;
         }
     }
 
@@ -63,7 +63,7 @@ impl Attempts {
     pub(crate) fn note(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>, now: Ms) {
         let (key, ends): (Key, Ms) = ((queue, token.into()), now + KNOWN_MS);
         let bytes = bytes_of(token.len(), given.len());
-        self.known.insert(key.clone(), Attempt { ends, given });
+        self.known.insert(key.clone(), Taken { ends, given });
         self.ends.push_back((ends, key, bytes));
         self.bytes += bytes;
         while let Some((ends, key, bytes)) = self.ends.front()
@@ -98,34 +98,34 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten_when_their_time_is_over_or_there_are_too_many() {
-        let (mut attempts, q) = (Attempts::default(), QueueId(3));
-        attempts.note(q, b"a", given(1), Ms(0));
-        attempts.note(q, b"b", given(2), Ms(10));
-        attempts.note(q, b"a", given(3), Ms(20));
-        assert_eq!(attempts.known.len(), 2);
+        let (mut tokens, q) = (TakeTokens::default(), QueueId(3));
+        tokens.note(q, b"a", given(1), Ms(0));
+        tokens.note(q, b"b", given(2), Ms(10));
+        tokens.note(q, b"a", given(3), Ms(20));
+        assert_eq!(tokens.known.len(), 2);
         let end = Ms(KNOWN_MS + 10);
-        assert_eq!(attempts.of(q, b"b", end), None);
-        assert_eq!(attempts.of(q, b"a", end), Some(&*given(3)));
-        assert_eq!(attempts.of(QueueId(4), b"a", end), None);
-        attempts.note(q, b"c", given(4), end);
-        assert_eq!((attempts.known.len(), attempts.ends.len()), (2, 2));
+        assert_eq!(tokens.of(q, b"b", end), None);
+        assert_eq!(tokens.of(q, b"a", end), Some(&*given(3)));
+        assert_eq!(tokens.of(QueueId(4), b"a", end), None);
+        tokens.note(q, b"c", given(4), end);
+        assert_eq!((tokens.known.len(), tokens.ends.len()), (2, 2));
         for number in 0..1_000_000u32 {
-            attempts.note(q, &number.to_le_bytes(), given(5), end);
-            assert!(attempts.bytes <= BYTES_MAX);
+            tokens.note(q, &number.to_le_bytes(), given(5), end);
+            assert!(tokens.bytes <= BYTES_MAX);
         }
-        assert_eq!(attempts.known.len(), attempts.ends.len());
-        assert!(attempts.known.len() > 30_000);
+        assert_eq!(tokens.known.len(), tokens.ends.len());
+        assert!(tokens.known.len() > 30_000);
         let end = end + KNOWN_MS;
-        attempts.note(q, b"d", given(6), end);
-        assert_eq!(attempts.bytes, bytes_of(1, 2));
+        tokens.note(q, b"d", given(6), end);
+        assert_eq!(tokens.bytes, bytes_of(1, 2));
     }
 
     #[test]
     fn one_token_over_and_over_takes_no_more_than_its_bound() {
-        let mut attempts = Attempts::default();
+        let mut tokens = TakeTokens::default();
         for _ in 0..1_000_000 {
-            attempts.note(QueueId(1), b"a", given(1), Ms(0));
+            tokens.note(QueueId(1), b"a", given(1), Ms(0));
         }
-        assert!(attempts.ends.len() <= BYTES_MAX / bytes_of(1, 0));
+        assert!(tokens.ends.len() <= BYTES_MAX / bytes_of(1, 0));
     }
 }
