@@ -114,6 +114,7 @@ async fn a_message_comes_as_it_was_sent() {
     assert_eq!(got.body(), Some(body));
     assert_eq!(got.message_id(), sent.message_id());
     assert_eq!(got.md5_of_body(), sent.md5_of_message_body());
+    assert_eq!(got.md5_of_body(), Some("b19f3b58da955a8d54a5e94ace48e030"));
     assert_eq!(
         got.md5_of_message_attributes(),
         sent.md5_of_message_attributes()
