@@ -3,17 +3,26 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
+use quintet_faults::{Faults, Undo};
 use serde_json::{Value, json};
 
-use crate::common::{PATIENCE, Server, Start};
+use crate::common::{PATIENCE, Server, Start, faults};
 
 /// A server with the voice, and the directory it lives in.
 pub(crate) struct Sqs {
     pub(crate) server: Server,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) address: String,
-    shards: u64,
+    setup: Setup,
+}
+
+/// How a server is started, each time.
+struct Setup {
     options: String,
+    sync: Option<&'static str>,
+    /// Text of the configuration file.
+    config: String,
+    faults: Option<Faults>,
 }
 
 /// What came back.
@@ -59,14 +68,55 @@ pub(crate) fn listener(options: &str) -> String {
 
 impl Sqs {
     pub(crate) fn start(shards: u64, options: &str) -> Self {
+        Self::start_with(&format!("shards = {shards}\n"), options, None)
+    }
+
+    /// With this configuration, and this policy of syncs.
+    pub(crate) fn start_with(config: &str, options: &str, sync: Option<&'static str>) -> Self {
+        let setup = Setup {
+            options: options.to_owned(),
+            sync,
+            config: config.to_owned(),
+            faults: None,
+        };
         let dir = tempfile::tempdir().expect("a directory");
-        let server = serve(&dir, shards, options);
+        Self::serve(dir, setup)
+    }
+
+    /// Under faults, of which a cut undoes what was not synced, with this policy of syncs.
+    pub(crate) fn start_under_faults(config: &str, options: &str, sync: &'static str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let faults = faults(&dir.path().join("data"));
+        faults.undo(Undo::Pages);
+        let setup = Setup {
+            options: options.to_owned(),
+            sync: Some(sync),
+            config: config.to_owned(),
+            faults: Some(faults),
+        };
+        Self::serve(dir, setup)
+    }
+
+    fn serve(dir: tempfile::TempDir, setup: Setup) -> Self {
+        let start = Start {
+            config: Some(&setup.config),
+            listen: &[
+                &listener(&setup.options),
+                "memcache=127.0.0.1:0",
+                "beanstalk=127.0.0.1:0",
+            ],
+            sync: setup.sync,
+        };
+        let data = dir.path().join("data");
+        let server = match &setup.faults {
+            Some(faults) => Server::start_under(faults, &data, &start),
+            None => Server::start_with(&data, start),
+        };
         Self {
             address: server.address_of("sqs").to_owned(),
             server,
             dir,
-            shards,
-            options: options.to_owned(),
+            setup,
         }
     }
 
@@ -83,29 +133,40 @@ impl Sqs {
             address: server.address_of("sqs").to_owned(),
             server,
             dir,
-            shards: 1,
-            options: String::new(),
+            setup: Setup {
+                options: String::new(),
+                sync: None,
+                config: String::new(),
+                faults: None,
+            },
         }
+    }
+
+    /// Its faults.
+    pub(crate) fn faults(&self) -> &Faults {
+        self.setup.faults.as_ref().expect("started under faults")
     }
 
     /// Kills the server where it stands and starts it again.
     pub(crate) fn kill_and_start(self) -> Self {
         let Self {
-            server,
-            dir,
-            shards,
-            options,
-            ..
+            server, dir, setup, ..
         } = self;
         server.kill();
-        let server = serve(&dir, shards, &options);
-        Self {
-            address: server.address_of("sqs").to_owned(),
-            server,
-            dir,
-            shards,
-            options,
-        }
+        Self::serve(dir, setup)
+    }
+
+    /// Cuts the power, which undoes what was not synced, and starts the server again.
+    pub(crate) fn cut_and_start(self) -> Self {
+        let Self {
+            server, dir, setup, ..
+        } = self;
+        let faults = setup.faults.as_ref().expect("started under faults");
+        let before = faults.cuts();
+        faults.cut();
+        let status = server.ended();
+        assert_eq!(faults.cuts(), before + 1, "{status}: not by a cut");
+        Self::serve(dir, setup)
     }
 
     /// The URL of a queue.
@@ -220,20 +281,6 @@ impl Sqs {
             self.attribute(queue, &name).expect("counted")
         })
     }
-}
-
-fn serve(dir: &tempfile::TempDir, shards: u64, options: &str) -> Server {
-    let config = format!("shards = {shards}\n");
-    let start = Start {
-        config: Some(&config),
-        listen: &[
-            &listener(options),
-            "memcache=127.0.0.1:0",
-            "beanstalk=127.0.0.1:0",
-        ],
-        sync: None,
-    };
-    Server::start_with(&dir.path().join("data"), start)
 }
 
 /// Reads an answer.

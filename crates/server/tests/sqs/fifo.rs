@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::cases;
 use crate::client::Sqs;
 
-fn create(s: &Sqs) {
+pub(crate) fn create(s: &Sqs) {
     s.create_with("q.fifo", json!({"FifoQueue": "true"}));
 }
 
-fn send(s: &Sqs, group: &str, id: &str, body: &str) -> Value {
+pub(crate) fn send(s: &Sqs, group: &str, id: &str, body: &str) -> Value {
     let input = json!({"MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": id});
     s.jq("SendMessage", "q.fifo", input).yes()
 }

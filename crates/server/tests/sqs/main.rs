@@ -6,8 +6,10 @@ mod common;
 
 mod attributes;
 mod client;
+mod faults;
 mod fifo;
 mod letters;
+mod many;
 mod receiving;
 mod requests;
 mod sending;

@@ -1,0 +1,131 @@
+//! Cases 46, 55 and 74: power cuts, a clock that is set, a disk that is full. See `crates/faults`.
+
+use std::time::Instant;
+
+use quintet_faults::{Action, Call, Rule, errno, files};
+use serde_json::json;
+
+use crate::client::{Answer, Sqs};
+use crate::common::PATIENCE;
+use crate::fifo::{create, send};
+
+/// Case 46: a lease is answered when it is written, and a power cut may take that back. The same
+/// number is given to the next lease, and each handle is that of its own.
+#[test]
+fn case_46_a_handle_whose_lease_was_undone_is_nobody_elses() {
+    for shards in [1, 4] {
+        let s = Sqs::start_under_faults(&format!("shards = {shards}\n"), "", "never");
+        create(&s);
+        send(&s, "g", "1", "x");
+        let lease = json!({"VisibilityTimeout": 600, "AttributeNames": ["All"]});
+        // All of this is on the disk, and nothing that follows.
+        let mut memcache = s.server.client_of("memcache");
+        memcache.send(b"set other/sync 0 0 1\r\nx\r\n");
+        memcache.expect(b"STORED\r\n");
+        let first = s.receive("q.fifo", lease.clone());
+        let s = s.cut_and_start();
+        assert_eq!(s.counts("q.fifo"), ["1", "0", "0"], "the lease is undone");
+        let second = s.receive("q.fifo", lease);
+        for (first, second) in first.iter().zip(&second) {
+            assert_eq!(second["MessageId"], first["MessageId"]);
+            let count =
+                |of: &serde_json::Value| of["Attributes"]["ApproximateReceiveCount"].clone();
+            assert_eq!((count(first), count(second)), (json!("1"), json!("1")));
+            assert_ne!(second["ReceiptHandle"], first["ReceiptHandle"]);
+        }
+        let text = s
+            .delete("q.fifo", &first[0])
+            .no(400, "InvalidParameterValueException");
+        assert!(text.ends_with("The receipt handle has expired."), "{text}");
+        let longer = json!({"ReceiptHandle": first[0]["ReceiptHandle"], "VisibilityTimeout": 0});
+        s.jq("ChangeMessageVisibility", "q.fifo", longer)
+            .no(400, "InvalidParameterValueException");
+        assert_eq!(s.counts("q.fifo"), ["0", "1", "0"]);
+        s.delete("q.fifo", &second[0]).yes();
+        assert_eq!(s.counts("q.fifo"), ["0", "0", "0"]);
+    }
+}
+
+/// Case 55: over a restart a repeat is known, until five minutes are over by the clock.
+#[test]
+fn case_55_a_repeat_is_a_new_message_when_the_clock_is_five_minutes_on() {
+    let s = Sqs::start_under_faults("shards = 4\n", "", "always");
+    create(&s);
+    let first = send(&s, "g", "d", "x");
+    let s = s.kill_and_start();
+    assert_eq!(send(&s, "g", "d", "x")["MessageId"], first["MessageId"]);
+    s.faults().shift_clock(301_000);
+    let s = s.kill_and_start();
+    let new = send(&s, "g", "d", "x");
+    assert_ne!(new["MessageId"], first["MessageId"]);
+    assert!(new["SequenceNumber"].as_str() > first["SequenceNumber"].as_str());
+    assert_eq!(send(&s, "g", "d", "x")["MessageId"], new["MessageId"]);
+    assert_eq!(s.counts("q.fifo")[0], "2");
+}
+
+/// Case 74: what puts is asked to come again, what makes room is done.
+#[test]
+fn case_74_a_full_disk_refuses_sends_and_does_deletes() {
+    let config = "segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\n";
+    // An answer that is kept is kept for longer than this waits.
+    let s = Sqs::start_under_faults(config, "retry_window=1h", "always");
+    s.create("q");
+    // What is made ahead is made; nothing more can be.
+    for (at, call) in [Call::Create, Call::Write].into_iter().enumerate() {
+        let full = Rule::every(call, Action::Fail(errno::ENOSPC)).on(files::SPARE);
+        s.faults().rule(at, full);
+    }
+    let body = "x".repeat(60_000);
+    // The tries of one call, as an SDK sends them, and calls of their own.
+    let tries = |call: &str| {
+        let input = json!({"QueueUrl": "q", "MessageBody": body}).to_string();
+        s.j_with(
+            "SendMessage",
+            &format!("amz-sdk-invocation-id: {call}\r\n"),
+            &input,
+        )
+    };
+    let send = || s.jq("SendMessage", "q", json!({"MessageBody": body}));
+    let is_throttled = |answer: &Answer| {
+        let error = answer.header("x-amzn-query-error");
+        answer.status == 503 && error == Some("RequestThrottled;Sender")
+    };
+    let mut sent = 0;
+    let refused = loop {
+        let answer = send();
+        if answer.status != 200 {
+            break answer;
+        }
+        sent += 1;
+        assert!(sent < 300, "20 MB do not fit two files of 4");
+    };
+    assert!(is_throttled(&refused), "{refused:?}");
+    refused.no(503, "RequestThrottled");
+    assert!(is_throttled(&tries("one")));
+    let entry = |id: &str| json!({"Id": id, "MessageBody": body});
+    let input = json!({"Entries": [entry("1"), entry("2")]});
+    let batch = s.jq("SendMessageBatch", "q", input).yes();
+    for failed in batch["Failed"].as_array().expect("both") {
+        assert_eq!(failed["Code"], "RequestThrottled");
+    }
+    assert_eq!(batch.get("Successful"), None);
+    // All that was acknowledged can be received and deleted.
+    for _ in 0..sent {
+        let got = s.receive("q", json!({}));
+        assert_eq!(got.len(), 1, "of {sent}");
+        assert_eq!(s.delete("q", &got[0]).body, "{}");
+    }
+    assert_eq!(s.counts("q"), ["0", "0", "0"]);
+    // As an SDK does: again and again, until there is room. A refusal is not remembered, what was
+    // done then is.
+    s.faults().end_rules();
+    let began = Instant::now();
+    while tries("one").status != 200 {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "there is room, and nobody knows"
+        );
+    }
+    assert_eq!(tries("one").status, 200);
+    assert_eq!(s.counts("q")[0], "1");
+}
