@@ -21,6 +21,9 @@ const GOES_ON: &str = ">";
 /// The port of HTTP, beside those of the voices.
 const HTTP: u16 = 3333;
 
+/// The port of SQS.
+const SQS: u16 = 9324;
+
 /// The port of the tutorial's form.
 const FORM: u16 = 8000;
 
@@ -178,7 +181,7 @@ fn default_ports() -> File {
     file.lock().expect("locked");
     let until = Instant::now() + PATIENCE;
     let voices = quintet_wire::VOICES.iter().map(|voice| voice.port);
-    for port in voices.chain([HTTP, FORM]) {
+    for port in voices.chain([HTTP, SQS, FORM]) {
         while let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
             assert!(
                 Instant::now() < until,
@@ -287,10 +290,14 @@ fn the_sessions_of_the_pages_of_voices_work() {
     ] {
         work_in(&format!("{SERVER}{page}"), with_nc);
     }
-    // Its page starts the server.
-    let page = include_str!("../../../../docs/voices/memcache.md");
+    // Their pages start the server.
     let (path, _) = SERVER.split_once("$ quintet").expect("a server");
-    work_in(&format!("{path}```\n{page}"), with_nc);
+    for page in [
+        include_str!("../../../../docs/voices/memcache.md"),
+        include_str!("../../../../docs/voices/sqs.md"),
+    ] {
+        work_in(&format!("{path}```\n{page}"), with_nc);
+    }
 }
 
 fn with_nc(folder: &Path) {
