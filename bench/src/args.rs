@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::load::Load;
 use crate::mix::Mix;
+use crate::polls::{Polls, PollsReport};
 use crate::progress::{Bar, micros, thousands};
 use crate::report::Report;
 use crate::target::Target;
@@ -25,13 +26,33 @@ Examples:
   quintet bench --voice lineup --target :9876 --json
   quintet bench --voice resp --target :6379        Redis, by the same client
   quintet bench --target tls://localhost:22133 --ca data/tls-self-signed.crt
+  quintet bench --voice sqs --polls 10000 --pid 4711   what so many long polls take
 
 Every load ends: after --time, and after --count if it is given. Messages are put into
 queues bench0000, bench0001 and so on; a mix with more puts than takes leaves some there.
 
 Without --rate each connection sends --depth requests at once and waits for all replies.
 With --rate each request has a time at which it should leave, and its latency counts from
-then even if it could not leave in time because the server was slow.";
+then even if it could not leave in time because the server was slow.
+
+With --polls there is no such load: each poll waits on a connection of its own, and 100 messages,
+or --count, are sent one after the other. Told is how long each took to wake a poll, and with
+--pid what memory the server has while all wait.";
+
+/// What is of loads alone, and not of polls.
+const NO_LOAD: [&str; 9] = [
+    "connections",
+    "idle",
+    "openings",
+    "depth",
+    "mix",
+    "rate",
+    "keys",
+    "fill",
+    "threads",
+];
+/// Messages that wake polls, unless told otherwise.
+const SENDS: u64 = 100;
 
 /// Arguments of a load.
 #[derive(clap::Args, Debug)]
@@ -99,6 +120,12 @@ pub struct Args {
     /// Messages to put beforehand, uncounted.
     #[arg(long, value_name = "N", default_value_t = 0)]
     fill: u64,
+    /// Long polls that wait at once, instead of a load; the voice sqs has them.
+    #[arg(long, value_name = "N", conflicts_with_all = NO_LOAD)]
+    polls: Option<usize>,
+    /// The server's process, to tell its memory.
+    #[arg(long, value_name = "PID", requires = "polls")]
+    pid: Option<u32>,
     /// Threads of the client.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -113,26 +140,7 @@ impl Args {
     /// # Errors
     /// There is no such address, or the files of TLS are not what they should be.
     pub fn load(&self) -> Result<Load> {
-        let given = self.target.as_deref();
-        let host = given.and_then(|given| given.strip_prefix("tls://"));
-        let target = match host.or(given) {
-            Some(text) => Target::parse(text).map_err(anyhow::Error::msg)?,
-            None => Target::local(self.voice.port),
-        };
-        let secret = self.tls || host.is_some();
-        if !secret && (self.ca.is_some() || self.cert.is_some()) {
-            bail!("--ca and --cert are for --tls");
-        }
-        let shown = self.cert.clone().zip(self.key.clone());
-        let name = host.or(given.filter(|text| text.contains(':')));
-        let tls = match secret {
-            true => Some(Tls::new(
-                name.unwrap_or("localhost"),
-                self.ca.clone(),
-                shown,
-            )?),
-            false => None,
-        };
+        let (target, tls) = self.server()?;
         Ok(Load {
             target,
             tls,
@@ -155,11 +163,61 @@ impl Args {
         })
     }
 
+    /// So many polls, where they are asked for.
+    ///
+    /// # Errors
+    /// As [`Args::load`]; the voice has none.
+    fn waiting(&self, polls: usize) -> Result<Polls> {
+        if self.voice.name != "sqs" {
+            bail!("--polls are of the voice sqs, not of {}", self.voice.name);
+        }
+        let (target, tls) = self.server()?;
+        Ok(Polls {
+            target,
+            tls,
+            remote: self.remote,
+            polls,
+            queues: self.queues.unwrap_or(polls),
+            queue: self.queue.clone(),
+            size: self.size,
+            sends: self.count.unwrap_or(SENDS),
+            time: self.time,
+            pid: self.pid,
+        })
+    }
+
+    fn server(&self) -> Result<(Target, Option<Tls>)> {
+        let given = self.target.as_deref();
+        let host = given.and_then(|given| given.strip_prefix("tls://"));
+        let target = match host.or(given) {
+            Some(text) => Target::parse(text).map_err(anyhow::Error::msg)?,
+            None => Target::local(self.voice.port),
+        };
+        let secret = self.tls || host.is_some();
+        if !secret && (self.ca.is_some() || self.cert.is_some()) {
+            bail!("--ca and --cert are for --tls");
+        }
+        let shown = self.cert.clone().zip(self.key.clone());
+        let name = host.or(given.filter(|text| text.contains(':')));
+        let tls = match secret {
+            true => Some(Tls::new(
+                name.unwrap_or("localhost"),
+                self.ca.clone(),
+                shown,
+            )?),
+            false => None,
+        };
+        Ok((target, tls))
+    }
+
     /// Runs the load with a live line and prints what it found.
     ///
     /// # Errors
     /// As [`Load::run`], or standard output is closed.
     pub fn run(&self) -> Result<()> {
+        if let Some(polls) = self.polls {
+            return self.run_polls(&self.waiting(polls)?);
+        }
         let load = self.load()?;
         let bar = Bar::new("bench", load.time);
         let report = load.run(&mut |live| bar.show(live));
@@ -175,6 +233,49 @@ impl Args {
         }
         Ok(())
     }
+
+    fn run_polls(&self, polls: &Polls) -> Result<()> {
+        let bar = Bar::new("bench", polls.time);
+        let report = polls.run(&mut |live| bar.show(live));
+        bar.clear();
+        let report = report?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let all = json!({ "polls": polls.to_json(), "report": report });
+            writeln!(out, "{all}")?;
+        } else {
+            writeln!(out, "{}", polls_in_words(polls, &report))?;
+        }
+        Ok(())
+    }
+}
+
+fn polls_in_words(polls: &Polls, report: &PollsReport) -> String {
+    let count = |value: usize| thousands(value as f64);
+    let mut text = format!(
+        "{} polls over {} queues, opened in {:.2} s\na send wakes one in  p50 {}  p90 {}  p99 {}  max {}  ({} sends)",
+        count(polls.polls),
+        count(polls.queues),
+        report.opened_s,
+        micros(report.wake.p50_us),
+        micros(report.wake.p90_us),
+        micros(report.wake.p99_us),
+        micros(report.wake.max_us),
+        thousands(report.sends as f64),
+    );
+    if let (Some(before), Some(resident)) = (report.resident_before, report.resident) {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        text += &format!(
+            "\nresident  {:.1} MiB before, {:.1} MiB with all of them",
+            mib(before),
+            mib(resident)
+        );
+    }
+    if report.renewed > 0 {
+        let renewed = thousands(report.renewed as f64);
+        text += &format!("\n{renewed} polls ended with nothing and were asked again");
+    }
+    text
 }
 
 fn in_words(report: &Report) -> String {

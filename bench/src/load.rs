@@ -20,7 +20,7 @@ use crate::worker::{Found, SILENCE, Work, Worker, lock};
 /// Idle connections at most.
 pub const IDLE_MAX: usize = 100_000;
 /// Connections at most.
-const CONNECTIONS_MAX: usize = 100_000;
+pub(crate) const CONNECTIONS_MAX: usize = 100_000;
 /// Requests of one connection without a reply at most.
 const DEPTH_MAX: usize = 100_000;
 /// Bytes of a message at most.

@@ -13,7 +13,7 @@ mod memcache;
 pub(crate) mod pinpriq;
 mod ranks;
 mod resp;
-mod sqs;
+pub(crate) mod sqs;
 
 use anyhow::{Result, bail};
 

@@ -38,7 +38,7 @@ struct Sqs {
 fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
     let url = format!("http://localhost/000000000000/{queue}");
     let body = String::from_utf8_lossy(body);
-    let makes = request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#));
+    let makes = create(queue);
     let put = match count {
         1 => request(
             "SendMessage",
@@ -81,6 +81,69 @@ fn batch(action: &str, url: &str, entries: impl Iterator<Item = String>) -> Vec<
         action,
         &format!(r#"{{"QueueUrl":"{url}","Entries":[{entries}]}}"#),
     )
+}
+
+/// Characters of a message at most.
+pub(crate) const BODY_MAX: usize = 1 << 20;
+/// Seconds that a poll waits: as long as SQS lets one.
+const POLL_S: u64 = 20;
+
+/// What a reply says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// A message, which is its handle's.
+    Message { handle: String },
+    /// Nothing: a poll's time is over, or a message is deleted.
+    Nothing,
+    /// Something else: what was asked is done.
+    Done,
+}
+
+/// Makes a queue, which may be there.
+pub(crate) fn create(queue: &str) -> Vec<u8> {
+    request("CreateQueue", &format!(r#"{{"QueueName":"{queue}"}}"#))
+}
+
+/// Waits for a message.
+pub(crate) fn poll(queue: &str) -> Vec<u8> {
+    let input = format!(r#"{{"QueueUrl":"{queue}","WaitTimeSeconds":{POLL_S}}}"#);
+    request("ReceiveMessage", &input)
+}
+
+/// Sends one.
+pub(crate) fn send(queue: &str, body: &str) -> Vec<u8> {
+    let input = format!(r#"{{"QueueUrl":"{queue}","MessageBody":"{body}"}}"#);
+    request("SendMessage", &input)
+}
+
+/// Deletes it.
+pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
+    let input = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{handle}"}}"#);
+    request("DeleteMessage", &input)
+}
+
+/// The reply at the start of `input`, with its length; `None` until all of it is there.
+///
+/// # Errors
+/// It is a refusal, or none of the replies to these.
+pub(crate) fn heard(input: &[u8]) -> Result<Option<(usize, Got)>> {
+    let Some((status, head, len)) = head(input)? else {
+        return Ok(None);
+    };
+    let Some(body) = input.get(head..head + len) else {
+        return Ok(None);
+    };
+    if status != 200 {
+        bail!("refused: {}", shown(&input[..head + len]));
+    }
+    let got = match text(body, b"\"ReceiptHandle\":") {
+        Some((_, handle)) => Got::Message {
+            handle: std::str::from_utf8(handle)?.to_owned(),
+        },
+        None if body == b"{}" => Got::Nothing,
+        None => Got::Done,
+    };
+    Ok(Some((head + len, got)))
 }
 
 impl Sqs {
@@ -219,6 +282,28 @@ mod tests {
                 assert!(deletes.contains(&format!("\"h{at}\"")), "{deletes}");
             }
         }
+    }
+
+    #[test]
+    fn replies_to_polls_are_told_from_each_other() {
+        let wanted = [
+            ("{}", Got::Nothing),
+            (r#"{"MD5OfMessageBody":"m","MessageId":"i"}"#, Got::Done),
+            (
+                r#"{"Messages":[{"MessageId":"i","ReceiptHandle":"h","Body":"b"}]}"#,
+                Got::Message {
+                    handle: "h".to_owned(),
+                },
+            ),
+        ];
+        for (body, got) in wanted {
+            let input = reply(body);
+            let (cut, whole) = (&input.as_bytes()[..input.len() - 1], input.as_bytes());
+            assert_eq!(heard(cut).unwrap(), None);
+            assert_eq!(heard(whole).unwrap(), Some((input.len(), got)));
+        }
+        let refused = reply("{}").replace("200 OK", "503 no");
+        assert!(heard(refused.as_bytes()).is_err());
     }
 
     #[test]

@@ -178,3 +178,37 @@ fn another_machine_needs_remote() {
         "{text}"
     );
 }
+
+#[test]
+fn polls_wait_and_each_send_wakes_one() {
+    let server = Server::speaking("sqs");
+    let pid = server.child.id().to_string();
+    for (queues, sends) in [("40", "100"), ("7", "20"), ("1", "5")] {
+        let args = [
+            &["--voice", "sqs", "--polls", "40", "--queues", queues][..],
+            &["--count", sends, "--size", "1KiB", "--pid", &pid, "--json"],
+        ];
+        let report = report(&server.bench(&args.concat()));
+        assert_eq!(report["sends"].to_string(), sends, "{queues}");
+        // Over two sockets: no machine is as fast.
+        assert!(report["wake"]["p50_us"].as_f64().is_some_and(|us| us > 3.0));
+        assert!(
+            report["resident"]
+                .as_u64()
+                .is_some_and(|bytes| bytes > 1 << 20)
+        );
+        assert_eq!(server.ready(), 0, "{queues}: left messages");
+    }
+    let output = server.bench(&["--voice", "sqs", "--polls", "5", "--count", "5"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("5 polls over 5 queues"), "{text}");
+    for wrong in [
+        &["--polls", "5"][..],
+        &["--voice", "sqs", "--polls", "0"],
+        &["--voice", "sqs", "--polls", "5", "--queues", "6"],
+        &["--voice", "sqs", "--polls", "5", "--depth", "2"],
+        &["--voice", "sqs", "--pid", "1"],
+    ] {
+        assert!(!server.bench(wrong).status.success(), "{wrong:?}");
+    }
+}

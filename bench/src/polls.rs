@@ -1,0 +1,361 @@
+//! Long polls that wait by the thousand: what they take of the server's memory, and how soon a
+//! send wakes one.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use mio::{Events, Poll, Token};
+use quintet_tls::Scratch;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::load::{CONNECTIONS_MAX, raise_file_limit};
+use crate::process::Usage;
+use crate::report::{Latency, Live, Recorder};
+use crate::stream::Stream;
+use crate::target::Target;
+use crate::tls::Tls;
+use crate::voice::sqs::{self, Got};
+use crate::worker::SILENCE;
+
+/// Sends at most.
+pub(crate) const SENDS_MAX: u64 = 1_000_000;
+/// How long all polls rest before their memory is looked at, and before the first send.
+const REST: Duration = Duration::from_secs(1);
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// So many polls at once over so many queues, and messages that are sent one at a time.
+#[derive(Clone, Debug)]
+pub struct Polls {
+    /// The server.
+    pub target: Target,
+    /// TLS, if the server speaks it there.
+    pub tls: Option<Tls>,
+    /// The server may be on another machine.
+    pub remote: bool,
+    /// Polls, each on a connection of its own, 1 to 100,000.
+    pub polls: usize,
+    /// Queues they share, in turn; 1 to as many as there are polls.
+    pub queues: usize,
+    /// Start of the names of the queues.
+    pub queue: String,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Messages to send, at most 1,000,000.
+    pub sends: u64,
+    /// No message is sent after this.
+    pub time: Duration,
+    /// The server's process, to look at its memory.
+    pub pid: Option<u32>,
+}
+
+/// What they found.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PollsReport {
+    /// Messages sent; each woke a poll.
+    pub sends: u64,
+    /// Polls that ended without one and were asked again.
+    pub renewed: u64,
+    /// From the first connection to the last poll's request, seconds.
+    pub opened_s: f64,
+    /// Bytes resident in the server's memory before the first connection.
+    pub resident_before: Option<u64>,
+    /// The same with all polls waiting.
+    pub resident: Option<u64>,
+    /// From the sending of a message until a poll has it whole.
+    pub wake: Latency,
+}
+
+/// A connection and what came on it.
+struct Talk {
+    stream: Stream,
+    input: Vec<u8>,
+    queue: usize,
+    /// A deletion is under way, and no poll.
+    deletes: bool,
+}
+
+impl Talk {
+    /// Small requests fit into a socket's buffer.
+    fn say(&mut self, request: &[u8], records: &mut Scratch) -> Result<()> {
+        let mut rest = request;
+        let began = Instant::now();
+        while !rest.is_empty() {
+            match self.stream.write(rest, records) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if waits(error.kind()) => {
+                    ensure!(began.elapsed() < SILENCE, "the server reads nothing");
+                }
+                Err(error) => return Err(error).context("cannot send"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has come.
+    fn hear(&mut self, records: &mut Scratch) -> Result<()> {
+        let mut some = [0; READ_BYTES];
+        loop {
+            match self.stream.read(&mut some, records) {
+                Ok((0, _)) => bail!("the server closed a connection"),
+                Ok((count, more)) => {
+                    self.input.extend_from_slice(&some[..count]);
+                    if !more {
+                        return Ok(());
+                    }
+                }
+                Err(error) if waits(error.kind()) => return Ok(()),
+                Err(error) => return Err(error).context("cannot read"),
+            }
+        }
+    }
+
+    /// The next whole reply, if it is there.
+    fn reply(&mut self) -> Result<Option<Got>> {
+        let Some((len, got)) = sqs::heard(&self.input)? else {
+            return Ok(None);
+        };
+        self.input.drain(..len);
+        Ok(Some(got))
+    }
+}
+
+fn waits(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// All polls under way.
+struct Line {
+    poll: Poll,
+    talks: Vec<Talk>,
+    records: Scratch,
+    names: Vec<String>,
+    renewed: u64,
+}
+
+impl Polls {
+    /// For a result file; without the address, which says nothing.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "polls": self.polls,
+            "queues": self.queues,
+            "size": self.size,
+            "sends_max": self.sends,
+            "seconds_max": self.time.as_secs_f64(),
+            "tls": self.tls.is_some(),
+        })
+    }
+
+    /// Runs it; `look` is shown how it goes.
+    ///
+    /// # Errors
+    /// It is not a sensible one, the server cannot be reached, breaks a connection, answers
+    /// wrongly or falls silent. A server on another machine is refused unless `remote` is set,
+    /// before any byte is sent.
+    pub fn run(&self, look: &mut dyn FnMut(Live)) -> Result<PollsReport> {
+        self.check()?;
+        raise_file_limit(self.polls + 1);
+        let body: String = (0..self.size)
+            .map(|at| char::from(b'a' + (at % 26) as u8))
+            .collect();
+        let names: Vec<String> = (0..self.queues)
+            .map(|number| format!("{}{number:04}", self.queue))
+            .collect();
+        let mut line = Line {
+            poll: Poll::new().context("cannot poll")?,
+            talks: Vec::with_capacity(self.polls + 1),
+            records: Scratch::new(READ_BYTES),
+            names,
+            renewed: 0,
+        };
+        let mut maker = self.connect(0)?;
+        for name in &line.names {
+            maker.say(&sqs::create(name), &mut line.records)?;
+            await_reply(&mut maker, &mut line.records)?;
+        }
+        drop(maker);
+        let memory = || self.pid.map(Usage::of).transpose();
+        let resident_before = memory()?.map(|usage| usage.resident);
+        let began = Instant::now();
+        for number in 0..self.polls {
+            let mut talk = self.connect(number % self.queues)?;
+            talk.say(&sqs::poll(&line.names[talk.queue]), &mut line.records)?;
+            line.watch(talk)?;
+        }
+        let opened_s = began.elapsed().as_secs_f64();
+        line.rest(REST)?;
+        let resident = memory()?.map(|usage| usage.resident);
+        // A connection that was silent for so long might have had to make way.
+        let sender = line.talks.len();
+        line.watch(self.connect(0)?)?;
+        let mut wakes = Recorder::new();
+        let start = Instant::now();
+        let mut looked = start;
+        let mut sends = 0;
+        while sends < self.sends && start.elapsed() < self.time {
+            // Far from the one before, and of all queues in the end.
+            let queue = (sends as usize * STRIDE) % self.queues;
+            wakes.record(line.wake(sender, queue, &body)?);
+            sends += 1;
+            if looked.elapsed() >= Duration::from_millis(250) {
+                looked = Instant::now();
+                look(Live {
+                    seconds: start.elapsed().as_secs_f64(),
+                    requests: sends,
+                    rate: sends as f64 / start.elapsed().as_secs_f64(),
+                    p99_us: wakes.latency().p99_us,
+                });
+            }
+        }
+        ensure!(sends > 0, "no message was sent");
+        Ok(PollsReport {
+            sends,
+            renewed: line.renewed,
+            opened_s,
+            resident_before,
+            resident,
+            wake: wakes.latency(),
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        if !self.remote && !self.target.is_local() {
+            bail!(
+                "{} is not on this machine; give --remote if the load may go there",
+                self.target
+            );
+        }
+        let within = |what: &str, value: u64, most: u64| {
+            ensure!(
+                (1..=most).contains(&value),
+                "{what} must be 1 to {most}, not {value}"
+            );
+            Ok(())
+        };
+        within("polls", self.polls as u64, CONNECTIONS_MAX as u64)?;
+        within("queues", self.queues as u64, self.polls as u64)?;
+        within("messages", self.sends, SENDS_MAX)?;
+        within("size", self.size as u64, sqs::BODY_MAX as u64)?;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+        ensure!(
+            self.queue.len() <= 60 && self.queue.bytes().all(plain),
+            "a queue is named with letters, digits, - and _, 60 at most"
+        );
+        Ok(())
+    }
+
+    fn connect(&self, queue: usize) -> Result<Talk> {
+        let stream = Stream::connect(&self.target, self.tls.as_ref())
+            .with_context(|| format!("cannot connect to {}", self.target))?;
+        Ok(Talk {
+            stream,
+            input: Vec::new(),
+            queue,
+            deletes: false,
+        })
+    }
+}
+
+/// A prime, so that queues come far apart and all in the end.
+const STRIDE: usize = 7919;
+
+/// The reply on a connection that nobody watches yet.
+fn await_reply(talk: &mut Talk, records: &mut Scratch) -> Result<Got> {
+    let began = Instant::now();
+    loop {
+        talk.hear(records)?;
+        if let Some(got) = talk.reply()? {
+            return Ok(got);
+        }
+        ensure!(began.elapsed() < SILENCE, "the server is silent");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+impl Line {
+    fn watch(&mut self, mut talk: Talk) -> Result<()> {
+        let token = Token(self.talks.len());
+        talk.stream
+            .register(self.poll.registry(), token)
+            .context("cannot watch a connection")?;
+        self.talks.push(talk);
+        Ok(())
+    }
+
+    /// What came on which connections, for `time` at most. Polls that ended with nothing, and those
+    /// whose message is deleted, are asked again.
+    fn hear(&mut self, events: &mut Events, time: Duration) -> Result<Vec<(usize, Got)>> {
+        match self.poll.poll(events, Some(time)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        let woken: BTreeSet<usize> = events.iter().map(|event| event.token().0).collect();
+        let mut all = Vec::new();
+        for at in woken {
+            let talk = &mut self.talks[at];
+            talk.hear(&mut self.records)?;
+            while let Some(got) = talk.reply()? {
+                if got != Got::Nothing {
+                    all.push((at, got));
+                    continue;
+                }
+                match std::mem::take(&mut talk.deletes) {
+                    true => all.push((at, Got::Nothing)),
+                    false => self.renewed += 1,
+                }
+                talk.say(&sqs::poll(&self.names[talk.queue]), &mut self.records)?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Nothing is asked for so long.
+    fn rest(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            if let Some((_, got)) = self.hear(&mut events, left)?.pop() {
+                bail!("nothing was sent, and {got:?} came: is the queue in use?");
+            }
+        }
+    }
+
+    /// Sends to a queue; answers after how many nanoseconds a poll had the message. That one is
+    /// deleted, and its poll asked again.
+    fn wake(&mut self, sender: usize, queue: usize, body: &str) -> Result<u64> {
+        let request = sqs::send(&self.names[queue], body);
+        let mut events = Events::with_capacity(1024);
+        let sent = Instant::now();
+        self.talks[sender].say(&request, &mut self.records)?;
+        let (mut woke, mut done, mut deleted) = (None, false, false);
+        while !(done && deleted) {
+            ensure!(
+                sent.elapsed() < SILENCE,
+                "{} after a send: no poll has its message",
+                crate::progress::micros(sent.elapsed().as_micros() as f64)
+            );
+            for (at, got) in self.hear(&mut events, SILENCE)? {
+                match got {
+                    Got::Done => done = true,
+                    Got::Nothing => deleted = true,
+                    Got::Message { handle } => {
+                        woke = Some(sent.elapsed());
+                        let talk = &mut self.talks[at];
+                        talk.deletes = true;
+                        let delete = sqs::delete(&self.names[talk.queue], &handle);
+                        talk.say(&delete, &mut self.records)?;
+                    }
+                }
+            }
+        }
+        let woke = woke.context("deleted what never came")?;
+        Ok(u64::try_from(woke.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
