@@ -33,10 +33,10 @@ def until(condition):
 class Server:
     """A running `quintet serve`."""
 
-    def __init__(self, data, *arguments):
+    def __init__(self, data, *arguments, under=()):
         binary = os.environ.get("QUINTET", "quintet")
         self.process = subprocess.Popen(
-            [binary, "serve", "--data", str(data), "--sync", "50ms", *arguments],
+            [*under, binary, "serve", "--data", str(data), "--sync", "50ms", *arguments],
             stdout=subprocess.PIPE,
             text=True,
         )

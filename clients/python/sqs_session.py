@@ -10,14 +10,14 @@ import boto3
 from botocore.config import Config
 
 
-def connect(endpoint):
+def connect(endpoint, retries=10):
     return boto3.client(
         "sqs",
         endpoint_url=endpoint,
         region_name="us-east-1",
         aws_access_key_id="x",
         aws_secret_access_key="x",
-        config=Config(retries={"max_attempts": 10, "mode": "standard"}),
+        config=Config(retries={"max_attempts": retries, "mode": "standard"}),
     )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import aioboto3
 import pytest
-from conftest import until
+from botocore.exceptions import ClientError
+from conftest import Server, until
 
 import sqs_session
 
@@ -57,6 +58,49 @@ def test_a_kill_between_receive_and_delete(serve):
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
     rest = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
     assert [m["Body"] for m in rest] == [str(n) for n in range(10, 20)]
+
+
+def small_disk(folder):
+    """What a command is run under so that `folder` is a disk of 24 MB, which goes with it."""
+    script = 'mount -t tmpfs -o size=24m tmpfs "$1" && shift && exec "$@"'
+    for options in (["--mount"], ["--map-root-user", "--mount"]):
+        under = ["unshare", *options, "sh", "-c", script, "sh", str(folder)]
+        if subprocess.run([*under, "true"]).returncode == 0:
+            return under
+    pytest.fail("no file system can be mounted here: run as root, or set QUINTET_TEST_NO_MOUNT=1")
+
+
+def test_boto3_waits_until_a_full_disk_has_room(tmp_path):
+    if os.environ.get("QUINTET_TEST_NO_MOUNT"):
+        pytest.skip("QUINTET_TEST_NO_MOUNT is set")
+    disk, config = tmp_path / "disk", tmp_path / "small.toml"
+    disk.mkdir()
+    config.write_text("segment_bytes = '4MiB'\nspare_segments = 1\nlog_bytes = '8MiB'\n")
+    options = ["--listen", "sqs=127.0.0.1:0", "--config", str(config)]
+    server = Server(disk / "data", *options, under=small_disk(disk))
+    try:
+        sqs = sqs_session.connect(endpoint(server), retries=0)
+        message = {"QueueUrl": sqs.create_queue(QueueName="orders")["QueueUrl"], "MessageBody": "x" * 100_000}
+        sent = 0
+        with pytest.raises(ClientError) as refused:
+            for sent in range(500):
+                sqs.send_message(**message)
+        assert refused.value.response["Error"]["Code"] == "RequestThrottled"
+        assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+        patient, attempts, answers = sqs_session.connect(endpoint(server), retries=50), [], []
+        patient.meta.events.register("before-send.sqs.SendMessage", lambda **_: attempts.append(1))
+        call = threading.Thread(target=lambda: answers.append(patient.send_message(**message)))
+        call.start()
+        until(lambda: len(attempts) >= 2)
+        # Room is made by deleting, which a full disk does not keep from being done.
+        for _ in range(sent):
+            got = sqs.receive_message(QueueUrl=message["QueueUrl"], WaitTimeSeconds=20)["Messages"][0]
+            sqs.delete_message(QueueUrl=message["QueueUrl"], ReceiptHandle=got["ReceiptHandle"])
+        call.join()
+        got = sqs.receive_message(QueueUrl=message["QueueUrl"], WaitTimeSeconds=20)["Messages"]
+        assert [m["MessageId"] for m in got] == [answers[0]["MessageId"]]
+    finally:
+        server.kill()
 
 
 def test_aioboto3_waits_for_a_message(serve):
