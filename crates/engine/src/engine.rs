@@ -333,7 +333,7 @@ impl Engine {
                 durable(there.and_then(|()| self.configure_queue(cx, queue, overrides.as_deref())))
             }
             Command::Join { parent, child } => durable(self.join(cx, parent, child)),
-            Command::Flush(queue) => durable(self.flush(cx, queue)),
+            Command::Flush { queue, reserved } => durable(self.flush(cx, queue, *reserved)),
             Command::FlushAll => durable(self.flush_all(cx)),
             Command::Drop(queue) => durable(self.drop_queue(cx, queue)),
             Command::DropQueues {
@@ -497,6 +497,9 @@ impl Engine {
             .filter(|(_, lease)| matches!(lease.bound, Bound::Connection | Bound::Process))
             .filter_map(|(&slot, lease)| {
                 let message = self.store.messages.get(slot)?;
+                if !self.store.is_alive(message) {
+                    return None;
+                }
                 // One that is doomed does not come back.
                 tails |= lease.back_to == BackTo::Tail && !message.doomed;
                 Some(message.id)

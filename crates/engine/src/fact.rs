@@ -63,6 +63,14 @@ pub enum Fact {
         /// How many went.
         count: u64,
     },
+    /// What waits in a queue and what is reserved is discarded; those leases are over.
+    QueuePurged {
+        queue: QueueId,
+        /// The newest id there was.
+        through: MessageId,
+        /// How many went.
+        count: u64,
+    },
     /// A queue and all in it are gone.
     QueueDropped {
         queue: QueueId,
@@ -307,6 +315,7 @@ impl Fact {
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
             | Fact::QueueFlushed { queue, .. }
+            | Fact::QueuePurged { queue, .. }
             | Fact::QueueDropped { queue, .. }
             | Fact::QueueCounted { queue, .. }
             | Fact::Remembered { queue, .. } => Some(*queue),

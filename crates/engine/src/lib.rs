@@ -54,7 +54,7 @@ pub use batch::{
     Tally, Tie,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
-pub use carry::{Side, carry, put_member};
+pub use carry::{Side, carry, carry_owed, put_member};
 pub use codec::{FactError, FactKind, LargeBodies};
 pub use cold::{
     Block, BlockAt, ColdStats, EntryFacts, Found, Lane, Order, Picked, Rewritten, RunId, Want,

@@ -592,6 +592,13 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 count,
             })
             .boxed(),
+        Kind::QueuePurged => (queue(), number(), number())
+            .prop_map(|(queue, through, count)| Fact::QueuePurged {
+                queue,
+                through: MessageId(through),
+                count,
+            })
+            .boxed(),
         Kind::QueueDropped => (queue(), number(), any::<bool>())
             .prop_map(|(queue, through, idle)| Fact::QueueDropped {
                 queue,

@@ -291,6 +291,11 @@ impl Fact {
                 queue,
                 through,
                 count,
+            }
+            | Fact::QueuePurged {
+                queue,
+                through,
+                count,
             } => {
                 w.number(u64::from(queue.0));
                 w.number(through.0);
@@ -570,6 +575,11 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             Fact::QueuePaused { queue, pause }
         }
         FactKind::QueueFlushed => Fact::QueueFlushed {
+            queue: r.queue_number()?,
+            through: MessageId(r.number()?),
+            count: r.number()?,
+        },
+        FactKind::QueuePurged => Fact::QueuePurged {
             queue: r.queue_number()?,
             through: MessageId(r.number()?),
             count: r.number()?,

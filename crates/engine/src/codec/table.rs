@@ -112,6 +112,7 @@ facts! {
     ShardCounted = 0x28,
     QueueMaker = 0x29,
     Reheld = 0x2a,
+    QueuePurged = 0x2b,
     BatchMade = 0x30,
     BatchProgress = 0x31,
     BatchGone = 0x32,

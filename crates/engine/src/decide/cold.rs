@@ -514,6 +514,7 @@ impl Engine {
             | Fact::QueueMaker { .. }
             | Fact::QueuePaused { .. }
             | Fact::QueueFlushed { .. }
+            | Fact::QueuePurged { .. }
             | Fact::QueueDropped { .. }
             | Fact::QueueCounted { .. }
             | Fact::Frozen { .. }

@@ -163,6 +163,8 @@ impl Durable {
                 sums.prepared += one;
             }
             State::Reserved => {
+                message.era = queue.held_era;
+                queue.reserved_bytes += len;
                 queue.reserved.insert(id, slot);
                 sums.reserved += one;
                 keyed.change(queue, |groups| {
@@ -336,6 +338,7 @@ impl Durable {
             State::Reserved => {
                 let was = queue.reserved.remove(&id);
                 assert!(was.is_some(), "what is reserved is among its queue's");
+                queue.reserved_bytes -= len;
                 sums.reserved -= one;
                 keyed.change(queue, |groups| groups.leave(message, Standing::Reserved));
                 if message.extra.is_some() {

@@ -166,12 +166,23 @@ impl Durable {
         self.messages.get(self.slot(id)?)
     }
 
+    /// Leases that a party holds.
+    pub(crate) fn held_by(&self, party: Party) -> usize {
+        let held = self.held.get(&party);
+        match self.graves.hold_leases() {
+            false => held.map_or(0, SmallVec::len),
+            true => held.map_or(0, |held| {
+                held.iter().filter(|&&id| self.slot(id).is_some()).count()
+            }),
+        }
+    }
+
     /// False for messages a flush or drop has forgotten but not yet freed.
     pub(crate) fn is_alive(&self, message: &Message) -> bool {
         match self.queue(message.queue) {
             None => false,
             Some(queue) => match message.state {
-                State::Reserved => true,
+                State::Reserved => message.era == queue.held_era,
                 State::Ready => message.era == queue.era && !queue.live.dropped,
                 State::Prepared | State::Buried | State::Done | State::Relayed => {
                     !queue.live.dropped

@@ -235,6 +235,12 @@ impl Durable {
                 waiting == queue.waiting_bytes,
                 "{name}: waiting bytes {waiting}"
             );
+            let held: u64 = queue.reserved.values().map(len).sum();
+            ensure!(
+                held == queue.reserved_bytes,
+                "{name}: reserved bytes {held} not {}",
+                queue.reserved_bytes
+            );
             let urgent = queue.ready.keys().filter(|(rank, ..)| *rank < 1024).count() as u64;
             ensure!(
                 urgent == queue.urgent,

@@ -589,7 +589,13 @@ fn keys_begin_to_mean_something_while_many_wait() {
     assert!((2..9).contains(&ticks), "{ticks} ticks");
     assert_eq!(w.delivered(), [(2, "1+8".to_owned())]);
     // Flushed, reserved ones still keep back what comes behind them.
-    w.ask(9, Command::Flush("q".into()));
+    w.ask(
+        9,
+        Command::Flush {
+            queue: "q".into(),
+            reserved: false,
+        },
+    );
     put(&mut w, "k0", "new");
     put(&mut w, "k3", "free");
     assert_eq!(w.take(3, receive(1, 30_000)), "free");

@@ -95,7 +95,13 @@ fn in_the_queue_it_was_put_to() {
     let to = "other".into();
     w.ask(1, Command::Move { id, to });
     assert!(!repeats(&mut w, Scope::Done));
-    w.ask(1, Command::Flush("q".into()));
+    w.ask(
+        1,
+        Command::Flush {
+            queue: "q".into(),
+            reserved: false,
+        },
+    );
     assert!(!repeats(&mut w, Scope::Done));
     w.ask(1, Command::Drop("q".into()));
     assert!(!repeats(&mut w, Scope::Done));

@@ -78,7 +78,6 @@ impl Model {
         let fits_state = match sweep.act {
             SweepAct::Show | SweepAct::Count => true,
             SweepAct::Delete => !reserved,
-            SweepAct::DeleteReserved => reserved,
             SweepAct::Kick => matches!(sweep.state, ListState::Buried | ListState::Delayed),
             SweepAct::Move(_) | SweepAct::Redrive { .. } => {
                 !reserved && sweep.state != ListState::Prepared
@@ -105,10 +104,6 @@ impl Model {
             match (&sweep.act, to) {
                 (SweepAct::Delete, _) => {
                     self.settle(Party(0), id, By::Anyone, How::Finish)?;
-                }
-                (SweepAct::DeleteReserved, _) => {
-                    let queue = self.remove(id).queue;
-                    self.totals(queue).deleted += 1;
                 }
                 (SweepAct::Kick, _) => self.kick_one(id),
                 (SweepAct::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
@@ -234,11 +229,14 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn flush(&mut self, name: &Name) -> Outcome {
+    pub(super) fn flush(&mut self, name: &Name, reserved: bool) -> Outcome {
         let Some(queue) = self.find(name) else {
             return Outcome::Count(0);
         };
-        let ids = self.ids(queue, |message| message.state == State::Ready);
+        let ids = self.ids(queue, |message| match message.state {
+            State::Reserved => reserved,
+            state => state == State::Ready,
+        });
         for &id in &ids {
             self.remove(id);
         }
@@ -266,7 +264,7 @@ impl Model {
             .collect();
         let mut count = 0;
         for name in names {
-            if let Outcome::Count(some) = self.flush(&name) {
+            if let Outcome::Count(some) = self.flush(&name, false) {
                 count += some;
             }
         }

@@ -259,7 +259,7 @@ impl Model {
                 self.configure(&queue, overrides)?
             }
             Command::Join { parent, child } => self.join(&parent, &child)?,
-            Command::Flush(queue) => self.flush(&queue),
+            Command::Flush { queue, reserved } => self.flush(&queue, reserved),
             Command::FlushAll => self.flush_all(),
             Command::Drop(queue) => self.drop_queue(&queue),
             Command::DropQueues {

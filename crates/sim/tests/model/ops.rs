@@ -531,7 +531,7 @@ fn command() -> impl Strategy<Value = Command> {
             },
         ),
         2 => (name(), name()).prop_map(|(parent, child)| Command::Join { parent, child }),
-        1 => name().prop_map(Command::Flush),
+        1 => (name(), any::<bool>()).prop_map(|(queue, reserved)| Command::Flush { queue, reserved }),
         1 => Just(Command::FlushAll),
         2 => name().prop_map(Command::Drop),
         1 => (of(&["a", "*", "?", "m*", "x"]), any::<bool>(), any::<bool>()).prop_map(
@@ -560,7 +560,6 @@ fn sweep() -> impl Strategy<Value = Sweep> {
     let act = prop_oneof![
         1 => Just(SweepAct::Count),
         1 => Just(SweepAct::Delete),
-        1 => Just(SweepAct::DeleteReserved),
         1 => Just(SweepAct::Kick),
         1 => name().prop_map(SweepAct::Move),
         2 => prop::option::weighted(0.3, name()).prop_map(|to| SweepAct::Redrive { to }),

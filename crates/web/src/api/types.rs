@@ -37,8 +37,7 @@ pub(crate) struct NewMessage {
     pub(crate) ttr_ms: Option<u64>,
     /// A repeat where a message with the same id was put before.
     pub(crate) dedupe: Option<Dedupe>,
-    /// The batch it is counted in. Messages that are put together have none, unless it is in
-    /// their queue's shard.
+    /// The batch it is counted in.
     pub(crate) batch: Option<String>,
 }
 

@@ -100,17 +100,6 @@ impl Bulk {
         match self.asked {
             0 => None,
             1 => puts.next().map(Command::Put),
-            // Members of a batch are put one by one, as it may be another shard's.
-            _ if self
-                .puts
-                .iter()
-                .take(self.asked)
-                .any(|(_, put)| is_member(put)) =>
-            {
-                self.singly = self.asked;
-                self.asked = 1;
-                self.puts.front().map(|(_, put)| Command::Put(put.clone()))
-            }
             _ => Some(Command::PutMany(puts.collect())),
         }
     }
@@ -148,10 +137,6 @@ impl Bulk {
         out.push('}');
         out
     }
-}
-
-fn is_member(put: &Put) -> bool {
-    put.more.as_ref().is_some_and(|more| more.batch.is_some())
 }
 
 /// Why it was refused, if it was, without `ERR `.
