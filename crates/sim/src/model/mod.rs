@@ -413,6 +413,12 @@ impl Model {
         queues.any(|queue| self.is_ordered(queue.number))
     }
 
+    /// True if keys mean something in one of its queues.
+    pub fn minds_keys(&self) -> bool {
+        let mut queues = self.queues.iter();
+        queues.any(|queue| self.has_groups(queue.number))
+    }
+
     /// True if somebody waits for several messages.
     pub fn waits_for_several(&self) -> bool {
         self.waiters
