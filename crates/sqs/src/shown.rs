@@ -116,7 +116,13 @@ impl Elsewhere for Shown {
             ("DelaySeconds", settings.default_delay_ms),
             ("MessageRetentionPeriod", settings.ttl_ms),
         ] {
-            fact(word, CalledAs::Ms(ms));
+            fact(
+                word,
+                match (word, ms) {
+                    ("MessageRetentionPeriod", 0) => CalledAs::Text("for ever".to_owned()),
+                    _ => CalledAs::Ms(ms),
+                },
+            );
         }
         fact(
             "MaximumMessageSize",
@@ -226,6 +232,8 @@ mod tests {
             ),
             ("ApproximateNumberOfMessagesDelayed", CalledAs::Count(3)),
             ("DeduplicationScope", text("messageGroup")),
+            ("MessageRetentionPeriod", text("for ever")),
+            ("DelaySeconds", CalledAs::Ms(0)),
             ("ContentBasedDeduplication", text("false")),
             ("RedrivePolicy", dead),
             ("tag team", text("blue")),
