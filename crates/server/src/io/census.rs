@@ -155,6 +155,7 @@ impl Server {
                 idle_ms: told.idle_ms,
                 unread_bytes: told.unread_bytes,
                 asks: told.asks,
+                worker: None,
                 waits_on: Vec::new(),
                 leases: 0,
             };
@@ -189,6 +190,7 @@ impl Server {
             idle_ms,
             unread_bytes: conn.out.unsent() as u64,
             asks: None,
+            worker: conn.session.worker().map(str::to_owned),
             waits_on: Vec::new(),
             leases: 0,
         }

@@ -47,12 +47,43 @@ fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
     assert_eq!(act(&server, "order%207", "finish", json!({})), 204);
     assert_eq!(act(&server, "order%207", "finish", json!({})), 404);
     let why = json!({"reason": "no such order"});
+    // Each act takes its own fields, and no other's.
+    for (verb, field) in [
+        ("finish", "error"),
+        ("release", "result"),
+        ("fail", "reason"),
+        ("bury", "delay_ms"),
+        ("extend", "rank"),
+    ] {
+        let path = format!("/queues/film/names/order%208/{verb}");
+        let refused = post(&server, &path, &json!({ field: null }));
+        assert_eq!(refused.status, 400, "{verb}");
+        assert_eq!(refused.json["code"], "bad_field", "{verb}");
+        let detail = refused.json["detail"].as_str().expect("a text");
+        assert!(detail.contains(field), "{verb}: {detail}");
+    }
     assert_eq!(act(&server, "order%208", "bury", why), 204);
     assert_eq!(act(&server, "order%208", "nonsense", json!({})), 404);
     let found = get(&server, "/queues/film/messages?state=buried&name=order%208").json;
     assert_eq!(found["messages"][0]["status"], "no such order");
     let none = get(&server, "/queues/film/messages?state=buried&name=order%209").json;
     assert_eq!(none["messages"], json!([]));
+    // What came of it is kept, as of a lease's end.
+    assert_eq!(post(&server, "/queues/film/reserve", &reserve).status, 200);
+    let result = |text: String| json!({ "result": text });
+    let long = result("r".repeat((64 << 10) + 1));
+    assert_eq!(act(&server, "order%209", "finish", long), 400);
+    let sent = result("sent".to_owned());
+    assert_eq!(act(&server, "order%209", "finish", sent), 204);
+    let kept = get(
+        &server,
+        "/queues/film/messages?state=archived&name=order%209",
+    )
+    .json;
+    assert_eq!(kept["messages"][0]["status"], "sent");
+    let again = json!({"messages": [{"body": "order 9", "name": "order 9"}]});
+    let again = post(&server, "/queues/film/messages", &again);
+    assert_eq!(again.status, 201);
     // The same from the command line.
     let put = server.run(&["put", "film", "by hand", "--name", "order 8"]);
     assert!(put.status.success(), "{}", text(&put.stderr));

@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::{History, Rates, Series, Setting};
-use quintet_engine::{Bound, Lease, Message, Ms, Name, Party, QueueStats, State};
+use quintet_engine::{Bound, How, Lease, Message, Ms, Name, Party, QueueStats, State, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::problem::Problem;
 use super::read::{token, version};
+
+/// Bytes of a result at most.
+const RESULT_MAX: usize = 64 << 10;
 
 /// A new message.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -159,6 +163,52 @@ pub(super) struct Finish {
     pub(super) result: Option<String>,
 }
 
+impl Finish {
+    /// # Errors
+    /// The result is too long.
+    pub(super) fn how(self) -> Result<How, Problem> {
+        match self.result {
+            None => Ok(How::Finish),
+            Some(result) if result.len() > RESULT_MAX => {
+                let detail = format!("{RESULT_MAX} bytes at most");
+                Err(Problem::field("result", detail))
+            }
+            Some(result) => Ok(How::Archive {
+                relayed: false,
+                status: result.into_bytes().into(),
+            }),
+        }
+    }
+}
+
+impl Release {
+    pub(super) fn how(self) -> How {
+        How::Release {
+            rank: self.rank,
+            due: self.delay_ms.map_or(When::Now, When::In),
+            back_to: None,
+        }
+    }
+}
+
+impl Fail {
+    pub(super) fn how(self) -> How {
+        How::Fail {
+            error: self.error.unwrap_or_default().into_bytes().into(),
+            note: Vec::new(),
+        }
+    }
+}
+
+impl Bury {
+    pub(super) fn how(self) -> How {
+        How::Bury {
+            rank: self.rank,
+            reason: self.reason.unwrap_or_default().into_bytes().into(),
+        }
+    }
+}
+
 /// How far the work has come.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -177,24 +227,6 @@ pub(super) struct Bury {
     pub(super) rank: Option<u32>,
     /// Why, for the operator.
     pub(super) reason: Option<String>,
-}
-
-/// How a message that is known by its name is settled; each act takes what it
-/// takes of a lease.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NamedSettle {
-    /// Of `release` and `bury`: its rank from now on.
-    pub(super) rank: Option<u32>,
-    /// Of `release`: not reserved again before.
-    pub(super) delay_ms: Option<u64>,
-    /// Of `fail`: what went wrong.
-    pub(super) error: Option<String>,
-    /// Of `bury`: why.
-    pub(super) reason: Option<String>,
-    /// Of `extend`: the lease ends so many ms from now; left out: as long as it
-    /// was given for.
-    pub(super) lease_ms: Option<u64>,
 }
 
 /// How a lease goes on.

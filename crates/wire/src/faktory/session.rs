@@ -597,6 +597,10 @@ impl Session for FaktorySession {
         worker.is_some_and(|(_, worker)| worker.is_gone(now))
     }
 
+    fn worker(&self) -> Option<&str> {
+        self.worker.as_ref().map(|(wid, _)| wid.as_str())
+    }
+
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
         match self.owed.oldest() {
