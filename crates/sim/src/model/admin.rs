@@ -2,7 +2,7 @@
 
 use quintet_engine::{
     By, Dropped, Edit, How, ListState, Message, MessageId, Name, Outcome, Overrides, Party,
-    Pattern, QueueId, Refusal, State, Sweep, SweepAct, Swept, Transfer,
+    Pattern, QueueId, Refusal, State, Sweep, SweepAct, Swept, TrackState, Transfer,
 };
 
 use super::put::due;
@@ -38,6 +38,7 @@ impl Model {
         extra.due = None;
         extra.kicks += 1;
         let queue = item.message.queue;
+        self.tell(id);
         self.totals(queue).kicks += 1;
     }
 
@@ -107,6 +108,7 @@ impl Model {
                     self.settle(Party(0), id, By::Anyone, How::Finish)?;
                 }
                 (SweepAct::DeleteReserved, _) => {
+                    self.ends(id, TrackState::Gone);
                     let queue = self.remove(id).queue;
                     self.totals(queue).deleted += 1;
                 }
@@ -136,6 +138,7 @@ impl Model {
             return Err(Refusal::NotFound);
         }
         self.item_mut(id).message.state = State::Ready;
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -161,6 +164,7 @@ impl Model {
             extra.attrs.extend(value.map(|value| (name, value)));
         }
         extra.attrs.sort();
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -352,11 +356,13 @@ impl Model {
                 self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
                 totals.taken = totals.taken.saturating_sub(1);
+                let id = message.id;
                 self.items.push(Item {
                     message,
                     lease: None,
                     turn: 0,
                 });
+                self.tell(id);
                 count += 1;
             }
         }

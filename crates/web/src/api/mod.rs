@@ -149,6 +149,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/acts/{act}", post(bulk::act))
         .route("/queues/{queue}/names/{name}", get(names::show))
         .route("/queues/{queue}/names/{name}/{act}", post(names::settle))
+        .route("/queues/{queue}/tracks/{name}", get(names::track))
         .route(
             "/messages/{id}",
             get(messages::show)

@@ -44,6 +44,7 @@ use crate::reply;
         leases::progress,
         names::show,
         names::settle,
+        names::track,
         bulk::act,
         server::stats,
         server::connections,
