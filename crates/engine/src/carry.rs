@@ -207,6 +207,9 @@ impl Engine {
             why,
         } = sent;
         let to = &to;
+        if message.is_tracked() {
+            self.follow();
+        }
         let queue = self
             .store
             .find(to)

@@ -170,6 +170,11 @@ pub struct PutMore {
     /// ([`crate::Refusal::BatchClosed`]); [`Tie::member`]. Copies in children
     /// of its queue are not counted.
     pub batch: Option<Tie>,
+    /// What becomes of it can be asked by its name, also for
+    /// [`crate::Settings::track_keep_ms`] after the last thing that happened to it
+    /// ([`NamedAct::Track`]). One without a name is refused with
+    /// [`crate::Refusal::BadMessageName`]. Copies in children of its queue are not tracked.
+    pub tracked: bool,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }

@@ -374,6 +374,7 @@ impl Engine {
         self.ring_alarms(&mut cx);
         self.sweep_expired(&mut cx);
         self.end_batches(&mut cx);
+        self.end_tracks(&mut cx);
         self.ring_blocks();
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -413,6 +414,9 @@ impl Engine {
             next = next.min(at);
         }
         if let Some((at, _)) = store.batches.first_end() {
+            next = next.min(at);
+        }
+        if let Some((at, _)) = store.tracks.first_end() {
             next = next.min(at);
         }
         if let Some(at) = store.batches.first_due() {
@@ -522,6 +526,7 @@ impl Engine {
         let mut queues: Vec<QueueId> = Vec::new();
         for id in lost {
             queues.extend(self.store.message(id).map(|message| message.queue));
+            self.track(&mut cx, id);
             self.bury_if_spent(&mut cx, id);
         }
         // Who reads from behind a message's segment has not seen that it was

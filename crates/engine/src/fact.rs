@@ -13,6 +13,7 @@ use crate::name::Name;
 use crate::settings::Overrides;
 use crate::stats::QueueTotals;
 use crate::time::Ms;
+use crate::track::Track;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -280,6 +281,13 @@ pub enum Fact {
         batch: BatchId,
         owed: Tally,
     },
+    /// What is known of a tracked message from now on, also when it is gone. Told again in
+    /// snapshots.
+    Tracked {
+        id: MessageId,
+        /// `None`: nothing is any more.
+        track: Option<Box<Track>>,
+    },
     /// A put is remembered, so that a repeat is known.
     Remembered {
         queue: QueueId,
@@ -309,6 +317,7 @@ impl Fact {
             | Fact::BatchProgress { .. }
             | Fact::BatchGone(_)
             | Fact::BatchOwed { .. }
+            | Fact::Tracked { .. }
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueMaker { queue, .. }

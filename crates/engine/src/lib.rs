@@ -44,6 +44,7 @@ mod store;
 mod tags;
 mod take_tokens;
 mod time;
+mod track;
 pub mod varint;
 mod waiters;
 
@@ -93,3 +94,4 @@ pub use stats::{
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use time::{Ms, WallAhead};
+pub use track::{TRACK_NOTE_BYTES_MAX, Track, TrackState};

@@ -317,5 +317,6 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.snapshot_bytes += other.snapshot_bytes;
     sum.cold.add(&other.cold);
     sum.batches += other.batches;
+    sum.tracked += other.tracked;
     sum.batches_waiting += other.batches_waiting;
 }

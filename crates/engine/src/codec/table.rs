@@ -117,6 +117,7 @@ facts! {
     BatchProgress = 0x31,
     BatchGone = 0x32,
     BatchOwed = 0x33,
+    Tracked = 0x34,
 }
 
 #[cfg(test)]

@@ -299,6 +299,8 @@ impl Engine {
         let why = Removal::Deleted;
         // Its batch counts the one that takes its place.
         self.fact_alone(cx, Fact::Removed { at, why });
+        // Nothing has become of it, and of the one that takes its place that it waits.
+        self.forget_track(cx, at.id);
         message.home = self.home;
         (message.ordinal, message.era) = (0, 0);
         let at = message.at();

@@ -536,6 +536,7 @@ impl Engine {
             | Fact::BatchProgress { .. }
             | Fact::BatchGone(_)
             | Fact::BatchOwed { .. }
+            | Fact::Tracked { .. }
             | Fact::Remembered { .. } => return,
         };
         self.thaw_one(id, stays, cx.journal);

@@ -459,7 +459,7 @@ impl Engine {
                 ..put.clone()
             };
             if let Some(more) = &mut copy.more {
-                more.batch = None;
+                (more.batch, more.tracked) = (None, false);
             }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
@@ -561,11 +561,16 @@ impl Engine {
                 name,
                 retry,
                 batch,
+                tracked,
                 past,
                 ..
             } = *more;
             if batch.is_some() {
                 message.extra_mut().batch = batch;
+            }
+            if tracked {
+                self.follow();
+                message.extra_mut().tracked = true;
             }
             message.selectable = !held_back;
             if prepared {
@@ -664,6 +669,7 @@ impl Engine {
                 failures: put.failures,
                 retry: put.retry,
                 batch: put.batch,
+                tracked: put.tracked,
                 ..extra
             })),
         };

@@ -256,6 +256,7 @@ impl Engine {
             memory_bytes: self.store.memory_bytes(),
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
+            tracked: self.store.tracks.len() as u64,
             batches: self.store.batches.len() as u64,
             batches_waiting: self.store.batches.waiting() as u64,
         }

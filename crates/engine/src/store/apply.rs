@@ -120,6 +120,10 @@ impl Durable {
             Fact::BatchMade(batch) => self.batches.set(*batch),
             Fact::BatchProgress { batch, progress } => self.batches.progress(batch, progress),
             Fact::BatchGone(batch) => self.batches.remove(batch),
+            Fact::Tracked { id, track } => match track {
+                Some(track) => self.tracks.set(id, track),
+                None => self.tracks.remove(id),
+            },
             Fact::BatchOwed { batch, owed } => self.batches.owe(batch, owed),
             Fact::Remembered {
                 queue,

@@ -57,7 +57,7 @@ impl Durable {
         self.body_bytes += Self::held_bytes(&message);
         self.next_id = self.next_id.max((message.id.0 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
-        self.note_tie(&message);
+        self.note_followed(&message);
         let id = message.id;
         let slot = self.messages.insert(message);
         self.ids.insert(id.0, slot);

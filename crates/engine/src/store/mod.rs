@@ -20,6 +20,7 @@ mod queue;
 mod slab;
 mod sums;
 mod tables;
+mod tracks;
 mod verify;
 mod weight;
 
@@ -42,6 +43,7 @@ pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
 use tables::Tables;
 pub(crate) use tables::{cost as table_cost, told as table_told};
+pub(crate) use tracks::Tracks;
 pub(crate) use weight::of_queue as queue_weight;
 
 use crate::command::{Party, Scope};
@@ -103,6 +105,10 @@ pub(crate) struct Durable {
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,
+    pub(crate) tracks: Tracks,
+    /// A message that belongs to a batch or is tracked was here since the start. While there was
+    /// none nothing has to be looked up.
+    pub(crate) followed: bool,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
     /// The next message gets this number (without the shard's bits).
@@ -318,6 +324,7 @@ impl Durable {
         self.queue_weights.memory
             + self.tables.bytes
             + self.batches.memory_bytes()
+            + self.tracks.memory_bytes()
             + self.mark_bytes
             + self.cold.memory_bytes()
     }

@@ -56,6 +56,7 @@ impl Durable {
             self.homes
         );
         self.batches.verify()?;
+        self.tracks.verify()?;
         ensure!(
             body_bytes == self.body_bytes,
             "body bytes {body_bytes} {}",

@@ -38,6 +38,7 @@ impl Model {
         extra.due = None;
         extra.kicks += 1;
         let queue = item.message.queue;
+        self.tell(id);
         self.totals(queue).kicks += 1;
     }
 
@@ -131,6 +132,7 @@ impl Model {
             return Err(Refusal::NotFound);
         }
         self.item_mut(id).message.state = State::Ready;
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -156,6 +158,7 @@ impl Model {
             extra.attrs.extend(value.map(|value| (name, value)));
         }
         extra.attrs.sort();
+        self.tell(id);
         Ok(Outcome::Done)
     }
 
@@ -350,11 +353,13 @@ impl Model {
                 self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
                 totals.taken = totals.taken.saturating_sub(1);
+                let id = message.id;
                 self.items.push(Item {
                     message,
                     lease: None,
                     turn: 0,
                 });
+                self.tell(id);
                 count += 1;
             }
         }

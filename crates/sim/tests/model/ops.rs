@@ -165,11 +165,13 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.4, message_name()),
         prop::option::weighted(0.15, retry()),
         prop::option::weighted(0.5, batch_pick()),
+        prop::bool::weighted(0.6),
     );
     prop::option::weighted(
         0.5,
         more.prop_map(
-            |(held_back, prepared, key, dedupe, token, past, name, retry, batch)| {
+            |(held_back, prepared, key, dedupe, token, past, name, retry, batch, tracked)| {
+                let has_name = name.is_some();
                 Box::new(PutMore {
                     held_back,
                     prepared,
@@ -180,6 +182,8 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                     name: name.map(Into::into),
                     retry,
                     batch: batch.map(Tie::member),
+                    // One without a name is refused, and few are.
+                    tracked: tracked && (has_name || prepared),
                     ..PutMore::default()
                 })
             },
@@ -216,6 +220,8 @@ pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
 fn by_name() -> impl Strategy<Value = ByName> {
     let act = prop_oneof![
         2 => Just(NamedAct::Look),
+        6 => Just(NamedAct::Track),
+        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAct::Until(Ms(at))),
         4 => how().prop_map(NamedAct::Settle),
         1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAct::Extend),
         1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
@@ -670,6 +676,8 @@ fn all_settings() -> [Settings; 6] {
         batch_open_ms: 300,
         batch_ttl_ms: 2000,
         batch_keep_ms: 100,
+        tracked_max: 4,
+        track_keep_ms: 200,
         ..Settings::default()
     };
     let none = || Overrides::default();

@@ -481,6 +481,15 @@ impl World {
         let mut theirs: Vec<Batch> = theirs.map(|kept| kept.batch.clone()).collect();
         theirs.sort_by_key(|batch| batch.id);
         prop_assert_eq!(ours, theirs, "batches (model on the right)");
+        let mut ours = Vec::new();
+        for fact in self.core.engine.image() {
+            if let Fact::Tracked { id, track } = fact {
+                ours.extend(track.map(|track| (id, *track)));
+            }
+        }
+        let mut theirs = self.model.tracks.clone();
+        theirs.sort_by_key(|(id, _)| *id);
+        prop_assert_eq!(ours, theirs, "tracked messages (model on the right)");
         Ok(())
     }
 

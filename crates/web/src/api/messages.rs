@@ -165,6 +165,7 @@ impl Api {
             }),
             token: token.map(Vec::into_boxed_slice),
             batch,
+            tracked: message.tracked,
             ..PutMore::default()
         };
         Ok(Put {

@@ -155,6 +155,7 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/names/{name}/fail", post(names::fail))
         .route("/queues/{queue}/names/{name}/bury", post(names::bury))
         .route("/queues/{queue}/names/{name}/extend", post(names::extend))
+        .route("/queues/{queue}/tracks/{name}", get(names::track))
         .route(
             "/messages/{id}",
             get(messages::show)

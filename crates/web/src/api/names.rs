@@ -1,4 +1,4 @@
-//! Reserved messages by their own names: whoever can name one that is under a
+//! What became of tracked messages by their own names, and reserved ones: whoever can name one that is under a
 //! lease of time alone, as all that the API reserves are, may settle it.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use quintet_engine::{By, ByName, Command, Name, NamedAct, Outcome};
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Bury, Extend, Fail, Finish, Release, Shown};
+use super::types::{Bury, Extend, Fail, Finish, Release, Shown, Tracked};
 use super::{Api, leases, read};
 use crate::reply;
 use crate::visitor::Visitor;
@@ -45,6 +45,24 @@ pub(super) async fn show(
     };
     let now = api.door.now();
     Ok(reply::document(&Shown::of(&messages[0], &queue, now)))
+}
+
+/// What became of the tracked message of this name; of several the one that was put last. It is
+/// known for `track_keep` after the last thing that happened to it, also when it is gone.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", tag = "messages",
+    params(("queue" = String, Path), ("name" = String, Path)),
+    responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn track(
+    State(api): State<Arc<Api>>,
+    Extension(visitor): Extension<Visitor>,
+    Path((queue, name)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let ask = by_name(queue, name, By::Anyone, NamedAct::Track);
+    let (Outcome::Tracked(track), _) = api.ask(&visitor, ask).await? else {
+        return Err(Problem::unexpected());
+    };
+    Ok(reply::document(&Tracked::from(*track)))
 }
 
 impl Api {

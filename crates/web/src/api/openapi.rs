@@ -48,6 +48,7 @@ use crate::reply;
         names::fail,
         names::bury,
         names::extend,
+        names::track,
         bulk::act,
         server::stats,
         server::connections,

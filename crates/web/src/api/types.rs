@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_door::{History, Rates, Series, Setting};
-use quintet_engine::{Bound, How, Lease, Message, Ms, Name, Party, QueueStats, State, When};
+use quintet_engine::{Bound, How, Lease, Message, Ms, Name, Party, QueueStats, State, Track, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -41,6 +41,9 @@ pub(crate) struct NewMessage {
     pub(crate) ttr_ms: Option<u64>,
     /// A repeat where a message with the same id was put before.
     pub(crate) dedupe: Option<Dedupe>,
+    /// What becomes of it can be asked by its `name`, also when it is gone (`GET /queues/Q/tracks/N`).
+    #[serde(default)]
+    pub(crate) tracked: bool,
     /// The batch it is counted in.
     pub(crate) batch: Option<String>,
 }
@@ -120,6 +123,39 @@ pub(super) struct Puts {
 pub(super) struct Stored {
     /// In the order of the messages.
     pub(super) ids: Vec<u64>,
+}
+
+/// What became of a tracked message, as it was when something last happened to it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Tracked {
+    pub(super) name: String,
+    /// Where it is, or was last.
+    pub(super) queue: String,
+    /// `waiting`, `reserved`, `failed` (its last try did), `buried`, `done`, `gone` (without having
+    /// been done).
+    pub(super) state: &'static str,
+    /// How far the work on it had come, percent; null: nobody said.
+    pub(super) progress: Option<u8>,
+    /// What was last said of it, or why it failed; 1024 bytes of it.
+    pub(super) status: String,
+    pub(super) changed_ms: u64,
+    /// When this is forgotten, if nothing happens before.
+    pub(super) until_ms: u64,
+}
+
+impl From<Track> for Tracked {
+    fn from(track: Track) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            name: text(&track.name),
+            queue: track.queue.to_string(),
+            state: track.state.word(),
+            progress: track.percent,
+            status: text(&track.note),
+            changed_ms: track.changed.0,
+            until_ms: track.until.0,
+        }
+    }
 }
 
 /// How to reserve.

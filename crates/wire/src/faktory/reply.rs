@@ -54,8 +54,9 @@ pub(super) enum FaktoryReply {
     Each(Box<Each>),
     Mutate(Box<Mutating>),
     Batch(Told),
-    /// To a TRACK GET of this job.
-    Track(Box<str>),
+    /// To a TRACK GET of this job; true: of one that is not tracked it is looked whether a worker
+    /// has it.
+    Track(Box<str>, bool),
     /// To a TRACK SET, after which this is done.
     TrackThen(Box<Command>),
     /// To a client that speaks TLS, then the connection closes.
@@ -158,6 +159,7 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Entries(_)
         | Outcome::Batch(_)
         | Outcome::Batches(..)
+        | Outcome::Tracked(_)
         | Outcome::Dropped(_)
         | Outcome::Swept(_)
         | Outcome::Stats(_) => None,
