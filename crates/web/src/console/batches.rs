@@ -261,9 +261,9 @@ pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let children = match (progress.children_running, progress.children_pending) {
         (_, 0) => None,
         (running, pending) => Some(format!(
-            "{} not all succeeded, {} of them not all run",
-            words::of(pending, "batch has", "batches have"),
-            words::count(running)
+            "{} not succeeded, {} not run",
+            words::of(pending, "has", "have"),
+            words::of(running, "has", "have")
         )),
     };
     let made = &batch.made;
