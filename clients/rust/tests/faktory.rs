@@ -2,67 +2,36 @@
 
 #![expect(deprecated, reason = "there is no other way to see the sets")]
 
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use faktory::ent::{Batch, BatchId, CallbackState};
 use faktory::mutate::{Filter, JobSet};
 use faktory::{Client, Job, JobBuilder, StopReason, Worker, WorkerId};
+use quintet_clients::{PATIENCE, Server, quintet};
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 const PASSWORD: &str = "swordfish";
 
-/// A running `quintet serve`, killed when it is dropped.
-struct Server {
-    child: Child,
+/// A server, and where clients find it.
+struct Faktory {
+    _server: Server,
     url: String,
 }
 
-impl Server {
+impl Faktory {
     fn start(folder: &Path) -> Self {
-        let config = folder.join("quintet.toml");
-        let text = format!(
-            "[[listen]]\nvoice = \"faktory\"\naddress = \"127.0.0.1:0\"\npassword = \"{PASSWORD}\"\n\
-             ent = true\n"
-        );
-        std::fs::write(&config, text).expect("written");
-        let program = std::env::var_os("QUINTET").expect("QUINTET names the program");
-        let mut child = Command::new(program)
-            .args(["serve", "--data"])
-            .arg(folder.join("data"))
-            .arg("--config")
-            .arg(config)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let mut url = None;
-        for line in lines {
-            let line = line.expect("text");
-            if let Some(address) = line.strip_prefix("listening faktory ") {
-                url = Some(format!("tcp://:{PASSWORD}@{address}"));
-            }
-            if line == "quintet ready" {
-                break;
-            }
+        let options = format!("password = \"{PASSWORD}\"\nent = true");
+        let server = Server::start(folder, "faktory", "127.0.0.1:0", &options);
+        let url = format!("tcp://:{PASSWORD}@{}", server.address);
+        Self {
+            _server: server,
+            url,
         }
-        let url = url.expect("it listens");
-        Self { child, url }
     }
 
     async fn client(&self) -> Client {
         Client::connect_to(&self.url).await.expect("let in")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 
@@ -87,7 +56,9 @@ async fn worker(url: &str, wid: &str, loops: usize, done: &Done) -> Worker<io::E
                 Ok(())
             }
         })
-        .register_fn("fails", |_| async move { Err(io::Error::other("no such number")) })
+        .register_fn("fails", |_| async move {
+            Err(io::Error::other("no such number"))
+        })
         .connect_to(url)
         .await
         .expect("let in")
@@ -96,7 +67,7 @@ async fn worker(url: &str, wid: &str, loops: usize, done: &Done) -> Worker<io::E
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(folder.path());
+    let server = Faktory::start(folder.path());
     let mut client = server.client().await;
     client.enqueue(job(1)).await.expect("pushed");
     let (count, refused) = client
@@ -148,10 +119,10 @@ async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_ends_a_worker() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(folder.path());
+    let server = Faktory::start(folder.path());
     let done = Done::default();
     let mut worker = worker(&server.url, "worker-1", 2, &done).await;
-    let asked = Command::new(std::env::var_os("QUINTET").expect("set"))
+    let asked = quintet()
         .args(["workers", "terminate", "worker-1", "--data"])
         .arg(folder.path().join("data"))
         .status();
@@ -165,7 +136,7 @@ async fn an_operator_ends_a_worker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(folder.path());
+    let server = Faktory::start(folder.path());
     let wrong = server.url.replace(PASSWORD, "trout");
     assert!(Client::connect_to(&wrong).await.is_err());
 }
@@ -173,7 +144,7 @@ async fn a_wrong_password_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sold_works() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Server::start(folder.path());
+    let server = Faktory::start(folder.path());
     let mut client = server.client().await;
 
     // Unique jobs.
